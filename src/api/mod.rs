@@ -1,0 +1,18 @@
+//! The pure side of HTTP: what a request says, what a reply says, which routes exist. Both binaries use
+//! it; the socket side is `runtime::http`. Nothing here reads a file, a clock or a socket.
+//!
+//! **Invariant:** every refusal is a [`Problem`]; it names the field, the rule and the remedy.
+
+mod fields;
+pub mod openapi;
+mod problem;
+mod reply;
+mod request;
+mod route;
+
+pub use fields::{Fields, Validator};
+pub use problem::{FieldError, Problem};
+pub use reply::{Body, Reply};
+pub use request::{Request, decode_percent, parse_query};
+pub use route::{Found, Params, Route, Table};
+pub use tiny_http::Method;

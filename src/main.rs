@@ -1,0 +1,3 @@
+//! `svc`: the daemon and its command line.
+
+fn main() {}

@@ -1,0 +1,126 @@
+//! What to run for an agent.
+
+use super::{Conversation, Tokens};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+
+/// The program of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// Found on `PATH`; the arguments print its version.
+    OnPath(&'static str, &'static [&'static str]),
+    /// This very binary, with a hidden sub-command: always installed.
+    Itself,
+}
+
+/// How hard the model should think.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effort {
+    /// Least.
+    Low,
+    /// The provider's default.
+    #[default]
+    Medium,
+    /// More.
+    High,
+    /// Most.
+    Max,
+}
+
+/// What the agent may do without asking.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// Edits in its folder; the provider asks or refuses beyond that.
+    #[default]
+    Auto,
+    /// Everything ("Full Send").
+    Full,
+}
+
+/// Which provider session the run belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionStart {
+    /// A new one.
+    Fresh,
+    /// Continue this one.
+    Resume {
+        /// The provider's session id.
+        id: String,
+        /// What the provider had counted for it so far.
+        counted: Tokens,
+    },
+    /// A copy of this one, which stays undisturbed; for questions.
+    Fork {
+        /// The provider's session id.
+        id: String,
+    },
+}
+
+/// Why it is launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To work: it may use tools, and may get more messages.
+    Work,
+    /// To answer one question, read-only, and end.
+    Query,
+}
+
+/// Everything a provider needs to know for one run.
+#[derive(Debug, Clone)]
+pub struct LaunchRequest {
+    /// Work or a question.
+    pub purpose: Purpose,
+    /// The first message, briefing included. May be long (200 000 characters and more) and may begin
+    /// with a dash.
+    pub prompt: String,
+    /// `None` means the provider's default.
+    pub model: Option<String>,
+    /// How hard to think.
+    pub effort: Effort,
+    /// What it may do.
+    pub permission: Permission,
+    /// The agent's working directory, absolute.
+    pub working_dir: PathBuf,
+    /// The project's root, absolute.
+    pub project_dir: PathBuf,
+    /// Fresh, resumed or forked.
+    pub session: SessionStart,
+    /// For `acp`: the command to run instead of a preset.
+    pub command: Vec<String>,
+}
+
+/// The command line of one run and the protocol to speak with it.
+pub struct Launch {
+    /// The program; [`Program::Itself`] resolves to the running binary.
+    pub program: LaunchProgram,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Variables to set, beyond what `Info::pass_env` lets through.
+    pub env: Vec<(String, String)>,
+    /// Whether standard input is a pipe; otherwise it is `/dev/null`.
+    pub stdin: bool,
+    /// The protocol.
+    pub conversation: Box<dyn Conversation>,
+}
+
+/// See [`Launch::program`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchProgram {
+    /// Looked up on the agent's `PATH`, or a path.
+    Named(String),
+    /// The running binary.
+    Itself,
+}
+
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The arguments hold the prompt: too long for a log, and the user's own.
+        f.debug_struct("Launch")
+            .field("program", &self.program)
+            .field("args", &self.args.len())
+            .finish_non_exhaustive()
+    }
+}

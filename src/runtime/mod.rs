@@ -1,0 +1,1 @@
+//! The threads, sockets, files and processes. Features never import this module.
