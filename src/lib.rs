@@ -5,6 +5,7 @@
 //! side of HTTP (requests, replies, routes), then the features, then [`runtime`], the only place with
 //! threads, sockets, files and processes.
 
+pub mod agents;
 pub mod api;
 pub mod core;
 pub mod providers;

@@ -42,6 +42,23 @@ impl fmt::Display for Time {
     }
 }
 
+/// Serde as RFC 3339 text, for records that people read.
+pub mod rfc3339 {
+    use super::Time;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes `2026-11-21T00:43:56.476Z`.
+    pub fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(time)
+    }
+
+    /// Reads any RFC 3339 text after 1970.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Time::parse(&text).ok_or_else(|| serde::de::Error::custom("not an RFC 3339 timestamp"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,3 @@
+//! The agents: their registry, the life of a run, what is said to them.
+
+pub mod report;
