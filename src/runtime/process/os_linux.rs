@@ -1,0 +1,150 @@
+//! What only Linux offers: `/proc`, the child subreaper, pidfds.
+#![allow(unsafe_code, reason = "system calls that std does not offer")]
+
+use super::Identity;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The largest environment that is read for markers. The kernel's own limit for arguments and
+/// environment together is 6 MiB.
+const ENVIRON_LIMIT_BYTES: u64 = 6 * 1024 * 1024;
+
+/// One process, from `/proc/<pid>/stat`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stat {
+    pub pid: u32,
+    pub parent: u32,
+    pub group: u32,
+    pub session: u32,
+    pub start_ticks: u64,
+    state: u8,
+    threads: u64,
+}
+
+impl Stat {
+    pub fn identity(&self) -> Identity {
+        Identity { pid: self.pid, start_ticks: self.start_ticks }
+    }
+
+    /// A zombie or dead. A process whose first thread has ended while others run looks like a zombie, and
+    /// is none.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// The name in parentheses may itself contain spaces and parentheses, so fields are counted from the
+    /// last one.
+    fn parse(text: &str) -> Option<Self> {
+        let (pid, _) = text.split_once(" (")?;
+        let (_, rest) = text.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().take(20).collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let small = |at: usize| number(at).and_then(|value| u32::try_from(value).ok());
+        Some(Self {
+            pid: pid.parse().ok()?,
+            state: *fields.first()?.as_bytes().first()?,
+            parent: small(1)?,
+            group: small(2)?,
+            session: small(3)?,
+            threads: number(17)?,
+            start_ticks: number(19)?,
+        })
+    }
+}
+
+/// Adopts every descendant that loses its parent.
+pub(super) fn become_subreaper() -> io::Result<()> {
+    // SAFETY: this prctl takes one flag and touches no memory.
+    let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// One process; `None` when there is none of this id.
+pub(super) fn stat(pid: u32) -> Option<Stat> {
+    // Not UTF-8 when the program's name is not: only numbers after the name matter.
+    let bytes = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    Stat::parse(&String::from_utf8_lossy(&bytes))
+}
+
+/// All processes that can be seen.
+pub(super) fn all() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(stat).collect()
+}
+
+/// The environment a process was started with; empty when it may not be read.
+pub(super) fn environ(pid: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/environ")) {
+        // A process that ends while it is read has no environment any more.
+        let _ = file.take(ENVIRON_LIMIT_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// Signals exactly this process. `false` when it is gone, or may not be signalled.
+pub(super) fn signal(identity: Identity, signal: i32) -> bool {
+    let Some(handle) = open_pidfd(identity.pid) else { return false };
+    // The check comes after the handle: if this process still has the id now, the handle is on it.
+    if stat(identity.pid).is_none_or(|stat| stat.identity() != identity) {
+        return false;
+    }
+    // SAFETY: the descriptor is open, and a null siginfo means "as kill does".
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            handle.as_raw_fd(),
+            signal,
+            std::ptr::null::<libc::siginfo_t>(),
+            0,
+        )
+    };
+    result == 0
+}
+
+fn open_pidfd(pid: u32) -> Option<OwnedFd> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0)?;
+    // SAFETY: pidfd_open takes a number and flags and returns a new descriptor or -1.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Marks every descriptor above standard error close-on-exec. Called between fork and exec.
+pub(super) fn close_descriptors_on_exec() {
+    // SAFETY: a system call on numbers only, safe after fork. An old kernel refuses it; then what std
+    // opened is close-on-exec all the same.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_parsed() {
+        let line = "42 (a) R (b c) S 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 12345 1 2";
+        let stat = Stat::parse(line).expect("parses");
+        assert_eq!((stat.pid, stat.parent, stat.group, stat.session), (42, 7, 8, 9));
+        assert_eq!((stat.state, stat.threads, stat.start_ticks), (b'S', 3, 12345));
+        assert!(!stat.is_gone());
+        assert!(Stat::parse("42 (cut").is_none());
+    }
+
+    #[test]
+    fn a_zombie_with_running_threads_is_not_gone() {
+        let zombie =
+            |threads| Stat::parse(&format!("1 (x) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 {threads} 0 5"));
+        assert!(zombie(1).is_some_and(|stat| stat.is_gone()));
+        assert!(zombie(2).is_some_and(|stat| !stat.is_gone()));
+    }
+
+    #[test]
+    fn a_recycled_pid_is_not_signalled() {
+        let own = stat(std::process::id()).expect("this process").identity();
+        assert!(signal(own, 0));
+        assert!(!signal(Identity { start_ticks: own.start_ticks + 1, ..own }, 0));
+    }
+}

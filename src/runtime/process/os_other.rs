@@ -1,0 +1,53 @@
+//! The plain fallback where there is no `/proc`: a process is known by its id alone, and strays are unknown.
+#![allow(unsafe_code, reason = "system calls that std does not offer")]
+
+use super::Identity;
+use std::io;
+
+/// One process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stat {
+    pub pid: u32,
+    pub parent: u32,
+    pub group: u32,
+    pub session: u32,
+    pub start_ticks: u64,
+}
+
+impl Stat {
+    pub fn identity(&self) -> Identity {
+        Identity { pid: self.pid, start_ticks: self.start_ticks }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        false
+    }
+}
+
+pub(super) fn become_subreaper() -> io::Result<()> {
+    Ok(())
+}
+
+pub(super) fn stat(pid: u32) -> Option<Stat> {
+    let id = libc::pid_t::try_from(pid).ok().filter(|id| *id > 0)?;
+    // SAFETY: getpgid and getsid take and return numbers.
+    let (group, session) = unsafe { (libc::getpgid(id), libc::getsid(id)) };
+    let (group, session) = (u32::try_from(group).ok()?, u32::try_from(session).ok()?);
+    Some(Stat { pid, parent: 0, group, session, start_ticks: 0 })
+}
+
+pub(super) fn all() -> Vec<Stat> {
+    Vec::new()
+}
+
+pub(super) fn environ(_pid: u32) -> Vec<u8> {
+    Vec::new()
+}
+
+pub(super) fn signal(identity: Identity, signal: i32) -> bool {
+    let Some(pid) = libc::pid_t::try_from(identity.pid).ok().filter(|pid| *pid > 0) else { return false };
+    // SAFETY: kill takes numbers.
+    unsafe { libc::kill(pid, signal) == 0 }
+}
+
+pub(super) fn close_descriptors_on_exec() {}

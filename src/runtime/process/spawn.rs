@@ -1,0 +1,155 @@
+//! Starting a program.
+#![allow(unsafe_code, reason = "what happens between fork and exec")]
+
+use super::{AGENT_ID_VARIABLE, Exit, Identity, Marker, PROJECT_DIR_VARIABLE, Processes, os, reaper};
+use crossbeam_channel::Receiver;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The highest signal that is not a real-time one.
+const LAST_PLAIN_SIGNAL: i32 = 31;
+
+/// What the program's standard input is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdin {
+    /// A pipe.
+    Piped,
+    /// `/dev/null`.
+    Null,
+}
+
+/// What to run, and how.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// A name to be found on the `PATH` of `env`, or a path.
+    pub program: OsString,
+    /// Its arguments, without the program itself.
+    pub args: Vec<OsString>,
+    /// Its whole environment: nothing is inherited. A later value replaces an earlier one of the same name.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// Its standard input.
+    pub stdin: Stdin,
+    /// Added to the environment, last.
+    pub marker: Option<Marker>,
+}
+
+/// A program that has been started.
+#[derive(Debug)]
+pub struct Running {
+    /// Its id, which also is its group's and its session's, and its start time.
+    pub identity: Identity,
+    /// To write to it; `None` with [`Stdin::Null`].
+    pub stdin: Option<File>,
+    /// What it prints.
+    pub stdout: File,
+    /// What it complains about.
+    pub stderr: File,
+    /// How it ended, once.
+    pub exit: Receiver<Exit>,
+}
+
+impl Processes {
+    /// Starts a program in a session of its own, with default signal handling and no inherited files.
+    ///
+    /// Errors: a sentence that names the program, for example `cannot start codex: not found on PATH`.
+    pub fn spawn(&self, spec: &Spec) -> io::Result<Running> {
+        let name = Path::new(&spec.program).display();
+        let fail = |error: io::Error| io::Error::new(error.kind(), format!("cannot start {name}: {error}"));
+        let mut command = command(spec).map_err(fail)?;
+        let (identity, mut child, exit) = reaper::register(|| {
+            let child = command.spawn()?;
+            let pid = child.id();
+            let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
+            Ok((Identity { pid, start_ticks }, child))
+        })
+        .map_err(|error| fail(explain(error)))?;
+        let file = |fd: Option<OwnedFd>| fd.map(File::from);
+        let outputs =
+            (file(child.stdout.take().map(OwnedFd::from)), file(child.stderr.take().map(OwnedFd::from)));
+        let (Some(stdout), Some(stderr)) = outputs else {
+            unreachable!("both outputs were asked for as pipes")
+        };
+        Ok(Running { identity, stdin: file(child.stdin.take().map(OwnedFd::from)), stdout, stderr, exit })
+    }
+}
+
+fn command(spec: &Spec) -> io::Result<Command> {
+    if !spec.cwd.is_dir() {
+        let message = format!("the folder {} does not exist", spec.cwd.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    let mut command = Command::new(resolve(spec)?);
+    command
+        .arg0(&spec.program)
+        .args(&spec.args)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&spec.cwd)
+        .stdin(if spec.stdin == Stdin::Piped { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if let Some(marker) = &spec.marker {
+        command.env(AGENT_ID_VARIABLE, marker.agent.to_string());
+        command.env(PROJECT_DIR_VARIABLE, &marker.project_dir);
+    }
+    // SAFETY: `prepare` only makes system calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    Ok(command)
+}
+
+/// Runs in the child, between fork and exec: no allocation, no locks.
+fn prepare() -> io::Result<()> {
+    // SAFETY: system calls on numbers and on a local signal set, all async-signal-safe.
+    unsafe {
+        if libc::setsid() < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // What the daemon ignores or blocks (or inherited so, from nohup or a shell) is not for its
+        // children. SIGKILL and SIGSTOP refuse, which is fine.
+        for signal in 1..=LAST_PLAIN_SIGNAL {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+    os::close_descriptors_on_exec();
+    Ok(())
+}
+
+/// The file to run: found here rather than by `exec`, so that the error can say what is missing.
+fn resolve(spec: &Spec) -> io::Result<PathBuf> {
+    let program = Path::new(&spec.program);
+    if spec.program.as_bytes().contains(&b'/') {
+        return Ok(spec.cwd.join(program));
+    }
+    let path =
+        spec.env.iter().rev().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, path)| path);
+    std::env::split_paths(path)
+        .map(|folder| spec.cwd.join(folder).join(program))
+        .find(|file| is_executable(file))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not found on PATH"))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Says what a person can do about the errors of `exec` whose own words mislead.
+fn explain(error: io::Error) -> io::Error {
+    let words = match error.raw_os_error() {
+        Some(libc::ENOENT) => "the file, or the interpreter its first line names, does not exist",
+        Some(libc::E2BIG) => "its arguments and environment are too long for the system",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), words)
+}
