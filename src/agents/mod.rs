@@ -1,3 +1,4 @@
 //! The agents: their registry, the life of a run, what is said to them.
 
 pub mod report;
+pub mod worker_log;

@@ -1,0 +1,235 @@
+//! The logs of the agents: per lineage a folder of numbered JSON lines, and the provider's raw lines beside them.
+//!
+//! ```text
+//! <dir>/<lineage>/000000000001.jsonl   LogRecord lines, named by the number of the first
+//!                 000000000001.index   every 64 KiB: number, time and offset of a line
+//!                 raw-000001.jsonl     what the program really printed, the oldest dropped first
+//! ```
+//!
+//! **Invariant:** within a lineage numbers have no gaps and times never go back, so that a page is found by number
+//! or by time through the index, without reading more than a stretch of one segment.
+//!
+//! **Invariant:** an append that fails leaves no half line behind and uses up no number.
+
+mod index;
+mod lineage;
+mod raw;
+
+use super::report::{LogEntry, LogRecord};
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use lineage::Lineage;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Lineages whose files stay open; each takes two descriptors.
+const OPEN_LINEAGES_MAX: usize = 64;
+/// Entries of one page.
+pub const PAGE_ENTRIES_MAX: usize = 1000;
+/// Bytes of one page; a single larger entry is a page of its own.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// All logs of a project. Cheap to use from many threads: each lineage has its own lock.
+#[derive(Debug)]
+pub struct LogStore {
+    dir: PathBuf,
+    slots: Mutex<Slots>,
+    health: Mutex<LogHealth>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_lineage: HashMap<LineageId, Slot>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    lineage: Arc<Mutex<Lineage>>,
+    last_use: u64,
+}
+
+/// Whether the logs can be written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogHealth {
+    /// Lines that could not be written since the start.
+    pub failed: u64,
+    /// Why the last of them could not.
+    pub last_error: Option<String>,
+}
+
+/// From where on a log is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// Entries with a larger number.
+    Number(u64),
+    /// Entries of this time and later.
+    Time(Time),
+}
+
+impl Since {
+    /// An entry number, or an RFC 3339 time.
+    pub fn parse(text: &str) -> Option<Self> {
+        text.parse().map(Self::Number).ok().or_else(|| Time::parse(text).map(Self::Time))
+    }
+}
+
+/// Which entries are wanted. The default is the oldest page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Query {
+    /// Only the last so many.
+    pub tail: Option<u64>,
+    /// Only those after this.
+    pub since: Option<Since>,
+    /// At most so many; never more than [`PAGE_ENTRIES_MAX`].
+    pub limit: Option<usize>,
+}
+
+/// Some entries of a log, in order.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct Page {
+    /// The entries.
+    pub entries: Vec<LogRecord>,
+    /// What to give as [`Since::Number`] for the next page; absent when this one reaches the end.
+    pub next: Option<u64>,
+}
+
+/// Which output a raw line came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl LogStore {
+    /// Opens the logs under `dir`, for example `.svc/logs`, which is made when it is missing.
+    ///
+    /// Errors: the folder cannot be made.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        std::fs::create_dir_all(dir)?;
+        Ok(Self { dir: dir.to_path_buf(), slots: Mutex::default(), health: Mutex::default() })
+    }
+
+    /// Adds an entry and returns its number. A time before the last entry's is replaced by that.
+    ///
+    /// Errors: the system's words, for example that the disk is full. Nothing was written then, the next
+    /// append tries again, and [`LogStore::health`] counts it.
+    pub fn append(&self, lineage: LineageId, agent: AgentId, ts: Time, entry: &LogEntry) -> io::Result<u64> {
+        let slot = self.slot(lineage);
+        let result = lock(&slot).append(agent, ts, entry);
+        self.note(lineage, result)
+    }
+
+    /// Adds a line as the program printed it. The oldest are dropped beyond 32 MiB per lineage.
+    ///
+    /// Errors: as in [`LogStore::append`].
+    pub fn append_raw(
+        &self,
+        lineage: LineageId,
+        agent: AgentId,
+        ts: Time,
+        stream: Stream,
+        line: &str,
+    ) -> io::Result<()> {
+        let slot = self.slot(lineage);
+        let result = lock(&slot).append_raw(agent, ts, stream, line);
+        self.note(lineage, result)
+    }
+
+    /// Reads a page. An unknown lineage has an empty log.
+    ///
+    /// Errors: the system's words.
+    pub fn read(&self, lineage: LineageId, query: Query) -> io::Result<Page> {
+        let slot = self.slot(lineage);
+        // Only the outline is taken under the lock: a slow reader holds up no agent.
+        let outline = lock(&slot).outline()?;
+        outline.map_or_else(|| Ok(Page::default()), |outline| outline.read(query))
+    }
+
+    /// Deletes the log of a lineage. Fine when there is none.
+    ///
+    /// Errors: the system's words.
+    pub fn remove(&self, lineage: LineageId) -> io::Result<()> {
+        let slot = self.slot(lineage);
+        lock(&slot).remove()
+    }
+
+    /// Deletes segments that were last written before `older_than`, and lineages of which nothing younger is
+    /// left (a later entry of such a lineage has number 1 again). Returns how many files went.
+    ///
+    /// Errors: the system's words; what could be deleted is.
+    pub fn cleanup(&self, older_than: Time) -> io::Result<usize> {
+        let mut removed = 0;
+        let mut result = Ok(());
+        for entry in std::fs::read_dir(&self.dir)?.flatten() {
+            let Some(lineage) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let slot = self.slot(lineage);
+            match lock(&slot).cleanup(older_than) {
+                Ok(count) => removed += count,
+                Err(error) => result = Err(error),
+            }
+        }
+        result.map(|()| removed)
+    }
+
+    /// Whether appends have failed.
+    pub fn health(&self) -> LogHealth {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note<T>(&self, lineage: LineageId, result: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &result {
+            let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+            health.failed += 1;
+            health.last_error = Some(format!("cannot write the log of {lineage}: {error}"));
+        }
+        result
+    }
+
+    /// The one value for a lineage's files. Whoever holds a clone keeps it from being closed, so there are
+    /// never two.
+    fn slot(&self, lineage: LineageId) -> Arc<Mutex<Lineage>> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.uses += 1;
+        let last_use = slots.uses;
+        if !slots.by_lineage.contains_key(&lineage) && slots.by_lineage.len() >= OPEN_LINEAGES_MAX {
+            slots.close_longest_unused();
+        }
+        let slot = slots.by_lineage.entry(lineage).or_insert_with(|| {
+            let files = Lineage::new(self.dir.join(lineage.to_string()));
+            Slot { lineage: Arc::new(Mutex::new(files)), last_use }
+        });
+        slot.last_use = last_use;
+        Arc::clone(&slot.lineage)
+    }
+}
+
+impl Slots {
+    /// When all are in use, one more is opened: there are not more than threads.
+    fn close_longest_unused(&mut self) {
+        let unused = self.by_lineage.iter().filter(|(_, slot)| Arc::strong_count(&slot.lineage) == 1);
+        let longest = unused.min_by_key(|(_, slot)| slot.last_use).map(|(lineage, _)| *lineage);
+        if let Some(lineage) = longest {
+            self.by_lineage.remove(&lineage);
+        }
+    }
+}
+
+/// A panic under the lock leaves files that are re-checked when they are opened next, not a broken log.
+fn lock(slot: &Mutex<Lineage>) -> MutexGuard<'_, Lineage> {
+    slot.lock().unwrap_or_else(|poisoned| {
+        let mut lineage = poisoned.into_inner();
+        lineage.close();
+        lineage
+    })
+}
+
+#[cfg(test)]
+mod tests;
