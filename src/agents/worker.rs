@@ -1,0 +1,255 @@
+//! The runs of the agents: every program that works for one, and the threads around it.
+//!
+//! [`Runs`] takes orders and never makes its caller wait; what happens is told through the reporter, in order, and
+//! ends with exactly one [`RunReport::StartFailed`] or [`RunReport::Exited`] per run.
+//!
+//! **Invariant:** when `Exited` is reported, every descendant is gone or counted as leaked, all output has been
+//! reported, and every accepted message has had its [`RunReport::Said`].
+
+mod env;
+mod input;
+mod lines;
+mod output;
+mod run;
+
+pub use output::BATCHES_IN_FLIGHT;
+
+use super::report::RunReport;
+use super::worker_log::LogStore;
+use crate::core::ids::{AgentId, LineageId};
+use crate::providers::{LaunchRequest, Provider};
+use crate::runtime::process::Processes;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use input::Item;
+use output::Output;
+use run::Run;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// After the order to finish and the last output, how long a program may take to end by itself.
+pub const FINISH_GRACE: Duration = Duration::from_secs(10);
+/// Stack of a run's own thread in bytes; a provider's `launch` runs on it.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// Takes what the threads report. It may block, which makes the agent wait; once nobody listens it must return.
+pub type Reporter = dyn Fn(AgentId, RunReport) + Send + Sync;
+
+/// What to run.
+pub struct RunSpec {
+    /// The agent.
+    pub agent: AgentId,
+    /// Whose log it writes.
+    pub lineage: LineageId,
+    /// For the provider.
+    pub request: LaunchRequest,
+    /// The provider.
+    pub provider: &'static dyn Provider,
+    /// Variables beyond the allow-list, for example `SVC_AGENT_NAME`, `SVC_DAEMON_URL` and those of attached
+    /// integrations. `SVC_AGENT_ID` and `SVC_PROJECT_DIR` come by themselves.
+    pub env_extra: Vec<(String, String)>,
+}
+
+/// Times that tests shorten.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// See [`FINISH_GRACE`].
+    pub finish_grace: Duration,
+    /// Between TERM and KILL.
+    pub stop_grace: Duration,
+}
+
+/// All runs. Dropping it stops them and joins their threads.
+pub struct Runs {
+    inner: Arc<Inner>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    is_closed: AtomicBool,
+    /// Dropped to let everything through without credits.
+    gate: Mutex<Option<Sender<()>>>,
+    gate_watch: Receiver<()>,
+}
+
+/// What the run threads need.
+struct Inner {
+    processes: Arc<Processes>,
+    logs: Arc<LogStore>,
+    report: Arc<Reporter>,
+    limits: Limits,
+    own_program: OsString,
+    live: Mutex<HashMap<AgentId, Arc<Run>>>,
+    threads_alive: Mutex<usize>,
+    thread_ended: Condvar,
+}
+
+impl Runs {
+    /// No run yet.
+    pub fn new(processes: Arc<Processes>, logs: Arc<LogStore>, report: Arc<Reporter>) -> Self {
+        Self::with_limits(processes, logs, report, Limits::default())
+    }
+
+    /// As [`Runs::new`], with other times.
+    pub fn with_limits(
+        processes: Arc<Processes>,
+        logs: Arc<LogStore>,
+        report: Arc<Reporter>,
+        limits: Limits,
+    ) -> Self {
+        let own_program = std::env::current_exe().map_or_else(|_| "svc".into(), OsString::from);
+        let (gate, gate_watch) = bounded(0);
+        let inner = Inner {
+            processes,
+            logs,
+            report,
+            limits,
+            own_program,
+            live: Mutex::default(),
+            threads_alive: Mutex::new(0),
+            thread_ended: Condvar::new(),
+        };
+        let (threads, is_closed) = (Mutex::default(), AtomicBool::new(false));
+        Self { inner: Arc::new(inner), threads, is_closed, gate: Mutex::new(Some(gate)), gate_watch }
+    }
+
+    /// Starts a run: `Started` or `StartFailed` follows.
+    ///
+    /// Errors (nothing follows then): the agent runs already, the daemon is stopping, or there is no thread left.
+    pub fn start(&self, spec: RunSpec) -> Result<(), String> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err("the daemon is stopping".into());
+        }
+        let agent = spec.agent;
+        let inner = Arc::clone(&self.inner);
+        let (logs, report) = (Arc::clone(&inner.logs), Arc::clone(&inner.report));
+        let output = Output::new(agent, spec.lineage, logs, report, self.gate_watch.clone());
+        let run = Arc::new(Run::new(agent, output));
+        {
+            let mut live = inner.live();
+            if live.contains_key(&agent) {
+                return Err(format!("agent {agent} runs already"));
+            }
+            live.insert(agent, Arc::clone(&run));
+        }
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are joined here, so their number is that of the live runs.
+        for ended in threads.extract_if(.., |thread| thread.is_finished()) {
+            let _ = ended.join();
+        }
+        let alive = Alive::new(Arc::clone(&inner));
+        let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || {
+            run::run(&alive.0, &run, spec);
+        });
+        match thread {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                inner.forget(agent);
+                return Err(format!("cannot start a thread for agent {agent}: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says something to a running agent: `Said` follows. `false` (and nothing follows) when it does not run, or
+    /// too much waits to be read by it already.
+    pub fn say(&self, agent: AgentId, message_id: u64, text: String) -> bool {
+        self.run(agent).is_some_and(|run| run.input.push(Item::Say { message_id, text }))
+    }
+
+    /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is stopped;
+    /// its `Exited` carries code and signal as they are.
+    pub fn finish(&self, agent: AgentId) {
+        if let Some(run) = self.run(agent) {
+            run.finish();
+        }
+    }
+
+    /// Stops an agent and everything it started. Harmless when it does not run; a run that has not started its
+    /// program yet reports `Exited` without code and signal.
+    pub fn stop(&self, agent: AgentId) {
+        if let Some(run) = self.run(agent) {
+            run.stop();
+        }
+    }
+
+    /// Stops all, in parallel, and refuses to start more. Does not wait.
+    pub fn stop_all(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        let runs: Vec<Arc<Run>> = self.inner.live().values().cloned().collect();
+        for run in runs {
+            run.stop();
+        }
+    }
+
+    /// Stops all and waits until their last reports have been taken, at most until `deadline`. Not for the thread that
+    /// takes the reports. Returns how many runs were not over by then.
+    pub fn shutdown(&self, deadline: Instant) -> usize {
+        self.stop_all();
+        let left = self.wait_until(deadline);
+        if left == 0 {
+            let strays = self.inner.processes.sweep_strays();
+            if strays.killed + strays.leaked > 0 {
+                log::warn!("strays at the end, killed: {}, leaked: {}", strays.killed, strays.leaked);
+            }
+        }
+        left
+    }
+
+    fn wait_until(&self, deadline: Instant) -> usize {
+        let alive = self.inner.threads_alive();
+        let limit = deadline.saturating_duration_since(Instant::now());
+        let waited = self.inner.thread_ended.wait_timeout_while(alive, limit, |alive| *alive > 0);
+        let (alive, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        *alive
+    }
+
+    fn run(&self, agent: AgentId) -> Option<Arc<Run>> {
+        self.inner.live().get(&agent).cloned()
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        self.stop_all();
+        // Whoever still holds credits will not give them back.
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Inner {
+    fn live(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Run>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads_alive(&self) -> MutexGuard<'_, usize> {
+        self.threads_alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Orders to this agent reach nothing any more.
+    fn forget(&self, agent: AgentId) {
+        self.live().remove(&agent);
+    }
+}
+
+/// Counts a run's thread while it lives, panic or not.
+struct Alive(Arc<Inner>);
+
+impl Alive {
+    fn new(inner: Arc<Inner>) -> Self {
+        *inner.threads_alive() += 1;
+        Self(inner)
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        *self.0.threads_alive() -= 1;
+        self.0.thread_ended.notify_all();
+    }
+}

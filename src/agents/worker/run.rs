@@ -1,0 +1,364 @@
+//! One run: its process and its threads.
+//!
+//! ```text
+//! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, reports Exited
+//! out-<agent>  standard output -> lines -> conversation -> log, batches
+//! err-<agent>  standard error -> raw log, the last 4 KiB
+//! in-<agent>   queue -> standard input
+//! ```
+
+use super::env::child_environment;
+use super::input::{Input, Item, write_input};
+use super::lines::Lines;
+use super::output::{Output, now};
+use super::{Inner, Limits, RunSpec};
+use crate::agents::report::RunReport;
+use crate::agents::worker_log::Stream;
+use crate::core::ids::{AgentId, LineageId};
+use crate::providers::{Activity, Conversation, Launch, LaunchProgram, Step};
+use crate::runtime::process::{
+    Exit, Marker, Running, STOP_GRACE, Sink, Source, Spec, Stdin, StopReport, Wake,
+};
+use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bytes of one line of standard output.
+const LINE_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of one line of standard error.
+const STDERR_LINE_LIMIT_BYTES: usize = 64 * 1024;
+/// Bytes of standard error that are told with the exit.
+const STDERR_TAIL_BYTES: usize = 4096;
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// How long the readers may take once every process of the run is gone, before they are told to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// How long the exit of a stopped program may take to be collected.
+const EXIT_LIMIT: Duration = Duration::from_secs(1);
+/// Stack of a thread in bytes; parsers recurse, so their thread has more.
+const STACK_BYTES: usize = 256 * 1024;
+const PARSER_STACK_BYTES: usize = 1024 * 1024;
+
+/// What the threads of a run share.
+pub(super) struct Run {
+    pub agent: AgentId,
+    pub input: Input,
+    pub output: Output,
+    conversation: Mutex<Option<Box<dyn Conversation>>>,
+    is_stopping: AtomicBool,
+    times: Mutex<Times>,
+    bell: (Sender<()>, Receiver<()>),
+    stderr_tail: Mutex<Vec<u8>>,
+}
+
+struct Times {
+    last_output: Instant,
+    finish_ordered: Option<Instant>,
+}
+
+/// The threads of a run that has started its program.
+struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    wakes: Vec<Wake>,
+    input_wake: Option<Wake>,
+    /// Each reader holds a clone.
+    alive: Option<Sender<()>>,
+    /// Disconnected when both readers have ended.
+    readers: Receiver<()>,
+}
+
+impl Run {
+    pub fn new(agent: AgentId, output: Output) -> Self {
+        Self {
+            agent,
+            input: Input::default(),
+            output,
+            conversation: Mutex::new(None),
+            is_stopping: AtomicBool::new(false),
+            times: Mutex::new(Times { last_output: Instant::now(), finish_ordered: None }),
+            bell: bounded(1),
+            stderr_tail: Mutex::default(),
+        }
+    }
+
+    /// Orders the stop; never blocks.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// Orders the end; never blocks.
+    pub fn finish(&self) {
+        self.input.push(Item::Finish);
+        self.times().finish_ordered.get_or_insert_with(Instant::now);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // A bell that rings already is enough.
+        let _ = self.bell.0.try_send(());
+    }
+
+    fn times(&self) -> std::sync::MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// When a program that was to end is stopped.
+    fn finish_deadline(&self, limits: Limits) -> Option<Instant> {
+        let times = self.times();
+        times.finish_ordered.map(|ordered| ordered.max(times.last_output) + limits.finish_grace)
+    }
+
+    /// Lets the conversation act and does what it wants done: writes go to the queue in the order the conversation
+    /// made them, events to the output. `false` when not all writes were taken.
+    pub fn converse(&self, act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>)) -> bool {
+        self.converse_into(|item| self.input.push(item), act)
+    }
+
+    /// As [`Run::converse`], with another way into the queue.
+    pub fn converse_into(
+        &self,
+        push: impl Fn(Item) -> bool,
+        act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>),
+    ) -> bool {
+        let mut steps = Vec::new();
+        let mut events = Vec::new();
+        let mut accepted = true;
+        {
+            let mut guard = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(conversation) = guard.as_mut() else { return false };
+            if catch_unwind(AssertUnwindSafe(|| act(conversation.as_mut(), &mut steps))).is_err() {
+                let text = "a line of its output could not be understood (a bug in this program)".into();
+                steps.push(Step::Event(Activity::Trouble { text }));
+            }
+            for step in steps {
+                match step {
+                    Step::Event(activity) => events.push(activity),
+                    Step::Write(text) => accepted &= push(Item::Write(text)),
+                    Step::CloseInput => accepted &= push(Item::Close),
+                }
+            }
+        }
+        if !accepted && !self.input.is_closed() {
+            let text = "16 MiB wait to be read from its standard input: more was dropped".into();
+            events.push(Activity::Trouble { text });
+        }
+        self.output.push(events);
+        accepted
+    }
+}
+
+/// The run's own thread.
+pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: RunSpec) {
+    let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
+    let lineage = spec.lineage;
+    if run.is_stopping() {
+        return end(inner, run, Exit::default(), 0);
+    }
+    let running = match launch(inner, run, spec, &marker) {
+        Ok(running) => running,
+        Err(error) => {
+            run.input.close();
+            write_input(run, None);
+            inner.forget(run.agent);
+            return run.output.report(RunReport::StartFailed { error });
+        }
+    };
+    let (identity, exit_channel) = (running.identity, running.exit.clone());
+    run.output.report(RunReport::Started { pid: identity.pid, start_ticks: identity.start_ticks });
+    let mut threads = Threads::new();
+    if let Err(error) = threads.start(inner, run, lineage, running) {
+        log::error!("agent {}: cannot start its threads: {error}", run.agent);
+        run.stop();
+    }
+    let (exit, swept) = if let Some(exit) = wait(inner.limits, run, &exit_channel) {
+        (exit, inner.processes.sweep(identity, Some(&marker)))
+    } else {
+        let report = inner.processes.stop_tree(identity, Some(&marker), inner.limits.stop_grace);
+        (exit_channel.recv_timeout(EXIT_LIMIT).unwrap_or_default(), report)
+    };
+    let StopReport { leaked, killed } = swept;
+    log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
+    threads.join(run);
+    end(inner, run, exit, leaked);
+}
+
+/// Reports the exit: always last, exactly once.
+fn end(inner: &Inner, run: &Run, exit: Exit, leaked: u32) {
+    run.input.close();
+    // What was said and never read is answered here when no input thread did.
+    write_input(run, None);
+    inner.forget(run.agent);
+    let tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+    let stderr_tail = String::from_utf8_lossy(&tail).into_owned();
+    drop(tail);
+    run.output.report(RunReport::Exited { code: exit.code, signal: exit.signal, stderr_tail, leaked });
+}
+
+fn launch(inner: &Inner, run: &Run, spec: RunSpec, marker: &Marker) -> Result<Running, String> {
+    let info = spec.provider.info();
+    let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
+        .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
+    let env = child_environment(std::env::vars_os(), info.pass_env, &launch.env, &spec.env_extra);
+    let Launch { program, args, stdin, conversation, .. } = launch;
+    let program = match program {
+        LaunchProgram::Named(name) => OsString::from(name),
+        LaunchProgram::Itself => inner.own_program.clone(),
+    };
+    let process = Spec {
+        program,
+        args: args.into_iter().map(OsString::from).collect(),
+        env,
+        cwd: spec.request.working_dir,
+        stdin: if stdin { Stdin::Piped } else { Stdin::Null },
+        marker: Some(marker.clone()),
+    };
+    let running = inner.processes.spawn(&process).map_err(|error| error.to_string())?;
+    *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(conversation);
+    run.times().last_output = Instant::now();
+    Ok(running)
+}
+
+/// Waits for the exit; `None` when the program is to be stopped first.
+fn wait(limits: Limits, run: &Run, exit: &Receiver<Exit>) -> Option<Exit> {
+    loop {
+        if run.is_stopping() {
+            return exit.try_recv().ok();
+        }
+        let deadline = run.finish_deadline(limits);
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return exit.try_recv().ok();
+        }
+        select! {
+            recv(exit) -> exit => return Some(exit.unwrap_or_default()),
+            recv(run.bell.1) -> _ => {}
+            recv(deadline.map_or_else(never, at)) -> _ => {}
+        }
+    }
+}
+
+impl Threads {
+    fn new() -> Self {
+        let (alive, readers) = bounded(0);
+        Self { handles: Vec::new(), wakes: Vec::new(), input_wake: None, alive: Some(alive), readers }
+    }
+
+    fn start(
+        &mut self,
+        inner: &Inner,
+        run: &Arc<Run>,
+        lineage: LineageId,
+        running: Running,
+    ) -> io::Result<()> {
+        let (stdout, stdout_wake) = Source::new(running.stdout)?;
+        let (stderr, stderr_wake) = Source::new(running.stderr)?;
+        let (sink, input_wake) = running.stdin.map(Sink::new).transpose()?.unzip();
+        self.wakes.extend([stdout_wake, stderr_wake]);
+        self.input_wake = input_wake;
+        run.converse(|conversation, steps| conversation.open(steps));
+        run.output.flush();
+        let raw = |stream| {
+            let (logs, agent) = (Arc::clone(&inner.logs), run.agent);
+            // A raw line that cannot be written is counted by the store.
+            move |line: &str| drop(logs.append_raw(lineage, agent, now(), stream, line))
+        };
+        let (out_raw, err_raw) = (raw(Stream::Stdout), raw(Stream::Stderr));
+        let alive = self.alive.clone();
+        let shared = Arc::clone(run);
+        self.spawn(run, "out", PARSER_STACK_BYTES, move || {
+            let _alive = alive;
+            read_output(&shared, stdout, out_raw);
+        })?;
+        let alive = self.alive.clone();
+        let shared = Arc::clone(run);
+        self.spawn(run, "err", STACK_BYTES, move || {
+            let _alive = alive;
+            read_errors(&shared, stderr, err_raw);
+        })?;
+        let shared = Arc::clone(run);
+        self.spawn(run, "in", STACK_BYTES, move || write_input(&shared, sink))
+    }
+
+    fn spawn(
+        &mut self,
+        run: &Run,
+        name: &str,
+        stack: usize,
+        body: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let builder = std::thread::Builder::new().name(format!("{name}-{}", run.agent)).stack_size(stack);
+        self.handles.push(builder.spawn(body)?);
+        Ok(())
+    }
+
+    /// Every process is gone, so the pipes end by themselves; if one does not, its reader is told to.
+    fn join(mut self, run: &Run) {
+        run.input.close();
+        self.input_wake = None;
+        self.alive = None;
+        let _ = self.readers.recv_timeout(DRAIN_LIMIT);
+        self.wakes.clear();
+        for handle in self.handles.drain(..) {
+            if handle.join().is_err() {
+                log::error!("agent {}: one of its threads panicked", run.agent);
+            }
+        }
+    }
+}
+
+fn read_output(run: &Run, mut source: Source, raw: impl Fn(&str)) {
+    let mut lines = Lines::new(LINE_LIMIT_BYTES);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let take = |line: &str| {
+        raw(line);
+        run.converse(|conversation, steps| conversation.line(line, steps));
+    };
+    loop {
+        let count = match source.read(&mut chunk) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => count,
+        };
+        run.times().last_output = Instant::now();
+        lines.feed(&chunk[..count], take);
+        if run.output.is_due() || !source.is_ready(Duration::ZERO) {
+            run.output.flush();
+        }
+    }
+    lines.end(take);
+    run.converse(|conversation, steps| conversation.end(steps));
+    run.output.flush();
+}
+
+fn read_errors(run: &Run, mut source: Source, raw: impl Fn(&str)) {
+    let mut lines = Lines::new(STDERR_LINE_LIMIT_BYTES);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while let Ok(count) = source.read(&mut chunk) {
+        if count == 0 {
+            break;
+        }
+        lines.feed(&chunk[..count], &raw);
+        let mut tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(&chunk[..count]);
+        let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
+        tail.drain(..surplus);
+        // Not in the middle of a character.
+        let broken = tail.iter().take_while(|byte| surplus > 0 && (0x80..0xC0).contains(*byte)).count();
+        tail.drain(..broken);
+    }
+    lines.end(&raw);
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { finish_grace: super::FINISH_GRACE, stop_grace: STOP_GRACE }
+    }
+}
