@@ -1,1 +1,4 @@
 //! The threads, sockets, files and processes. Features never import this module.
+
+pub mod daemon;
+pub mod terminal;
