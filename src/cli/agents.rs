@@ -1,15 +1,18 @@
 //! `svc agents`, `svc spawn`, `svc kill`.
 
 use super::args::split_command;
-use super::client::Client;
+use super::client::{CallError, Client};
 use super::render::{Table, age_of, count, percent};
-use super::session::{Failure, Outcome, Session, now};
+use super::session::{Failure, Outcome, Session, complain, now};
 use super::target::{agents, is_live, path, resolve, state, text};
 use super::{logs, wait};
 use crate::core::time::Time;
 use serde_json::{Map, Value, json};
 use std::io::Read;
 use std::path::Path;
+
+/// Agents that are being ended at the same time.
+const KILLS_AT_ONCE: usize = 16;
 
 /// `svc agents`.
 pub fn list(session: &Session) -> Outcome {
@@ -175,21 +178,23 @@ pub fn kill(session: &Session) -> Outcome {
     }
     let mut answers = Vec::new();
     let mut failed = false;
-    for agent in targets {
-        match client.call("DELETE", &path(agent, ""), None) {
+    let mut printed = Ok(());
+    for (agent, result) in delete_all(&client, &targets) {
+        match result {
             Ok(answer) => {
-                if !out.json {
-                    out.line(&killed(session, agent))?;
-                }
                 answers.push(answer);
+                if !out.json && printed.is_ok() {
+                    printed = out.line(&killed(session, agent));
+                }
             }
-            Err(Failure::Say { message, .. }) => {
-                super::session::complain(&format!("{}: {message}", text(agent, "name")));
+            Err(error) => {
+                let Failure::Say { message, .. } = client.explain(error) else { continue };
+                complain(&format!("{}: {message}", text(agent, "name")));
                 failed = true;
             }
-            Err(other) => return Err(other),
         }
     }
+    printed?;
     if out.json {
         let single = !everything && args.words.len() == 1 && answers.len() == 1;
         out.document(&if single { answers.remove(0) } else { Value::Array(answers) })?;
@@ -197,6 +202,23 @@ pub fn kill(session: &Session) -> Outcome {
         out.note("no agent was running");
     }
     if failed { Err(Failure::Told(1)) } else { Ok(()) }
+}
+
+/// Ends agents side by side, as each may take the 5 s that it has to end by itself.
+fn delete_all<'a>(client: &Client, targets: &[&'a Value]) -> Vec<(&'a Value, Result<Value, CallError>)> {
+    let mut results = Vec::new();
+    for some in targets.chunks(KILLS_AT_ONCE) {
+        std::thread::scope(|scope| {
+            let delete =
+                |agent: &'a Value| scope.spawn(move || client.try_call("DELETE", &path(agent, ""), None));
+            let calls: Vec<_> = some.iter().map(|agent| (*agent, delete(agent))).collect();
+            results.extend(calls.into_iter().map(|(agent, call)| {
+                let panicked = |_| Err(CallError::Other("the call panicked".into()));
+                (agent, call.join().unwrap_or_else(panicked))
+            }));
+        });
+    }
+    results
 }
 
 fn killed(session: &Session, agent: &Value) -> String {

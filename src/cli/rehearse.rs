@@ -45,10 +45,8 @@ pub fn rehearse(session: &Session) -> Outcome {
     say(out, &format!("daemon   {} for {}", client.address().url, given.display()))?;
     let ends = started && !keep;
     let result = perform(&client, out, &next_commands(&given, ends));
-    if ends {
-        shut_down(&client)?;
-    }
-    result
+    let stopped = if ends { shut_down(&client).map(|_| ()) } else { Ok(()) };
+    result.and(stopped)
 }
 
 /// The folder of the rehearsal, made when it is not there.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// No call of the command line in these tests takes longer, unless it hangs.
@@ -71,30 +71,15 @@ impl From<Output> for Ended {
 }
 
 /// Runs to the end; one that hangs is ended and fails the test.
-pub fn finish(mut child: Child) -> Ended {
+pub fn finish(child: Child) -> Ended {
     let pid = child.id();
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let read = |pipe: Option<Box<dyn Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            pipe.map(|mut pipe| pipe.read_to_end(&mut bytes));
-            bytes
-        })
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    let Ok(output) = receiver.recv_timeout(CALL_LIMIT) else {
+        let _ = Command::new("kill").arg("-9").arg(pid.to_string()).status();
+        panic!("svc (pid {pid}) hangs");
     };
-    let out = read(stdout.map(|pipe| Box::new(pipe) as _));
-    let err = read(stderr.map(|pipe| Box::new(pipe) as _));
-    let deadline = Instant::now() + CALL_LIMIT;
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            panic!("svc (pid {pid}) hangs");
-        }
-        std::thread::yield_now();
-    };
-    Output { status, stdout: out.join().unwrap(), stderr: err.join().unwrap() }.into()
+    output.unwrap().into()
 }
 
 pub fn svc(dir: &Path, args: &[&str]) -> Ended {

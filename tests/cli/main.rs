@@ -12,7 +12,7 @@ fn two() -> Vec<Value> {
     vec![agent("3fa90001", "backend-1", "running"), agent("3fb90002", "backend-2", "crashed")]
 }
 
-fn entry(n: u64, kind: &str, more: Value) -> Value {
+fn entry(n: u64, kind: &str, more: &Value) -> Value {
     let mut entry = json!({"n": n, "ts": "2026-01-01T00:00:00.000Z", "agentId": "3fa90001", "type": kind});
     entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     entry
@@ -237,7 +237,7 @@ fn spawn_can_wait_and_follow() {
     assert!(ended.stdout.contains("backend-1 crashed after 1m") && ended.stdout.contains("exit code 3"));
     let mut state = fake.state.lock().unwrap();
     state.end_after = Some((3, "completed"));
-    state.log = vec![entry(1, "text", json!({"text": "hello"}))];
+    state.log = vec![entry(1, "text", &json!({"text": "hello"}))];
     drop(state);
     let ended = fake.svc(&["spawn", "qa", "--follow"]);
     assert_eq!(ended.code, 0, "{ended:?}");
@@ -288,15 +288,15 @@ fn agents_may_not_stop_their_daemon_nor_kill_all() {
 fn logs_page_tail_and_print_json() {
     let fake = Fake::new(two());
     fake.state.lock().unwrap().log = vec![
-        entry(1, "life", json!({"text": "started"})),
+        entry(1, "life", &json!({"text": "started"})),
         entry(
             2,
             "tool-started",
-            json!({"id": "1", "name": "Write", "input": {}, "path": "a.rs", "writes": true}),
+            &json!({"id": "1", "name": "Write", "input": {}, "path": "a.rs", "writes": true}),
         ),
-        entry(3, "usage", json!({"delta": {}})),
-        entry(4, "text", json!({"text": "done \u{1b}[2J"})),
-        entry(5, "turn-ended", json!({"text": "", "isError": true, "error": "no credit"})),
+        entry(3, "usage", &json!({"delta": {}})),
+        entry(4, "text", &json!({"text": "done \u{1b}[2J"})),
+        entry(5, "turn-ended", &json!({"text": "", "isError": true, "error": "no credit"})),
     ];
     let all = "- started\n* Write a.rs\ndone [2J\n- turn failed: no credit\n";
     assert_eq!(fake.ok(&["logs", "backend-1", "--since", "0s"]).stdout.lines().count(), 4);
@@ -373,6 +373,16 @@ fn stop_returns_when_the_process_is_gone_and_the_lock_is_free() {
 }
 
 #[test]
+fn a_start_in_the_background_that_cannot_succeed_says_why() {
+    let fake = Fake::new(vec![]);
+    failed(&fake.svc(&["start", "--background"]), 1, "already: pid 1 at http://127.0.0.1:");
+    let folder = Folder::new();
+    folder.write(".svc", "a file where the state folder should be");
+    failed(&svc(&folder.0, &["start", "--background"]), 1, ".svc cannot be written");
+    failed(&svc(&folder.0, &["start", "--project", "nowhere"]), 1, "nowhere cannot be opened");
+}
+
+#[test]
 fn open_prints_the_address_even_where_no_browser_is() {
     let fake = Fake::new(vec![]);
     let mut call = command(&fake.folder.0, &["open"]);
@@ -408,13 +418,13 @@ fn rehearse_streams_the_team_and_sums_up() {
     let fake = Fake::new(vec![]);
     let mut state = fake.state.lock().unwrap();
     state.log = vec![
-        entry(1, "text", json!({"text": "at work"})),
+        entry(1, "text", &json!({"text": "at work"})),
         entry(
             2,
             "tool-started",
-            json!({"id": "1", "name": "Write", "input": {}, "path": "a.rs", "writes": true}),
+            &json!({"id": "1", "name": "Write", "input": {}, "path": "a.rs", "writes": true}),
         ),
-        entry(3, "tool-ended", json!({"id": "1", "error": false, "output": ""})),
+        entry(3, "tool-ended", &json!({"id": "1", "error": false, "output": ""})),
     ];
     state.end_after = Some((4, "completed"));
     drop(state);
