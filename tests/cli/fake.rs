@@ -191,7 +191,7 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, dir: &Path, port: u16) {
     if target == "/api/shutdown"
         && let Some((mut child, lock)) = state.process.take()
     {
-        child.kill().unwrap();
+        // Closes its standard input, which is its sign to end.
         child.wait().unwrap();
         drop(lock);
     }
