@@ -3,10 +3,11 @@
 //!
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`api`] the pure
 //! side of HTTP (requests, replies, routes), then the features, then [`runtime`], the only place with
-//! threads, sockets, files and processes.
+//! threads, sockets, files and processes. [`cli`] is a client of the REST API and shares nothing else with it.
 
 pub mod agents;
 pub mod api;
+pub mod cli;
 pub mod core;
 pub mod providers;
 pub mod runtime;

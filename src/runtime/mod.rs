@@ -1,3 +1,5 @@
 //! The threads, sockets, files and processes. Features never import this module.
 
 pub mod process;
+pub mod daemon;
+pub mod terminal;

@@ -1,0 +1,446 @@
+//! The table of commands: names, options and words. Help, completions, the reading of arguments and the
+//! dispatch all derive from it, so that they cannot disagree.
+
+use super::session::{Outcome, Session};
+use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
+
+/// A headline of the help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The daemon itself.
+    Daemon,
+    /// Agents, one by one.
+    Agents,
+    /// What people look up.
+    Look,
+    /// The command line itself.
+    Help,
+}
+
+impl Group {
+    /// All, in the order of the help.
+    pub const ALL: [Self; 4] = [Self::Daemon, Self::Agents, Self::Look, Self::Help];
+
+    /// The headline.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Daemon => "Daemon",
+            Self::Agents => "Agents",
+            Self::Look => "Setup",
+            Self::Help => "Help",
+        }
+    }
+}
+
+/// What a shell offers for the words of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// Nothing.
+    Free,
+    /// Names of agents.
+    Agents,
+    /// Names of commands.
+    Commands,
+    /// These.
+    OneOf(&'static [&'static str]),
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub struct Opt {
+    /// Without dashes.
+    pub long: &'static str,
+    /// One letter, if it has one.
+    pub short: Option<char>,
+    /// The name of its value; empty for a switch.
+    pub value: &'static str,
+    /// The values it takes; empty when any.
+    pub choices: &'static [&'static str],
+    /// One line; empty hides the option.
+    pub help: &'static str,
+}
+
+const fn switch(long: &'static str, help: &'static str) -> Opt {
+    Opt { long, short: None, value: "", choices: &[], help }
+}
+
+const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
+    Opt { long, short: None, value, choices: &[], help }
+}
+
+const fn choice(
+    long: &'static str,
+    value: &'static str,
+    choices: &'static [&'static str],
+    help: &'static str,
+) -> Opt {
+    Opt { long, short: None, value, choices, help }
+}
+
+const fn short(letter: char, option: Opt) -> Opt {
+    Opt { short: Some(letter), ..option }
+}
+
+/// One command.
+pub struct Command {
+    /// What people type.
+    pub name: &'static str,
+    /// Another name; empty when there is none.
+    pub alias: &'static str,
+    /// Where it stands in the help.
+    pub group: Group,
+    /// One line.
+    pub summary: &'static str,
+    /// Its command line, without `svc`.
+    pub usage: &'static str,
+    /// Least and greatest number of words.
+    pub words: (usize, usize),
+    /// What the words are.
+    pub complete: Words,
+    /// Its options, beyond [`GLOBAL_OPTIONS`].
+    pub options: &'static [Opt],
+    /// Further paragraphs of its help.
+    pub details: &'static str,
+    /// What it does.
+    pub run: fn(&Session) -> Outcome,
+}
+
+/// No limit on the words of a command.
+pub const ANY: usize = usize::MAX;
+
+/// Options that every command takes, at any place.
+pub const GLOBAL_OPTIONS: &[Opt] = &[
+    value("project", "DIR", "the project; else the nearest folder upwards with .svc"),
+    value("url", "URL", "the daemon, for example http://127.0.0.1:31415"),
+    switch("json", "print the API's JSON"),
+    short('q', switch("quiet", "print only the essential: ids")),
+    short('h', switch("help", "explain the command")),
+    short('V', switch("version", "print the version")),
+];
+
+const PORT: Opt = value("port", "N", "port to listen on (31415); 0 takes any");
+
+static DAEMON_COMMANDS: [Command; 4] = [
+    Command {
+        name: "start",
+        alias: "",
+        group: Group::Daemon,
+        summary: "run the daemon for this project",
+        usage: "start [--background] [--port N] [--host ADDR]",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[
+            short('b', switch("background", "detach; log to .svc/daemon.log; return once it answers")),
+            PORT,
+            value("host", "ADDR", "address to bind (127.0.0.1); others require the token in .svc/token"),
+            switch("stderr-is-log", ""),
+        ],
+        details: "Without --project the nearest project upwards is taken, else this folder becomes one.\n\
+                  It prints 'listening on URL' once it accepts connections, and runs until ctrl-c or 'svc stop'.",
+        run: control::start,
+    },
+    Command {
+        name: "stop",
+        alias: "",
+        group: Group::Daemon,
+        summary: "end the daemon and all its agents",
+        usage: "stop",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "Returns when the process is gone and the project is free for a new daemon. Agents cannot.",
+        run: control::stop,
+    },
+    Command {
+        name: "status",
+        alias: "",
+        group: Group::Daemon,
+        summary: "tell where the daemon runs and what it does",
+        usage: "status",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "",
+        run: control::status,
+    },
+    Command {
+        name: "open",
+        alias: "",
+        group: Group::Daemon,
+        summary: "open the web console",
+        usage: "open",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "Prints the address in any case.",
+        run: control::open,
+    },
+];
+
+static AGENT_COMMANDS: [Command; 9] = [
+    Command {
+        name: "agents",
+        alias: "ls",
+        group: Group::Agents,
+        summary: "list the agents",
+        usage: "agents [--live]",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[switch("live", "only those that have not ended"), switch("names", "print only the names")],
+        details: "",
+        run: agents::list,
+    },
+    Command {
+        name: "spawn",
+        alias: "",
+        group: Group::Agents,
+        summary: "start an agent",
+        usage: "spawn ROLE [PROMPT.. | -] [OPTIONS]",
+        words: (1, ANY),
+        complete: Words::Free,
+        options: &[
+            value("provider", "ID", "which coding agent runs it; see 'svc providers'"),
+            value("model", "ID", "its model; auto chooses by the task"),
+            value("name", "NAME", "its name (ROLE-1, ROLE-2, ..)"),
+            value("scope", "GLOB", "files it owns; may be repeated"),
+            value("dir", "DIR", "its working directory, inside the project"),
+            choice("permission", "MODE", &["auto", "full"], "what it may do unasked: auto or full"),
+            choice("effort", "LEVEL", &["low", "medium", "high", "max"], "how hard it thinks"),
+            value("team", "TEAM", "the team it joins, by name or id"),
+            choice(
+                "isolation",
+                "KIND",
+                &["shared", "worktree"],
+                "shared folder or a git worktree of its own",
+            ),
+            value("schedule", "CRON", "also start one like it at these times"),
+            value("skill", "ID", "an installed skill to attach; may be repeated"),
+            value("integration", "ID", "an installed integration to attach; may be repeated"),
+            value("command", "CMD", "for --provider acp: the program that speaks the protocol"),
+            switch("wait", "return when it has ended, as 'svc wait' does"),
+            short('f', switch("follow", "print its output until it has ended, then as --wait")),
+        ],
+        details: "The prompt is the rest of the words, or standard input with -. Put -- before text that begins\n\
+                  with a dash.",
+        run: agents::spawn,
+    },
+    Command {
+        name: "kill",
+        alias: "",
+        group: Group::Agents,
+        summary: "end agents, with everything they started",
+        usage: "kill TARGET.. | --all",
+        words: (0, ANY),
+        complete: Words::Agents,
+        options: &[switch("all", "all that have not ended")],
+        details: "An agent that has ended already is removed from the list. --all removes none.",
+        run: agents::kill,
+    },
+    Command {
+        name: "logs",
+        alias: "",
+        group: Group::Agents,
+        summary: "print what an agent did",
+        usage: "logs TARGET [-f] [--tail N] [--since T]",
+        words: (1, 1),
+        complete: Words::Agents,
+        options: &[
+            short('f', switch("follow", "go on until the agent has ended")),
+            value("tail", "N", "the last N entries (100)"),
+            value("since", "T", "entries since 10m, 2h, or 2026-01-31T12:00:00Z"),
+            short('t', switch("timestamps", "begin each line with its time (UTC)")),
+        ],
+        details: "With --json: one document, and with -f one line for each entry.",
+        run: logs::logs,
+    },
+    Command {
+        name: "instruct",
+        alias: "",
+        group: Group::Agents,
+        summary: "say something to an agent",
+        usage: "instruct TARGET MESSAGE.. | - [--now | --idle]",
+        words: (2, ANY),
+        complete: Words::Agents,
+        options: &[
+            switch("now", "at once: live, or by an immediate rotation"),
+            switch("idle", "when its current turn ends"),
+        ],
+        details: "Without --now or --idle the message is delivered with the next rotation. An agent that has ended\n\
+                  is resumed with it.",
+        run: talk::instruct,
+    },
+    Command {
+        name: "query",
+        alias: "ask",
+        group: Group::Agents,
+        summary: "ask about an agent's work without disturbing it",
+        usage: "query TARGET QUESTION.. | -",
+        words: (2, ANY),
+        complete: Words::Agents,
+        options: &[],
+        details: "",
+        run: talk::query,
+    },
+    Command {
+        name: "rotate",
+        alias: "",
+        group: Group::Agents,
+        summary: "replace an agent by a fresh one that knows its work",
+        usage: "rotate TARGET",
+        words: (1, 1),
+        complete: Words::Agents,
+        options: &[],
+        details: "",
+        run: talk::rotate,
+    },
+    Command {
+        name: "resume",
+        alias: "",
+        group: Group::Agents,
+        summary: "continue an agent that has ended",
+        usage: "resume TARGET [MESSAGE.. | -]",
+        words: (1, ANY),
+        complete: Words::Agents,
+        options: &[],
+        details: "",
+        run: talk::resume,
+    },
+    Command {
+        name: "wait",
+        alias: "",
+        group: Group::Agents,
+        summary: "wait until agents have ended",
+        usage: "wait [TARGET..] [--timeout T]",
+        words: (0, ANY),
+        complete: Words::Agents,
+        options: &[value("timeout", "T", "give up after 30s, 10m, 2h: exit code 1")],
+        details: "Without a target: until no agent is left running. Exit code 0 when all completed, 1 when one\n\
+                  crashed or was killed. A rotated agent is followed to its successor.",
+        run: wait::wait,
+    },
+];
+
+static OTHER_COMMANDS: [Command; 7] = [
+    Command {
+        name: "providers",
+        alias: "",
+        group: Group::Look,
+        summary: "list the coding agents that svc can run",
+        usage: "providers",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "",
+        run: settings::providers,
+    },
+    Command {
+        name: "config",
+        alias: "",
+        group: Group::Look,
+        summary: "read or change the configuration",
+        usage: "config get [KEY] | set KEY VALUE",
+        words: (1, 3),
+        complete: Words::OneOf(&["get", "set"]),
+        options: &[],
+        details: "Keys are dotted, for example safety.dailyBudgetUsd. A value is read as JSON, else as text.",
+        run: settings::config,
+    },
+    Command {
+        name: "doctor",
+        alias: "",
+        group: Group::Look,
+        summary: "check this machine and this project",
+        usage: "doctor",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "Exit code 1 when a check fails. Each line that is not ok names its remedy.",
+        run: doctor::doctor,
+    },
+    Command {
+        name: "rehearse",
+        alias: "",
+        group: Group::Look,
+        summary: "watch a scripted team at work, without a model",
+        usage: "rehearse [--keep] [--port N]",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[switch("keep", "leave the daemon running afterwards"), PORT],
+        details: "Uses --project, else a folder 'demo' here. Starts a daemon if none runs there, and ends it again.",
+        run: rehearse::rehearse,
+    },
+    Command {
+        name: "completions",
+        alias: "",
+        group: Group::Help,
+        summary: "print completions for a shell",
+        usage: "completions bash|zsh|fish",
+        words: (1, 1),
+        complete: Words::OneOf(&["bash", "zsh", "fish"]),
+        options: &[],
+        details: "bash: source <(svc completions bash)\n\
+                  zsh:  source <(svc completions zsh)\n\
+                  fish: svc completions fish | source",
+        run: completions::completions,
+    },
+    Command {
+        name: "version",
+        alias: "",
+        group: Group::Help,
+        summary: "print the version",
+        usage: "version",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "",
+        run: help::version,
+    },
+    Command {
+        name: "help",
+        alias: "",
+        group: Group::Help,
+        summary: "explain a command",
+        usage: "help [COMMAND]",
+        words: (0, 1),
+        complete: Words::Commands,
+        options: &[],
+        details: "",
+        run: help::help,
+    },
+];
+
+/// All commands, in the order of the help.
+pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
+    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&OTHER_COMMANDS)
+}
+
+/// The command of this name or alias.
+pub fn find(word: &str) -> Option<&'static Command> {
+    all().find(|command| command.name == word || (!word.is_empty() && command.alias == word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_aliases_and_options_are_unique_and_told() {
+        let mut names: Vec<_> = all().flat_map(|command| [command.name, command.alias]).collect();
+        names.retain(|name| !name.is_empty());
+        let before = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), before);
+        for command in all() {
+            assert!(command.usage.starts_with(command.name), "{}", command.name);
+            assert!(!command.summary.is_empty() && !command.summary.ends_with('.'), "{}", command.name);
+            let mut options: Vec<_> = GLOBAL_OPTIONS.iter().chain(command.options).collect();
+            assert!(options.iter().all(|option| option.short != Some('-')));
+            options.sort_by_key(|option| option.long);
+            assert!(options.windows(2).all(|pair| pair[0].long != pair[1].long), "{}", command.name);
+            options.retain(|option| option.short.is_some());
+            options.sort_by_key(|option| option.short);
+            assert!(options.windows(2).all(|pair| pair[0].short != pair[1].short), "{}", command.name);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! `svc doctor`: whether this machine and this project are fit, and what to do where they are not.
+
+use super::client::{CallError, Client};
+use super::control::{lock_is_held, running};
+use super::help::VERSION;
+use super::render::{Style, cut, one_line};
+use super::session::{Failure, Outcome, Session};
+use super::target::text;
+use crate::providers::{self, Program};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long another program may take to print its version.
+const PROGRAM_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of another program's output that are read.
+const OUTPUT_LIMIT_BYTES: u64 = 4096;
+/// Free space below which a check fails, and below which it warns: 100 MiB and 1 GiB.
+const DISK_FAIL_KIB: u64 = 100 << 10;
+const DISK_WARN_KIB: u64 = 1 << 20;
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Ok,
+    Warn,
+    Fail,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// One line of the report.
+struct Check {
+    level: Level,
+    name: String,
+    detail: String,
+    remedy: String,
+}
+
+fn ok(name: &str, detail: impl Into<String>) -> Check {
+    Check { level: Level::Ok, name: name.into(), detail: detail.into(), remedy: String::new() }
+}
+
+fn not(level: Level, name: &str, detail: impl Into<String>, remedy: impl Into<String>) -> Check {
+    Check { level, name: name.into(), detail: detail.into(), remedy: remedy.into() }
+}
+
+/// `svc doctor`.
+pub fn doctor(session: &Session) -> Outcome {
+    let out = &session.out;
+    let project = session.surroundings.project_dir_or_here();
+    let client = session.client();
+    let mut checks = vec![writable(&project), permissions(&project), daemon(client.as_ref())];
+    checks.push(lock_and_port(&project));
+    checks.extend(provider_checks(client.ok().as_ref()));
+    checks.push(disk(&project));
+    checks.push(git());
+    let failed = checks.iter().any(|check| check.level == Level::Fail);
+    if out.json {
+        let list: Vec<Value> = checks
+            .iter()
+            .map(|check| {
+                json!({"name": check.name, "status": check.level.word(), "detail": check.detail,
+                    "remedy": check.remedy})
+            })
+            .collect();
+        out.document(&json!({"ok": !failed, "checks": list}))?;
+    } else {
+        for check in checks.iter().filter(|check| !out.quiet || check.level != Level::Ok) {
+            let word = format!("{:4}", check.level.word());
+            let word =
+                Style::of_status(check.level.word()).map_or_else(|| word.clone(), |s| out.paint(s, &word));
+            out.line(&format!("{word}  {}: {}", check.name, check.detail))?;
+            if !check.remedy.is_empty() {
+                out.line(&format!("      {}", check.remedy))?;
+            }
+        }
+    }
+    if failed { Err(Failure::Told(1)) } else { Ok(()) }
+}
+
+fn writable(project: &Path) -> Check {
+    let name = "project folder";
+    let probe = project.join(format!(".svc-doctor-{}", std::process::id()));
+    match fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
+        Ok(()) => ok(name, format!("{} can be written", project.display())),
+        Err(error) => not(
+            Level::Fail,
+            name,
+            format!("{} cannot be written: {error}", project.display()),
+            "give yourself write permission there, or name another folder with --project",
+        ),
+    }
+}
+
+fn permissions(project: &Path) -> Check {
+    let name = "state folder";
+    let state = project.join(".svc");
+    let mode = |path: &Path| fs::metadata(path).map(|data| data.permissions().mode() & 0o777);
+    let Ok(folder) = mode(&state) else { return ok(name, "there is none yet; 'svc start' makes it") };
+    if folder & 0o077 != 0 {
+        return not(
+            Level::Fail,
+            name,
+            format!("{} is open to other users (mode {folder:03o})", state.display()),
+            format!("chmod 700 {}", state.display()),
+        );
+    }
+    for secret in ["token", "credentials.key", "credentials.json"] {
+        let file = state.join(secret);
+        if let Ok(bits) = mode(&file).map(|mode| mode & 0o077)
+            && bits != 0
+        {
+            let detail = format!("{} is open to other users", file.display());
+            return not(Level::Fail, name, detail, format!("chmod 600 {}", file.display()));
+        }
+    }
+    ok(name, format!("{} is yours alone", state.display()))
+}
+
+fn daemon(client: Result<&Client, &Failure>) -> Check {
+    let name = "daemon";
+    let client = match client {
+        Ok(client) => client,
+        Err(Failure::Say { message, .. }) => {
+            return not(Level::Warn, name, message.clone(), "svc start --background");
+        }
+        Err(_) => return not(Level::Warn, name, "not looked for", "svc start --background"),
+    };
+    match client.try_call("GET", "/api/health", None) {
+        Ok(health) if text(&health, "version") == VERSION => {
+            ok(name, format!("{} answers at {}: {}", VERSION, client.address().url, text(&health, "status")))
+        }
+        Ok(health) => not(
+            Level::Warn,
+            name,
+            format!("it is version {}, this command line is {VERSION}", text(&health, "version")),
+            "svc stop && svc start --background",
+        ),
+        Err(CallError::NothingListens) => {
+            let detail = format!("nothing answers at {}", client.address().url);
+            not(Level::Fail, name, detail, "svc start --background")
+        }
+        Err(error) => {
+            let detail = match client.explain(error) {
+                Failure::Say { message, .. } => message,
+                _ => "no answer".into(),
+            };
+            not(Level::Fail, name, detail, "look at .svc/daemon.log")
+        }
+    }
+}
+
+fn lock_and_port(project: &Path) -> Check {
+    let name = "lock and port file";
+    let port_file = project.join(".svc").join("daemon.port");
+    match (lock_is_held(project), port_file.exists()) {
+        (true, true) => match running(project) {
+            Some(running) => ok(name, format!("held by pid {}", running.pid)),
+            None => not(
+                Level::Fail,
+                name,
+                "a daemon holds the lock, and does not answer at its port",
+                "look at .svc/daemon.log; end the process that holds .svc/daemon.lock",
+            ),
+        },
+        (false, false) => ok(name, "neither is there, as no daemon runs"),
+        (true, false) => not(
+            Level::Warn,
+            name,
+            "the lock is held, the port file is not there yet",
+            "try again in a few seconds",
+        ),
+        (false, true) => not(
+            Level::Warn,
+            name,
+            format!("{} is stale: no daemon holds the lock", port_file.display()),
+            "the next 'svc start' replaces it",
+        ),
+    }
+}
+
+/// Programs as the daemon sees them, or as this shell does where no daemon answers.
+fn provider_checks(client: Option<&Client>) -> Vec<Check> {
+    let list = client.and_then(|client| client.try_call("GET", "/api/providers", None).ok());
+    let list = list.and_then(|list| list.as_array().cloned()).unwrap_or_else(|| {
+        let look = |provider: &&dyn providers::Provider| {
+            let info = provider.info();
+            let version = match info.program {
+                Program::Itself => Some(VERSION.to_owned()),
+                Program::OnPath(program, args) => output_of(program, args),
+            };
+            json!({"id": info.id, "installed": version.is_some(), "version": version,
+                "installCommand": info.install_command})
+        };
+        providers::all().iter().map(look).collect()
+    });
+    let mut checks: Vec<Check> = Vec::new();
+    for provider in &list {
+        let name = format!("provider {}", text(provider, "id"));
+        checks.push(if provider["installed"] == true {
+            ok(&name, text(provider, "version"))
+        } else {
+            not(Level::Warn, &name, "not installed", text(provider, "installCommand"))
+        });
+    }
+    if checks.iter().all(|check| check.level != Level::Ok) && !checks.is_empty() {
+        checks.push(not(Level::Fail, "providers", "none is installed", "install one of those above"));
+    }
+    checks
+}
+
+fn git() -> Check {
+    match output_of("git", &["--version"]) {
+        Some(version) => ok("git", version),
+        None => not(
+            Level::Warn,
+            "git",
+            "not found; worktrees, diffs and imports need it",
+            "install git with your system's package manager",
+        ),
+    }
+}
+
+fn disk(project: &Path) -> Check {
+    let name = "disk";
+    let path = project.to_string_lossy();
+    let Some(free) = output_lines("df", &["-Pk", &path]).and_then(|text| free_kib(&text)) else {
+        return not(Level::Warn, name, "free space is unknown: df does not tell", "look with df -h");
+    };
+    let detail = format!("{} MiB free", free >> 10);
+    match free {
+        free if free < DISK_FAIL_KIB => {
+            not(Level::Fail, name, detail, "make room: state can no longer be saved reliably")
+        }
+        free if free < DISK_WARN_KIB => not(Level::Warn, name, detail, "make room: logs and worktrees grow"),
+        _ => ok(name, detail),
+    }
+}
+
+/// The fourth column of the second line of `df -Pk`.
+fn free_kib(text: &str) -> Option<u64> {
+    text.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()
+}
+
+/// The first line a program prints, if it ends well in time.
+fn output_of(program: &str, args: &[&str]) -> Option<String> {
+    let text = output_lines(program, args)?;
+    Some(cut(&one_line(text.lines().next().unwrap_or_default()), 60))
+}
+
+fn output_lines(program: &str, args: &[&str]) -> Option<String> {
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let stdout = child.stdout.take()?;
+    // The thread ends with the pipe; it is not joined, as a descendant may hold the pipe open for long.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = stdout.take(OUTPUT_LIMIT_BYTES).read_to_end(&mut text);
+        let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
+    });
+    let deadline = Instant::now() + PROGRAM_LIMIT;
+    let text = receiver.recv_timeout(PROGRAM_LIMIT).ok();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return text.filter(|_| status.success()),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+            _ => {
+                let _ = child.kill().and_then(|()| child.wait());
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_space_is_the_fourth_column_of_df() {
+        let text = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/x 100 60 40 60% /a b\n";
+        assert_eq!(free_kib(text), Some(40));
+        assert_eq!(free_kib("df: no such file"), None);
+    }
+}

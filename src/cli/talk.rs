@@ -1,0 +1,102 @@
+//! `svc instruct`, `svc query`, `svc rotate`, `svc resume`.
+
+use super::agents::words_or_stdin;
+use super::render::clean;
+use super::session::{Failure, Outcome, Session};
+use super::target::{find, path, text};
+use serde_json::{Value, json};
+
+/// `svc instruct TARGET MESSAGE..`.
+pub fn instruct(session: &Session) -> Outcome {
+    let (out, args) = (&session.out, &session.args);
+    let deliver = match (args.flag("now"), args.flag("idle")) {
+        (true, true) => return Err(Failure::usage("give --now or --idle, not both")),
+        (true, false) => "now",
+        (false, true) => "idle",
+        (false, false) => "rotation",
+    };
+    let message = said(session, "message")?;
+    let client = session.client()?;
+    let agent = find(&client, &args.words[0])?;
+    let body = json!({"message": message, "deliver": deliver});
+    let answer = client.post(&path(&agent, "/instruct"), &body)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let name = text(&agent, "name");
+    let resumed = &answer["agent"];
+    if resumed.is_object() {
+        let id = text(resumed, "id");
+        return out.line(&if out.quiet {
+            id.into()
+        } else {
+            format!("resumed {name} ({id}) with the message")
+        });
+    }
+    if out.quiet {
+        return out.line(text(&agent, "id"));
+    }
+    let when = match text(&answer, "deliverOn") {
+        "now" => "now",
+        "idle" => "when its turn ends",
+        _ => "with its next rotation ('svc rotate' brings it now)",
+    };
+    let queued = answer["queued"].as_u64().filter(|n| *n > 1).map(|n| format!("; {n} are queued"));
+    out.line(&format!("{name} gets the message {when}{}", queued.unwrap_or_default()))
+}
+
+/// `svc query TARGET QUESTION..`.
+pub fn query(session: &Session) -> Outcome {
+    let (out, args) = (&session.out, &session.args);
+    let question = said(session, "question")?;
+    let client = session.client()?;
+    let agent = find(&client, &args.words[0])?;
+    let answer = client.post(&path(&agent, "/query"), &json!({"question": question}))?;
+    if out.json { out.document(&answer) } else { out.line(clean(text(&answer, "answer")).trim_end()) }
+}
+
+fn said(session: &Session, what: &str) -> Result<String, Failure> {
+    let words = words_or_stdin(session, 1)?;
+    if words.trim().is_empty() {
+        return Err(Failure::usage(format!("the {what} is empty")));
+    }
+    Ok(words)
+}
+
+/// `svc rotate TARGET`.
+pub fn rotate(session: &Session) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?;
+    let agent = find(&client, &session.args.words[0])?;
+    let answer = client.post(&path(&agent, "/rotate"), &json!({}))?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let (old, new) = (text(&answer, "old"), text(&answer, "new"));
+    out.line(&if out.quiet {
+        new.into()
+    } else {
+        format!("rotated {}: {old} is now {new}", text(&agent, "name"))
+    })
+}
+
+/// `svc resume TARGET [MESSAGE..]`.
+pub fn resume(session: &Session) -> Outcome {
+    let out = &session.out;
+    let message = words_or_stdin(session, 1)?;
+    let client = session.client()?;
+    let agent = find(&client, &session.args.words[0])?;
+    let body = if message.is_empty() { json!({}) } else { json!({"message": message}) };
+    let answer = client.post(&path(&agent, "/resume"), &body)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    // The record, or a record inside of an answer, as instruct gives it.
+    let record: &Value = if answer["agent"].is_object() { &answer["agent"] } else { &answer };
+    let (id, name) = (text(record, "id"), text(&agent, "name"));
+    out.line(&if out.quiet {
+        id.into()
+    } else {
+        format!("resumed {name} ({id}); follow it with 'svc logs -f {name}'")
+    })
+}
