@@ -9,4 +9,5 @@ pub mod agents;
 pub mod api;
 pub mod core;
 pub mod providers;
+pub mod rehearsal;
 pub mod runtime;

@@ -1,1 +1,3 @@
 //! The threads, sockets, files and processes. Features never import this module.
+
+pub mod rehearsal_signals;
