@@ -10,4 +10,5 @@ pub mod api;
 pub mod cli;
 pub mod core;
 pub mod providers;
+pub mod rehearsal;
 pub mod runtime;

@@ -20,9 +20,9 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// All classes together: the `tokensUsed` of an agent.
+    /// All classes together: the `tokensUsed` of an agent. A program's nonsense stops at the highest number.
     pub fn total(self) -> u64 {
-        self.input + self.output + self.cache_read + self.cache_creation
+        [self.output, self.cache_read, self.cache_creation].into_iter().fold(self.input, u64::saturating_add)
     }
 
     /// What has to be added to `earlier` to get `self`.

@@ -9,6 +9,8 @@
 
 mod activity;
 mod launch;
+pub mod native;
+pub mod script;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};
@@ -133,7 +135,7 @@ pub trait Conversation: Send {
 
 /// All providers, in the order they are listed to people.
 pub fn all() -> &'static [&'static dyn Provider] {
-    &[]
+    &[&script::Script]
 }
 
 /// The provider of this id.

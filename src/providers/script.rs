@@ -1,0 +1,119 @@
+//! `script`: the built-in rehearsal agent. It plays a scenario file as a real child process, without a
+//! network, a key or a token; see `docs/rehearsals.md`.
+
+use super::native::Native;
+use super::{
+    Capabilities, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider, Purpose,
+    SessionStart, Tier,
+};
+
+/// The hidden sub-command that plays a scenario.
+pub const SUB_COMMAND: &str = "agent-script";
+
+/// The variable by which the child learns the project's root, where its own scenarios stand.
+pub const PROJECT_DIR_VARIABLE: &str = "SVC_PROJECT_DIR";
+
+/// Tokens; what the scenarios that come with `svc` report.
+const CONTEXT_WINDOW: u64 = 200_000;
+
+/// A scenario that comes with `svc`, named as a model.
+const fn scenario(id: &'static str, name: &'static str) -> Model {
+    Model { id, name, tier: Tier::Light, context_window: CONTEXT_WINDOW }
+}
+
+static INFO: Info = Info {
+    id: "script",
+    name: "Rehearsal script",
+    program: Program::Itself,
+    auth_type: "none",
+    env_key: "",
+    install_command: "",
+    pass_env: &[],
+    models: &[
+        scenario("default", "Default rehearsal"),
+        scenario("planner", "Rehearsed planner"),
+        scenario("builder", "Rehearsed builder"),
+        scenario("reviewer", "Rehearsed reviewer"),
+        scenario("quick", "Quick answer"),
+        scenario("chatty", "Chatty"),
+        scenario("ask", "Asks a question"),
+        scenario("limit", "Reaches a usage limit"),
+        scenario("crash", "Crashes"),
+    ],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: false, headless: true },
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Script;
+
+impl Provider for Script {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        let mut args = vec![SUB_COMMAND.to_owned()];
+        if request.purpose == Purpose::Query {
+            args.push("--query".to_owned());
+        }
+        // A fork needs nothing of the other session: it gets an id of its own and leaves that one alone.
+        if let SessionStart::Resume { id, counted } = &request.session {
+            let counted = serde_json::to_string(counted).map_err(|error| error.to_string())?;
+            args.extend(["--resume".to_owned(), id.clone(), "--counted".to_owned(), counted]);
+        }
+        if let Some(model) = &request.model {
+            args.extend(["--model".to_owned(), model.clone()]);
+        }
+        Ok(Launch {
+            program: LaunchProgram::Itself,
+            args,
+            env: vec![(PROJECT_DIR_VARIABLE.to_owned(), request.project_dir.to_string_lossy().into_owned())],
+            stdin: true,
+            conversation: Box::new(Native::new(&request.prompt, &request.session)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::{Effort, Permission, Tokens};
+
+    fn request(purpose: Purpose, session: SessionStart, model: Option<&str>) -> LaunchRequest {
+        LaunchRequest {
+            purpose,
+            prompt: "-go".to_owned(),
+            model: model.map(str::to_owned),
+            effort: Effort::Medium,
+            permission: Permission::Auto,
+            working_dir: "/p/w".into(),
+            project_dir: "/p".into(),
+            session,
+            command: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_command_line_names_session_and_scenario() {
+        let counted = Tokens { input: 7, ..Tokens::default() };
+        let session = SessionStart::Resume { id: "abc".to_owned(), counted };
+        let launch = Script.launch(&request(Purpose::Work, session, Some("quick"))).unwrap();
+        let counted = r#"{"input":7,"output":0,"cacheRead":0,"cacheCreation":0}"#;
+        assert_eq!(
+            launch.args,
+            ["agent-script", "--resume", "abc", "--counted", counted, "--model", "quick"]
+        );
+        assert_eq!(launch.program, LaunchProgram::Itself);
+        assert_eq!(launch.env, [("SVC_PROJECT_DIR".to_owned(), "/p".to_owned())]);
+        assert!(launch.stdin);
+    }
+
+    #[test]
+    fn a_question_forks_and_does_not_resume() {
+        let session = SessionStart::Fork { id: "abc".to_owned() };
+        let launch = Script.launch(&request(Purpose::Query, session, None)).unwrap();
+        assert_eq!(launch.args, ["agent-script", "--query"]);
+    }
+}
