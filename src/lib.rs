@@ -2,13 +2,24 @@
 //! their registry, pushes state over WebSocket and answers REST calls on one local port.
 //!
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`api`] the pure
-//! side of HTTP (requests, replies, routes), then the features, then [`runtime`], the only place with
-//! threads, sockets, files and processes. [`cli`] is a client of the REST API and shares nothing else with it.
+//! side of HTTP (requests, replies, routes), then the features, then [`routes`], the one list of endpoints,
+//! then [`runtime`], the only place with threads, sockets, files and processes. [`rehearsal`] is the process
+//! side of a built-in agent; [`cli`] is a client of the REST API and shares nothing else with it.
+
+pub mod api;
+pub mod core;
 
 pub mod agents;
-pub mod api;
-pub mod cli;
-pub mod core;
+pub mod context;
+pub mod oversight;
 pub mod providers;
-pub mod rehearsal;
+pub mod settings;
+
+pub mod routes;
 pub mod runtime;
+
+pub mod cli;
+pub mod rehearsal;
+
+/// The release, as `GET /api/health` and `svc --version` tell it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,6 +1,374 @@
 //! The agents: their registry, the life of a run, what is said to them.
+//!
+//! **Invariant:** a record that shows a live status has a process, or an order to start one is under way.
+//! **Invariant:** one lineage has one record; the ids of its earlier lives lead to it.
+//! **Invariant:** names are unique among the records.
 
+pub mod api;
+mod life;
+mod patch;
+mod record;
 pub mod report;
+pub mod rotation;
+mod say;
+mod scope;
+mod spawn;
+mod store;
 pub mod wire;
 pub mod worker;
+pub mod worker_api;
+pub mod worker_jobs;
 pub mod worker_log;
+
+pub use life::{run_report, silence};
+pub use patch::Patch;
+pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
+pub use report::LogEntry;
+pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
+pub use spawn::{SpawnRequest, StartOrder};
+pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
+
+use crate::api::{Problem, Reply};
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
+use crate::providers::{LaunchRequest, Tokens};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Ended records kept; the oldest goes first. Its log stays until the daily cleanup.
+pub const MAX_ENDED: usize = 500;
+/// Earlier ids that still lead to their successor; the oldest goes first.
+pub const MAX_ALIASES: usize = 10_000;
+/// At most one `state` message in this time.
+pub const STATE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The registry.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    records: BTreeMap<AgentId, Arc<Agent>>,
+    /// Earlier lives: id to lineage, in the order they ended.
+    aliases: BTreeMap<AgentId, LineageId>,
+    alias_order: std::collections::VecDeque<AgentId>,
+    rotations: Arc<rotation::History>,
+    pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
+    queries: BTreeMap<CallId, AgentId>,
+    /// Tokens of questions, kept apart from the agents' own.
+    qa_tokens: Tokens,
+    changes: AgentChanges,
+    last_notice_at: Time,
+    next_message: u64,
+}
+
+/// What changed in the registry since the last `state` message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentChanges {
+    /// Records that are new or different.
+    pub changed: BTreeSet<AgentId>,
+    /// Records that are gone.
+    pub removed: BTreeSet<AgentId>,
+}
+
+impl AgentChanges {
+    fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// A wish about agents. Targets are ids, earlier ids or exact names.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Start a new agent.
+    Spawn(Box<SpawnRequest>),
+    /// Change a record.
+    Patch(String, Box<Patch>),
+    /// End a live agent, or remove the record of an ended one.
+    Delete(String),
+    /// Say something to it.
+    Instruct {
+        /// Which agent.
+        target: String,
+        /// The words.
+        message: String,
+        /// When.
+        deliver: Deliver,
+    },
+    /// Ask a question without disturbing it.
+    Query {
+        /// Which agent.
+        target: String,
+        /// The words.
+        question: String,
+    },
+    /// Replace it by a fresh one with a handoff brief.
+    Rotate(String),
+    /// Continue an ended agent.
+    Resume {
+        /// Which agent.
+        target: String,
+        /// What to do now; a default when absent.
+        message: Option<String>,
+    },
+}
+
+/// An order to the threads of a run.
+#[derive(Debug)]
+pub enum RunOrder {
+    /// Start the process.
+    Start(Box<StartOrder>),
+    /// Give it a message.
+    Say {
+        /// Comes back in the report.
+        message_id: u64,
+        /// The words.
+        text: String,
+    },
+    /// Its work is done: let it end.
+    Finish,
+    /// End it with everything it started.
+    Stop,
+}
+
+/// A one-off job.
+#[derive(Debug)]
+pub enum Job {
+    /// Build the handoff brief of an agent from its log.
+    Brief {
+        /// Whose.
+        agent: AgentId,
+        /// Where its log is.
+        lineage: LineageId,
+        /// What the record knows.
+        facts: Box<crate::context::brief::Facts>,
+    },
+    /// Ask a question in a process of its own.
+    Query {
+        /// Who waits.
+        call: CallId,
+        /// Who is asked.
+        agent: AgentId,
+        /// Its provider.
+        provider: &'static str,
+        /// What to run.
+        request: Box<LaunchRequest>,
+        /// Variables to set.
+        env: Vec<(String, String)>,
+    },
+    /// Nobody waits for this question any more: end its process.
+    CancelQuery(CallId),
+}
+
+/// What came of a [`Job`].
+#[derive(Debug, Clone)]
+pub enum JobReport {
+    /// The brief, or why there is none.
+    Brief(AgentId, Result<String, String>),
+    /// The answer and what it cost, or why there is none.
+    Query(CallId, Result<(String, Tokens), String>),
+}
+
+impl State {
+    /// All records, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.records.values()
+    }
+
+    /// The record with exactly this id.
+    pub fn get(&self, id: AgentId) -> Option<&Arc<Agent>> {
+        self.records.get(&id)
+    }
+
+    /// Finds a record by id, by the id of an earlier life, or by exact name.
+    ///
+    /// Errors: 404.
+    pub fn find(&self, target: &str) -> Result<&Arc<Agent>, Problem> {
+        if let Ok(id) = target.parse::<AgentId>() {
+            if let Some(agent) = self.records.get(&id) {
+                return Ok(agent);
+            }
+            let lineage = self.aliases.get(&id);
+            if let Some(agent) = self.iter().find(|agent| Some(&agent.lineage_id) == lineage) {
+                return Ok(agent);
+            }
+        }
+        self.iter().find(|agent| agent.name == target).ok_or_else(|| {
+            Problem::not_found(format!("no agent has the id or name {target:?}; GET /api/agents lists them"))
+        })
+    }
+
+    /// Agents that are alive.
+    pub fn live(&self) -> impl Iterator<Item = &Arc<Agent>> {
+        self.iter().filter(|agent| agent.status.is_live())
+    }
+
+    /// Past rotations.
+    pub fn rotations(&self) -> &rotation::History {
+        &self.rotations
+    }
+
+    /// What questions have cost so far.
+    pub fn qa_tokens(&self) -> Tokens {
+        self.qa_tokens
+    }
+
+    /// The record of `id`, to be changed; the change is noted for the next `state` message.
+    fn edit(&mut self, id: AgentId) -> Option<&mut Agent> {
+        let record = self.records.get_mut(&id)?;
+        self.changes.changed.insert(id);
+        Some(Arc::make_mut(record))
+    }
+
+    fn insert(&mut self, agent: Agent) {
+        self.changes.changed.insert(agent.id);
+        self.records.insert(agent.id, Arc::new(agent));
+    }
+
+    fn remove(&mut self, id: AgentId) -> Option<Arc<Agent>> {
+        let removed = self.records.remove(&id)?;
+        self.changes.changed.remove(&id);
+        self.changes.removed.insert(id);
+        Some(removed)
+    }
+
+    /// Lets an earlier id lead to its lineage.
+    fn alias(&mut self, id: AgentId, lineage: LineageId) {
+        if self.aliases.insert(id, lineage).is_none() {
+            self.alias_order.push_back(id);
+        }
+        while self.alias_order.len() > MAX_ALIASES {
+            if let Some(oldest) = self.alias_order.pop_front() {
+                self.aliases.remove(&oldest);
+            }
+        }
+    }
+
+    fn knows_id(&self, id: u32) -> bool {
+        self.records.contains_key(&AgentId(id))
+            || self.aliases.contains_key(&AgentId(id))
+            || self.iter().any(|agent| agent.lineage_id.0 == id)
+    }
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    if all.health.stopping {
+        let problem = Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start");
+        return cx.reply(call, problem);
+    }
+    // Ending an agent must work on a full disk too.
+    let ends = matches!(command, Command::Delete(_));
+    if let Some(error) = all.health.storage_error.as_ref().filter(|_| !ends) {
+        let text =
+            format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+        return cx
+            .reply(call, Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"));
+    }
+    match command {
+        Command::Spawn(request) => {
+            let result = spawn::spawn(all, cx, *request);
+            cx.answer(call, result);
+        }
+        Command::Patch(target, patch) => {
+            let result = patch::apply(all, cx, &target, *patch);
+            cx.answer(call, result);
+        }
+        Command::Delete(target) => delete(all, cx, call, &target),
+        Command::Instruct { target, message, deliver } => {
+            let result = say::instruct(all, cx, &target, message, deliver);
+            cx.answer(call, result);
+        }
+        Command::Query { target, question } => say::query(all, cx, call, &target, question),
+        Command::Rotate(target) => rotation::rotate(all, cx, call, &target),
+        Command::Resume { target, message } => {
+            let result = say::resume(all, cx, &target, message);
+            cx.answer(call, result);
+        }
+    }
+}
+
+fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
+    let agent = match all.agents.find(target) {
+        Ok(agent) => Arc::clone(agent),
+        Err(problem) => return cx.reply(call, problem),
+    };
+    if agent.status.is_live() {
+        return life::stop(all, cx, agent.id, Stop::Kill, Some(call));
+    }
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.remove(agent.id);
+    cx.push(Effect::Remove(Document::Prompt(agent.lineage_id)));
+    touch(all, cx, Durability::BeforeReply);
+    cx.reply(call, Reply::ok(&json!({"ok": true, "id": agent.id, "status": agent.status, "removed": true})));
+}
+
+/// Orders every live agent to end, for a shutdown of the daemon.
+pub fn stop_all(all: &mut All, cx: &mut Context) {
+    let live: Vec<AgentId> = all.agents.live().map(|agent| agent.id).collect();
+    for id in live {
+        life::stop(all, cx, id, Stop::Shutdown, None);
+    }
+    let queries: Vec<CallId> = all.agents.queries.keys().copied().collect();
+    for call in queries {
+        say::end_query(all, cx, call, Err(Problem::new(503, "stopping", "the daemon is stopping")));
+        cx.push(Effect::Job(Job::CancelQuery(call)));
+    }
+}
+
+/// Whether no agent is alive any more.
+pub fn all_quiet(agents: &State) -> bool {
+    agents.live().next().is_none()
+}
+
+/// A one-off job reports.
+pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
+    match report {
+        JobReport::Brief(agent, brief) => rotation::brief_ready(all, cx, agent, brief),
+        JobReport::Query(call, result) => say::query_done(all, cx, call, result),
+    }
+}
+
+/// To be called after every change of the registry: arranges the `state` message and the write.
+fn touch(all: &mut All, cx: &mut Context, durability: Durability) {
+    cx.push(Effect::Put(Document::Agents, durability));
+    prune(all, cx);
+    if all.agents.changes.is_empty() {
+        return;
+    }
+    if all.timers.is_set(Timer::StateNotice) {
+        return;
+    }
+    let due = (all.agents.last_notice_at + STATE_INTERVAL).max(cx.now);
+    Arc::make_mut(&mut all.timers).set(Timer::StateNotice, due);
+}
+
+/// Pushes the coalesced `state` message.
+pub fn send_state(all: &mut All, cx: &mut Context) {
+    let agents = Arc::make_mut(&mut all.agents);
+    let changes = std::mem::take(&mut agents.changes);
+    agents.last_notice_at = cx.now;
+    if !changes.is_empty() {
+        cx.push(Effect::StateChanged(changes));
+    }
+}
+
+/// Removes the oldest ended records above [`MAX_ENDED`].
+fn prune(all: &mut All, cx: &mut Context) {
+    let ended = all.agents.records.len().saturating_sub(all.agents.live().count());
+    if ended <= MAX_ENDED {
+        return;
+    }
+    let mut oldest: Vec<(Time, AgentId, LineageId)> = all
+        .agents
+        .iter()
+        .filter(|agent| !agent.status.is_live())
+        .map(|agent| (agent.status_since, agent.id, agent.lineage_id))
+        .collect();
+    oldest.sort_unstable();
+    let agents = Arc::make_mut(&mut all.agents);
+    for (_, id, lineage) in oldest.into_iter().take(ended - MAX_ENDED) {
+        agents.remove(id);
+        cx.push(Effect::Remove(Document::Prompt(lineage)));
+    }
+}

@@ -108,6 +108,18 @@ pub enum LogEntry {
     Other(Other),
 }
 
+impl LogEntry {
+    /// A message to the agent.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::Other(Other::User { text: text.into() })
+    }
+
+    /// The daemon did something with the agent.
+    pub fn life(text: impl Into<String>) -> Self {
+        Self::Other(Other::Life { text: text.into() })
+    }
+}
+
 /// Log lines that are not of the agent's own doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]

@@ -12,6 +12,7 @@ mod lines;
 mod output;
 mod run;
 
+pub use env::process_spec;
 pub use output::BATCHES_IN_FLIGHT;
 
 use super::report::RunReport;
@@ -24,7 +25,6 @@ use input::Item;
 use output::Output;
 use run::Run;
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -78,7 +78,6 @@ struct Inner {
     logs: Arc<LogStore>,
     report: Arc<Reporter>,
     limits: Limits,
-    own_program: OsString,
     live: Mutex<HashMap<AgentId, Arc<Run>>>,
     threads_alive: Mutex<usize>,
     thread_ended: Condvar,
@@ -97,14 +96,12 @@ impl Runs {
         report: Arc<Reporter>,
         limits: Limits,
     ) -> Self {
-        let own_program = std::env::current_exe().map_or_else(|_| "svc".into(), OsString::from);
         let (gate, gate_watch) = bounded(0);
         let inner = Inner {
             processes,
             logs,
             report,
             limits,
-            own_program,
             live: Mutex::default(),
             threads_alive: Mutex::new(0),
             thread_ended: Condvar::new(),
@@ -140,7 +137,7 @@ impl Runs {
         let alive = Alive::new(Arc::clone(&inner));
         let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
-            run::run(&alive.0, &run, spec);
+            run::run(&alive.0, &run, &spec);
         });
         match thread {
             Ok(thread) => threads.push(thread),

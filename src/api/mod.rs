@@ -14,5 +14,5 @@ pub use fields::{Fields, Validator};
 pub use problem::{FieldError, Problem};
 pub use reply::{Body, Reply};
 pub use request::{Request, decode_percent, parse_query};
-pub use route::{Found, Params, Route, Table};
+pub use route::{BODY_LIMIT_BYTES, Found, Params, Route, Table};
 pub use tiny_http::Method;

@@ -1,4 +1,207 @@
-//! The pure heart of the daemon. No I/O, no clock, no randomness, no channels.
+//! The pure heart of the daemon: all state, and the one function that changes it.
+//!
+//! [`apply`] is total and pure: no I/O, no clock, no randomness, no channels. Time and a random seed
+//! come in with the event; orders to threads go out as [`Effect`]s. Whoever holds a [`State`] can
+//! replay, simulate and test the whole daemon without a socket.
+//!
+//! Words, each with one meaning: a **Command** is a wish, an **Event** a fact, an **Effect** an order to a
+//! thread, a **Report** a fact from a thread, a **Notice** what WebSocket clients get.
+//!
+//! **Invariant:** every call gets exactly one reply, at once or through a later event.
 
+mod context;
+mod documents;
 pub mod ids;
 pub mod time;
+mod timers;
+
+pub use context::Context;
+pub use documents::{Document, DocumentError};
+pub use timers::{Timer, Timers};
+
+use crate::agents::report::RunReport;
+use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
+use crate::api::Reply;
+use crate::providers::registry;
+use crate::settings;
+use ids::{AgentId, LineageId};
+use std::sync::Arc;
+use time::Time;
+
+/// Names a waiting caller. The state thread knows the channel behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+/// Facts about this daemon that never change while it runs.
+#[derive(Debug, Clone, Default)]
+pub struct Project {
+    /// The project's root, absolute.
+    pub dir: std::path::PathBuf,
+    /// Our process id.
+    pub pid: u32,
+    /// When we started.
+    pub started_at: Time,
+    /// The bound address, for example `127.0.0.1`.
+    pub host: String,
+    /// The bound port.
+    pub port: u16,
+}
+
+impl Project {
+    /// Where agents and the command line reach this daemon.
+    pub fn url(&self) -> String {
+        if self.host.contains(':') {
+            format!("http://[{}]:{}", self.host, self.port)
+        } else {
+            format!("http://{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Counters that tell whether the daemon itself is well.
+#[derive(Debug, Clone, Default)]
+pub struct Health {
+    /// Events whose handling panicked; each cost only itself.
+    pub panics: u64,
+    /// Descendants of agents that could not be ended, since start.
+    pub leaked: u64,
+    /// Why state cannot be written at the moment, if so.
+    pub storage_error: Option<Arc<str>>,
+    /// Set once a shutdown was asked for.
+    pub stopping: bool,
+}
+
+/// All state. Cheap to clone: one `Arc` per feature.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Fixed facts.
+    pub project: Arc<Project>,
+    /// The daemon's own health.
+    pub health: Arc<Health>,
+    /// The agents.
+    pub agents: Arc<agents::State>,
+    /// The configuration.
+    pub settings: Arc<settings::State>,
+    /// Which providers are installed.
+    pub providers: Arc<registry::State>,
+    /// Deadlines.
+    pub timers: Arc<Timers>,
+}
+
+/// A wish. REST, command line, chat and schedules all use this door.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// About agents.
+    Agents(agents::Command),
+    /// About the configuration.
+    Settings(settings::Command),
+    /// End the daemon.
+    Shutdown,
+}
+
+/// A fact.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Somebody wishes something and waits for the answer.
+    Call(CallId, Command),
+    /// The threads of a run report.
+    Run(AgentId, RunReport),
+    /// A one-off job of an agent reports.
+    Job(agents::JobReport),
+    /// Provider detection has finished.
+    Detected(Vec<registry::Detection>),
+    /// Writing state failed (`Some`) or works again (`None`).
+    Storage(Option<String>),
+    /// A deadline has come.
+    Timer(Timer),
+    /// Handling an event panicked.
+    Panicked,
+    /// A signal asks the daemon to end.
+    Terminate,
+}
+
+/// How long a reply waits for the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// Written within [`SOON`]; nobody waits.
+    Soon,
+    /// The replies of the same event are sent after it is on disk.
+    BeforeReply,
+}
+
+/// Counters reach the disk within this time.
+pub const SOON: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// An order to a thread. The core never waits for one.
+#[derive(Debug)]
+pub enum Effect {
+    /// Answer a waiting caller.
+    Reply(CallId, Reply),
+    /// Write a document.
+    Put(Document, Durability),
+    /// Remove a document.
+    Remove(Document),
+    /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
+    Notice(&'static str, Arc<[u8]>),
+    /// Push the output of a run.
+    Output(agents::report::Batch),
+    /// The registry has changed: push `state` or `state:delta`.
+    StateChanged(AgentChanges),
+    /// An order to the threads of a run.
+    Run(AgentId, RunOrder),
+    /// A one-off job.
+    Job(agents::Job),
+    /// A line of an agent's log that does not come from the agent itself.
+    Log(LineageId, AgentId, LogEntry),
+    /// A warning for the daemon's log.
+    Warn(String),
+    /// All agents are gone: end.
+    Exit,
+}
+
+/// Applies one event.
+pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
+    match event {
+        Event::Call(call, command) => match command {
+            Command::Agents(command) => agents::command(state, cx, call, command),
+            Command::Settings(command) => settings::command(state, cx, call, command),
+            Command::Shutdown => {
+                cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
+                begin_shutdown(state, cx);
+            }
+        },
+        Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
+        Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Detected(found) => registry::detected(state, found),
+        Event::Storage(error) => storage(state, cx, error),
+        Event::Timer(timer) => match timer {
+            Timer::StateNotice => agents::send_state(state, cx),
+            Timer::Silence(agent) => agents::silence(state, cx, agent),
+            Timer::Query(call) => agents::query_timeout(state, cx, call),
+        },
+        Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
+        Event::Terminate => begin_shutdown(state, cx),
+    }
+    if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
+        cx.exit_sent = true;
+        cx.push(Effect::Exit);
+    }
+}
+
+fn begin_shutdown(state: &mut State, cx: &mut Context) {
+    if state.health.stopping {
+        return;
+    }
+    Arc::make_mut(&mut state.health).stopping = true;
+    agents::stop_all(state, cx);
+}
+
+fn storage(state: &mut State, cx: &mut Context, error: Option<String>) {
+    if state.health.storage_error.as_deref() == error.as_deref() {
+        return;
+    }
+    if let Some(error) = &error {
+        cx.push(Effect::Warn(format!("state cannot be written: {error}")));
+    }
+    Arc::make_mut(&mut state.health).storage_error = error.map(Into::into);
+}

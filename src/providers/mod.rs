@@ -8,8 +8,10 @@
 //! at the end of each turn, however often it repeats a figure.
 
 mod activity;
+pub mod api;
 mod launch;
 pub mod native;
+pub mod registry;
 pub mod script;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
@@ -92,6 +94,11 @@ pub trait Provider: Sync {
     ///
     /// Errors: a sentence when the request asks for something this provider cannot do.
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String>;
+
+    /// Whether [`SessionStart::Fork`] works: a question then sees the whole session.
+    fn forks(&self) -> bool {
+        false
+    }
 }
 
 /// What a conversation wants done.

@@ -1,6 +1,22 @@
-//! The threads, sockets, files and processes. Features never import this module.
+//! The threads, sockets, files and processes. Features never import this module; their `worker*` files
+//! and the route table do.
 
+pub mod caller;
+pub mod clock;
 pub mod daemon;
+pub mod detect;
+mod folder;
+pub mod host;
+pub mod http;
+pub mod lock;
+mod logger;
+mod outbox;
 pub mod process;
 pub mod rehearsal_signals;
+mod service;
+pub mod signals;
+pub mod state_thread;
+pub mod store;
 pub mod terminal;
+pub mod threads;
+pub mod ws;

@@ -1,6 +1,31 @@
 //! The environment of an agent: an allow-list, never the daemon's own.
 
+use crate::providers::{Info, Launch, LaunchProgram};
+use crate::runtime::process::{Marker, Spec, Stdin};
 use std::ffi::OsString;
+use std::path::Path;
+
+/// The process of a launch: its program, its arguments, and an environment that is an allow-list.
+pub fn process_spec(
+    launch: &Launch,
+    info: &Info,
+    extra: &[(String, String)],
+    working_dir: &Path,
+    marker: &Marker,
+) -> Spec {
+    let program = match &launch.program {
+        LaunchProgram::Named(name) => OsString::from(name),
+        LaunchProgram::Itself => std::env::current_exe().map_or_else(|_| "svc".into(), OsString::from),
+    };
+    Spec {
+        program,
+        args: launch.args.iter().map(OsString::from).collect(),
+        env: child_environment(std::env::vars_os(), info.pass_env, &launch.env, extra),
+        cwd: working_dir.to_path_buf(),
+        stdin: if launch.stdin { Stdin::Piped } else { Stdin::Null },
+        marker: Some(marker.clone()),
+    }
+}
 
 /// What every program needs. A trailing `*` takes all with that prefix. `SSH_AUTH_SOCK` is left out: keys
 /// that sign for the user are not an agent's by default.
@@ -9,7 +34,7 @@ const COMMON: &[&str] =
 
 /// What a child gets: the common variables and the provider's `pass` of those `inherited`, then the launch's own,
 /// then `extra`. A later value replaces an earlier one.
-pub(super) fn child_environment(
+fn child_environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     pass: &[&str],
     launch: &[(String, String)],

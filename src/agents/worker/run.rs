@@ -7,7 +7,7 @@
 //! in-<agent>   queue -> standard input
 //! ```
 
-use super::env::child_environment;
+use super::env::process_spec;
 use super::input::{Input, Item, write_input};
 use super::lines::Lines;
 use super::output::{Output, now};
@@ -15,12 +15,9 @@ use super::{Inner, Limits, RunSpec};
 use crate::agents::report::RunReport;
 use crate::agents::worker_log::Stream;
 use crate::core::ids::{AgentId, LineageId};
-use crate::providers::{Activity, Conversation, Launch, LaunchProgram, Step};
-use crate::runtime::process::{
-    Exit, Marker, Running, STOP_GRACE, Sink, Source, Spec, Stdin, StopReport, Wake,
-};
+use crate::providers::{Activity, Conversation, Step};
+use crate::runtime::process::{Exit, Marker, Running, STOP_GRACE, Sink, Source, StopReport, Wake};
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
-use std::ffi::OsString;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,7 +155,7 @@ impl Run {
 }
 
 /// The run's own thread.
-pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: RunSpec) {
+pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
     let lineage = spec.lineage;
     if run.is_stopping() {
@@ -204,26 +201,13 @@ fn end(inner: &Inner, run: &Run, exit: Exit, leaked: u32) {
     run.output.report(RunReport::Exited { code: exit.code, signal: exit.signal, stderr_tail, leaked });
 }
 
-fn launch(inner: &Inner, run: &Run, spec: RunSpec, marker: &Marker) -> Result<Running, String> {
+fn launch(inner: &Inner, run: &Run, spec: &RunSpec, marker: &Marker) -> Result<Running, String> {
     let info = spec.provider.info();
     let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
         .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    let env = child_environment(std::env::vars_os(), info.pass_env, &launch.env, &spec.env_extra);
-    let Launch { program, args, stdin, conversation, .. } = launch;
-    let program = match program {
-        LaunchProgram::Named(name) => OsString::from(name),
-        LaunchProgram::Itself => inner.own_program.clone(),
-    };
-    let process = Spec {
-        program,
-        args: args.into_iter().map(OsString::from).collect(),
-        env,
-        cwd: spec.request.working_dir,
-        stdin: if stdin { Stdin::Piped } else { Stdin::Null },
-        marker: Some(marker.clone()),
-    };
+    let process = process_spec(&launch, info, &spec.env_extra, &spec.request.working_dir, marker);
     let running = inner.processes.spawn(&process).map_err(|error| error.to_string())?;
-    *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(conversation);
+    *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.conversation);
     run.times().last_output = Instant::now();
     Ok(running)
 }

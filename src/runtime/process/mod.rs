@@ -67,6 +67,11 @@ pub struct Exit {
     pub signal: Option<i32>,
 }
 
+/// The agent whose marker a process carries, if it is one of this project.
+pub fn agent_of(pid: u32, project_dir: &std::path::Path) -> Option<AgentId> {
+    scan::marked_agent(&os::environ(pid), project_dir)
+}
+
 /// The owner of all child processes. Its reaper thread ends with it.
 pub struct Processes {
     /// Shared between concurrent stops, so that fifty of them do not read `/proc` fifty times.

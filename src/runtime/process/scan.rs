@@ -64,6 +64,12 @@ impl Scan {
     }
 }
 
+/// The agent that an environment names, if it names this project too.
+pub fn marked_agent(environ: &[u8], project_dir: &Path) -> Option<AgentId> {
+    let mark = Mark::parse(environ)?;
+    (mark.project_dir.as_deref() == Some(project_dir.as_os_str().as_bytes())).then_some(mark.agent)
+}
+
 impl Mark {
     fn parse(environ: &[u8]) -> Option<Self> {
         let value = |name: &str| {

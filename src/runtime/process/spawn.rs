@@ -42,6 +42,24 @@ pub struct Spec {
     pub marker: Option<Marker>,
 }
 
+/// Variables that tools such as `git` get.
+const TOOL_VARIABLES: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_CONFIG_HOME"];
+
+impl Spec {
+    /// A short-lived tool of the daemon's own, for [`Processes::capture`]: plain environment, no marker.
+    pub fn tool(program: impl Into<OsString>, args: &[&str], cwd: &Path) -> Self {
+        let variable = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
+        Self {
+            program: program.into(),
+            args: args.iter().map(OsString::from).collect(),
+            env: TOOL_VARIABLES.iter().filter_map(variable).collect(),
+            cwd: cwd.to_path_buf(),
+            stdin: Stdin::Piped,
+            marker: None,
+        }
+    }
+}
+
 /// A program that has been started.
 #[derive(Debug)]
 pub struct Running {

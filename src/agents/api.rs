@@ -1,0 +1,349 @@
+//! `/api/agents`: fields in, records out.
+
+use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
+use crate::api::{Fields, Method, Problem, Reply, Request, Route};
+use crate::providers::{Effort, Permission};
+use crate::routes::{Access, Ask, Handler};
+use serde_json::{Value, json};
+
+/// Characters of a prompt, instruction or question.
+pub const MAX_PROMPT_CHARS: usize = 200_000;
+const MAX_ROLE_CHARS: usize = 50;
+const MAX_NAME_CHARS: usize = 64;
+const MAX_LIST: usize = 50;
+const MAX_WORD_CHARS: usize = 200;
+
+const EFFORTS: [&str; 4] = ["low", "medium", "high", "max"];
+const PERMISSIONS: [&str; 2] = ["auto", "full"];
+
+/// The routes of the agents.
+pub fn routes() -> Vec<Route<Handler>> {
+    let mut routes = record_routes();
+    routes.extend(talk_routes());
+    routes
+}
+
+fn talk_routes() -> Vec<Route<Handler>> {
+    use Access::Anyone;
+    use Handler::Write;
+    vec![
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/instruct",
+            "Say something to an agent",
+            Write(Anyone, instruct),
+        )
+        .body(|| message_schema("message"))
+        .body_limit(2 << 20),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/query",
+            "Ask a question without disturbing it",
+            Write(Anyone, query),
+        )
+        .body(|| message_schema("question"))
+        .body_limit(2 << 20)
+        .replies(&[
+            (200, "answer, agentId, agentName, tokens"),
+            (409, "its provider cannot"),
+            (504, "no answer within 60 s"),
+        ]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/rotate",
+            "Replace an agent by a fresh one with a handoff brief",
+            Write(Anyone, |ask| command(Command::Rotate(target(ask)))),
+        )
+        .replies(&[
+            (200, "old, new, handoffBrief, reason, agent"),
+            (409, "it has ended or is being rotated"),
+        ]),
+        Route::new(Method::Post, "/api/agents/:id/resume", "Continue an ended agent", Write(Anyone, resume))
+            .body(|| message_schema("message"))
+            .body_limit(2 << 20),
+    ]
+}
+
+fn record_routes() -> Vec<Route<Handler>> {
+    use Access::Anyone;
+    use Handler::{Read, Work, Write};
+    vec![
+        Route::new(Method::Get, "/api/agents", "All agents", Read(list)),
+        Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, worker_api::spawn))
+            .body(spawn_schema)
+            .body_limit(2 << 20)
+            .replies(&[
+                (201, "the record"),
+                (400, "a field is wrong; every fault is listed"),
+                (409, "maxAgents are alive already"),
+            ]),
+        Route::new(Method::Get, "/api/agents/:id", "One agent, with its whole prompt", Read(get))
+            .replies(&[(200, "the record"), (404, "no such agent")]),
+        Route::new(Method::Patch, "/api/agents/:id", "Change a record", Write(Anyone, patch))
+            .body(patch_schema),
+        Route::new(
+            Method::Delete,
+            "/api/agents/:id",
+            "End an agent and everything it started; remove an ended one",
+            Write(Anyone, |ask| command(Command::Delete(target(ask)))),
+        )
+        .replies(&[(200, "it is gone"), (404, "no such agent")]),
+        Route::new(
+            Method::Get,
+            "/api/agents/:id/log",
+            "What an agent did, as normalised activity",
+            Work(Anyone, worker_api::log),
+        )
+        .query(&[
+            ("tail", "the last N entries; 100 when neither tail nor since is given"),
+            ("since", "entries after this number, or after this RFC 3339 time"),
+        ]),
+        Route::new(Method::Get, "/api/agents/:id/files", "Files an agent touched", Read(files)),
+        Route::new(
+            Method::Get,
+            "/api/agents/:id/diff",
+            "The working directory's changes against HEAD (git)",
+            Work(Anyone, worker_api::diff),
+        )
+        .replies(&[(200, "diff, files, truncated"), (409, "not a git repository")]),
+    ]
+}
+
+fn command(command: Command) -> Result<crate::core::Command, Problem> {
+    Ok(crate::core::Command::Agents(command))
+}
+
+/// The `:id` of the path: an id, an earlier id, or a name.
+pub(super) fn target(ask: &Ask) -> String {
+    ask.params.get("id").to_owned()
+}
+
+fn list(ask: &Ask) -> Result<Reply, Problem> {
+    Ok(Reply::ok(&ask.state.agents.iter().map(|agent| agent.rest()).collect::<Vec<_>>()))
+}
+
+fn get(ask: &Ask) -> Result<Reply, Problem> {
+    let agent = ask.state.agents.find(&target(ask))?;
+    let mut body = json!(agent.rest());
+    body["prompt"] = json!(agent.prompt);
+    body["instructions"] = json!(agent.queue);
+    Ok(Reply::ok(&body))
+}
+
+fn files(ask: &Ask) -> Result<Reply, Problem> {
+    let agent = ask.state.agents.find(&target(ask))?;
+    let files: Vec<_> = agent
+        .files
+        .iter()
+        .map(|(path, touched)| json!({"path": path, "reads": touched.reads, "writes": touched.writes}))
+        .collect();
+    Ok(Reply::ok(&json!({"agentId": agent.id, "files": files})))
+}
+
+/// Reads `POST /api/agents`. The working directory is still to be looked at.
+pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
+    let body = request.object()?;
+    let mut fields = Fields::new(&body);
+    let role = fields.required_string("role").unwrap_or_default().to_owned();
+    if !role.is_empty() {
+        word(&mut fields, "role", &role, MAX_ROLE_CHARS, "_-");
+    }
+    let name = fields.string("name").map(ToOwned::to_owned);
+    if let Some(name) = &name {
+        word(&mut fields, "name", name, MAX_NAME_CHARS, "_.-");
+    }
+    let globs = scope_field(&mut fields).unwrap_or_default();
+    let prompt = bounded(&mut fields, "prompt").unwrap_or_default().to_owned();
+    let model = bounded_word(&mut fields, "model");
+    let provider = bounded_word(&mut fields, "provider");
+    let command = list_of_words(&mut fields, "command");
+    let is_acp = provider.as_deref() == Some("acp");
+    fields.validator.check(command.is_empty() || is_acp, "command", || {
+        "command goes with provider acp only; other providers know theirs".to_owned()
+    });
+    if fields.value("schedule").is_some() {
+        fields.validator.fail("schedule", "schedule is not available in this version; spawn without it");
+    }
+    let request = SpawnRequest {
+        role,
+        name,
+        scope: globs,
+        provider,
+        model,
+        working_dir: bounded_word(&mut fields, "workingDir").unwrap_or_default(),
+        prompt,
+        integrations: list_of_words(&mut fields, "integrations"),
+        skills: list_of_words(&mut fields, "skills"),
+        permission: permission(&mut fields).unwrap_or_default(),
+        effort: effort(&mut fields).unwrap_or_default(),
+        team_id: bounded_word(&mut fields, "teamId"),
+        isolation: fields.choice("isolation", &["shared", "worktree"]).unwrap_or("shared").to_owned(),
+        worktree: None,
+        command,
+    };
+    fields.validator.finish()?;
+    Ok(request)
+}
+
+fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let name = fields.string("name").map(ToOwned::to_owned);
+    if let Some(name) = &name {
+        word(&mut fields, "name", name, MAX_NAME_CHARS, "_.-");
+    }
+    let patch = Patch {
+        name,
+        scope: scope_field(&mut fields),
+        model: fields.has("model").then(|| bounded_word(&mut fields, "model")),
+        effort: effort(&mut fields),
+        permission: permission(&mut fields),
+        team_id: bounded_word(&mut fields, "teamId"),
+    };
+    fields.validator.finish()?;
+    command(Command::Patch(target(ask), Box::new(patch)))
+}
+
+fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let message = required(&mut fields, "message");
+    let deliver = match fields.choice("deliver", &["rotation", "now", "idle"]) {
+        Some("now") => Deliver::Now,
+        Some("idle") => Deliver::Idle,
+        _ => Deliver::Rotation,
+    };
+    fields.validator.finish()?;
+    command(Command::Instruct { target: target(ask), message, deliver })
+}
+
+fn query(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let question = required(&mut fields, "question");
+    fields.validator.finish()?;
+    command(Command::Query { target: target(ask), question })
+}
+
+fn resume(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let message = bounded(&mut fields, "message").map(ToOwned::to_owned);
+    fields.validator.finish()?;
+    command(Command::Resume { target: target(ask), message: message.filter(|text| !text.trim().is_empty()) })
+}
+
+fn required(fields: &mut Fields, name: &str) -> String {
+    if fields.required_string(name).is_none() {
+        return String::new();
+    }
+    bounded(fields, name).unwrap_or_default().to_owned()
+}
+
+fn bounded<'a>(fields: &mut Fields<'a>, name: &str) -> Option<&'a str> {
+    let text = fields.string(name)?;
+    let chars = text.chars().count();
+    fields.validator.check(chars <= MAX_PROMPT_CHARS, name, || {
+        format!("{name} must have at most {MAX_PROMPT_CHARS} characters, it has {chars}")
+    });
+    fields.validator.check(!text.contains('\0'), name, || format!("{name} must not contain NUL"));
+    Some(text)
+}
+
+/// A short string; empty counts as absent.
+fn bounded_word(fields: &mut Fields, name: &str) -> Option<String> {
+    let text = fields.string(name)?;
+    let fits = text.chars().count() <= MAX_WORD_CHARS && !text.chars().any(char::is_control);
+    fields.validator.check(fits, name, || {
+        format!("{name} must have at most {MAX_WORD_CHARS} characters and no control characters")
+    });
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn list_of_words(fields: &mut Fields, name: &str) -> Vec<String> {
+    let list = fields.strings(name).unwrap_or_default();
+    let fits = |text: &&str| (1..=MAX_WORD_CHARS).contains(&text.chars().count()) && !text.contains('\0');
+    fields.validator.check(list.len() <= MAX_LIST && list.iter().all(fits), name, || {
+        format!("{name} must have at most {MAX_LIST} strings of 1 to {MAX_WORD_CHARS} characters")
+    });
+    list.into_iter().map(ToOwned::to_owned).collect()
+}
+
+fn word(fields: &mut Fields, name: &str, text: &str, max: usize, extra: &str) {
+    let fits = (1..=max).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || extra.contains(c));
+    fields.validator.check(fits, name, || {
+        format!("{name} must be 1 to {max} of the characters A-Z a-z 0-9 {extra}, it is {text:?}")
+    });
+}
+
+/// A list of globs; a single string counts as one.
+fn scope_field(fields: &mut Fields) -> Option<Vec<String>> {
+    let value = fields.value("scope")?;
+    let globs = match value.as_str() {
+        Some(one) => vec![one],
+        None => fields.strings("scope")?,
+    };
+    scope::check(&globs, &mut fields.validator);
+    Some(globs.into_iter().map(ToOwned::to_owned).collect())
+}
+
+fn effort(fields: &mut Fields) -> Option<Effort> {
+    Some(match fields.choice("effort", &EFFORTS)? {
+        "low" => Effort::Low,
+        "high" => Effort::High,
+        "max" => Effort::Max,
+        _ => Effort::Medium,
+    })
+}
+
+fn permission(fields: &mut Fields) -> Option<Permission> {
+    Some(match fields.choice("permission", &PERMISSIONS)? {
+        "full" => Permission::Full,
+        _ => Permission::Auto,
+    })
+}
+
+fn spawn_schema() -> Value {
+    let strings = json!({"type": "array", "items": {"type": "string", "maxLength": MAX_WORD_CHARS}});
+    json!({
+        "type": "object",
+        "required": ["role"],
+        "properties": {
+            "role": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$"},
+            "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$"},
+            "scope": strings,
+            "provider": {"type": "string"},
+            "model": {"type": ["string", "null"]},
+            "workingDir": {"type": "string"},
+            "prompt": {"type": "string", "maxLength": MAX_PROMPT_CHARS},
+            "integrations": strings,
+            "skills": strings,
+            "permission": {"enum": PERMISSIONS},
+            "effort": {"enum": EFFORTS},
+            "teamId": {"type": "string"},
+            "isolation": {"enum": ["shared", "worktree"]},
+            "command": strings,
+        },
+    })
+}
+
+fn patch_schema() -> Value {
+    let mut schema = spawn_schema();
+    let kept = ["name", "scope", "model", "effort", "permission", "teamId"];
+    if let Some(properties) = schema["properties"].as_object_mut() {
+        properties.retain(|name, _| kept.contains(&name.as_str()));
+    }
+    schema["required"] = json!([]);
+    schema
+}
+
+fn message_schema(field: &str) -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            field: {"type": "string", "maxLength": MAX_PROMPT_CHARS},
+            "deliver": {"enum": ["rotation", "now", "idle"]},
+        },
+    })
+}

@@ -1,0 +1,355 @@
+//! The life of a run: what its threads report, and how it ends.
+
+use super::record::{Agent, Deliver, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
+use super::report::{Batch, RunReport};
+use super::{LogEntry, RunOrder, rotation, say, touch};
+use crate::api::Reply;
+use crate::core::ids::AgentId;
+use crate::core::time::Time;
+use crate::core::{CallId, Context, Durability, Effect, State as All, Timer};
+use crate::providers::{Activity, TurnEnd, Usage};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An open turn without any output for this long is announced.
+pub const SILENCE: Duration = Duration::from_secs(120);
+/// Files remembered per lineage; further ones are not counted.
+pub const MAX_FILES: usize = 1_000;
+/// Characters of an answer or error kept in a record.
+const KEPT_CHARS: usize = 300;
+
+/// Handles a report of a run's threads. Reports of unknown runs are those of removed records.
+pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunReport) {
+    if all.agents.get(id).is_none() {
+        return;
+    }
+    match report {
+        RunReport::Started { pid, start_ticks } => started(all, cx, id, pid, start_ticks),
+        RunReport::StartFailed { error } => start_failed(all, cx, id, &error),
+        RunReport::Output(batch) => output(all, cx, id, batch),
+        RunReport::Said { message_id, delivered } => say::said(all, cx, id, message_id, delivered),
+        RunReport::Exited { code, signal, stderr_tail, leaked } => {
+            if leaked > 0 {
+                Arc::make_mut(&mut all.health).leaked += u64::from(leaked);
+                cx.push(Effect::Warn(format!("agent {id}: {leaked} of its processes could not be ended")));
+            }
+            exited(all, cx, id, code, signal, stderr_tail);
+        }
+    }
+}
+
+fn started(all: &mut All, cx: &mut Context, id: AgentId, pid: u32, start_ticks: u64) {
+    let now = cx.now;
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        agent.pid = Some(pid);
+        agent.start_ticks = start_ticks;
+        if agent.phase == Phase::Working {
+            agent.set_status(now, Status::Running, "its process runs");
+        }
+    }
+    watch_silence(all, id, now);
+    rotation::successor_started(all, cx, id);
+    touch(all, cx, Durability::Soon);
+}
+
+fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
+    let mut calls = Vec::new();
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
+        let (status, reason) = match &phase {
+            Phase::Stopping(..) => verdict(agent, &phase, None, None),
+            _ => (Status::Crashed, format!("its process could not be started: {error}")),
+        };
+        agent.set_status(cx.now, status, reason);
+        agent.error = (status == Status::Crashed).then(|| error.to_owned());
+        agent.turn_open = false;
+        if let Phase::Stopping(_, waiting) = phase {
+            calls = waiting;
+        }
+    }
+    announce_exit(all, cx, id);
+    answer_stops(all, cx, id, calls);
+    rotation::successor_failed(all, cx, id, error);
+    touch(all, cx, Durability::BeforeReply);
+}
+
+fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
+    let now = cx.now;
+    let mut turn_over = false;
+    let agents = Arc::make_mut(&mut all.agents);
+    let Some(agent) = agents.edit(id) else { return };
+    agent.last_activity = now;
+    agent.stalled = false;
+    if agent.phase == Phase::Working && agent.status == Status::Running {
+        agent.set_status(now, Status::Running, "working");
+    }
+    for activity in &batch.activities {
+        turn_over |= note(agent, activity, now);
+    }
+    cx.push(Effect::Output(batch));
+    watch_silence(all, id, now);
+    if turn_over {
+        turn_ended(all, cx, id);
+    }
+    touch(all, cx, Durability::Soon);
+}
+
+/// Takes one activity into the record; whether it ended a turn.
+fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
+    match activity {
+        Activity::Session { id, model } => {
+            agent.session_id = Some(id.clone());
+            if model.is_some() {
+                agent.actual_model.clone_from(model);
+            }
+        }
+        Activity::TurnStarted => agent.turn_open = true,
+        Activity::Text { text } => agent.current_activity = Some(first_words(text)),
+        Activity::Thinking { .. } => agent.current_activity = Some("thinking".into()),
+        Activity::ToolStarted { name, path, writes, .. } => {
+            agent.turn_open = true;
+            agent.current_activity =
+                Some(path.as_ref().map_or_else(|| name.clone(), |path| format!("{name} {path}")));
+            if let Some(path) = path {
+                touch_file(agent, path, *writes);
+            }
+        }
+        Activity::ToolEnded { .. } | Activity::Noise { .. } => {}
+        Activity::Usage(usage) => note_usage(agent, usage),
+        Activity::Trouble { text } => agent.set_status(now, agent.status, text.clone()),
+        Activity::Compacted => agent.current_activity = Some("the provider compacted its context".into()),
+        Activity::TurnEnded(end) => {
+            note_turn_end(agent, end, now);
+            return true;
+        }
+    }
+    false
+}
+
+fn note_usage(agent: &mut Agent, usage: &Usage) {
+    agent.tokens += usage.delta;
+    agent.instance_tokens += usage.delta;
+    if let Some(total) = usage.session_total {
+        agent.session_counted = total;
+    }
+    agent.context_tokens = usage.context_tokens.unwrap_or(agent.context_tokens);
+    agent.context_window = usage.context_window.unwrap_or(agent.context_window);
+    agent.cost_usd += usage.cost_usd.unwrap_or_default();
+}
+
+fn note_turn_end(agent: &mut Agent, end: &TurnEnd, now: Time) {
+    agent.turn_open = false;
+    agent.turns += 1;
+    agent.current_activity = None;
+    let text = if end.is_error { &end.error } else { &end.text };
+    let reason = match (end.is_error, end.denied.len()) {
+        (true, _) => format!("its turn failed: {}", first_words(text)),
+        (false, 0) => "its turn ended".to_owned(),
+        (false, n) => format!("its turn ended with {n} refused tool calls: {}", end.denied.join(", ")),
+    };
+    agent.set_status(now, agent.status, reason);
+    agent.last_turn =
+        Some(LastTurn { is_error: end.is_error, text: first_words(text), denied: end.denied.len() });
+}
+
+fn touch_file(agent: &mut Agent, path: &str, writes: bool) {
+    let files = Arc::make_mut(&mut agent.files);
+    if files.len() >= MAX_FILES && !files.contains_key(path) {
+        return;
+    }
+    let FileTouch { reads, writes: written } = files.entry(path.to_owned()).or_default();
+    let count = if writes { written } else { reads };
+    *count = count.saturating_add(1);
+}
+
+fn first_words(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    match line.char_indices().nth(KEPT_CHARS) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+/// A turn is over: say what waits to be said, or let the program end.
+fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
+    let said = say::deliver_idle(all, cx, id);
+    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
+    let busy = said || agent.queue.iter().any(|message| message.sent);
+    if agent.phase == Phase::Working && !busy {
+        agent.phase = Phase::Finishing;
+        cx.push(Effect::Run(id, RunOrder::Finish));
+    }
+}
+
+/// Orders an agent to end. `call` is answered when every descendant is gone.
+pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Option<CallId>) {
+    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
+    let reason = match why {
+        Stop::Kill => "being stopped on request",
+        Stop::Rotate => "being replaced by its successor",
+        Stop::Shutdown => "being stopped because the daemon stops",
+    };
+    match &mut agent.phase {
+        Phase::Stopping(earlier, calls) => {
+            // A wish to end outranks a rotation.
+            if *earlier == Stop::Rotate {
+                *earlier = why;
+            }
+            calls.extend(call);
+        }
+        phase => {
+            *phase = Phase::Stopping(why, call.into_iter().collect());
+            cx.push(Effect::Run(id, RunOrder::Stop));
+        }
+    }
+    agent.set_status(cx.now, agent.status, reason);
+    touch(all, cx, Durability::Soon);
+}
+
+fn exited(
+    all: &mut All,
+    cx: &mut Context,
+    id: AgentId,
+    code: Option<i32>,
+    signal: Option<i32>,
+    stderr_tail: String,
+) {
+    Arc::make_mut(&mut all.timers).clear(Timer::Silence(id));
+    let mut calls = Vec::new();
+    let mut why = None;
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
+        if let Phase::Stopping(stop, waiting) = &phase {
+            why = Some(*stop);
+            calls.clone_from(waiting);
+        }
+        agent.exit = Some(ExitInfo { code, signal, at: cx.now });
+        let (status, reason) = verdict(agent, &phase, code, signal);
+        if status == Status::Crashed && !stderr_tail.trim().is_empty() {
+            agent.error = Some(stderr_tail);
+        } else if status == Status::Crashed {
+            agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
+        }
+        agent.set_status(cx.now, status, reason);
+        agent.turn_open = false;
+        agent.current_activity = None;
+        for message in &mut agent.queue {
+            message.sent = false;
+        }
+    }
+    announce_exit(all, cx, id);
+    answer_stops(all, cx, id, calls);
+    match why {
+        Some(Stop::Rotate) => rotation::predecessor_ended(all, cx, id),
+        _ => rotation::given_up(all, cx, id),
+    }
+    if why.is_none() {
+        say::resume_if_spoken_to(all, cx, id);
+    }
+    touch(all, cx, Durability::BeforeReply);
+}
+
+/// Status and reason of an ended run, read from three things together: whether a stop was ordered, the
+/// last turn's outcome, the exit status.
+fn verdict(agent: &Agent, phase: &Phase, code: Option<i32>, signal: Option<i32>) -> (Status, String) {
+    match phase {
+        Phase::Stopping(Stop::Kill, _) => return (Status::Killed, "stopped on request".into()),
+        Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, "replaced by its successor".into()),
+        Phase::Stopping(Stop::Shutdown, _) => {
+            return (
+                Status::Interrupted,
+                "the daemon was stopped while it ran; svc resume continues it".into(),
+            );
+        }
+        _ => {}
+    }
+    let turn = agent.last_turn.as_ref();
+    if let Some(turn) = turn.filter(|turn| turn.is_error) {
+        return (Status::Crashed, format!("its last turn failed: {}", turn.text));
+    }
+    let finishing = *phase == Phase::Finishing;
+    match (code, signal) {
+        (Some(0), _) => (Status::Completed, completed_reason(agent)),
+        // It was told to end after a good turn: how its launcher dies then says nothing of the work.
+        _ if finishing => (Status::Completed, completed_reason(agent)),
+        (Some(code), _) => (Status::Crashed, format!("it exited with code {code}")),
+        (None, Some(signal)) => {
+            (Status::Killed, format!("signal {signal} ended it; the daemon did not send it"))
+        }
+        (None, None) => (Status::Crashed, "its process vanished without an exit status".into()),
+    }
+}
+
+fn completed_reason(agent: &Agent) -> String {
+    match &agent.last_turn {
+        Some(turn) if turn.denied > 0 => format!("finished, with {} refused tool calls", turn.denied),
+        Some(_) if agent.turn_open => "it exited while a turn was open: its output may be cut short".into(),
+        Some(_) => "finished".into(),
+        None => "it exited without reporting a result".into(),
+    }
+}
+
+fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id) else { return };
+    let exit = agent.exit;
+    let mut body = json!({
+        "agentId": id,
+        "agentName": agent.name,
+        "code": exit.and_then(|exit| exit.code),
+        "signal": exit.and_then(|exit| exit.signal),
+        "status": agent.status,
+        "statusReason": agent.status_reason,
+    });
+    if let Some(error) = &agent.error {
+        body["error"] = json!(error);
+    }
+    let text = format!("{:?}: {}", agent.status, agent.status_reason).to_lowercase();
+    cx.push(Effect::Log(agent.lineage_id, id, LogEntry::life(text)));
+    cx.notice("agent:exit", &body);
+}
+
+fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
+    let Some(agent) = all.agents.get(id) else { return };
+    // The specification names the status of a deleted agent: it was asked to stop, so it is killed.
+    let body = json!({"ok": true, "id": id, "status": agent.status, "leaked": all.health.leaked});
+    for call in calls {
+        cx.reply(call, Reply::ok(&body));
+    }
+}
+
+fn watch_silence(all: &mut All, id: AgentId, now: Time) {
+    let Some(agent) = all.agents.get(id) else { return };
+    let timers = Arc::make_mut(&mut all.timers);
+    if agent.turn_open && agent.status.is_live() {
+        timers.set(Timer::Silence(id), now + SILENCE);
+    } else {
+        timers.clear(Timer::Silence(id));
+    }
+}
+
+/// An open turn has been silent for too long: say so, end nothing.
+pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
+    if !agent.turn_open || !agent.status.is_live() || agent.stalled {
+        return;
+    }
+    agent.stalled = true;
+    let seconds = cx.now.since(agent.last_activity).as_secs();
+    let trouble = agent.status_reason.clone();
+    let told = matches!(trouble.as_str(), "working" | "its process runs");
+    let reason = if told {
+        format!("no output for {seconds} s inside an open turn")
+    } else {
+        format!("no output for {seconds} s; before that: {trouble}")
+    };
+    agent.set_status(cx.now, agent.status, reason.clone());
+    let name = agent.name.clone();
+    cx.notice("agent:stalled", &json!({"agentId": id, "agentName": name, "reason": reason}));
+    touch(all, cx, Durability::Soon);
+}
+
+/// Whether a message of this kind waits for the end of the run.
+pub fn waits_for_end(deliver: Deliver) -> bool {
+    matches!(deliver, Deliver::Now | Deliver::Idle)
+}

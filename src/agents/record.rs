@@ -1,0 +1,381 @@
+//! The record of an agent, and how it is shown.
+
+use crate::core::CallId;
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::{Time, rfc3339};
+use crate::providers::{Effort, Permission, Tokens};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where an agent is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The order to start it was given.
+    Starting,
+    /// Its process runs.
+    Running,
+    /// It is blocked on an approval or a question.
+    Waiting,
+    /// Its replacement is being prepared.
+    Rotating,
+    /// It ended by itself, without an error.
+    Completed,
+    /// It ended with an error.
+    Crashed,
+    /// It was asked to stop, or a signal ended it.
+    Killed,
+    /// The daemon ended while it ran.
+    Interrupted,
+}
+
+impl Status {
+    /// Whether a process is there or on its way.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Starting | Self::Running | Self::Waiting | Self::Rotating)
+    }
+}
+
+/// When a message is to be delivered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Deliver {
+    /// With the next rotation.
+    #[default]
+    Rotation,
+    /// At once: live input, or an immediate rotation.
+    Now,
+    /// When the current turn ends.
+    Idle,
+}
+
+impl Deliver {
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rotation => "rotation",
+            Self::Now => "now",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// A message that waits for delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instruction {
+    /// Unique within this daemon's life and its state file.
+    pub id: u64,
+    /// The words.
+    pub text: Arc<str>,
+    /// When to deliver it.
+    pub deliver: Deliver,
+    /// Handed to the program, which has not confirmed yet.
+    #[serde(skip)]
+    pub sent: bool,
+}
+
+/// How its process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitInfo {
+    /// The exit code, if it exited.
+    pub code: Option<i32>,
+    /// The signal, if one ended it.
+    pub signal: Option<i32>,
+    /// When.
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+}
+
+/// How often a file was read and written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileTouch {
+    /// Reads.
+    pub reads: u32,
+    /// Writes.
+    pub writes: u32,
+}
+
+/// Why a live agent was ordered to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// A person or program wished it.
+    Kill,
+    /// Its replacement is ready.
+    Rotate,
+    /// The daemon ends.
+    Shutdown,
+}
+
+/// The steps of a process's life.
+///
+/// ```text
+/// Working ──turn over, nothing to say──▶ Finishing ──exit──▶ Ended
+///    │                                       │                 ▲
+///    └──────────── stop ordered ─────────────┴──▶ Stopping ────┘
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Starting or working.
+    Working,
+    /// Told to end by itself.
+    Finishing,
+    /// Being ended; these callers wait.
+    Stopping(Stop, Vec<CallId>),
+    /// Gone.
+    #[default]
+    Ended,
+}
+
+/// The facts of one agent. Stored as it is, but for what `serde(skip)` marks.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    /// This life.
+    pub id: AgentId,
+    /// All its lives.
+    pub lineage_id: LineageId,
+    /// The life before, after a rotation or resume.
+    pub predecessor_id: Option<AgentId>,
+    /// Unique, for people.
+    pub name: String,
+    /// For example `backend`.
+    pub role: String,
+    /// Provider id.
+    pub provider: String,
+    /// As asked for; `None` and `auto` route.
+    pub model: Option<String>,
+    /// The model the provider says it runs.
+    pub actual_model: Option<String>,
+    /// Globs of files it owns.
+    pub scope: Arc<Vec<String>>,
+    /// Relative to the project.
+    pub working_dir: String,
+    /// Attached integrations.
+    pub integrations: Arc<Vec<String>>,
+    /// Attached skills.
+    pub skills: Arc<Vec<String>>,
+    /// What it may do unasked.
+    pub permission: Permission,
+    /// How hard it thinks.
+    pub effort: Effort,
+    /// Its team, if any.
+    pub team_id: Option<String>,
+    /// `shared` or `worktree`.
+    pub isolation: String,
+    /// Where its git worktree is, relative to the project.
+    pub worktree: Option<String>,
+    /// For `acp`: the command to run.
+    pub command: Arc<Vec<String>>,
+    /// The task. Stored in a document of its own.
+    #[serde(skip)]
+    pub prompt: Arc<str>,
+    /// Where it is in its life.
+    pub status: Status,
+    /// Since when.
+    #[serde(with = "rfc3339")]
+    pub status_since: Time,
+    /// Why, always.
+    pub status_reason: String,
+    /// When this life began.
+    #[serde(with = "rfc3339")]
+    pub spawned_at: Time,
+    /// Its last output.
+    #[serde(with = "rfc3339")]
+    pub last_activity: Time,
+    /// What it does, in a few words.
+    pub current_activity: Option<String>,
+    /// Process id while alive, and after a crash of the daemon.
+    pub pid: Option<u32>,
+    /// Start time of that process in ticks since boot.
+    pub start_ticks: u64,
+    /// The provider's session.
+    pub session_id: Option<String>,
+    /// What the provider had counted for that session.
+    pub session_counted: Tokens,
+    /// Over all lives.
+    pub tokens: Tokens,
+    /// In this life.
+    pub instance_tokens: Tokens,
+    /// Tokens in the context after the last message.
+    pub context_tokens: u64,
+    /// Size of the context window; 0 when unknown.
+    pub context_window: u64,
+    /// Dollars, as far as the provider tells.
+    pub cost_usd: f64,
+    /// Turns ended.
+    pub turns: u64,
+    /// How the process ended.
+    pub exit: Option<ExitInfo>,
+    /// Last words on standard error, or why a turn failed.
+    pub error: Option<String>,
+    /// Messages not yet delivered.
+    pub queue: Vec<Instruction>,
+    /// Files touched, over all lives.
+    pub files: Arc<BTreeMap<String, FileTouch>>,
+    /// The last turn's outcome in this life.
+    pub last_turn: Option<LastTurn>,
+    /// Whether a turn is open.
+    #[serde(skip)]
+    pub turn_open: bool,
+    /// Whether the current silence was announced.
+    #[serde(skip)]
+    pub stalled: bool,
+    /// The steps of its process's life.
+    #[serde(skip)]
+    pub phase: Phase,
+}
+
+/// What is kept of a turn's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastTurn {
+    /// The provider called it a failure.
+    pub is_error: bool,
+    /// The error, or the first words of the answer.
+    pub text: String,
+    /// Tools refused.
+    pub denied: usize,
+}
+
+impl Agent {
+    /// Fraction of the context window in use, 0.0 when the window is unknown.
+    #[allow(clippy::cast_precision_loss, reason = "a fraction for people; token counts are far below 2^52")]
+    pub fn context_usage(&self) -> f64 {
+        if self.context_window == 0 {
+            return 0.0;
+        }
+        let fraction = self.context_tokens as f64 / self.context_window as f64;
+        (fraction * 10_000.0).round() / 10_000.0
+    }
+
+    /// Sets status and reason; the time moves only when the status does.
+    pub fn set_status(&mut self, now: Time, status: Status, reason: impl Into<String>) {
+        if self.status != status {
+            self.status = status;
+            self.status_since = now;
+        }
+        self.status_reason = reason.into();
+    }
+
+    /// The record as REST shows it: a live agent is `active`, the fine word stands in `state`.
+    pub fn rest(&self) -> View<'_> {
+        View { agent: self, rest: true }
+    }
+
+    /// The record as WebSocket clients get it: `status` is the fine word.
+    pub fn live_view(&self) -> View<'_> {
+        View { agent: self, rest: false }
+    }
+}
+
+/// A record on its way out.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    agent: &'a Agent,
+    rest: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    id: AgentId,
+    name: &'a str,
+    role: &'a str,
+    status: &'a str,
+    state: Status,
+    status_reason: &'a str,
+    #[serde(with = "rfc3339")]
+    status_since: Time,
+    provider: &'a str,
+    model: &'a str,
+    actual_model: Option<&'a str>,
+    scope: &'a [String],
+    tokens_used: u64,
+    tokens: Tokens,
+    context_usage: f64,
+    context_window: u64,
+    #[serde(with = "rfc3339")]
+    spawned_at: Time,
+    #[serde(with = "rfc3339")]
+    last_activity: Time,
+    current_activity: Option<&'a str>,
+    working_dir: &'a str,
+    integrations: &'a [String],
+    skills: &'a [String],
+    team_id: &'a str,
+    permission: Permission,
+    effort: Effort,
+    prompt: &'a str,
+    pid: Option<u32>,
+    session_id: Option<&'a str>,
+    lineage_id: LineageId,
+    predecessor_id: Option<AgentId>,
+    cost_usd: f64,
+    turns: u64,
+    exit: Option<ExitInfo>,
+    error: Option<&'a str>,
+    pending_instructions: usize,
+    isolation: &'a str,
+    worktree: Option<&'a str>,
+}
+
+/// Characters of the prompt in lists and pushed records; `GET /api/agents/:id` shows all.
+pub const PROMPT_SHOWN_CHARS: usize = 500;
+
+impl Serialize for View<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let agent = self.agent;
+        let fine = match agent.status {
+            Status::Starting => "starting",
+            Status::Running => "running",
+            Status::Waiting => "waiting",
+            Status::Rotating => "rotating",
+            Status::Completed => "completed",
+            Status::Crashed => "crashed",
+            Status::Killed => "killed",
+            Status::Interrupted => "interrupted",
+        };
+        let cut =
+            agent.prompt.char_indices().nth(PROMPT_SHOWN_CHARS).map_or(agent.prompt.len(), |(at, _)| at);
+        Shown {
+            id: agent.id,
+            name: &agent.name,
+            role: &agent.role,
+            status: if self.rest && agent.status.is_live() { "active" } else { fine },
+            state: agent.status,
+            status_reason: &agent.status_reason,
+            status_since: agent.status_since,
+            provider: &agent.provider,
+            model: agent.model.as_deref().unwrap_or("auto"),
+            actual_model: agent.actual_model.as_deref(),
+            scope: &agent.scope,
+            tokens_used: agent.tokens.total(),
+            tokens: agent.tokens,
+            context_usage: agent.context_usage(),
+            context_window: agent.context_window,
+            spawned_at: agent.spawned_at,
+            last_activity: agent.last_activity,
+            current_activity: agent.current_activity.as_deref(),
+            working_dir: &agent.working_dir,
+            integrations: &agent.integrations,
+            skills: &agent.skills,
+            team_id: agent.team_id.as_deref().unwrap_or("__unassigned__"),
+            permission: agent.permission,
+            effort: agent.effort,
+            prompt: &agent.prompt[..cut],
+            pid: agent.pid.filter(|_| agent.status.is_live()),
+            session_id: agent.session_id.as_deref(),
+            lineage_id: agent.lineage_id,
+            predecessor_id: agent.predecessor_id,
+            cost_usd: agent.cost_usd,
+            turns: agent.turns,
+            exit: agent.exit,
+            error: agent.error.as_deref(),
+            pending_instructions: agent.queue.len(),
+            isolation: &agent.isolation,
+            worktree: agent.worktree.as_deref(),
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,245 @@
+//! Rotation: an agent is replaced by a fresh one that gets a handoff brief.
+//!
+//! ```text
+//! begin ──▶ Briefing ──brief──▶ Ending ──old is gone──▶ Starting ──it runs──▶ complete
+//!              │                   │                        │
+//!              └──── no brief, or the agent ended by itself, or no start ────▶ failed
+//! ```
+//! The replacement is prepared first, then the old agent is ended, then the new one started with
+//! everything the old one had.
+
+use super::record::{Status, Stop};
+use super::{Job, life, spawn, touch};
+use crate::api::{Problem, Reply};
+use crate::context::{brief, briefing};
+use crate::core::ids::AgentId;
+use crate::core::time::{Time, rfc3339};
+use crate::core::{CallId, Context, Durability, Effect, State as All};
+use crate::providers::{SessionStart, Tokens};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Entries of the rotation history kept.
+pub const MAX_HISTORY: usize = 500;
+
+/// One rotation under way, keyed by the agent whose report moves it on: the old one, then the new one.
+#[derive(Debug, Clone)]
+pub struct Rotation {
+    step: Step,
+    old: AgentId,
+    reason: String,
+    calls: Vec<CallId>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Briefing,
+    Ending(String),
+    Starting { old_context_tokens: u64, delivered: Vec<u64> },
+}
+
+/// Past rotations.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct History {
+    /// All there ever were.
+    pub total: u64,
+    /// The last [`MAX_HISTORY`], oldest first.
+    pub entries: Vec<Entry>,
+}
+
+/// A past rotation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Entry {
+    /// The agent that was replaced.
+    pub old: AgentId,
+    /// Its successor.
+    pub new: AgentId,
+    /// Its name.
+    #[serde(rename = "agentName")]
+    pub agent_name: String,
+    /// A reason code of the specification.
+    pub reason: String,
+    /// When the successor ran.
+    #[serde(with = "rfc3339")]
+    pub timestamp: Time,
+}
+
+/// `POST /api/agents/:id/rotate`; answered when the successor runs.
+pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
+    let agent = match all.agents.find(target) {
+        Ok(agent) => Arc::clone(agent),
+        Err(problem) => return cx.reply(call, problem),
+    };
+    if !agent.status.is_live() {
+        let text = format!("agent {} has ended ({}); resume it instead", agent.name, agent.status_reason);
+        return cx.reply(call, Problem::new(409, "agent_ended", text));
+    }
+    if under_way(all, agent.id) {
+        let text = format!("a rotation of {} is under way already", agent.name);
+        return cx.reply(call, Problem::new(409, "rotation_under_way", text));
+    }
+    if matches!(agent.phase, super::Phase::Stopping(..)) {
+        let text = format!("agent {} is being stopped", agent.name);
+        return cx.reply(call, Problem::new(409, "agent_ended", text));
+    }
+    begin(all, cx, agent.id, "manual", Some(call));
+}
+
+fn under_way(all: &All, id: AgentId) -> bool {
+    all.agents.pending_rotations.contains_key(&id)
+}
+
+/// Begins a rotation unless one is under way.
+pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: Option<CallId>) {
+    if under_way(all, id) {
+        return;
+    }
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let rotation = Rotation {
+        step: Step::Briefing,
+        old: id,
+        reason: reason.to_owned(),
+        calls: call.into_iter().collect(),
+    };
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.pending_rotations.insert(id, rotation);
+    if let Some(record) = agents.edit(id) {
+        record.set_status(cx.now, Status::Rotating, format!("a rotation ({reason}) prepares its successor"));
+    }
+    cx.notice("rotation:start", &json!({"agentId": id, "agentName": agent.name, "reason": reason}));
+    let facts = Box::new(brief::Facts::of(all, &agent, reason));
+    cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
+    touch(all, cx, Durability::Soon);
+}
+
+/// The brief is there: end the old agent.
+pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<String, String>) {
+    let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.get_mut(&id) else { return };
+    match brief {
+        Ok(brief) => {
+            rotation.step = Step::Ending(brief);
+            let alive = all.agents.get(id).is_some_and(|agent| agent.status.is_live());
+            if alive {
+                life::stop(all, cx, id, Stop::Rotate, None);
+            } else {
+                // It ended by itself in between; its work goes on in the successor all the same.
+                predecessor_ended(all, cx, id);
+            }
+        }
+        Err(error) => {
+            if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id).filter(|a| a.status.is_live()) {
+                agent.set_status(cx.now, Status::Running, format!("its rotation failed: {error}"));
+            }
+            fail(all, cx, id, id, &error);
+        }
+    }
+}
+
+/// The old agent is gone: start the new one.
+pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
+    let Some(old) = all.agents.get(old_id).cloned() else {
+        return fail(all, cx, old_id, old_id, "the agent was removed or resumed meanwhile");
+    };
+    // Its place is free unless it had ended by itself and somebody else has taken it since.
+    if let Err(problem) = spawn::check_capacity(all) {
+        return fail(all, cx, old_id, old_id, &problem.error);
+    }
+    let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&old_id) else { return };
+    let Step::Ending(brief) = rotation.step else { return };
+    let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
+    let mut agent = spawn::next_life(&old, id, cx);
+    let old_context_tokens = agent.context_tokens;
+    agent.session_id = None;
+    agent.session_counted = Tokens::default();
+    agent.context_tokens = 0;
+    agent.set_status(cx.now, Status::Starting, format!("it succeeds {old_id} ({})", rotation.reason));
+    let delivered = agent.queue.iter().map(|message| message.id).collect();
+    let prompt = briefing::after_rotation(all, &agent, &brief);
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.remove(old_id);
+    agents.alias(old_id, old.lineage_id);
+    let step = Step::Starting { old_context_tokens, delivered };
+    agents.pending_rotations.insert(id, Rotation { step, ..rotation });
+    spawn::start(all, cx, agent, prompt, SessionStart::Fresh);
+    touch(all, cx, Durability::BeforeReply);
+}
+
+/// The new agent runs: done.
+pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
+    let starting =
+        all.agents.pending_rotations.get(&id).is_some_and(|r| matches!(r.step, Step::Starting { .. }));
+    if !starting {
+        return;
+    }
+    let agents = Arc::make_mut(&mut all.agents);
+    let Some(rotation) = agents.pending_rotations.remove(&id) else { return };
+    let Step::Starting { old_context_tokens, delivered } = rotation.step else { return };
+    let mut name = String::new();
+    let mut shown = json!(null);
+    if let Some(agent) = agents.edit(id) {
+        agent.queue.retain(|message| !delivered.contains(&message.id));
+        name.clone_from(&agent.name);
+        shown = json!(agent.rest());
+    }
+    let history = Arc::make_mut(&mut agents.rotations);
+    history.total += 1;
+    history.entries.push(Entry {
+        old: rotation.old,
+        new: id,
+        agent_name: name.clone(),
+        reason: rotation.reason.clone(),
+        timestamp: cx.now,
+    });
+    if history.entries.len() > MAX_HISTORY {
+        history.entries.remove(0);
+    }
+    cx.notice(
+        "rotation:complete",
+        &json!({
+            "agentId": id, "agentName": name, "oldAgentId": rotation.old,
+            // Measured: context the old agent held and the new one does not start with.
+            "tokensSaved": old_context_tokens, "reason": rotation.reason,
+        }),
+    );
+    cx.push(Effect::Put(crate::core::Document::Agents, Durability::BeforeReply));
+    let body = json!({
+        "old": rotation.old, "new": id, "handoffBrief": true, "reason": rotation.reason, "agent": shown,
+    });
+    for call in rotation.calls {
+        cx.reply(call, Reply::ok(&body));
+    }
+}
+
+/// The new agent could not be started: the lineage is `crashed` and can be resumed.
+pub fn successor_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
+    if let Some(rotation) = all.agents.pending_rotations.get(&id) {
+        let old = rotation.old;
+        fail(all, cx, id, old, error);
+    }
+}
+
+/// The agent ended for another reason than its rotation.
+pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(rotation) = all.agents.pending_rotations.get(&id) else { return };
+    let Some(agent) = all.agents.get(id) else { return };
+    let by_itself = agent.status == Status::Completed || agent.status == Status::Crashed;
+    match rotation.step {
+        // The brief is still being written; the successor carries on even if the old one is done.
+        Step::Briefing if by_itself => {}
+        _ => {
+            let reason = agent.status_reason.clone();
+            let old = rotation.old;
+            fail(all, cx, id, old, &reason);
+        }
+    }
+}
+
+fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str) {
+    let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&key) else { return };
+    cx.notice("rotation:failed", &json!({"agentId": old, "error": error}));
+    for call in rotation.calls {
+        cx.reply(call, Problem::new(500, "rotation_failed", format!("the rotation failed: {error}")));
+    }
+    touch(all, cx, Durability::Soon);
+}

@@ -1,0 +1,242 @@
+//! Talking to agents: instructions, questions, and continuing an ended agent.
+//!
+//! **Invariant:** an acknowledged instruction stays in the record until a program has taken it.
+
+use super::record::{Agent, Deliver, Instruction, Phase, Status};
+use super::{Job, RunOrder, life, rotation, spawn, touch};
+use crate::api::{Problem, Reply};
+use crate::context::briefing;
+use crate::core::ids::AgentId;
+use crate::core::{CallId, Context, Durability, Effect, State as All, Timer};
+use crate::providers::{self, Purpose, SessionStart, Tokens};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Messages that may wait for one agent.
+pub const MAX_QUEUED: usize = 100;
+/// Questions under way at once.
+pub const MAX_QUERIES: usize = 8;
+/// A question that takes longer is given up with 504.
+pub const QUERY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Queues a message, or delivers it at once: 200.
+///
+/// Errors: 404, 409 `queue_full`, what a resume refuses.
+pub fn instruct(
+    all: &mut All,
+    cx: &mut Context,
+    target: &str,
+    message: String,
+    deliver: Deliver,
+) -> Result<Reply, Problem> {
+    let agent = Arc::clone(all.agents.find(target)?);
+    if !agent.status.is_live() {
+        let mut body = continue_with(all, cx, &agent, Some(message))?;
+        body["status"] = json!("resumed");
+        body["deliverOn"] = json!("now");
+        body["queued"] = json!(0);
+        return Ok(Reply::ok(&body));
+    }
+    if agent.queue.len() >= MAX_QUEUED {
+        let text =
+            format!("{MAX_QUEUED} messages wait for {} already; rotate it to deliver them", agent.name);
+        return Err(Problem::new(409, "queue_full", text));
+    }
+    let live_input = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.live_input);
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.next_message += 1;
+    let message_id = agents.next_message;
+    let Some(record) = agents.edit(agent.id) else { return Err(Problem::not_found("the agent is gone")) };
+    let now = deliver == Deliver::Now && live_input && record.phase == Phase::Working;
+    let text: Arc<str> = message.into();
+    record.queue.push(Instruction { id: message_id, text: Arc::clone(&text), deliver, sent: now });
+    let queued = record.queue.len();
+    if now {
+        cx.push(Effect::Run(agent.id, RunOrder::Say { message_id, text: text.to_string() }));
+    } else if deliver == Deliver::Now && !live_input {
+        rotation::begin(all, cx, agent.id, "manual", None);
+    }
+    touch(all, cx, Durability::BeforeReply);
+    Ok(Reply::ok(&json!({
+        "id": agent.id, "status": "queued", "deliverOn": deliver.word(), "queued": queued,
+    })))
+}
+
+/// A program took a message, or did not.
+pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, delivered: bool) {
+    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
+    let Some(at) = agent.queue.iter().position(|message| message.id == message_id) else { return };
+    if delivered {
+        // The run has logged it where it took it, among its other lines.
+        agent.queue.remove(at);
+        agent.turn_open = true;
+    } else {
+        // It stays, and is said to the next life when this one has ended.
+        agent.queue[at].sent = false;
+    }
+    touch(all, cx, Durability::Soon);
+}
+
+/// A turn is over: says what waits for that. Whether anything was said.
+pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
+    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return false };
+    let live_input = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.live_input);
+    if agent.phase != Phase::Working || !live_input {
+        return false;
+    }
+    let Some(message) = agent.queue.iter_mut().find(|m| !m.sent && life::waits_for_end(m.deliver)) else {
+        return false;
+    };
+    message.sent = true;
+    let order = RunOrder::Say { message_id: message.id, text: message.text.to_string() };
+    cx.push(Effect::Run(id, order));
+    true
+}
+
+/// An agent has ended by itself: if somebody spoke to it meanwhile, it goes on with that.
+pub fn resume_if_spoken_to(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let rotating = all.agents.pending_rotations.contains_key(&id);
+    if agent.status != Status::Completed || all.health.stopping || rotating {
+        return;
+    }
+    let waiting: Vec<&Instruction> = agent.queue.iter().filter(|m| life::waits_for_end(m.deliver)).collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let text = waiting.iter().map(|m| m.text.as_ref()).collect::<Vec<_>>().join("\n\n");
+    let ids: Vec<u64> = waiting.iter().map(|m| m.id).collect();
+    if let Some(record) = Arc::make_mut(&mut all.agents).edit(id) {
+        record.queue.retain(|message| !ids.contains(&message.id));
+    }
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    if let Err(problem) = continue_with(all, cx, &agent, Some(text)) {
+        cx.push(Effect::Warn(format!("agent {id} could not go on with its instructions: {problem}")));
+        Arc::make_mut(&mut all.agents).insert((*agent).clone());
+    }
+}
+
+/// Continues an ended agent: 200 with the new record.
+///
+/// Errors: 404, 409 when it is alive, 409 `capacity`.
+pub fn resume(
+    all: &mut All,
+    cx: &mut Context,
+    target: &str,
+    message: Option<String>,
+) -> Result<Reply, Problem> {
+    let agent = Arc::clone(all.agents.find(target)?);
+    if agent.status.is_live() {
+        let text =
+            format!("agent {} is alive ({}); use instruct to talk to it", agent.name, agent.status_reason);
+        return Err(Problem::new(409, "agent_alive", text));
+    }
+    let body = continue_with(all, cx, &agent, message)?;
+    Ok(Reply::ok(&body))
+}
+
+/// Starts the next life of an ended agent with a message, in its provider session where there is one.
+fn continue_with(
+    all: &mut All,
+    cx: &mut Context,
+    old: &Agent,
+    message: Option<String>,
+) -> Result<serde_json::Value, Problem> {
+    spawn::check_capacity(all)?;
+    let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
+    let mut agent = spawn::next_life(old, id, cx);
+    let can_resume = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.resume);
+    let session = match agent.session_id.clone().filter(|_| can_resume) {
+        Some(session) => SessionStart::Resume { id: session, counted: agent.session_counted },
+        None => SessionStart::Fresh,
+    };
+    let mut words: Vec<String> = agent.queue.drain(..).map(|message| message.text.to_string()).collect();
+    words.extend(message);
+    let prompt = match (&session, words.is_empty()) {
+        (SessionStart::Resume { .. }, true) => "Continue where you left off.".to_owned(),
+        (SessionStart::Resume { .. }, false) => words.join("\n\n"),
+        (_, _) => briefing::without_session(all, &agent, &words),
+    };
+    if session == SessionStart::Fresh {
+        agent.session_id = None;
+        agent.session_counted = Tokens::default();
+        agent.context_tokens = 0;
+    }
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.remove(old.id);
+    agents.alias(old.id, old.lineage_id);
+    let shown = json!(agent.rest());
+    spawn::start(all, cx, agent, prompt, session);
+    touch(all, cx, Durability::BeforeReply);
+    Ok(json!({"ok": true, "id": id, "resumed": old.id, "agent": shown}))
+}
+
+/// Asks a question in a process of its own; the answer comes with a job report.
+pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, question: String) {
+    let agent = match all.agents.find(target) {
+        Ok(agent) => Arc::clone(agent),
+        Err(problem) => return cx.reply(call, problem),
+    };
+    let Some(provider) = providers::by_id(&agent.provider).filter(|p| p.info().capabilities.headless) else {
+        let text = format!("provider {} cannot answer questions; use instruct", agent.provider);
+        return cx.reply(call, Problem::new(409, "query_unsupported", text));
+    };
+    if all.agents.queries.len() >= MAX_QUERIES {
+        let text = format!("{MAX_QUERIES} questions are under way already; retry when one is answered");
+        return cx.reply(call, Problem::new(429, "too_many_queries", text).with_header("Retry-After", "5"));
+    }
+    let capabilities = provider.info().capabilities;
+    let (session, prompt) = match agent.session_id.clone().filter(|_| capabilities.resume) {
+        Some(id) if provider.forks() => (SessionStart::Fork { id }, question),
+        _ => (SessionStart::Fresh, briefing::question(all, &agent, &question)),
+    };
+    let request = spawn::launch_request(all, &agent, Purpose::Query, prompt, session);
+    let env = spawn::environment(all, &agent);
+    Arc::make_mut(&mut all.agents).queries.insert(call, agent.id);
+    Arc::make_mut(&mut all.timers).set(Timer::Query(call), cx.now + QUERY_TIMEOUT);
+    cx.push(Effect::Job(Job::Query {
+        call,
+        agent: agent.id,
+        provider: provider.info().id,
+        request: Box::new(request),
+        env,
+    }));
+}
+
+/// A question was answered, or failed.
+pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<(String, Tokens), String>) {
+    let Some(id) = all.agents.queries.get(&call).copied() else { return };
+    let result = match result {
+        Ok((answer, tokens)) => {
+            let agents = Arc::make_mut(&mut all.agents);
+            agents.qa_tokens = agents.qa_tokens + tokens;
+            let name = agents.find(&id.to_string()).map(|agent| agent.name.clone()).unwrap_or_default();
+            Ok(Reply::ok(&json!({
+                "answer": answer, "agentId": id, "agentName": name, "tokens": tokens.total(),
+            })))
+        }
+        Err(error) => {
+            Err(Problem::new(502, "query_failed", format!("the question was not answered: {error}")))
+        }
+    };
+    end_query(all, cx, call, result);
+}
+
+/// Answers the caller of a question and forgets it.
+pub fn end_query(all: &mut All, cx: &mut Context, call: CallId, result: Result<Reply, Problem>) {
+    Arc::make_mut(&mut all.timers).clear(Timer::Query(call));
+    if Arc::make_mut(&mut all.agents).queries.remove(&call).is_some() {
+        cx.push(Effect::Put(crate::core::Document::Agents, Durability::Soon));
+        cx.answer(call, result);
+    }
+}
+
+/// A question has taken too long: 504.
+pub fn query_timeout(all: &mut All, cx: &mut Context, call: CallId) {
+    let seconds = QUERY_TIMEOUT.as_secs();
+    let problem =
+        Problem::new(504, "query_timeout", format!("no answer within {seconds} s; ask again or instruct"));
+    end_query(all, cx, call, Err(problem));
+    cx.push(Effect::Job(Job::CancelQuery(call)));
+}

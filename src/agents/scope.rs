@@ -1,0 +1,84 @@
+//! Scopes: the globs of files an agent owns. Ownership is advisory.
+
+use crate::api::Validator;
+
+/// Globs in a scope at most.
+pub const MAX_GLOBS: usize = 20;
+/// Characters in a glob at most.
+pub const MAX_GLOB_CHARS: usize = 200;
+
+/// Checks the globs of a scope and records every fault.
+pub fn check(globs: &[&str], validator: &mut Validator) {
+    validator.check(globs.len() <= MAX_GLOBS, "scope", || {
+        format!("scope must have at most {MAX_GLOBS} globs, it has {}", globs.len())
+    });
+    for glob in globs {
+        if let Some(fault) = fault(glob) {
+            validator.fail("scope", format!("scope glob {glob:?} {fault}"));
+        }
+    }
+}
+
+fn fault(glob: &str) -> Option<String> {
+    let chars = glob.chars().count();
+    if chars == 0 || chars > MAX_GLOB_CHARS {
+        return Some(format!("must have 1 to {MAX_GLOB_CHARS} characters, it has {chars}"));
+    }
+    if glob.contains('\0') {
+        return Some("must not contain NUL".into());
+    }
+    if glob.starts_with('/') || glob.starts_with('\\') {
+        return Some("must be relative to the project".into());
+    }
+    glob.split(['/', '\\']).any(|part| part == "..").then(|| "must not contain ..".into())
+}
+
+/// Pairs of globs that may name the same file, judged by their literal beginnings: it may report an
+/// overlap that is none, but misses none.
+pub fn overlaps<'a>(one: &'a [String], other: &'a [String]) -> Vec<(&'a str, &'a str)> {
+    let mut pairs = Vec::new();
+    for a in one {
+        for b in other {
+            let (head_a, head_b) = (literal_head(a), literal_head(b));
+            let whole = head_a.len() == a.len() && head_b.len() == b.len();
+            let meet = if whole { a == b } else { head_a.starts_with(head_b) || head_b.starts_with(head_a) };
+            if meet {
+                pairs.push((a.as_str(), b.as_str()));
+            }
+        }
+    }
+    pairs
+}
+
+fn literal_head(glob: &str) -> &str {
+    let glob = glob.trim_start_matches("./");
+    let end = glob.find(['*', '?', '[', '{']).unwrap_or(glob.len());
+    &glob[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_2_scope_globs_are_relative_bounded_and_without_dots() {
+        for bad in ["", "/etc/*", "a/../b", "..", "a\0b", &"x".repeat(201)] {
+            assert!(fault(bad).is_some(), "{bad:?}");
+        }
+        for good in ["src/**", "a..b", "*.rs", "src/[ab].ts"] {
+            assert_eq!(fault(good), None, "{good:?}");
+        }
+    }
+
+    #[test]
+    fn decisions_2_overlapping_scopes_are_found() {
+        let globs = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            overlaps(&globs(&["src/**"]), &globs(&["src/api/*", "docs/**"])),
+            [("src/**", "src/api/*")]
+        );
+        assert!(overlaps(&globs(&["src/a.rs"]), &globs(&["src/b.rs", "src/a.rs.bak"])).is_empty());
+        assert!(overlaps(&globs(&["web/**"]), &globs(&["server/**"])).is_empty());
+        assert_eq!(overlaps(&globs(&["a.rs"]), &globs(&["a.rs"])).len(), 1);
+    }
+}

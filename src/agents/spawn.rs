@@ -1,0 +1,293 @@
+//! Starting agents: checks against the registry, and the order to start a process.
+
+use super::record::{Agent, Phase, Status};
+use super::{LogEntry, RunOrder, scope, touch};
+use crate::api::{Problem, Reply, Validator};
+use crate::context::briefing;
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::{Context, Document, Durability, Effect, State as All};
+use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What `POST /api/agents` asks for, every field checked by itself.
+#[derive(Debug, Clone, Default)]
+pub struct SpawnRequest {
+    /// Required.
+    pub role: String,
+    /// Unique; `<role>-<n>` when absent.
+    pub name: Option<String>,
+    /// Globs it owns.
+    pub scope: Vec<String>,
+    /// Provider id; the configured default when absent.
+    pub provider: Option<String>,
+    /// Model; `None` routes.
+    pub model: Option<String>,
+    /// Relative; exists, and does not lead out of the project.
+    pub working_dir: String,
+    /// The task.
+    pub prompt: String,
+    /// Attached integrations.
+    pub integrations: Vec<String>,
+    /// Attached skills.
+    pub skills: Vec<String>,
+    /// What it may do unasked.
+    pub permission: Permission,
+    /// How hard it thinks.
+    pub effort: Effort,
+    /// Its team.
+    pub team_id: Option<String>,
+    /// `shared` or `worktree`.
+    pub isolation: String,
+    /// The worktree that was made for it, relative to the project.
+    pub worktree: Option<String>,
+    /// For `acp`.
+    pub command: Vec<String>,
+}
+
+/// What the threads of a run need to start it.
+#[derive(Debug)]
+pub struct StartOrder {
+    /// For the log.
+    pub lineage: LineageId,
+    /// Provider id.
+    pub provider: &'static str,
+    /// What the provider is asked to run.
+    pub request: LaunchRequest,
+    /// Variables beyond the provider's own.
+    pub env: Vec<(String, String)>,
+}
+
+/// Starts a new agent: 201 with the record.
+///
+/// Errors: 400 for an unknown or missing provider or a name in use, 409 `capacity`.
+pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Reply, Problem> {
+    let provider = choose_provider(all, &request)?;
+    let mut validator = Validator::default();
+    if let Some(name) = &request.name {
+        let taken = all.agents.iter().any(|agent| agent.name == *name);
+        validator
+            .check(!taken, "name", || format!("name {name:?} is in use by another agent, choose another"));
+    }
+    if let Some(model) = request.model.as_deref().filter(|model| *model != "auto") {
+        check_model(provider.info(), model, &mut validator);
+    }
+    for skill in &request.skills {
+        validator.fail("skills", format!("skill {skill:?} is not installed"));
+    }
+    for integration in &request.integrations {
+        validator.fail("integrations", format!("integration {integration:?} is not installed"));
+    }
+    validator.finish()?;
+    check_capacity(all)?;
+
+    let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
+    let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
+    let agent = new_record(all, cx, id, lineage, provider.info().id, request);
+    let overlaps = overlaps_with(all, &agent);
+    let mut body = json!(agent.rest());
+    body["overlaps"] = Value::Array(overlaps);
+    let prompt = briefing::first_message(all, &agent);
+    cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
+    start(all, cx, agent, prompt, SessionStart::Fresh);
+    touch(all, cx, Durability::BeforeReply);
+    Ok(Reply::json(201, &body).with_header("Location", format!("/api/agents/{id}")))
+}
+
+/// Registers a record and orders its process to be started with `prompt` as the first message.
+pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, session: SessionStart) {
+    agent.phase = Phase::Working;
+    agent.turn_open = true;
+    let provider = providers::by_id(&agent.provider).map_or("script", |provider| provider.info().id);
+    cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::user(prompt.clone())));
+    let order = StartOrder {
+        lineage: agent.lineage_id,
+        provider,
+        request: launch_request(all, &agent, Purpose::Work, prompt, session),
+        env: environment(all, &agent),
+    };
+    cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
+    Arc::make_mut(&mut all.agents).insert(agent);
+}
+
+/// What a provider is asked to run for `agent`.
+pub fn launch_request(
+    all: &All,
+    agent: &Agent,
+    purpose: Purpose,
+    prompt: String,
+    session: SessionStart,
+) -> LaunchRequest {
+    let base =
+        agent.worktree.as_ref().map_or_else(|| all.project.dir.clone(), |path| all.project.dir.join(path));
+    LaunchRequest {
+        purpose,
+        prompt,
+        model: agent.model.clone().filter(|model| model != "auto"),
+        effort: agent.effort,
+        permission: agent.permission,
+        working_dir: base.join(&agent.working_dir),
+        project_dir: all.project.dir.clone(),
+        session,
+        command: agent.command.to_vec(),
+    }
+}
+
+/// Variables every process of `agent` gets.
+pub fn environment(all: &All, agent: &Agent) -> Vec<(String, String)> {
+    vec![
+        ("SVC_AGENT_ID".into(), agent.id.to_string()),
+        ("SVC_AGENT_NAME".into(), agent.name.clone()),
+        ("SVC_AGENT_ROLE".into(), agent.role.clone()),
+        ("SVC_DAEMON_URL".into(), all.project.url()),
+        ("SVC_PROJECT_DIR".into(), all.project.dir.to_string_lossy().into_owned()),
+    ]
+}
+
+/// 409 when no more agents may live.
+pub fn check_capacity(all: &All) -> Result<(), Problem> {
+    let max = all.settings.config().max_agents;
+    let live = all.agents.live().count();
+    if live < max {
+        return Ok(());
+    }
+    Err(Problem::new(
+        409,
+        "capacity",
+        format!("{live} agents are alive and maxAgents is {max}; end one or raise maxAgents"),
+    ))
+}
+
+fn choose_provider(all: &All, request: &SpawnRequest) -> Result<&'static dyn providers::Provider, Problem> {
+    let id = request.provider.as_deref().unwrap_or(&all.settings.config().default_provider);
+    let installed = all.providers.installed_ids().collect::<Vec<_>>().join(", ");
+    let refuse = |fault: String| {
+        let mut validator = Validator::default();
+        validator.fail("provider", fault);
+        match validator.finish() {
+            Err(problem) => problem,
+            Ok(()) => Problem::bad_request("validation_failed", "provider is wrong"),
+        }
+    };
+    let Some(provider) = providers::by_id(id) else {
+        return Err(refuse(format!("provider {id:?} is unknown; installed are {installed}")));
+    };
+    // `acp` is a protocol: whether the agent it is to run is installed shows when it starts.
+    if id != "acp" && !all.providers.is_installed(id) {
+        let hint = provider.info().install_command;
+        return Err(refuse(format!("provider {id:?} is not installed ({hint}); installed are {installed}")));
+    }
+    Ok(provider)
+}
+
+fn check_model(info: &providers::Info, model: &str, validator: &mut Validator) {
+    let known = info.any_model || info.models.iter().any(|known| known.id == model);
+    validator.check(known, "model", || {
+        let ids: Vec<_> = info.models.iter().map(|known| known.id).collect();
+        format!("model {model:?} is unknown to provider {}; it has {}", info.id, ids.join(", "))
+    });
+}
+
+fn default_name(all: &All, role: &str) -> String {
+    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
+    // Among one more names than there are records, one is free.
+    let names = (1..=all.agents.iter().count() + 1).map(|n| format!("{role}-{n}"));
+    names.into_iter().find(|name| !taken(name)).unwrap_or_default()
+}
+
+fn new_record(
+    all: &All,
+    cx: &Context,
+    id: AgentId,
+    lineage_id: LineageId,
+    provider: &str,
+    request: SpawnRequest,
+) -> Agent {
+    let name = request.name.unwrap_or_else(|| default_name(all, &request.role));
+    let model = request.model.or_else(|| {
+        let model = &all.settings.config().default_model;
+        let is_default = provider == all.settings.config().default_provider;
+        (is_default && model != "auto").then(|| model.clone())
+    });
+    Agent {
+        id,
+        lineage_id,
+        predecessor_id: None,
+        name,
+        role: request.role,
+        provider: provider.to_owned(),
+        model,
+        actual_model: None,
+        scope: Arc::new(request.scope),
+        working_dir: request.working_dir,
+        integrations: Arc::new(request.integrations),
+        skills: Arc::new(request.skills),
+        permission: request.permission,
+        effort: request.effort,
+        team_id: request.team_id,
+        isolation: request.isolation,
+        worktree: request.worktree,
+        command: Arc::new(request.command),
+        prompt: request.prompt.into(),
+        status: Status::Starting,
+        status_since: cx.now,
+        status_reason: "its process is being started".into(),
+        spawned_at: cx.now,
+        last_activity: cx.now,
+        current_activity: None,
+        pid: None,
+        start_ticks: 0,
+        session_id: None,
+        session_counted: Tokens::default(),
+        tokens: Tokens::default(),
+        instance_tokens: Tokens::default(),
+        context_tokens: 0,
+        context_window: 0,
+        cost_usd: 0.0,
+        turns: 0,
+        exit: None,
+        error: None,
+        queue: Vec::new(),
+        files: Arc::new(BTreeMap::new()),
+        last_turn: None,
+        turn_open: true,
+        stalled: false,
+        phase: Phase::Working,
+    }
+}
+
+/// A copy of `old` for its next life: same lineage, name, settings and counters; nothing of its process.
+pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
+    Agent {
+        id,
+        predecessor_id: Some(old.id),
+        status: Status::Starting,
+        status_since: cx.now,
+        status_reason: "its process is being started".into(),
+        spawned_at: cx.now,
+        last_activity: cx.now,
+        current_activity: None,
+        pid: None,
+        start_ticks: 0,
+        instance_tokens: Tokens::default(),
+        exit: None,
+        error: None,
+        last_turn: None,
+        turn_open: true,
+        stalled: false,
+        phase: Phase::Working,
+        ..old.clone()
+    }
+}
+
+/// Living agents whose scope may name the same files.
+pub fn overlaps_with(all: &All, agent: &Agent) -> Vec<Value> {
+    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
+    let meeting = others.filter_map(|other| {
+        let pairs = scope::overlaps(&agent.scope, &other.scope);
+        let globs: Vec<_> = pairs.iter().map(|(own, theirs)| json!({"own": own, "theirs": theirs})).collect();
+        (!globs.is_empty()).then(|| json!({"agentId": other.id, "agentName": other.name, "globs": globs}))
+    });
+    meeting.collect()
+}

@@ -1,0 +1,88 @@
+//! The registry as it stands on disk, and what becomes of it after the daemon has died.
+
+use super::record::{Agent, Phase, Status};
+use super::{State, rotation::History};
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use crate::providers::Tokens;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `.svc/state/agents.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stored {
+    /// Format version.
+    pub version: u32,
+    /// All records, without prompts.
+    pub agents: Vec<Agent>,
+    /// Earlier ids and their lineages, oldest first.
+    pub aliases: Vec<(AgentId, LineageId)>,
+    /// Past rotations.
+    pub rotations: History,
+    /// What questions have cost.
+    pub qa_tokens: Tokens,
+    /// The last message id given.
+    pub next_message: u64,
+}
+
+/// `.svc/state/prompts/<lineage>.json`, written once.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StoredPrompt {
+    /// Format version.
+    pub version: u32,
+    /// The task as it was given.
+    pub prompt: Arc<str>,
+}
+
+/// The version this code writes.
+pub const VERSION: u32 = 1;
+
+impl State {
+    /// The registry to be written.
+    pub fn stored(&self) -> Stored {
+        let aliases =
+            self.alias_order.iter().filter_map(|id| self.aliases.get(id).map(|lineage| (*id, *lineage)));
+        Stored {
+            version: VERSION,
+            agents: self.iter().map(|agent| (**agent).clone()).collect(),
+            aliases: aliases.collect(),
+            rotations: (*self.rotations).clone(),
+            qa_tokens: self.qa_tokens,
+            next_message: self.next_message,
+        }
+    }
+
+    /// The prompt of a lineage, to be written.
+    pub fn stored_prompt(&self, lineage: LineageId) -> Option<StoredPrompt> {
+        let agent = self.iter().find(|agent| agent.lineage_id == lineage)?;
+        Some(StoredPrompt { version: VERSION, prompt: Arc::clone(&agent.prompt) })
+    }
+
+    /// The registry after a start: whatever was alive is `interrupted`, for its processes are gone or will
+    /// be ended before anything else happens.
+    pub fn restore(stored: Stored, mut prompt: impl FnMut(LineageId) -> Arc<str>, now: Time) -> Self {
+        let mut state = Self {
+            rotations: Arc::new(stored.rotations),
+            qa_tokens: stored.qa_tokens,
+            next_message: stored.next_message,
+            ..Self::default()
+        };
+        for mut agent in stored.agents {
+            agent.prompt = prompt(agent.lineage_id);
+            agent.phase = Phase::Ended;
+            agent.turn_open = false;
+            if agent.status.is_live() {
+                let pid = agent.pid.map_or_else(|| "not yet known".to_owned(), |pid| pid.to_string());
+                let reason = format!("the daemon ended while it ran (pid {pid}); svc resume continues it");
+                agent.set_status(now, Status::Interrupted, reason);
+                agent.current_activity = None;
+            }
+            state.records.insert(agent.id, Arc::new(agent));
+        }
+        for (id, lineage) in stored.aliases {
+            state.alias(id, lineage);
+        }
+        state
+    }
+}

@@ -1,0 +1,82 @@
+//! What an event brings along, and where its effects go.
+
+use super::{CallId, Effect, time::Time};
+use crate::api::{Problem, Reply};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The surroundings of one event: its time, its randomness, its effects.
+#[derive(Debug)]
+pub struct Context {
+    /// When the event happened; never decreases from event to event.
+    pub now: Time,
+    seed: u64,
+    effects: Vec<Effect>,
+    /// Whether [`Effect::Exit`] was given; at most once in a daemon's life.
+    pub exit_sent: bool,
+}
+
+impl Context {
+    /// A context at `now` with 64 random bits.
+    pub fn new(now: Time, seed: u64) -> Self {
+        Self { now, seed, effects: Vec::new(), exit_sent: false }
+    }
+
+    /// The next random number of this event (splitmix64 of its seed).
+    pub fn random(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A random 32-bit number that `taken` does not know.
+    pub fn fresh_id(&mut self, taken: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            let id = u32::try_from(self.random() >> 32).unwrap_or_default();
+            if id != 0 && !taken(id) {
+                return id;
+            }
+        }
+    }
+
+    /// Gives an order.
+    pub fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    /// Answers a caller.
+    pub fn reply(&mut self, call: CallId, reply: impl Into<Reply>) {
+        self.push(Effect::Reply(call, reply.into()));
+    }
+
+    /// Answers a caller with a result.
+    pub fn answer(&mut self, call: CallId, result: Result<Reply, Problem>) {
+        match result {
+            Ok(reply) => self.reply(call, reply),
+            Err(problem) => self.reply(call, problem),
+        }
+    }
+
+    /// Pushes a message to the WebSocket clients. `body` is an object; `type` is added.
+    pub fn notice(&mut self, kind: &'static str, body: &Value) {
+        self.push(Effect::Notice(kind, open_object(kind, body)));
+    }
+
+    /// The orders given so far.
+    pub fn take(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+/// `{"type":KIND,...body` without the closing brace.
+pub(crate) fn open_object(kind: &str, body: &Value) -> Arc<[u8]> {
+    let mut bytes = format!("{{\"type\":{}", Value::from(kind)).into_bytes();
+    if let Value::Object(map) = body {
+        for (name, value) in map {
+            bytes.extend_from_slice(format!(",{}:{value}", Value::from(name.as_str())).as_bytes());
+        }
+    }
+    bytes.into()
+}

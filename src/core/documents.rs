@@ -1,0 +1,54 @@
+//! What is written to disk, and how it reads. Encoding is pure; the store thread writes.
+
+use super::State;
+use super::ids::LineageId;
+use crate::agents::StoredPrompt;
+use serde_json::json;
+use std::fmt;
+
+/// One file of state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Document {
+    /// Agents and everything that must agree with them.
+    Agents,
+    /// The project's settings.
+    Config,
+    /// The task of a lineage.
+    Prompt(LineageId),
+}
+
+/// A document that cannot be encoded or read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentError(pub String);
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DocumentError {}
+
+impl Document {
+    /// Its path below `.svc/`.
+    pub fn path(self) -> String {
+        match self {
+            Self::Agents => "state/agents.json".into(),
+            Self::Config => "config.json".into(),
+            Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
+        }
+    }
+
+    /// Its content for `state`; `None` when the thing it describes is gone.
+    pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
+        let encoded = match self {
+            Self::Agents => serde_json::to_vec(&state.agents.stored()),
+            Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Prompt(lineage) => {
+                let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
+                serde_json::to_vec(&stored)
+            }
+        };
+        Some(encoded.map_err(|error| DocumentError(format!("{} cannot be encoded: {error}", self.path()))))
+    }
+}

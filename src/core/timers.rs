@@ -1,0 +1,78 @@
+//! One table of deadlines: at most one per key, one next time-out for the whole daemon.
+
+use super::CallId;
+use super::ids::AgentId;
+use super::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a deadline is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Timer {
+    /// Push the coalesced `state` message.
+    StateNotice,
+    /// An agent inside a turn has said nothing for too long.
+    Silence(AgentId),
+    /// A question has taken too long.
+    Query(CallId),
+}
+
+/// The deadlines, findable by key and by time.
+#[derive(Debug, Clone, Default)]
+pub struct Timers {
+    by_key: BTreeMap<Timer, Time>,
+    by_time: BTreeSet<(Time, Timer)>,
+}
+
+impl Timers {
+    /// Sets or moves the deadline of `timer`.
+    pub fn set(&mut self, timer: Timer, at: Time) {
+        self.clear(timer);
+        self.by_key.insert(timer, at);
+        self.by_time.insert((at, timer));
+    }
+
+    /// Removes the deadline of `timer`, if it has one.
+    pub fn clear(&mut self, timer: Timer) {
+        if let Some(at) = self.by_key.remove(&timer) {
+            self.by_time.remove(&(at, timer));
+        }
+    }
+
+    /// Whether `timer` has a deadline.
+    pub fn is_set(&self, timer: Timer) -> bool {
+        self.by_key.contains_key(&timer)
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Option<(Time, Timer)> {
+        self.by_time.first().copied()
+    }
+
+    /// Takes the earliest deadline out if it is due at `now`.
+    pub fn take_due(&mut self, now: Time) -> Option<Timer> {
+        let (at, timer) = self.next()?;
+        if at > now {
+            return None;
+        }
+        self.clear(timer);
+        Some(timer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_at_most_one_deadline_and_the_earliest_comes_first() {
+        let mut timers = Timers::default();
+        timers.set(Timer::StateNotice, Time(50));
+        timers.set(Timer::Silence(AgentId(1)), Time(20));
+        timers.set(Timer::StateNotice, Time(10));
+        assert_eq!(timers.next(), Some((Time(10), Timer::StateNotice)));
+        assert_eq!(timers.take_due(Time(9)), None);
+        assert_eq!(timers.take_due(Time(30)), Some(Timer::StateNotice));
+        assert_eq!(timers.take_due(Time(30)), Some(Timer::Silence(AgentId(1))));
+        assert_eq!(timers.take_due(Time(99)), None);
+    }
+}

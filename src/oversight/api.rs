@@ -1,0 +1,93 @@
+//! `/api/health`, `/api/status`, `/api/openapi.json`, `/metrics`, `/api/shutdown`.
+
+use crate::api::{Method, Problem, Reply, Route, openapi};
+use crate::core::Command;
+use crate::routes::{Access, Answer, Ask, Handler};
+use crate::runtime::host::Host;
+use serde_json::json;
+use std::fmt::Write as _;
+
+/// The routes of the daemon's own state.
+pub fn routes() -> Vec<Route<Handler>> {
+    vec![
+        Route::new(Method::Get, "/api/health", "Whether the daemon is well", Handler::Read(health)),
+        Route::new(Method::Get, "/api/status", "Where the daemon runs and for what", Handler::Read(status)),
+        Route::new(Method::Get, "/api/openapi.json", "This API as OpenAPI 3.1", Handler::Read(openapi)),
+        Route::new(
+            Method::Get,
+            "/metrics",
+            "Counters as Prometheus text",
+            Handler::Work(Access::Anyone, metrics),
+        ),
+        Route::new(
+            Method::Post,
+            "/api/shutdown",
+            "End the daemon and all agents",
+            Handler::Write(Access::OperatorOnly, |_| Ok(Command::Shutdown)),
+        )
+        .replies(&[(202, "it ends"), (403, "the caller is an agent")]),
+    ]
+}
+
+#[allow(clippy::cast_precision_loss, reason = "an uptime in seconds with three decimals")]
+fn uptime_seconds(ask: &Ask) -> f64 {
+    ask.now.since(ask.state.project.started_at).as_millis() as f64 / 1000.0
+}
+
+fn health(ask: &Ask) -> Result<Reply, Problem> {
+    let health = &ask.state.health;
+    let status = match (&health.storage_error, health.stopping) {
+        (_, true) => "stopping",
+        (Some(_), _) => "degraded",
+        (None, false) => "ok",
+    };
+    Ok(Reply::ok(&json!({
+        "status": status,
+        "uptime": uptime_seconds(ask),
+        "agents": ask.state.agents.live().count(),
+        "version": crate::VERSION,
+        "leaked": health.leaked,
+        "panics": health.panics,
+        "storageError": health.storage_error,
+    })))
+}
+
+fn status(ask: &Ask) -> Result<Reply, Problem> {
+    let project = &ask.state.project;
+    Ok(Reply::ok(&json!({
+        "pid": project.pid,
+        "host": project.host,
+        "port": project.port,
+        "version": crate::VERSION,
+        "projectDir": project.dir,
+        "uptime": uptime_seconds(ask),
+        "startedAt": project.started_at.to_string(),
+        "agents": ask.state.agents.iter().count(),
+        "running": ask.state.agents.live().count(),
+    })))
+}
+
+fn openapi(_ask: &Ask) -> Result<Reply, Problem> {
+    Ok(Reply::ok(&openapi::document(&crate::routes::table(), "svc daemon", crate::VERSION)))
+}
+
+fn metrics(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let state = ask.state;
+    let mut text = String::new();
+    let mut gauge = |name: &str, help: &str, kind: &str, value: u64| {
+        let _ = writeln!(text, "# HELP svc_{name} {help}\n# TYPE svc_{name} {kind}\nsvc_{name} {value}");
+    };
+    let live = u64::try_from(state.agents.live().count()).unwrap_or(u64::MAX);
+    let all = u64::try_from(state.agents.iter().count()).unwrap_or(u64::MAX);
+    let tokens = state.agents.iter().map(|agent| agent.tokens.total()).sum();
+    gauge("agents_live", "Agents that are alive", "gauge", live);
+    gauge("agents", "Agent records", "gauge", all);
+    gauge("tokens_total", "Tokens used by all recorded agents", "counter", tokens);
+    gauge("rotations_total", "Rotations completed", "counter", state.agents.rotations().total);
+    gauge("leaked_processes_total", "Descendants that could not be ended", "counter", state.health.leaked);
+    gauge("panics_total", "Events whose handling panicked", "counter", state.health.panics);
+    for (name, help, kind, value) in host.counters() {
+        gauge(name, help, kind, value);
+    }
+    Ok(Answer::Reply(Reply::bytes(200, "text/plain; version=0.0.4", text)))
+}

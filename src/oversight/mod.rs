@@ -1,0 +1,3 @@
+//! Looking after the daemon: health, status, metrics.
+
+pub mod api;

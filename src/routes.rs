@@ -1,0 +1,58 @@
+//! The route table of the daemon: every endpoint of every feature, in one list.
+
+use crate::api::{Params, Problem, Reply, Request, Route, Table};
+use crate::core::time::Time;
+use crate::core::{Command, State};
+use crate::runtime::host::Host;
+
+/// What a handler may look at.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// Values of the path's parameters.
+    pub params: &'a Params,
+    /// The published snapshot.
+    pub state: &'a State,
+    /// When the request came.
+    pub now: Time,
+}
+
+/// Who may use an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Everyone who reaches it, agents included.
+    Anyone,
+    /// Not the processes of agents: 403 `agent_may_not`.
+    OperatorOnly,
+}
+
+/// What a route does.
+#[derive(Debug, Clone, Copy)]
+pub enum Handler {
+    /// Answers from the snapshot.
+    Read(fn(&Ask) -> Result<Reply, Problem>),
+    /// Becomes a command; the core answers.
+    Write(Access, fn(&Ask) -> Result<Command, Problem>),
+    /// Does I/O on the connection's thread, and then answers or becomes a command.
+    Work(Access, fn(&Host, &Ask) -> Result<Answer, Problem>),
+}
+
+/// What a [`Handler::Work`] comes to.
+#[derive(Debug)]
+pub enum Answer {
+    /// The answer.
+    Reply(Reply),
+    /// A wish; the core answers.
+    Command(Command),
+}
+
+/// All routes.
+pub fn table() -> Table<Handler> {
+    let mut routes: Vec<Route<Handler>> = Vec::new();
+    routes.extend(crate::oversight::api::routes());
+    routes.extend(crate::agents::api::routes());
+    routes.extend(crate::providers::api::routes());
+    routes.extend(crate::settings::api::routes());
+    Table::new(routes)
+}

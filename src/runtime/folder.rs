@@ -1,0 +1,98 @@
+//! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
+
+use super::store::replace;
+use crate::agents::{self, Stored, StoredPrompt};
+use crate::core::time::Time;
+use crate::core::{Document, State};
+use crate::settings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Makes `.svc` with access for its owner alone, and keeps it out of version control.
+///
+/// Errors: a sentence that names the folder.
+pub fn prepare(project: &Path) -> Result<PathBuf, String> {
+    let folder = project.join(".svc");
+    let named = |error: std::io::Error| format!("the state folder {}: {error}", folder.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(named)?;
+    fs::set_permissions(&folder, Permissions::from_mode(0o700)).map_err(named)?;
+    let ignore = folder.join(".gitignore");
+    if !ignore.exists() {
+        replace(&ignore, b"*\n").map_err(named)?;
+    }
+    Ok(folder)
+}
+
+/// The state an earlier daemon has left: agents that were alive are `interrupted`.
+///
+/// Errors: a setting that breaks its rule, or a file written by a newer version.
+pub fn load(folder: &Path, now: Time) -> Result<State, String> {
+    let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
+    let project = read_object(&folder.join(Document::Config.path()))?;
+    let settings = settings::State::new(user, project)
+        .map_err(|problem| format!("the configuration is refused: {}", problem.error))?;
+    let stored: Stored = read(folder, Document::Agents, now)?.unwrap_or_default();
+    if stored.version > agents::STORED_VERSION {
+        return Err(format!(
+            "{} was written by a newer svc (format {}, this one knows {}); use that one",
+            Document::Agents.path(),
+            stored.version,
+            agents::STORED_VERSION
+        ));
+    }
+    let mut trouble = None;
+    let prompt = |lineage| match read::<StoredPrompt>(folder, Document::Prompt(lineage), now) {
+        Ok(Some(stored)) => stored.prompt,
+        Ok(None) => Arc::from(""),
+        Err(error) => {
+            trouble = Some(error);
+            Arc::from("")
+        }
+    };
+    let agents = agents::State::restore(stored, prompt, now);
+    trouble.map_or(Ok(()), Err)?;
+    Ok(State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() })
+}
+
+/// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.
+fn user_config_path() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CONFIG_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))?;
+    Some(base.join("svc/config.json"))
+}
+
+fn read_object(path: &Path) -> Result<Map<String, Value>, String> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    // A person edits this file: it is refused with the place of the fault rather than set aside.
+    serde_json::from_slice(&bytes)
+        .map_err(|error| format!("{} is not a JSON object: {error}", path.display()))
+}
+
+/// Reads a document. A broken one is set aside with a warning, so that the daemon starts all the same.
+fn read<T: DeserializeOwned>(folder: &Path, document: Document, now: Time) -> Result<Option<T>, String> {
+    let path = folder.join(document.path());
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => {
+            let aside = path.with_extension(format!("json.corrupt-{}", now.0));
+            fs::rename(&path, &aside).map_err(|error| format!("{}: {error}", path.display()))?;
+            log::warn!("{} is broken ({error}); set aside as {}", path.display(), aside.display());
+            Ok(None)
+        }
+    }
+}

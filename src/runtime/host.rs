@@ -1,0 +1,28 @@
+//! What handlers that do I/O may use.
+
+use super::process::Processes;
+use crate::agents::worker_log::LogStore;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// A metric: name, help, kind, value.
+pub type Counter = (&'static str, &'static str, &'static str, u64);
+
+/// The means of handlers that do I/O on their connection's thread.
+pub struct Host {
+    /// The project's root, absolute and without links.
+    pub project: PathBuf,
+    /// The agents' logs.
+    pub logs: Arc<LogStore>,
+    /// For short commands such as `git diff`.
+    pub processes: Arc<Processes>,
+    /// Counters of the HTTP server and the hub, known once they run.
+    pub counters: OnceLock<Box<dyn Fn() -> Vec<Counter> + Send + Sync>>,
+}
+
+impl Host {
+    /// Counters of the edge and the hub, for `/metrics`.
+    pub fn counters(&self) -> Vec<Counter> {
+        self.counters.get().map(|counters| counters()).unwrap_or_default()
+    }
+}

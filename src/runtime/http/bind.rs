@@ -1,0 +1,123 @@
+//! Taking a port.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// On a conflict the port is tried again for this long.
+pub const CONFLICT_WAIT: Duration = Duration::from_secs(5);
+/// Then this many of the following ports are tried.
+pub const FURTHER_PORTS: u16 = 10;
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// A listening socket and where it listens.
+#[derive(Debug)]
+pub struct Bound {
+    /// The socket.
+    pub listener: TcpListener,
+    /// Its address, with the port that was taken.
+    pub address: SocketAddr,
+}
+
+/// Why no port could be taken.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BindError {
+    /// The address is not one interface of this machine.
+    Address(String),
+    /// No port was free.
+    Ports(String),
+}
+
+impl BindError {
+    /// 2 for an impossible wish, 1 for a failure.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Address(_) => 2,
+            Self::Ports(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(text) | Self::Ports(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// Listens on `host:port`; 0 takes any. On a conflict it waits up to `wait`, then tries the next ports.
+///
+/// Errors: all interfaces at once, an address that is not of this machine, no free port.
+pub fn bind(host: &str, port: u16, wait: Duration) -> Result<Bound, BindError> {
+    let ip: IpAddr = host.trim_matches(['[', ']']).parse().map_err(|_| {
+        BindError::Address(format!(
+            "host {host:?} is not an IP address; use 127.0.0.1 or one interface's address"
+        ))
+    })?;
+    if ip.is_unspecified() {
+        return Err(BindError::Address(format!(
+            "host {host} would listen on all interfaces; name one address, for example 127.0.0.1"
+        )));
+    }
+    let until = Instant::now() + wait;
+    loop {
+        match listen(ip, port)? {
+            Some(bound) => return Ok(bound),
+            None if Instant::now() >= until => break,
+            None => thread::sleep(BETWEEN_TRIES),
+        }
+    }
+    let last = port.saturating_add(FURTHER_PORTS);
+    for next in port.saturating_add(1)..=last {
+        if let Some(bound) = listen(ip, next)? {
+            return Ok(bound);
+        }
+    }
+    Err(BindError::Ports(format!(
+        "ports {port} to {last} of {host} are all in use; choose another with --port"
+    )))
+}
+
+/// `None` when the port is in use.
+fn listen(ip: IpAddr, port: u16) -> Result<Option<Bound>, BindError> {
+    let outcome = TcpListener::bind((ip, port)).and_then(|listener| {
+        let address = listener.local_addr()?;
+        Ok(Bound { listener, address })
+    });
+    match outcome {
+        Ok(bound) => Ok(Some(bound)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(None),
+        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => {
+            Err(BindError::Address(format!("host {ip} is not an address of this machine")))
+        }
+        Err(error) => Err(BindError::Ports(format!("cannot listen on {ip} port {port}: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_1_all_interfaces_are_refused_with_exit_code_2() {
+        for host in ["0.0.0.0", "::", "[::]", "localhost", "8.8.8.8"] {
+            let error = bind(host, 0, Duration::ZERO).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{host}: {error}");
+        }
+    }
+
+    #[test]
+    fn limits_a_port_in_use_falls_back_to_one_of_the_next_ten() {
+        let first = bind("127.0.0.1", 0, Duration::ZERO).unwrap();
+        let taken = first.address.port();
+        match bind("127.0.0.1", taken, Duration::ZERO) {
+            Ok(next) => assert!((taken + 1..=taken + FURTHER_PORTS).contains(&next.address.port())),
+            Err(error) => assert_eq!(error.exit_code(), 1),
+        }
+    }
+}

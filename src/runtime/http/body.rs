@@ -1,0 +1,133 @@
+//! Reading a request body, by length or in chunks, under its limit and a total deadline.
+
+use super::deadline::read_until;
+use super::head::Framing;
+use crate::api::Problem;
+use std::io::ErrorKind;
+use std::net::TcpStream;
+use std::time::Instant;
+
+/// A chunk's size line, extensions included.
+const CHUNK_LINE_BYTES: usize = 4 << 10;
+/// Trailer lines, which are read and dropped.
+const TRAILERS: usize = 64;
+const READ_BYTES: usize = 16 << 10;
+
+/// Bytes of a connection: what was read ahead, then the socket.
+pub struct Input<'a> {
+    /// The socket.
+    pub stream: &'a TcpStream,
+    /// Read but not yet used.
+    pub ahead: &'a mut Vec<u8>,
+    /// The body must be there by then.
+    pub until: Instant,
+}
+
+/// Why there is no body.
+pub enum BodyError {
+    /// Answer this, then close.
+    Refused(Problem),
+    /// The client is gone.
+    Gone,
+}
+
+impl From<Problem> for BodyError {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
+
+impl Input<'_> {
+    /// Reads the body. One that announces more than `limit` bytes is refused before it is read.
+    pub fn body(&mut self, framing: Framing, limit: usize) -> Result<Vec<u8>, BodyError> {
+        match framing {
+            Framing::None => Ok(Vec::new()),
+            Framing::Length(length) if length > limit => Err(too_large(limit)),
+            Framing::Length(length) => self.take(length),
+            Framing::Chunked => self.chunks(limit),
+        }
+    }
+
+    fn chunks(&mut self, limit: usize) -> Result<Vec<u8>, BodyError> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line()?;
+            let size = chunk_size(&line)?;
+            if size == 0 {
+                break;
+            }
+            if size > limit - body.len() {
+                return Err(too_large(limit));
+            }
+            body.extend(self.take(size)?);
+            if self.take(2)? != b"\r\n" {
+                return Err(malformed("a chunk does not end with CR LF").into());
+            }
+        }
+        for _ in 0..=TRAILERS {
+            if self.line()?.is_empty() {
+                return Ok(body);
+            }
+        }
+        Err(malformed("the body has too many trailer lines").into())
+    }
+
+    /// Exactly `length` bytes.
+    fn take(&mut self, length: usize) -> Result<Vec<u8>, BodyError> {
+        while self.ahead.len() < length {
+            self.more()?;
+        }
+        Ok(self.ahead.drain(..length).collect())
+    }
+
+    /// The bytes up to the next CR LF, without it.
+    fn line(&mut self) -> Result<Vec<u8>, BodyError> {
+        loop {
+            if let Some(end) = self.ahead.iter().position(|byte| *byte == b'\n') {
+                let mut line: Vec<u8> = self.ahead.drain(..=end).collect();
+                line.pop();
+                return match line.pop() {
+                    Some(b'\r') => Ok(line),
+                    _ => Err(malformed("a line of the chunked body ends with LF alone").into()),
+                };
+            }
+            if self.ahead.len() > CHUNK_LINE_BYTES {
+                return Err(malformed("a line of the chunked body is too long").into());
+            }
+            self.more()?;
+        }
+    }
+
+    fn more(&mut self) -> Result<(), BodyError> {
+        let mut buffer = [0; READ_BYTES];
+        match read_until(self.stream, &mut buffer, self.until) {
+            Ok(0) => Err(BodyError::Gone),
+            Ok(n) => {
+                self.ahead.extend_from_slice(&buffer[..n]);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                let text = "the request body did not arrive in time";
+                Err(Problem::new(408, "request_timeout", text).into())
+            }
+            Err(_) => Err(BodyError::Gone),
+        }
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Result<usize, Problem> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    let text = std::str::from_utf8(digits).unwrap_or_default().trim_end_matches([' ', '\t']);
+    let hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let size = if hex { usize::from_str_radix(text, 16).ok() } else { None };
+    size.ok_or_else(|| malformed("a chunk size is not a hexadecimal number"))
+}
+
+fn malformed(text: &str) -> Problem {
+    Problem::bad_request("malformed_request", text)
+}
+
+fn too_large(limit: usize) -> BodyError {
+    let text = format!("the request body is above {limit} bytes");
+    Problem::new(413, "body_too_large", text).into()
+}

@@ -1,0 +1,213 @@
+//! Who may call: the Host header against DNS rebinding, the Origin header against other sites.
+
+use super::head::Head;
+use crate::api::{Method, Problem};
+use std::net::IpAddr;
+
+/// Which Host headers are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostRule {
+    /// `localhost`, `127.0.0.1`, `[::1]`, any port; and this address if one is bound.
+    Local(Option<IpAddr>),
+    /// Any: for a service behind a name of its own.
+    Any,
+}
+
+/// Which origins may call from a browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OriginRule {
+    /// Pages served from this machine, and from this address if one is bound.
+    Local(Option<IpAddr>),
+    /// The service decides for itself.
+    Any,
+}
+
+/// What is checked before a handler runs, and the headers every reply gets.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// Host headers.
+    pub hosts: HostRule,
+    /// Origins.
+    pub origins: OriginRule,
+    /// `Cache-Control` of replies that set none.
+    pub cache_control: &'static str,
+    /// Bearer token that every request must carry, if any.
+    pub token: Option<String>,
+}
+
+impl Policy {
+    /// The daemon's: this machine only, plus the bound address.
+    pub fn local(bound: IpAddr, token: Option<String>) -> Self {
+        let other = (!bound.is_loopback()).then_some(bound);
+        Self {
+            hosts: HostRule::Local(other),
+            origins: OriginRule::Local(other),
+            cache_control: "no-store",
+            token,
+        }
+    }
+
+    /// Refuses what this policy does not allow.
+    ///
+    /// Errors: 400 for a missing or doubled Host, 401, 403, 415.
+    pub fn check(&self, head: &Head) -> Result<(), Problem> {
+        self.check_host(head)?;
+        self.check_origin(head)?;
+        self.check_token(head)
+    }
+
+    /// The origin to be echoed to a browser that may call.
+    pub fn echoed_origin<'a>(&self, head: &'a Head) -> Option<&'a str> {
+        let origin = head.header("origin")?;
+        let OriginRule::Local(bound) = self.origins else { return None };
+        is_local_origin(origin, bound).then_some(origin)
+    }
+
+    fn check_host(&self, head: &Head) -> Result<(), Problem> {
+        let host = match (head.count("host"), head.old) {
+            (1, _) => head.header("host").unwrap_or_default(),
+            (0, true) => return Ok(()),
+            (0, false) => return Err(Problem::bad_request("host_missing", "the request has no Host header")),
+            _ => {
+                return Err(Problem::bad_request(
+                    "host_doubled",
+                    "the request has more than one Host header",
+                ));
+            }
+        };
+        let HostRule::Local(bound) = self.hosts else { return Ok(()) };
+        if is_local_host(host, bound) {
+            return Ok(());
+        }
+        let text = format!("host {host:?} is not this machine; call 127.0.0.1 or localhost");
+        Err(Problem::new(403, "host_not_allowed", text))
+    }
+
+    fn check_origin(&self, head: &Head) -> Result<(), Problem> {
+        let OriginRule::Local(bound) = self.origins else { return Ok(()) };
+        let origin = head.header("origin");
+        if head.count("origin") > 1 || origin.is_some_and(|origin| !is_local_origin(origin, bound)) {
+            let text = format!("origin {:?} may not call this daemon", origin.unwrap_or_default());
+            return Err(Problem::new(403, "origin_not_allowed", text));
+        }
+        let site = head.header("sec-fetch-site");
+        if site.is_some_and(|site| site.eq_ignore_ascii_case("cross-site")) {
+            let text = "another site's page may not call this daemon (Sec-Fetch-Site: cross-site)";
+            return Err(Problem::new(403, "cross_site", text));
+        }
+        let reads = matches!(head.method, Method::Get | Method::Head | Method::Options);
+        if reads || (origin.is_none() && site.is_none()) {
+            return Ok(());
+        }
+        Self::check_browser_mutation(head, site)
+    }
+
+    /// A browser sends some bodies to other sites without asking first; JSON is not among them.
+    fn check_browser_mutation(head: &Head, site: Option<&str>) -> Result<(), Problem> {
+        let kind = head.header("content-type").unwrap_or_default();
+        let json = kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json");
+        let empty = matches!(head.framing, super::head::Framing::None | super::head::Framing::Length(0));
+        let same_origin = match (site, head.header("origin"), head.header("host")) {
+            (Some(site), _, _) => {
+                site.eq_ignore_ascii_case("same-origin") || site.eq_ignore_ascii_case("none")
+            }
+            (None, Some(origin), Some(host)) => {
+                origin.split_once("://").is_some_and(|(_, rest)| rest == host)
+            }
+            _ => false,
+        };
+        if json || (empty && same_origin) {
+            return Ok(());
+        }
+        let text =
+            "a browser's request must be application/json, or have no body and come from the same origin";
+        Err(Problem::new(403, "csrf", text))
+    }
+
+    fn check_token(&self, head: &Head) -> Result<(), Problem> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+        if given.is_some_and(|given| same_bytes(given.trim().as_bytes(), token.as_bytes())) {
+            return Ok(());
+        }
+        let text = "this daemon listens beyond this machine: send Authorization: Bearer with the token of .svc/token";
+        Err(Problem::new(401, "token_required", text).with_header("WWW-Authenticate", "Bearer"))
+    }
+}
+
+/// Takes the same time wherever the bytes differ.
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
+}
+
+fn is_local_host(host: &str, bound: Option<IpAddr>) -> bool {
+    let Some((name, port)) = split_port(host) else { return false };
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return false;
+    }
+    if name.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let ip: Option<IpAddr> = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(inner) => inner.parse().ok().filter(IpAddr::is_ipv6),
+        None => name.parse().ok().filter(IpAddr::is_ipv4),
+    };
+    ip.is_some_and(|ip| {
+        let loopback = matches!(ip.to_string().as_str(), "127.0.0.1" | "::1");
+        loopback || bound == Some(ip)
+    })
+}
+
+/// `name` and `port` of `name:port`, where the name may be a bracketed IPv6 address.
+fn split_port(host: &str) -> Option<(&str, Option<&str>)> {
+    let end = if host.starts_with('[') { host.find(']')? + 1 } else { host.find(':').unwrap_or(host.len()) };
+    let (name, rest) = host.split_at(end);
+    if rest.is_empty() { Some((name, None)) } else { Some((name, Some(rest.strip_prefix(':')?))) }
+}
+
+fn is_local_origin(origin: &str, bound: Option<IpAddr>) -> bool {
+    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    rest.is_some_and(|host| is_local_host(host, bound))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_1_hosts_of_this_machine_only() {
+        for good in ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:31415", "[::1]", "[::1]:80"] {
+            assert!(is_local_host(good, None), "{good}");
+        }
+        for bad in [
+            "",
+            "example.com",
+            "localhost.evil.com",
+            "127.0.0.1.evil.com",
+            "127.0.0.1:x",
+            "::1",
+            "[::1",
+            "[::1]x",
+            "127.0.0.2",
+            "10.0.0.5",
+            "localhost:99999",
+            "0x7f.1",
+            "user@localhost",
+        ] {
+            assert!(!is_local_host(bad, None), "{bad}");
+        }
+        let bound = "10.0.0.5".parse().ok();
+        assert!(is_local_host("10.0.0.5:31415", bound));
+        assert!(!is_local_host("10.0.0.6", bound));
+    }
+
+    #[test]
+    fn decisions_1_origins_of_this_machine_only() {
+        for good in ["http://localhost:5173", "https://127.0.0.1", "http://[::1]:3000"] {
+            assert!(is_local_origin(good, None), "{good}");
+        }
+        for bad in ["null", "http://evil.com", "file://localhost", "http://localhost/path", "localhost"] {
+            assert!(!is_local_origin(bad, None), "{bad}");
+        }
+    }
+}

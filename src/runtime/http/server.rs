@@ -1,0 +1,244 @@
+//! Accepting connections, giving each a thread, and taking all of it down.
+
+use super::connection::Connection;
+use super::stats::{Stats, add};
+use super::write::encode;
+use super::{Bound, Config, Service};
+use crate::api::{Problem, Reply};
+use crate::runtime::threads::Thread;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CONNECTION_STACK_BYTES: usize = 512 << 10;
+/// A thread without a connection waits this long for the next one.
+const IDLE_THREAD: Duration = Duration::from_secs(5);
+/// After a failed accept, for example for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A running server. [`Server::stop`] or a drop ends it.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    accept: Option<Thread>,
+}
+
+/// What all connections share.
+pub struct Shared {
+    /// How to behave.
+    pub config: Config,
+    /// Who answers.
+    pub service: Arc<dyn Service>,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    open: Mutex<HashMap<u64, Open>>,
+    all_closed: Condvar,
+    stopping: AtomicBool,
+    hand_over: (Sender<Accepted>, Receiver<Accepted>),
+}
+
+/// An open connection, as the accept thread sees it.
+struct Open {
+    stream: TcpStream,
+    waits_for_head_since: Option<Instant>,
+}
+
+struct Accepted {
+    id: u64,
+    stream: TcpStream,
+    peer: SocketAddr,
+}
+
+impl Server {
+    /// Starts serving on a bound socket.
+    pub fn start(bound: Bound, config: Config, service: Arc<dyn Service>) -> io::Result<Self> {
+        let Bound { listener, address } = bound;
+        let shared = Arc::new(Shared {
+            config,
+            service,
+            stats: Arc::default(),
+            open: Mutex::default(),
+            all_closed: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            // A rendezvous: a connection goes to a waiting thread, or a new one is made.
+            hand_over: bounded(0),
+        });
+        let theirs = Arc::clone(&shared);
+        let accept = Thread::spawn("accept", move || accept_loop(&theirs, &listener))?;
+        Ok(Self { shared, address, accept: Some(accept) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> Arc<Stats> {
+        Arc::clone(&self.shared.stats)
+    }
+
+    /// Stops accepting, lets requests under way finish for `grace`, then closes everything.
+    pub fn stop(mut self, grace: Duration) {
+        self.close(grace);
+    }
+
+    fn close(&mut self, grace: Duration) {
+        let Some(accept) = self.accept.take() else { return };
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Wakes the accept thread; if even that fails it wakes with the next connection.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        drop(accept);
+        self.shared.shut(Shutdown::Read);
+        self.shared.wait_closed(grace);
+        self.shared.shut(Shutdown::Both);
+        self.shared.wait_closed(grace);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.close(Duration::from_secs(1));
+    }
+}
+
+impl Shared {
+    /// Whether the server is being stopped.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a connection waits for a request head: those may be evicted.
+    pub fn waiting_for_head(&self, id: u64, waits: bool) {
+        if let Some(open) = self.open().get_mut(&id) {
+            open.waits_for_head_since = waits.then(Instant::now);
+        }
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shut(&self, how: Shutdown) {
+        for open in self.open().values() {
+            // One that is closed already needs no closing.
+            let _ = open.stream.shutdown(how);
+        }
+    }
+
+    fn wait_closed(&self, limit: Duration) {
+        let until = Instant::now() + limit;
+        let mut open = self.open();
+        while !open.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            open =
+                self.all_closed.wait_timeout(open, left).map_or_else(|e| e.into_inner().0, |(open, _)| open);
+        }
+    }
+
+    /// Makes room at the cap: the connection that has waited longest for a head goes.
+    fn evict(&self) -> bool {
+        let mut open = self.open();
+        let longest = open
+            .iter()
+            .filter_map(|(id, open)| open.waits_for_head_since.map(|since| (since, *id)))
+            .min()
+            .map(|(_, id)| id);
+        let Some(evicted) = longest.and_then(|id| open.remove(&id)) else { return false };
+        let _ = evicted.stream.shutdown(Shutdown::Both);
+        self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+
+    fn closed(&self, id: u64) {
+        let mut open = self.open();
+        if open.remove(&id).is_some() {
+            self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        if open.is_empty() {
+            self.all_closed.notify_all();
+        }
+    }
+
+    fn serve(&self, accepted: Accepted) {
+        let Accepted { id, stream, peer } = accepted;
+        if let Ok(local) = stream.local_addr() {
+            Connection { stream, peer, local, shared: self, id }.serve();
+        }
+        self.closed(id);
+    }
+}
+
+fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener) {
+    let mut next_id = 0;
+    loop {
+        let accepted = listener.accept();
+        if shared.is_stopping() {
+            return;
+        }
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                log::warn!("a connection could not be accepted: {error}");
+                thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        next_id += 1;
+        add(&shared.stats.accepted);
+        let _ = stream.set_nodelay(true);
+        admit(shared, Accepted { id: next_id, stream, peer });
+    }
+}
+
+/// Gives a connection a thread, or tells it why not.
+fn admit(shared: &Arc<Shared>, accepted: Accepted) {
+    let full = shared.open().len() >= shared.config.limits.connections;
+    if full {
+        add(&shared.stats.refused);
+        if !shared.evict() {
+            return turn_away(shared, &accepted.stream);
+        }
+    }
+    let Ok(copy) = accepted.stream.try_clone() else { return turn_away(shared, &accepted.stream) };
+    shared.open().insert(accepted.id, Open { stream: copy, waits_for_head_since: Some(Instant::now()) });
+    shared.stats.open.fetch_add(1, Ordering::Relaxed);
+    let Err(unsent) = shared.hand_over.0.try_send(accepted) else { return };
+    let accepted = unsent.into_inner();
+    let id = accepted.id;
+    let theirs = Arc::clone(shared);
+    let started = thread::Builder::new()
+        .name("http".into())
+        .stack_size(CONNECTION_STACK_BYTES)
+        .spawn(move || connection_thread(&theirs, accepted));
+    if let Err(error) = started {
+        log::warn!("no thread for a connection: {error}");
+        shared.closed(id);
+    }
+}
+
+fn connection_thread(shared: &Shared, first: Accepted) {
+    let mut next = Some(first);
+    while let Some(accepted) = next {
+        shared.serve(accepted);
+        next = if shared.is_stopping() { None } else { shared.hand_over.1.recv_timeout(IDLE_THREAD).ok() };
+    }
+}
+
+fn turn_away(shared: &Shared, mut stream: &TcpStream) {
+    let limit = shared.config.limits.connections;
+    let problem = Problem::new(503, "too_many_connections", format!("{limit} connections are open already"))
+        .with_header("Retry-After", "1");
+    let bytes = encode(&Reply::from(problem), None, false, &shared.config);
+    shared.stats.answered(503);
+    // A fresh socket's buffer takes these few bytes at once.
+    let _ = stream.set_write_timeout(Some(ACCEPT_PAUSE)).and_then(|()| stream.write_all(&bytes));
+}

@@ -1,0 +1,80 @@
+//! The daemon behind the HTTP edge: finds the route, and lets the snapshot, the core or a worker answer.
+
+use super::caller;
+use super::clock;
+use super::host::Host;
+use super::http;
+use super::state_thread::Core;
+use super::ws::{HubHandle, Subscription};
+use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
+use crate::routes::{Access, Answer, Ask, Handler};
+use std::sync::Arc;
+
+/// What answers requests.
+pub struct Service {
+    /// The door to the core.
+    pub core: Core,
+    /// For handlers with I/O.
+    pub host: Arc<Host>,
+    /// All routes.
+    pub table: Table<Handler>,
+    /// For WebSocket clients.
+    pub hub: HubHandle,
+}
+
+impl http::Service for Service {
+    fn body_limit(&self, method: &Method, segments: &[String]) -> usize {
+        match self.table.find(method, segments) {
+            Found::Route(route, _) => route.body_limit_bytes,
+            _ => BODY_LIMIT_BYTES,
+        }
+    }
+
+    fn handle(&self, request: &Request) -> Reply {
+        http::dispatch(&self.table, request, |route, params| {
+            let state = self.core.snapshot();
+            let ask = Ask { request, params, state: &state, now: clock::now() };
+            self.answer(route, &ask).unwrap_or_else(Into::into)
+        })
+    }
+
+    fn websocket(&self, request: &Request) -> Option<Result<Subscription, Problem>> {
+        let path = request.path.as_str();
+        (path == "/" || path == "/ws" || path == "/api/ws")
+            .then(|| Subscription::from_query(self.hub.clone(), &request.query))
+    }
+}
+
+impl Service {
+    fn answer(&self, route: &Route<Handler>, ask: &Ask) -> Result<Reply, Problem> {
+        match route.handler {
+            Handler::Read(read) => read(ask),
+            Handler::Write(access, parse) => {
+                allow(access, ask)?;
+                Ok(self.core.call(parse(ask)?))
+            }
+            Handler::Work(access, work) => {
+                allow(access, ask)?;
+                match work(&self.host, ask)? {
+                    Answer::Reply(reply) => Ok(reply),
+                    Answer::Command(command) => Ok(self.core.call(command)),
+                }
+            }
+        }
+    }
+}
+
+/// 403 when an agent's process asks for what only the operator may.
+fn allow(access: Access, ask: &Ask) -> Result<(), Problem> {
+    if access == Access::Anyone {
+        return Ok(());
+    }
+    match caller::calling_agent(ask.state, ask.request.peer, ask.request.local) {
+        None => Ok(()),
+        Some(agent) => Err(Problem::new(
+            403,
+            "agent_may_not",
+            format!("agent {agent} may not do this; a person has to, outside of an agent"),
+        )),
+    }
+}

@@ -1,0 +1,283 @@
+//! The one thread that owns all state: it takes events from its lanes, applies them, publishes the new
+//! snapshot, and only then performs the effects, so that a client reads its own writes.
+
+use super::clock;
+use super::outbox::Outbox;
+use crate::api::{Problem, Reply};
+use crate::core::{self, CallId, Command, Context, Durability, Effect, Event, State, time::Time};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// Waiting control events at most; a further one is dropped with a warning (they repeat or are idempotent).
+const CONTROL_LANE: usize = 256;
+/// Waiting calls at most; a further caller blocks on its connection's thread.
+const CALL_LANE: usize = 512;
+/// Waiting reports at most; a further one blocks its run: the pipe fills, the agent waits.
+const WORK_LANE: usize = 256;
+/// Events of one lane handled in one turn.
+const TURN_EVENTS: usize = 64;
+/// A turn over this is logged with its events.
+const SLOW_TURN: Duration = Duration::from_millis(50);
+/// The loop wakes at least this often.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// A caller waits for its answer this long; longer than any deferred answer of the core.
+const CALL_TIMEOUT: Duration = Duration::from_secs(90);
+
+type CallMessage = (Command, Sender<Reply>);
+
+/// The door to the core, for any thread.
+#[derive(Clone)]
+pub struct Core {
+    control: Sender<Event>,
+    calls: Sender<CallMessage>,
+    work: Sender<Event>,
+    snapshot: Snapshot,
+}
+
+/// The published state.
+#[derive(Clone, Default)]
+pub struct Snapshot(Arc<RwLock<Arc<State>>>);
+
+impl Snapshot {
+    /// The latest state.
+    pub fn load(&self) -> Arc<State> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn publish(&self, state: Arc<State>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+impl Core {
+    /// The lanes, and the thread's body to be run on a thread of its own.
+    pub fn new(state: State) -> (Self, StateThread) {
+        let (control, control_in) = bounded(CONTROL_LANE);
+        let (calls, calls_in) = bounded(CALL_LANE);
+        let (work, work_in) = bounded(WORK_LANE);
+        let snapshot = Snapshot::default();
+        snapshot.publish(Arc::new(state.clone()));
+        let core = Self { control, calls, work, snapshot: snapshot.clone() };
+        let lanes = Lanes { control: control_in, calls: calls_in, work: work_in };
+        let thread =
+            StateThread { state, lanes, snapshot, waiting: HashMap::new(), next_call: 0, exit_sent: false };
+        (core, thread)
+    }
+
+    /// Asks for something and waits for the answer.
+    pub fn call(&self, command: Command) -> Reply {
+        let (answer, wait) = bounded(1);
+        let gone =
+            || Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start").into();
+        if self.calls.send_timeout((command, answer), CALL_TIMEOUT).is_err() {
+            return gone();
+        }
+        match wait.recv_timeout(CALL_TIMEOUT) {
+            Ok(reply) => reply,
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => gone(),
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
+                let seconds = CALL_TIMEOUT.as_secs();
+                Problem::new(504, "timeout", format!("no answer within {seconds} s; look at /api/agents"))
+                    .into()
+            }
+        }
+    }
+
+    /// Reports a fact; blocks while the lane is full.
+    pub fn report(&self, event: Event) {
+        // The core is gone only when the daemon ends: nobody is left to tell.
+        let _ = self.work.send(event);
+    }
+
+    /// Reports a fact that goes before all others and never blocks.
+    pub fn control(&self, event: Event) {
+        if let Err(TrySendError::Full(event)) = self.control.try_send(event) {
+            log::warn!("the control lane is full, dropped {event:?}");
+        }
+    }
+
+    /// The latest published state.
+    pub fn snapshot(&self) -> Arc<State> {
+        self.snapshot.load()
+    }
+}
+
+struct Lanes {
+    control: Receiver<Event>,
+    calls: Receiver<CallMessage>,
+    work: Receiver<Event>,
+}
+
+/// The body of the state thread.
+pub struct StateThread {
+    state: State,
+    lanes: Lanes,
+    snapshot: Snapshot,
+    waiting: HashMap<CallId, Sender<Reply>>,
+    next_call: u64,
+    exit_sent: bool,
+}
+
+/// The effects of one event.
+type Turn = Vec<(Vec<Effect>, &'static str)>;
+
+impl StateThread {
+    /// Runs until [`Effect::Exit`]; gives the last state back.
+    pub fn run(mut self, outbox: &mut Outbox) -> State {
+        loop {
+            let first = self.wait();
+            let began = Instant::now();
+            let mut turn = Turn::new();
+            if let Some(event) = first {
+                self.step(event, &mut turn);
+            }
+            self.drain(&mut turn);
+            self.due_timers(&mut turn);
+            if turn.is_empty() {
+                continue;
+            }
+            let published = Arc::new(self.state.clone());
+            self.snapshot.publish(Arc::clone(&published));
+            let took = began.elapsed();
+            if took > SLOW_TURN {
+                let names: Vec<_> = turn.iter().map(|(_, name)| *name).collect();
+                log::warn!("a turn took {} ms: {}", took.as_millis(), names.join(", "));
+            }
+            let mut exit = false;
+            for (effects, _) in turn {
+                exit |= self.perform(effects, &published, outbox);
+            }
+            if exit {
+                return self.state;
+            }
+        }
+    }
+
+    /// Waits for an event, a deadline or the heartbeat.
+    fn wait(&mut self) -> Option<Event> {
+        let now = clock::now();
+        let due = self.state.timers.next().map_or(HEARTBEAT, |(at, _)| at.since(now).min(HEARTBEAT));
+        if let Ok(event) = self.lanes.control.try_recv() {
+            return Some(event);
+        }
+        select! {
+            recv(self.lanes.control) -> event => event.ok(),
+            recv(self.lanes.calls) -> message => message.ok().map(|message| self.admit(message)),
+            recv(self.lanes.work) -> event => event.ok(),
+            default(due) => None,
+        }
+    }
+
+    /// Takes a bounded batch from each lane, control first.
+    fn drain(&mut self, turn: &mut Turn) {
+        for _ in 0..TURN_EVENTS {
+            let Ok(event) = self.lanes.control.try_recv() else { break };
+            self.step(event, turn);
+        }
+        for _ in 0..TURN_EVENTS {
+            let Ok(message) = self.lanes.calls.try_recv() else { break };
+            let event = self.admit(message);
+            self.step(event, turn);
+        }
+        for _ in 0..TURN_EVENTS {
+            let Ok(event) = self.lanes.work.try_recv() else { break };
+            self.step(event, turn);
+        }
+    }
+
+    fn due_timers(&mut self, turn: &mut Turn) {
+        let now = clock::now();
+        while let Some(timer) = Arc::make_mut(&mut self.state.timers).take_due(now) {
+            self.step(Event::Timer(timer), turn);
+        }
+    }
+
+    /// Gives a call its number.
+    fn admit(&mut self, (command, answer): CallMessage) -> Event {
+        self.next_call += 1;
+        let call = CallId(self.next_call);
+        self.waiting.insert(call, answer);
+        Event::Call(call, command)
+    }
+
+    /// Applies one event. A panic costs that event alone: the old state stays.
+    fn step(&mut self, event: Event, turn: &mut Turn) {
+        let name = name_of(&event);
+        let call = if let Event::Call(call, _) = &event { Some(*call) } else { None };
+        let mut next = self.state.clone();
+        let mut cx = self.context(clock::now());
+        let outcome = catch_unwind(AssertUnwindSafe(|| core::apply(&mut next, &mut cx, event)));
+        if outcome.is_ok() {
+            self.state = next;
+            self.exit_sent = cx.exit_sent;
+            turn.push((cx.take(), name));
+            return;
+        }
+        log::error!("handling {name} panicked; the state before it was kept");
+        let mut cx = self.context(clock::now());
+        core::apply(&mut self.state, &mut cx, Event::Panicked);
+        if let Some(call) = call {
+            cx.reply(
+                call,
+                Problem::new(500, "internal", "this request met a bug in svc; the daemon goes on"),
+            );
+        }
+        turn.push((cx.take(), "panicked"));
+    }
+
+    fn context(&self, now: Time) -> Context {
+        let mut cx = Context::new(now, clock::random());
+        cx.exit_sent = self.exit_sent;
+        cx
+    }
+
+    /// Performs the effects of one event; whether the daemon is to end. Replies wait for the disk when the
+    /// event wrote something that must be durable first.
+    fn perform(&mut self, effects: Vec<Effect>, state: &Arc<State>, outbox: &mut Outbox) -> bool {
+        let durable = effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Put(_, Durability::BeforeReply) | Effect::Remove(_)));
+        let mut replies = Vec::new();
+        let mut exit = false;
+        for effect in effects {
+            match effect {
+                Effect::Reply(call, reply) => {
+                    let Some(answer) = self.waiting.remove(&call) else {
+                        log::error!("a call was answered twice");
+                        continue;
+                    };
+                    if durable {
+                        replies.push((answer, reply));
+                    } else {
+                        // The caller may have given up; its answer is then nobody's.
+                        let _ = answer.send(reply);
+                    }
+                }
+                Effect::Exit => exit = true,
+                other => outbox.perform(other, state),
+            }
+        }
+        if durable {
+            outbox.commit(state, replies);
+        }
+        exit
+    }
+}
+
+fn name_of(event: &Event) -> &'static str {
+    match event {
+        Event::Call(_, Command::Agents(_)) => "an agent command",
+        Event::Call(_, Command::Settings(_)) => "a settings command",
+        Event::Call(_, Command::Shutdown) => "a shutdown command",
+        Event::Run(..) => "a run report",
+        Event::Job(_) => "a job report",
+        Event::Detected(_) => "a detection report",
+        Event::Storage(_) => "a storage report",
+        Event::Timer(_) => "a timer",
+        Event::Panicked => "a panic",
+        Event::Terminate => "a signal",
+    }
+}

@@ -1,0 +1,278 @@
+//! The store thread: writes documents so that a crash at any point leaves the old or the new one, groups
+//! commits, and holds replies back until what they acknowledge is on disk.
+//!
+//! A document is written to a temporary file, synced, renamed over the old one, and the folder synced. When
+//! the disk refuses, the document stays due and is tried again every second; callers get 503.
+
+use super::threads::Thread;
+use crate::agents::LogEntry;
+use crate::agents::worker_log::LogStore;
+use crate::api::{Problem, Reply};
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use crate::core::{Document, State};
+use crossbeam_channel::Sender;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Log lines that wait for the disk at most; further ones are dropped and counted.
+const MAX_LOG_LINES: usize = 10_000;
+/// After a failed write, the next try comes this much later.
+const RETRY: Duration = Duration::from_secs(1);
+
+type Answer = (Sender<Reply>, Reply);
+
+struct LogLine {
+    lineage: LineageId,
+    agent: AgentId,
+    at: Time,
+    entry: LogEntry,
+}
+
+#[derive(Default)]
+struct Inbox {
+    state: Option<Arc<State>>,
+    due: BTreeMap<Document, Instant>,
+    removals: BTreeSet<Document>,
+    answers: Vec<Answer>,
+    logs: VecDeque<LogLine>,
+    logs_dropped: u64,
+    closing: bool,
+}
+
+struct Shared {
+    inbox: Mutex<Inbox>,
+    wake: Condvar,
+}
+
+/// Where to hand over what is to be written. Dropping it writes what is due and joins the thread.
+pub struct Store {
+    shared: Arc<Shared>,
+    _thread: Thread,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.with(|inbox| inbox.closing = true);
+    }
+}
+
+impl Store {
+    /// Starts the thread over the state folder (`.svc`). `on_trouble` hears of a failure and of its end.
+    pub fn start(
+        folder: PathBuf,
+        logs: Arc<LogStore>,
+        on_trouble: impl Fn(Option<String>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared { inbox: Mutex::default(), wake: Condvar::new() });
+        let theirs = Arc::clone(&shared);
+        let mut writer = Writer { folder, logs, on_trouble: Box::new(on_trouble), failing: false };
+        let thread = Thread::spawn("store", move || writer.run(&theirs))?;
+        Ok(Self { shared, _thread: thread })
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Inbox)) {
+        change(&mut self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        self.shared.wake.notify_one();
+    }
+
+    /// Has `document` written as `state` has it, within `within`.
+    pub fn put(&self, document: Document, state: &Arc<State>, within: Duration) {
+        let by = Instant::now() + within;
+        self.with(|inbox| {
+            inbox.state = Some(Arc::clone(state));
+            let due = inbox.due.entry(document).or_insert(by);
+            *due = by.min(*due);
+        });
+    }
+
+    /// Has a document removed with the next commit.
+    pub fn remove(&self, document: Document) {
+        self.with(|inbox| {
+            inbox.due.remove(&document);
+            inbox.removals.insert(document);
+        });
+    }
+
+    /// Sends the answers once everything put so far as due at once is on disk.
+    pub fn commit(&self, state: &Arc<State>, answers: Vec<Answer>) {
+        self.with(|inbox| {
+            inbox.state = Some(Arc::clone(state));
+            inbox.answers.extend(answers);
+        });
+    }
+
+    /// Appends a line to an agent's log.
+    pub fn log(&self, lineage: LineageId, agent: AgentId, at: Time, entry: LogEntry) {
+        self.with(|inbox| {
+            if inbox.logs.len() < MAX_LOG_LINES {
+                inbox.logs.push_back(LogLine { lineage, agent, at, entry });
+            } else {
+                inbox.logs_dropped += 1;
+            }
+        });
+    }
+}
+
+/// What the thread took out of the inbox for one round.
+struct Round {
+    state: Option<Arc<State>>,
+    documents: Vec<Document>,
+    removals: BTreeSet<Document>,
+    answers: Vec<Answer>,
+    logs: VecDeque<LogLine>,
+    closing: bool,
+}
+
+struct Writer {
+    folder: PathBuf,
+    logs: Arc<LogStore>,
+    on_trouble: Box<dyn Fn(Option<String>) + Send>,
+    failing: bool,
+}
+
+impl Writer {
+    fn run(&mut self, shared: &Shared) {
+        loop {
+            let round = next_round(shared);
+            let closing = round.closing;
+            self.write(round, shared);
+            if closing {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, round: Round, shared: &Shared) {
+        for line in round.logs {
+            if let Err(error) = self.logs.append(line.lineage, line.agent, line.at, &line.entry) {
+                log::warn!("a log line of agent {} could not be written: {error}", line.agent);
+            }
+        }
+        let outcome = match &round.state {
+            Some(state) => self.documents(state, &round.documents),
+            None => Ok(()),
+        };
+        for document in &round.removals {
+            let removed = fs::remove_file(self.folder.join(document.path()));
+            if let Err(error) = removed.or_else(missing_is_fine) {
+                log::warn!("{} could not be removed: {error}", document.path());
+            }
+        }
+        match outcome {
+            Ok(()) => {
+                if std::mem::take(&mut self.failing) {
+                    (self.on_trouble)(None);
+                }
+                for (answer, reply) in round.answers {
+                    // The caller may have given up; its answer is then nobody's.
+                    let _ = answer.send(reply);
+                }
+            }
+            Err(error) => self.failed(&round.documents, round.answers, &error, shared),
+        }
+    }
+
+    fn failed(&mut self, documents: &[Document], answers: Vec<Answer>, error: &io::Error, shared: &Shared) {
+        self.failing = true;
+        (self.on_trouble)(Some(error.to_string()));
+        let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        for document in documents {
+            inbox.due.entry(*document).or_insert_with(|| Instant::now() + RETRY);
+        }
+        drop(inbox);
+        let text =
+            format!("the change could not be written ({error}); free space in .svc, then look and retry");
+        for (answer, _) in answers {
+            let problem =
+                Problem::new(503, "storage_unavailable", text.clone()).with_header("Retry-After", "5");
+            let _ = answer.send(problem.into());
+        }
+    }
+
+    fn documents(&self, state: &State, documents: &[Document]) -> io::Result<()> {
+        let mut folders = BTreeSet::new();
+        for document in documents {
+            let Some(encoded) = document.encode(state) else { continue };
+            let bytes = encoded.map_err(|error| io::Error::other(error.to_string()))?;
+            let path = self.folder.join(document.path());
+            replace(&path, &bytes)?;
+            folders.extend(path.parent().map(Path::to_path_buf));
+        }
+        folders.iter().try_for_each(|folder| File::open(folder)?.sync_all())
+    }
+}
+
+/// Waits until something is due.
+fn next_round(shared: &Shared) -> Round {
+    let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let now = Instant::now();
+        let urgent = inbox.closing
+            || !inbox.answers.is_empty()
+            || !inbox.logs.is_empty()
+            || !inbox.removals.is_empty()
+            || inbox.due.values().any(|due| *due <= now);
+        if urgent {
+            return take(&mut inbox, now);
+        }
+        let earliest = inbox.due.values().min().map(|due| due.saturating_duration_since(now));
+        inbox = match earliest {
+            Some(wait) => {
+                shared.wake.wait_timeout(inbox, wait).map_or_else(|e| e.into_inner().0, |(inbox, _)| inbox)
+            }
+            None => shared.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner),
+        };
+    }
+}
+
+/// Takes what is due; with callers waiting, everything that is due soon goes along in the same commit.
+fn take(inbox: &mut Inbox, now: Instant) -> Round {
+    let all = inbox.closing || !inbox.answers.is_empty();
+    let documents: Vec<Document> =
+        inbox.due.iter().filter(|(_, due)| all || **due <= now).map(|(document, _)| *document).collect();
+    for document in &documents {
+        inbox.due.remove(document);
+    }
+    if std::mem::take(&mut inbox.logs_dropped) > 0 {
+        log::warn!("more than {MAX_LOG_LINES} log lines waited for the disk: some were dropped");
+    }
+    Round {
+        state: inbox.state.clone(),
+        documents,
+        removals: std::mem::take(&mut inbox.removals),
+        answers: std::mem::take(&mut inbox.answers),
+        logs: std::mem::take(&mut inbox.logs),
+        closing: inbox.closing,
+    }
+}
+
+fn missing_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(named)?;
+    }
+    let temporary = path.with_extension("tmp");
+    let write = || -> io::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|error| {
+        // A half-written temporary file would keep the very space that is short.
+        let _ = fs::remove_file(&temporary);
+        named(error)
+    })
+}

@@ -1,0 +1,357 @@
+//! The hub thread: numbers, frames and distributes.
+
+use super::queue::{Frames, Full, Queue};
+use super::ring::{Entry, Ring};
+use super::{MAX_CLIENTS, close_frame, ping_frame, text_frame};
+use crate::agents::report::Batch;
+use crate::runtime::clock;
+use crate::runtime::threads::Thread;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Messages on their way to the hub. Output is bounded by credits and the rest by callers, so this is never
+/// reached; at it a message is dropped and every client told to resync.
+const INBOX: usize = 16_384;
+/// Every client is pinged this often.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// The hub waits for a slow client this long in all; the budget refills over ten times as long.
+const PACE_BUDGET: Duration = Duration::from_millis(200);
+
+type Encode = Box<dyn FnOnce() -> Vec<u8> + Send>;
+
+/// What the hub takes.
+pub enum HubMessage {
+    /// A message: its type, and its JSON object without the closing brace.
+    Publish(&'static str, Arc<[u8]>),
+    /// Output of a run.
+    Output(Batch),
+    /// The registry has changed. Each form is encoded only if a client wants it.
+    State {
+        /// The whole registry.
+        full: Encode,
+        /// What changed.
+        delta: Encode,
+    },
+    /// A new client.
+    Join(Client),
+    /// A client is gone.
+    Leave(u64),
+    /// End.
+    Stop,
+}
+
+impl HubMessage {
+    /// A message of this type.
+    pub fn publish(kind: &'static str, body: Arc<[u8]>) -> Self {
+        Self::Publish(kind, body)
+    }
+}
+
+/// A client, as the hub sees it.
+pub struct Client {
+    /// Unique.
+    pub id: u64,
+    /// What waits for it.
+    pub queue: Arc<Queue>,
+    /// Message types it wants; empty wants all.
+    pub types: Vec<String>,
+    /// The last message it has seen, if it says so.
+    pub since: Option<u64>,
+    /// Whether it takes `state:delta` instead of repeated `state`.
+    pub delta: bool,
+}
+
+impl Client {
+    fn wants(&self, kind: &str) -> bool {
+        self.types.is_empty() || self.types.iter().any(|wanted| wanted == kind)
+    }
+}
+
+/// Counters of the hub.
+#[derive(Debug, Default)]
+pub struct HubStats {
+    /// Clients connected now.
+    pub clients: AtomicUsize,
+    /// Messages numbered.
+    pub messages: AtomicU64,
+    /// Clients cut off because they did not keep up.
+    pub slow_closed: AtomicU64,
+}
+
+/// The door to the hub, for any thread.
+#[derive(Clone)]
+pub struct HubHandle {
+    sender: Sender<HubMessage>,
+    /// Counters.
+    pub stats: Arc<HubStats>,
+    next_id: Arc<AtomicU64>,
+}
+
+impl HubHandle {
+    /// Hands a message over. Never blocks.
+    pub fn send(&self, message: HubMessage) {
+        if self.sender.try_send(message).is_err() {
+            log::error!("the WebSocket hub does not keep up: a message was dropped");
+        }
+    }
+
+    /// Takes a place for a client; `None` when all are taken.
+    pub fn reserve(&self) -> Option<u64> {
+        let taken = self.stats.clients.fetch_add(1, Ordering::Relaxed);
+        if taken >= MAX_CLIENTS {
+            self.stats.clients.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Gives the place back.
+    pub fn release(&self, id: u64) {
+        self.stats.clients.fetch_sub(1, Ordering::Relaxed);
+        self.send(HubMessage::Leave(id));
+    }
+
+    /// Name, help, kind and value of each counter.
+    pub fn counters(&self) -> Vec<(&'static str, &'static str, &'static str, u64)> {
+        let stats = &self.stats;
+        vec![
+            (
+                "websocket_clients",
+                "WebSocket clients now",
+                "gauge",
+                stats.clients.load(Ordering::Relaxed) as u64,
+            ),
+            (
+                "websocket_messages_total",
+                "Messages pushed",
+                "counter",
+                stats.messages.load(Ordering::Relaxed),
+            ),
+            (
+                "websocket_slow_closed_total",
+                "Clients cut off because they did not keep up",
+                "counter",
+                stats.slow_closed.load(Ordering::Relaxed),
+            ),
+        ]
+    }
+}
+
+/// The hub. Dropping it closes every client with 1001.
+pub struct Hub {
+    handle: HubHandle,
+    _thread: Thread,
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // Blocks only while the hub has other messages before this one.
+        let _ = self.handle.sender.send(HubMessage::Stop);
+    }
+}
+
+impl Hub {
+    /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a `state`
+    /// message without its closing brace.
+    pub fn start(seq: u64, snapshot: impl Fn() -> Vec<u8> + Send + 'static) -> io::Result<Self> {
+        let (sender, inbox) = bounded(INBOX);
+        let stats = Arc::new(HubStats::default());
+        let handle = HubHandle { sender, stats: Arc::clone(&stats), next_id: Arc::default() };
+        let mut body = Body {
+            inbox,
+            stats,
+            seq,
+            ring: Ring::new(seq),
+            clients: BTreeMap::new(),
+            snapshot: Box::new(snapshot),
+        };
+        let thread = Thread::spawn("hub", move || body.run())?;
+        Ok(Self { handle, _thread: thread })
+    }
+
+    /// The door to it.
+    pub fn handle(&self) -> HubHandle {
+        self.handle.clone()
+    }
+
+    /// Hands a message over. Never blocks.
+    pub fn send(&self, message: HubMessage) {
+        self.handle.send(message);
+    }
+}
+
+struct Member {
+    client: Client,
+    budget: Duration,
+    budget_at: Instant,
+}
+
+struct Body {
+    inbox: Receiver<HubMessage>,
+    stats: Arc<HubStats>,
+    seq: u64,
+    ring: Ring,
+    clients: BTreeMap<u64, Member>,
+    snapshot: Box<dyn Fn() -> Vec<u8> + Send>,
+}
+
+/// Messages numbered and framed.
+struct Numbered {
+    first: u64,
+    starts: Vec<usize>,
+    frames: Frames,
+}
+
+impl Body {
+    fn run(&mut self) {
+        let mut next_ping = Instant::now() + PING_INTERVAL;
+        loop {
+            match self.inbox.recv_deadline(next_ping) {
+                Ok(HubMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+                Ok(message) => self.handle(message),
+                Err(RecvTimeoutError::Timeout) => {
+                    let ping = Frames { bytes: ping_frame().into(), messages: 1 };
+                    self.distribute(&ping, |_| true);
+                    next_ping = Instant::now() + PING_INTERVAL;
+                }
+            }
+        }
+        for member in self.clients.values() {
+            member.client.queue.close(close_frame(1001, "the daemon is stopping"), false);
+        }
+    }
+
+    fn handle(&mut self, message: HubMessage) {
+        match message {
+            HubMessage::Publish(kind, body) => self.publish(kind, std::slice::from_ref(&body)),
+            HubMessage::Output(batch) => {
+                self.publish("agent:output", &batch.frames);
+                // Only now may the run send more.
+                drop(batch.credit);
+                self.pace();
+            }
+            HubMessage::State { full, delta } => self.state(full, delta),
+            HubMessage::Join(client) => self.join(client),
+            HubMessage::Leave(id) => {
+                self.clients.remove(&id);
+            }
+            HubMessage::Stop => {}
+        }
+    }
+
+    fn publish(&mut self, kind: &'static str, bodies: &[Arc<[u8]>]) {
+        if bodies.is_empty() {
+            return;
+        }
+        let Numbered { first, starts, frames } = self.number(bodies);
+        self.distribute(&frames, |client| client.wants(kind));
+        self.ring.push(Entry { kind, first, starts, frames });
+    }
+
+    /// Gives messages their numbers and frames them.
+    fn number(&mut self, bodies: &[Arc<[u8]>]) -> Numbered {
+        let first = self.seq + 1;
+        let ts = clock::now().to_string();
+        let mut bytes = Vec::with_capacity(bodies.iter().map(|body| body.len() + 80).sum());
+        let mut starts = Vec::with_capacity(bodies.len());
+        for body in bodies {
+            self.seq += 1;
+            starts.push(bytes.len());
+            text_frame(finish(body, self.seq, &ts), &mut bytes);
+        }
+        self.stats.messages.fetch_add(bodies.len() as u64, Ordering::Relaxed);
+        Numbered { first, starts, frames: Frames { bytes: bytes.into(), messages: bodies.len() } }
+    }
+
+    /// `state` and `state:delta` share one number. They are not kept for replay: whoever comes back gets the
+    /// whole registry anyway.
+    fn state(&mut self, full: Encode, delta: Encode) {
+        self.seq += 1;
+        self.stats.messages.fetch_add(1, Ordering::Relaxed);
+        let ts = clock::now().to_string();
+        for (encode, wants_delta, kind) in [(full, false, "state"), (delta, true, "state:delta")] {
+            let wanted = |client: &Client| {
+                client.delta == wants_delta && (client.wants(kind) || client.wants("state"))
+            };
+            if self.clients.values().any(|member| wanted(&member.client)) {
+                let mut bytes = Vec::new();
+                text_frame(finish(&encode(), self.seq, &ts), &mut bytes);
+                self.distribute(&Frames { bytes: bytes.into(), messages: 1 }, wanted);
+            }
+        }
+    }
+
+    /// What was missed, then the whole registry.
+    fn join(&mut self, client: Client) {
+        let ts = clock::now().to_string();
+        let one = |text: Vec<u8>| {
+            let mut bytes = Vec::new();
+            text_frame(text, &mut bytes);
+            Frames { bytes: bytes.into(), messages: 1 }
+        };
+        let mut first = Vec::new();
+        if let Some(since) = client.since {
+            match self.ring.after(since).filter(|_| since <= self.seq) {
+                Some(missed) => first.extend(missed.filter(|(kind, _)| client.wants(kind)).map(|(_, f)| f)),
+                None => first.push(one(finish(br#"{"type":"resync""#, self.seq, &ts))),
+            }
+        }
+        first.push(one(finish(&(self.snapshot)(), self.seq, &ts)));
+        let queue = Arc::clone(&client.queue);
+        self.clients.insert(client.id, Member { client, budget: PACE_BUDGET, budget_at: Instant::now() });
+        for frames in first {
+            if queue.push(frames).is_err() {
+                // More was missed than a queue holds.
+                queue.close(close_frame(1013, "too much was missed; connect without since"), true);
+            }
+        }
+    }
+
+    fn distribute(&mut self, frames: &Frames, wants: impl Fn(&Client) -> bool) {
+        let mut slow = Vec::new();
+        for (id, member) in &self.clients {
+            if wants(&member.client) && member.client.queue.push(frames.clone()) == Err(Full) {
+                slow.push(*id);
+            }
+        }
+        for id in slow {
+            if let Some(member) = self.clients.remove(&id) {
+                self.stats.slow_closed.fetch_add(1, Ordering::Relaxed);
+                member.client.queue.close(close_frame(1013, "you do not keep up with the messages"), true);
+            }
+        }
+    }
+
+    /// Waits a moment for clients that are behind, so that a burst does not cut off one that reads. Each has a
+    /// budget; one that has used it up is not waited for.
+    fn pace(&mut self) {
+        for member in self.clients.values_mut() {
+            let now = Instant::now();
+            let refilled = member.budget + now.duration_since(member.budget_at) / 10;
+            member.budget = refilled.min(PACE_BUDGET);
+            member.budget_at = now;
+            if member.budget.is_zero() {
+                continue;
+            }
+            if member.client.queue.wait_below_pace(member.budget) {
+                let spent = now.elapsed();
+                member.budget = member.budget.saturating_sub(spent);
+            } else {
+                member.budget = Duration::ZERO;
+            }
+            member.budget_at = Instant::now();
+        }
+    }
+}
+
+/// Completes an open object with `seq` and `ts`.
+fn finish(body: &[u8], seq: u64, ts: &str) -> Vec<u8> {
+    let mut text = Vec::with_capacity(body.len() + 72);
+    text.extend_from_slice(body);
+    text.extend_from_slice(format!(",\"seq\":{seq},\"ts\":\"{ts}\"}}").as_bytes());
+    text
+}

@@ -1,0 +1,46 @@
+//! Pushing messages to WebSocket clients.
+//!
+//! One hub thread numbers every message, frames it once, and puts the same bytes into the queue of each client
+//! that wants it. Each client has a writer thread, and a reader on its connection's thread.
+//!
+//! **Invariant:** the hub never waits for a client beyond its pacing budget; a client that does not keep up is
+//! cut off alone, with 1013.
+
+mod hub;
+mod queue;
+mod ring;
+mod session;
+
+pub use hub::{Hub, HubHandle, HubMessage};
+pub use session::{Session, Subscription, check_upgrade, wants_upgrade};
+
+use tungstenite::protocol::frame::coding::{Data, OpCode};
+use tungstenite::protocol::frame::{CloseFrame, Frame, coding::CloseCode};
+
+/// Clients at once; a further one gets 503.
+pub const MAX_CLIENTS: usize = 64;
+
+/// A whole text message as the bytes that go over the wire.
+fn text_frame(text: Vec<u8>, out: &mut Vec<u8>) {
+    write_frame(Frame::message(text, OpCode::Data(Data::Text), true), out);
+}
+
+fn ping_frame() -> Vec<u8> {
+    let mut out = Vec::new();
+    write_frame(Frame::ping(Vec::new()), &mut out);
+    out
+}
+
+fn close_frame(code: u16, reason: &'static str) -> Vec<u8> {
+    let mut out = Vec::new();
+    write_frame(
+        Frame::close(Some(CloseFrame { code: CloseCode::from(code), reason: reason.into() })),
+        &mut out,
+    );
+    out
+}
+
+fn write_frame(frame: Frame, out: &mut Vec<u8>) {
+    // Writing to a vector does not fail.
+    let _ = frame.format(out);
+}

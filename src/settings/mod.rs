@@ -1,0 +1,263 @@
+//! The configuration: every key, its default, its type and range stand here and nowhere else.
+//!
+//! A key is looked up in the project's `.svc/config.json`, then in the user's configuration file, then
+//! among the defaults. `PATCH /api/config` writes the project's file.
+//!
+//! **Invariant:** the effective configuration always satisfies the ranges; a file that does not is refused
+//! at start with the key named.
+
+pub mod api;
+#[cfg(test)]
+mod tests;
+
+use crate::api::{FieldError, Problem, Reply};
+use crate::core::{CallId, Context, Document, Durability, Effect};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The effective configuration. In JSON as in `GET /api/config`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Config {
+    /// The port to listen on; 0 takes any.
+    pub port: u16,
+    /// The address to listen on.
+    pub host: String,
+    /// Live agents at most.
+    pub max_agents: usize,
+    /// Context fullness at which an agent is rotated, to begin with.
+    pub rotation_threshold: f64,
+    /// Whether agents are rotated without being asked.
+    pub auto_rotation: bool,
+    /// Live agents at which quality control is announced.
+    pub qc_threshold: usize,
+    /// Seconds between two cycles of the journalist.
+    pub journalist_interval: u64,
+    /// Journalist settings.
+    pub journalist: Journalist,
+    /// Provider of an agent that names none.
+    pub default_provider: String,
+    /// Model of an agent that names none; `auto` routes.
+    pub default_model: String,
+    /// Limits on consumption.
+    pub safety: Safety,
+    /// The skills marketplace.
+    pub skills: Skills,
+    /// `advisory` or `kernel`.
+    pub enforcement: String,
+}
+
+/// See [`Config::journalist`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Journalist {
+    /// `deterministic` or `model`.
+    pub mode: String,
+}
+
+/// See [`Config::safety`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Safety {
+    /// Tokens one process life may use.
+    pub token_ceiling_per_agent: u64,
+    /// Multiplies the ceiling by role; a role not named has 1.
+    pub role_multipliers: BTreeMap<String, f64>,
+    /// Dollars a day; `None` is no limit.
+    pub daily_budget_usd: Option<f64>,
+}
+
+/// See [`Config::skills`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Skills {
+    /// Where the marketplace answers.
+    pub base_url: String,
+}
+
+/// The default configuration as JSON, in the order people read it.
+pub fn defaults() -> Map<String, Value> {
+    let value = json!({
+        "port": 31415,
+        "host": "127.0.0.1",
+        "maxAgents": 10,
+        "rotationThreshold": 0.75,
+        "autoRotation": true,
+        "qcThreshold": 4,
+        "journalistInterval": 120,
+        "journalist": {"mode": "deterministic"},
+        "defaultProvider": "script",
+        "defaultModel": "auto",
+        "safety": {
+            "tokenCeilingPerAgent": 5_000_000,
+            "roleMultipliers": {"planner": 10.0, "analyst": 5.0, "fullstack": 4.0, "security": 4.0},
+            "dailyBudgetUsd": null,
+        },
+        "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
+        "enforcement": "advisory",
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// The settings of the user, of the project, and what they amount to.
+#[derive(Debug, Clone)]
+pub struct State {
+    user: Map<String, Value>,
+    project: Map<String, Value>,
+    config: Arc<Config>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        match Self::new(Map::new(), Map::new()) {
+            Ok(state) => state,
+            Err(problem) => unreachable!("the defaults satisfy their own rules: {problem}"),
+        }
+    }
+}
+
+impl State {
+    /// Settings from the user's and the project's file.
+    ///
+    /// Errors: every key that is unknown, of a wrong type or out of range.
+    pub fn new(user: Map<String, Value>, project: Map<String, Value>) -> Result<Self, Problem> {
+        let mut merged = defaults();
+        merge(&mut merged, &user);
+        merge(&mut merged, &project);
+        let config = check(&merged)?;
+        Ok(Self { user, project, config: Arc::new(config) })
+    }
+
+    /// The effective configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The effective configuration as JSON.
+    pub fn shown(&self) -> Map<String, Value> {
+        let mut merged = defaults();
+        merge(&mut merged, &self.user);
+        merge(&mut merged, &self.project);
+        merged
+    }
+
+    /// What the project's file holds.
+    pub fn project(&self) -> &Map<String, Value> {
+        &self.project
+    }
+}
+
+/// A wish about the configuration.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Merge these settings into the project's, all or nothing.
+    Patch(Map<String, Value>),
+}
+
+/// Handles a command.
+pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, command: Command) {
+    let Command::Patch(changes) = command;
+    let mut project = state.settings.project.clone();
+    merge(&mut project, &changes);
+    let result = State::new(state.settings.user.clone(), project).map(|next| {
+        let reply = Reply::ok(&next.shown());
+        state.settings = Arc::new(next);
+        cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
+        reply
+    });
+    cx.answer(call, result);
+}
+
+/// Merges objects deeply; any other value replaces.
+fn merge(into: &mut Map<String, Value>, from: &Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            _ => {
+                into.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+fn check(merged: &Map<String, Value>) -> Result<Config, Problem> {
+    let mut errors = Vec::new();
+    for (key, value) in merged {
+        check_key("", key, value, &mut errors);
+    }
+    if !errors.is_empty() {
+        return Err(Problem::validation(errors));
+    }
+    serde_json::from_value(Value::Object(merged.clone())).map_err(|error| {
+        Problem::bad_request("validation_failed", format!("the configuration is wrong: {error}"))
+    })
+}
+
+fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    let path = format!("{prefix}{key}");
+    let whole = |low: u64, high: u64| {
+        let fits = value.as_u64().is_some_and(|n| (low..=high).contains(&n));
+        (!fits).then(|| format!("must be a whole number from {low} to {high}"))
+    };
+    let number = |low: f64, high: f64| {
+        let fits = value.as_f64().is_some_and(|n| (low..=high).contains(&n));
+        (!fits).then(|| format!("must be a number from {low} to {high}"))
+    };
+    let word = |choices: &[&str]| {
+        let fits = value.as_str().is_some_and(|text| choices.contains(&text));
+        (!fits).then(|| format!("must be one of {}", choices.join(", ")))
+    };
+    let broken = match path.as_str() {
+        "port" => whole(0, 65_535),
+        "host" => value.as_str().and_then(|text| text.parse::<std::net::IpAddr>().ok()).map_or_else(
+            || Some("must be an IP address of this machine".to_owned()),
+            |address| address.is_unspecified().then(|| "must name one interface, not all of them".to_owned()),
+        ),
+        "maxAgents" | "qcThreshold" => whole(1, 1000),
+        "rotationThreshold" => number(0.4, 0.95),
+        "autoRotation" => (!value.is_boolean()).then(|| "must be true or false".into()),
+        "journalistInterval" => whole(5, 86_400),
+        "journalist.mode" => word(&["deterministic", "model"]),
+        "defaultProvider" => {
+            let ids: Vec<_> = crate::providers::all().iter().map(|provider| provider.info().id).collect();
+            word(&ids)
+        }
+        "defaultModel" => match value.as_str() {
+            Some(text) if !text.is_empty() && text.len() <= 200 => None,
+            _ => Some("must be a model id of 1 to 200 characters, or auto".into()),
+        },
+        "safety.tokenCeilingPerAgent" => whole(1_000, 1_000_000_000_000),
+        "safety.roleMultipliers" => multipliers(value),
+        "safety.dailyBudgetUsd" if value.is_null() => None,
+        "safety.dailyBudgetUsd" => number(0.0, 1_000_000.0),
+        "skills.baseUrl" => match value.as_str() {
+            Some(text) if text.starts_with("http://") || text.starts_with("https://") => None,
+            _ => Some("must be an http:// or https:// URL".into()),
+        },
+        "enforcement" => word(&["advisory", "kernel"]),
+        "journalist" | "safety" | "skills" => match value {
+            Value::Object(map) => {
+                for (inner, value) in map {
+                    check_key(&format!("{path}."), inner, value, errors);
+                }
+                None
+            }
+            _ => Some("must be an object".into()),
+        },
+        _ => Some("is not a setting; GET /api/config lists them".into()),
+    };
+    if let Some(rule) = broken {
+        errors.push(FieldError { message: format!("{path} {rule}, it is {value}"), field: path });
+    }
+}
+
+fn multipliers(value: &Value) -> Option<String> {
+    let fits = value
+        .as_object()
+        .is_some_and(|map| map.values().all(|v| v.as_f64().is_some_and(|n| n > 0.0 && n <= 1000.0)));
+    (!fits).then(|| "must map roles to numbers above 0 and up to 1000".into())
+}

@@ -1,0 +1,246 @@
+//! The built daemon with real children: starting, stopping, restarting, and what becomes of the agents.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::process::Command;
+use support::daemon::{Daemon, next_message};
+use support::processes::{of_project, with_variable};
+use support::wait::wait_for;
+
+#[test]
+fn health_has_the_fields_of_the_specification() {
+    let daemon = Daemon::start();
+    let health = daemon.get("/api/health");
+    assert_eq!(health["status"], "ok");
+    assert_eq!(health["agents"], 0);
+    assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
+    assert!(health["uptime"].is_number());
+    let status = daemon.get("/api/status");
+    assert_eq!(status["pid"], daemon.pid());
+    assert_eq!(status["projectDir"], json!(daemon.project));
+    let port = std::fs::read_to_string(daemon.project.join(".svc/daemon.port")).unwrap();
+    assert_eq!(port.trim(), status["port"].to_string());
+}
+
+#[test]
+fn decisions_1_one_daemon_per_project_and_the_second_says_who_has_it() {
+    let daemon = Daemon::start();
+    let second = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["start", "--port", "0", "--project"])
+        .arg(&daemon.project)
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    let words = String::from_utf8_lossy(&second.stderr);
+    assert!(words.contains(&format!("pid {}", daemon.pid())), "{words}");
+    let project = daemon.project.clone();
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(!project.join(".svc/daemon.port").exists(), "the port file is removed on stop");
+}
+
+#[test]
+fn decisions_1_all_interfaces_are_refused_with_exit_code_2() {
+    let folder = support::folder::Folder::new("bind");
+    for host in ["0.0.0.0", "::"] {
+        let refused = Command::new(env!("CARGO_BIN_EXE_svc"))
+            .args(["start", "--port", "0", "--host", host, "--project"])
+            .arg(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{host}");
+    }
+}
+
+#[test]
+fn an_agent_starts_streams_and_completes() {
+    let daemon = Daemon::start();
+    let mut socket = daemon.connect("");
+    assert_eq!(next_message(&mut socket)["type"], "state", "the first message is the full registry");
+    let id = daemon.spawn("default");
+    let mut subtypes = Vec::new();
+    let exit = loop {
+        let message = next_message(&mut socket);
+        match message["type"].as_str().unwrap() {
+            "agent:output" => {
+                assert_eq!(message["agentId"], json!(id));
+                assert_eq!(message["data"]["type"], "activity");
+                subtypes.push(message["data"]["subtype"].as_str().unwrap().to_owned());
+            }
+            "agent:exit" => break message,
+            _ => {}
+        }
+    };
+    assert_eq!((&exit["status"], &exit["code"]), (&json!("completed"), &json!(0)));
+    for subtype in ["assistant", "tool", "usage", "result"] {
+        assert!(subtypes.iter().any(|s| s == subtype), "no {subtype} among {subtypes:?}");
+    }
+    let record = daemon.get(&format!("/api/agents/{id}"));
+    assert_eq!(record["status"], "completed");
+    assert!(record["tokensUsed"].as_u64().unwrap() > 0);
+    let log = daemon.get(&format!("/api/agents/{id}/log?tail=1000"));
+    assert_eq!(log["entries"][0]["n"], 1);
+    assert!(with_variable(&format!("SVC_AGENT_ID={id}")).is_empty());
+}
+
+#[test]
+fn a_stubborn_tree_is_gone_when_delete_answers() {
+    let daemon = Daemon::start();
+    let id = daemon.spawn("stubborn");
+    let marker = format!("SVC_AGENT_ID={id}");
+    wait_for("the grandchild", || (with_variable(&marker).len() >= 2).then_some(()));
+    let (status, body) = daemon.send("DELETE", &format!("/api/agents/{id}"), &Value::Null);
+    assert_eq!((status, &body["status"]), (200, &json!("killed")), "{body}");
+    assert!(with_variable(&marker).is_empty(), "descendants are left");
+    assert_eq!(daemon.get("/api/health")["leaked"], 0);
+}
+
+#[test]
+fn stopping_the_daemon_ends_every_agent_and_a_restart_shows_no_ghost() {
+    let daemon = Daemon::start();
+    let ids: Vec<String> = ["hang", "stubborn", "chatty"].iter().map(|name| daemon.spawn(name)).collect();
+    for id in &ids {
+        daemon.wait_state(id, &["running", "completed"]);
+    }
+    let folder = daemon.folder();
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(of_project(folder.path()).is_empty(), "processes are left");
+    let daemon = Daemon::start_in(folder, &[]);
+    let agents = daemon.get("/api/agents");
+    assert_eq!(agents.as_array().unwrap().len(), 3);
+    for agent in agents.as_array().unwrap() {
+        assert!(["interrupted", "completed"].contains(&agent["status"].as_str().unwrap()), "{agent}");
+    }
+    let resumed = daemon.post(&format!("/api/agents/{}/resume", ids[0]), &json!({}));
+    assert_eq!(resumed["agent"]["predecessorId"], json!(ids[0]));
+}
+
+#[test]
+fn a_rotation_starts_a_successor_with_a_brief_and_keeps_the_counters() {
+    let daemon = Daemon::start();
+    let mut socket = daemon.connect("?types=rotation:start,rotation:complete,rotation:failed");
+    let id = daemon.spawn("ask");
+    wait_for("usage and a question", || {
+        let entries = daemon.get(&format!("/api/agents/{id}/log"))["entries"].clone();
+        entries.as_array().unwrap().iter().any(|entry| entry["type"] == "text").then_some(())
+    });
+    daemon.post(&format!("/api/agents/{id}/instruct"), &json!({"message": "use tabs"}));
+    let before = daemon.get(&format!("/api/agents/{id}"));
+    let done = daemon.post(&format!("/api/agents/{id}/rotate"), &json!({}));
+    assert_eq!(
+        (&done["old"], &done["reason"], &done["handoffBrief"]),
+        (&json!(id), &json!("manual"), &json!(true))
+    );
+    let new = daemon.get(&format!("/api/agents/{id}"));
+    assert_eq!(new["id"], done["new"], "a predecessor's id answers with the living successor");
+    assert_eq!(new["lineageId"], before["lineageId"]);
+    assert_eq!(new["pendingInstructions"], 0);
+    assert!(new["tokensUsed"].as_u64() >= before["tokensUsed"].as_u64());
+    let log = daemon.get(&format!("/api/agents/{id}/log"));
+    let brief = log["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .find(|entry| entry["type"] == "user")
+        .unwrap()
+        .clone();
+    assert!(brief["text"].as_str().unwrap().contains("use tabs"), "{brief}");
+    let mut kinds = Vec::new();
+    while kinds.last().is_none_or(|kind| kind != "rotation:complete") {
+        let message = next_message(&mut socket);
+        let kind = message["type"].as_str().unwrap().to_owned();
+        if kind != "state" {
+            kinds.push(kind);
+        }
+    }
+    assert_eq!(kinds, ["rotation:start", "rotation:complete"]);
+}
+
+#[test]
+fn a_question_is_answered_without_disturbing_the_agent() {
+    let daemon = Daemon::start();
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    let answer = daemon.post(&format!("/api/agents/{id}/query"), &json!({"question": "how far are you?"}));
+    assert!(answer["answer"].as_str().is_some_and(|text| !text.is_empty()), "{answer}");
+    assert_eq!(answer["agentId"], json!(id));
+    assert_eq!(daemon.get(&format!("/api/agents/{id}"))["state"], "running");
+}
+
+#[test]
+fn an_instruction_reaches_a_running_agent_at_once() {
+    let daemon = Daemon::start();
+    let id = daemon.spawn("ask");
+    daemon.wait_state(&id, &["running"]);
+    let reply =
+        daemon.post(&format!("/api/agents/{id}/instruct"), &json!({"message": "blue", "deliver": "now"}));
+    assert_eq!((&reply["status"], &reply["deliverOn"]), (&json!("queued"), &json!("now")));
+    daemon.wait_state(&id, &["completed"]);
+    let log = daemon.get(&format!("/api/agents/{id}/log?tail=1000"));
+    let said = log["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|entry| entry["type"] == "user" && entry["text"] == "blue");
+    assert!(said, "the log has the message");
+}
+
+#[test]
+fn exits_are_told_apart() {
+    let daemon = Daemon::start();
+    for (scenario, status) in
+        [("quick", "completed"), ("crash", "crashed"), ("segfault", "killed"), ("limit", "crashed")]
+    {
+        let id = daemon.spawn(scenario);
+        let record = daemon.wait_state(&id, &["completed", "crashed", "killed", "interrupted"]);
+        assert_eq!(record["status"], status, "{scenario}: {record}");
+        assert!(!record["statusReason"].as_str().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn odd_output_is_kept() {
+    let daemon = Daemon::start();
+    for scenario in ["halfline", "badutf8", "hugeline", "repeat-usage"] {
+        let id = daemon.spawn(scenario);
+        let record = daemon.wait_state(&id, &["completed", "crashed", "killed"]);
+        assert_eq!(record["status"], "completed", "{scenario}: {record}");
+    }
+}
+
+#[test]
+fn a_broken_state_file_is_set_aside_and_the_daemon_starts() {
+    let daemon = Daemon::start();
+    let folder = daemon.folder();
+    daemon.spawn("quick");
+    daemon.stop();
+    folder.write(".svc/state/agents.json", "{ torn");
+    let daemon = Daemon::start_in(folder, &[]);
+    assert_eq!(daemon.get("/api/agents"), json!([]));
+    let names = std::fs::read_dir(daemon.project.join(".svc/state")).unwrap().flatten();
+    let aside = names.filter(|entry| entry.file_name().to_string_lossy().contains("corrupt-")).count();
+    assert_eq!(aside, 1);
+}
+
+#[test]
+fn an_agent_may_not_stop_its_own_daemon() {
+    let daemon = Daemon::start();
+    let folder = daemon.folder();
+    folder.write(
+        ".svc/rehearsals/rebel.json",
+        &json!({"description": "tries to stop the daemon", "steps": [
+            {"run": {"command": format!("{} stop --project . ; echo code $?", env!("CARGO_BIN_EXE_svc"))}},
+            {"run": {"command": format!(
+                "env -u SVC_AGENT_ID {} stop --project . ; echo code $?", env!("CARGO_BIN_EXE_svc")
+            )}},
+            {"answer": "tried"},
+        ]})
+        .to_string(),
+    );
+    let id = daemon.spawn("rebel");
+    daemon.wait_state(&id, &["completed"]);
+    assert_eq!(daemon.get("/api/health")["status"], "ok");
+    let log = daemon.get(&format!("/api/agents/{id}/log?tail=1000")).to_string();
+    assert_eq!(log.matches("code 1").count(), 2, "{log}");
+}

@@ -1,0 +1,116 @@
+//! Fifty agents at once, ten thousand lines each, twenty WebSocket clients, one of which never reads: no line
+//! is lost for the others, memory stays bounded, and the stuck one is closed with 1013.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::daemon::Daemon;
+use support::folder::Folder;
+use support::processes::resident_bytes;
+use support::wait::wait_within;
+use tungstenite::Message;
+use tungstenite::protocol::frame::coding::CloseCode;
+
+const AGENTS: usize = 50;
+const LINES: u64 = 10_000;
+const CLIENTS: usize = 20;
+/// The daemon's resident memory must stay below this; idle it has a tenth of it.
+const MEMORY_BYTES: u64 = 200 << 20;
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What one client saw: lines by agent, and whether `seq` ever went wrong.
+#[derive(Default)]
+struct Seen {
+    lines: BTreeMap<String, u64>,
+    exits: usize,
+}
+
+#[test]
+fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
+    let folder = Arc::new(Folder::new("flood"));
+    folder.write(".svc/config.json", r#"{"maxAgents": 60}"#);
+    let scenario = json!({"description": "a flood", "steps": [
+        {"waitForFile": {"path": "go", "timeoutMs": 120_000}},
+        {"flood": {"lines": LINES, "bytes": 80}},
+        {"answer": "done"},
+    ]});
+    folder.write(".svc/rehearsals/wave.json", &scenario.to_string());
+    let daemon = Daemon::start_in(folder, &[]);
+    let stuck_closed = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut stuck = daemon.connect("");
+        let clients: Vec<_> = (1..CLIENTS)
+            .map(|_| {
+                let socket = daemon.connect("?types=agent:output,agent:exit");
+                scope.spawn(move || follow(socket))
+            })
+            .collect();
+        for _ in 0..AGENTS {
+            daemon.spawn("wave");
+        }
+        let pid = daemon.pid();
+        let done = &done;
+        let peak = scope.spawn(move || {
+            let mut peak = 0;
+            while !done.load(Ordering::Relaxed) {
+                peak = peak.max(resident_bytes(pid));
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+            peak
+        });
+        std::fs::write(daemon.project.join("go"), "").unwrap();
+        for (n, client) in clients.into_iter().enumerate() {
+            let seen = client.join().unwrap();
+            assert_eq!(seen.lines.len(), AGENTS, "client {n}");
+            for (agent, lines) in seen.lines {
+                assert_eq!(lines, LINES, "client {n}, agent {agent}");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        let peak = peak.join().unwrap();
+        assert!(peak < MEMORY_BYTES, "the daemon took {peak} bytes");
+        // The stuck client reads at last: what the system had buffered, then the close or the cut.
+        let close = wait_within(LIMIT, "the stuck client's end", || match stuck.read() {
+            Ok(Message::Close(frame)) => Some(frame.map(|frame| frame.code)),
+            Ok(_) => None,
+            Err(_) => Some(None),
+        });
+        assert!(matches!(close, None | Some(CloseCode::Again)), "{close:?}");
+        stuck_closed.store(true, Ordering::Relaxed);
+    });
+    assert!(stuck_closed.load(Ordering::Relaxed));
+    let metrics = daemon.send("GET", "/metrics", &Value::Null).1;
+    let text = metrics.as_str().unwrap();
+    assert!(text.contains("svc_websocket_slow_closed_total 1\n"), "{text}");
+    assert_eq!(daemon.get("/api/health")["leaked"], 0);
+}
+
+/// Reads until all agents have ended.
+fn follow(
+    mut socket: tungstenite::WebSocket<tungstenite::stream::MaybeTlsStream<std::net::TcpStream>>,
+) -> Seen {
+    let mut seen = Seen::default();
+    while seen.exits < AGENTS {
+        let Message::Text(text) = socket.read().unwrap() else { continue };
+        let message: Value = serde_json::from_str(&text).unwrap();
+        match message["type"].as_str().unwrap() {
+            "agent:output" if message["data"]["subtype"] == "assistant" => {
+                let words = message["data"]["data"]["text"].as_str().unwrap();
+                if words.starts_with("line ") {
+                    let agent = message["agentId"].as_str().unwrap().to_owned();
+                    let count = seen.lines.entry(agent).or_default();
+                    *count += 1;
+                    assert!(words.starts_with(&format!("line {count} of ")), "out of order: {words}");
+                }
+            }
+            "agent:exit" => seen.exits += 1,
+            _ => {}
+        }
+    }
+    seen
+}

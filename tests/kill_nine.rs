@@ -1,0 +1,158 @@
+//! kill -9 of the daemon at random points, 200 rounds: it starts again, shows no agent alive that is not,
+//! leaves no process, and has every change that it had acknowledged.
+
+mod support;
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::daemon::Daemon;
+use support::folder::Folder;
+use support::processes::{of_project, with_variable};
+use support::wait::wait_for;
+
+const ROUNDS: u64 = 200;
+
+#[test]
+fn kill_nine_loses_nothing_that_was_acknowledged() {
+    let folder = Arc::new(Folder::new("kill-nine"));
+    folder.write(".svc/config.json", r#"{"maxAgents": 50}"#);
+    let mut acknowledged = Acknowledged::default();
+    for round in 0..ROUNDS {
+        let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+        acknowledged.check(&daemon, round);
+        let mut random = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        // The moment of death differs from round to round: somewhere inside the requests below.
+        let fate = Instant::now() + Duration::from_micros(next(&mut random) % 60_000);
+        std::thread::scope(|scope| {
+            let daemon_ref = &daemon;
+            let clients: Vec<_> = (0..2)
+                .map(|client| scope.spawn(move || Acknowledged::work(daemon_ref, round * 10 + client, fate)))
+                .collect();
+            wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+            kill_nine(daemon.pid());
+            for client in clients {
+                acknowledged.merge(client.join().unwrap());
+            }
+        });
+        daemon.kill();
+        if round % 20 == 19 {
+            acknowledged.clear_ended(&folder);
+        }
+    }
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    acknowledged.check(&daemon, ROUNDS);
+    daemon.stop();
+    assert!(of_project(folder.path()).is_empty());
+}
+
+fn next(random: &mut u64) -> u64 {
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    *random
+}
+
+fn kill_nine(pid: u32) {
+    std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+}
+
+/// What the daemon has said yes to.
+#[derive(Default)]
+struct Acknowledged {
+    /// Spawned agents: name by lineage.
+    agents: BTreeMap<String, String>,
+    /// Instructions queued for a rotation: lineage and text.
+    instructions: Vec<(String, String)>,
+}
+
+impl Acknowledged {
+    /// One client's wishes until the daemon dies.
+    fn work(daemon: &Daemon, seed: u64, fate: Instant) -> Self {
+        let mut done = Self::default();
+        let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+        let mut last: Option<(String, String)> = None;
+        for step in 0.. {
+            if Instant::now() > fate + Duration::from_secs(5) {
+                break;
+            }
+            let scenario = ["hang", "quick", "stubborn"][usize::try_from(next(&mut random) % 3).unwrap()];
+            let name = format!("a{seed}-{step}");
+            let spawn =
+                json!({"role": "dev", "name": name, "provider": "script", "model": scenario, "prompt": name});
+            match daemon.try_send("POST", "/api/agents", &spawn) {
+                Ok((201, record)) => {
+                    let text = |field: &str| record[field].as_str().unwrap().to_owned();
+                    done.agents.insert(text("lineageId"), name);
+                    last = Some((text("id"), text("lineageId")));
+                }
+                Ok((409, _)) => {}
+                Ok((status, body)) => panic!("spawn: {status} {body}"),
+                Err(_) => break,
+            }
+            let Some((id, lineage)) = &last else { continue };
+            let message = format!("m{seed}-{step}");
+            let path = format!("/api/agents/{id}/instruct");
+            match daemon.try_send("POST", &path, &json!({"message": message})) {
+                Ok((200, reply)) if reply["status"] == "queued" => {
+                    done.instructions.push((lineage.clone(), message));
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        done
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.agents.extend(other.agents);
+        self.instructions.extend(other.instructions);
+    }
+
+    /// Compares with a daemon that has just started after a kill.
+    fn check(&self, daemon: &Daemon, round: u64) {
+        let agents = daemon.get("/api/agents");
+        let by_lineage: BTreeMap<&str, &Value> = agents
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|agent| (agent["lineageId"].as_str().unwrap(), agent))
+            .collect();
+        for (lineage, name) in &self.agents {
+            let agent = by_lineage.get(lineage.as_str());
+            let agent = agent.unwrap_or_else(|| panic!("round {round}: {name} was acknowledged and is lost"));
+            assert_eq!(agent["name"], json!(name), "round {round}");
+        }
+        for agent in by_lineage.values() {
+            let status = agent["status"].as_str().unwrap();
+            assert_ne!(status, "active", "round {round}: a ghost: {agent}");
+            let marker = format!("SVC_AGENT_ID={}", agent["id"].as_str().unwrap());
+            assert!(
+                with_variable(&marker).is_empty(),
+                "round {round}: processes of {} are left",
+                agent["name"]
+            );
+        }
+        assert!(of_project(&daemon.project).is_empty(), "round {round}: processes are left");
+        for (lineage, text) in self.instructions.iter().rev().take(20) {
+            let Some(agent) = by_lineage.get(lineage.as_str()) else { continue };
+            let whole = daemon.get(&format!("/api/agents/{}", agent["id"].as_str().unwrap()));
+            let kept =
+                whole["instructions"].as_array().unwrap().iter().any(|queued| queued["text"] == json!(text));
+            assert!(kept, "round {round}: {text} was acknowledged and is lost");
+        }
+    }
+
+    /// Removes the records of ended agents, so that the registry does not grow past its limit.
+    fn clear_ended(&mut self, folder: &Arc<Folder>) {
+        let daemon = Daemon::start_in(Arc::clone(folder), &[]);
+        for agent in daemon.get("/api/agents").as_array().unwrap() {
+            let id = agent["id"].as_str().unwrap();
+            let (status, _) = daemon.send("DELETE", &format!("/api/agents/{id}"), &Value::Null);
+            assert_eq!(status, 200);
+        }
+        daemon.stop();
+        *self = Self::default();
+    }
+}

@@ -1,0 +1,169 @@
+//! The built daemon, on a port of its own, with a project of its own.
+
+use super::folder::Folder;
+use super::wait::wait_for;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tungstenite::stream::MaybeTlsStream;
+use tungstenite::{Message, WebSocket};
+
+/// A request gets this long.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running daemon; killed on drop.
+pub struct Daemon {
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    /// The project's root.
+    pub project: PathBuf,
+    child: Child,
+    agent: ureq::Agent,
+    /// Kept so that the folder outlives the daemon; shared over restarts.
+    folder: Arc<Folder>,
+}
+
+impl Daemon {
+    /// Starts one in a new, empty project.
+    pub fn start() -> Self {
+        Self::start_in(Arc::new(Folder::new("project")), &[])
+    }
+
+    /// Starts one in a project, with further variables.
+    pub fn start_in(folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        command.args(["start", "--port", "0", "--project"]).arg(folder.path());
+        command.env_remove("SVC_AGENT_ID").env("XDG_CONFIG_HOME", folder.path().join(".config"));
+        command.envs(env.iter().copied());
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let url = line.trim().strip_prefix("listening on ").unwrap_or_else(|| {
+            let _ = child.kill();
+            panic!("the daemon did not start: {line:?}\n{}", log_of(&folder))
+        });
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(REQUEST_TIMEOUT))
+            .http_status_as_error(false)
+            .build();
+        let project = folder.path().to_path_buf();
+        Self { url: url.to_owned(), project, child, agent: config.into(), folder }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The project's folder, to start another daemon in.
+    pub fn folder(&self) -> Arc<Folder> {
+        Arc::clone(&self.folder)
+    }
+
+    /// Sends a request; status and body.
+    pub fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        self.try_send(method, path, body).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// Sends a request that may fail because the daemon is gone.
+    pub fn try_send(&self, method: &str, path: &str, body: &Value) -> Result<(u16, Value), ureq::Error> {
+        let url = format!("{}{path}", self.url);
+        let mut response = match method {
+            "GET" => self.agent.get(&url).call()?,
+            "DELETE" => self.agent.delete(&url).call()?,
+            "PATCH" => self.agent.patch(&url).content_type("application/json").send(body.to_string())?,
+            _ => self.agent.post(&url).content_type("application/json").send(body.to_string())?,
+        };
+        let mut text = String::new();
+        response.body_mut().as_reader().read_to_string(&mut text).map_err(ureq::Error::Io)?;
+        Ok((response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text))))
+    }
+
+    /// GET that must answer 200.
+    pub fn get(&self, path: &str) -> Value {
+        let (status, body) = self.send("GET", path, &Value::Null);
+        assert_eq!(status, 200, "GET {path}: {body}");
+        body
+    }
+
+    /// POST that must succeed.
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.send("POST", path, body);
+        assert!((200..300).contains(&status), "POST {path}: {status} {answer}");
+        answer
+    }
+
+    /// Spawns a `script` agent with this scenario; its id.
+    pub fn spawn(&self, scenario: &str) -> String {
+        let body = serde_json::json!({
+            "role": "tester", "provider": "script", "model": scenario, "prompt": "rehearse",
+        });
+        self.post("/api/agents", &body)["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the agent's fine status is one of `words`; its record.
+    pub fn wait_state(&self, id: &str, words: &[&str]) -> Value {
+        wait_for(&format!("{id} to be one of {words:?}"), || {
+            let record = self.get(&format!("/api/agents/{id}"));
+            words.contains(&record["state"].as_str().unwrap_or_default()).then_some(record)
+        })
+    }
+
+    /// A WebSocket client; `query` such as `?types=state`.
+    pub fn connect(&self, query: &str) -> WebSocket<MaybeTlsStream<TcpStream>> {
+        let url = format!("{}/ws{query}", self.url.replacen("http", "ws", 1));
+        tungstenite::connect(url).unwrap().0
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks it to end and waits; its exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        self.post("/api/shutdown", &serde_json::json!({}));
+        self.exit_code()
+    }
+
+    /// Waits for its end; its exit code.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        wait_for("the daemon to end", || self.child.try_wait().unwrap()).code()
+    }
+
+    /// Its own log, for messages of failed tests.
+    pub fn log(&self) -> String {
+        log_of(&self.folder)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+        for pid in super::processes::of_project(&self.project) {
+            // What a killed daemon leaves is the next one's to end; here there is none.
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+    }
+}
+
+fn log_of(folder: &Folder) -> String {
+    std::fs::read_to_string(folder.path().join(".svc/daemon.log")).unwrap_or_default()
+}
+
+/// The next text message as JSON; panics when the connection ends.
+pub fn next_message(socket: &mut WebSocket<MaybeTlsStream<TcpStream>>) -> Value {
+    loop {
+        match socket.read().unwrap() {
+            Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+            Message::Close(frame) => panic!("closed: {frame:?}"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A folder of a test's own, removed at its end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A fresh, empty folder.
+pub struct Folder(PathBuf);
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+impl Folder {
+    /// A new one, named after the test's purpose.
+    pub fn new(name: &str) -> Self {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("svc-{name}-{}-{n}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path.canonicalize().unwrap())
+    }
+
+    /// Where it is, without links.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file below it.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A test that failed may have left something that cannot be removed; that is not its message.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

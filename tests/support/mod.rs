@@ -1,0 +1,8 @@
+//! What several test binaries need. Each uses a part of it.
+#![allow(dead_code, reason = "every test binary uses another part")]
+
+pub mod daemon;
+pub mod folder;
+pub mod processes;
+pub mod wait;
+pub mod world;

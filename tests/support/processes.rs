@@ -1,0 +1,34 @@
+//! Looking at the processes of this machine.
+
+use std::fs;
+
+/// Living processes (no zombies) whose environment has exactly this `NAME=value`.
+pub fn with_variable(variable: &str) -> Vec<u32> {
+    let has = |pid: u32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    };
+    all().into_iter().filter(|pid| has(*pid) && !is_zombie(*pid)).collect()
+}
+
+/// Living processes that descend from an agent of this project.
+pub fn of_project(project: &std::path::Path) -> Vec<u32> {
+    with_variable(&format!("SVC_PROJECT_DIR={}", project.display()))
+}
+
+fn all() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with(['Z', 'X']) || rest.is_empty())
+}
+
+/// Resident memory of a process in bytes.
+pub fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or("VmRSS: 0 kB");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or_default() * 1024
+}
