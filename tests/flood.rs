@@ -40,10 +40,21 @@ fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
     ]});
     folder.write(".svc/rehearsals/wave.json", &scenario.to_string());
     let daemon = Daemon::start_in(folder, &[]);
-    let stuck_closed = AtomicBool::new(false);
+    let stuck_code = std::sync::Mutex::new(None);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut stuck = daemon.connect("");
+        let (daemon_ref, code) = (&daemon, &stuck_code);
+        scope.spawn(move || {
+            // It reads nothing until the daemon has given it up; then what the system had buffered, and the close.
+            wait_within(LIMIT, "the stuck client to be cut off", || slow_closed(daemon_ref).then_some(()));
+            let close = wait_within(LIMIT, "the stuck client's end", || match stuck.read() {
+                Ok(Message::Close(frame)) => Some(frame.map(|frame| frame.code)),
+                Ok(_) => None,
+                Err(error) => panic!("cut off without a close: {error}"),
+            });
+            *code.lock().unwrap() = close;
+        });
         let clients: Vec<_> = (1..CLIENTS)
             .map(|_| {
                 let socket = daemon.connect("?types=agent:output,agent:exit");
@@ -74,20 +85,16 @@ fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
         done.store(true, Ordering::Relaxed);
         let peak = peak.join().unwrap();
         assert!(peak < MEMORY_BYTES, "the daemon took {peak} bytes");
-        // The stuck client reads at last: what the system had buffered, then the close or the cut.
-        let close = wait_within(LIMIT, "the stuck client's end", || match stuck.read() {
-            Ok(Message::Close(frame)) => Some(frame.map(|frame| frame.code)),
-            Ok(_) => None,
-            Err(_) => Some(None),
-        });
-        assert!(matches!(close, None | Some(CloseCode::Again)), "{close:?}");
-        stuck_closed.store(true, Ordering::Relaxed);
     });
-    assert!(stuck_closed.load(Ordering::Relaxed));
-    let metrics = daemon.send("GET", "/metrics", &Value::Null).1;
-    let text = metrics.as_str().unwrap();
-    assert!(text.contains("svc_websocket_slow_closed_total 1\n"), "{text}");
+    assert_eq!(*stuck_code.lock().unwrap(), Some(CloseCode::Again), "1013");
+    assert!(slow_closed(&daemon), "nobody else was cut off");
     assert_eq!(daemon.get("/api/health")["leaked"], 0);
+}
+
+/// Whether exactly one client was cut off.
+fn slow_closed(daemon: &Daemon) -> bool {
+    let metrics = daemon.send("GET", "/metrics", &Value::Null).1;
+    metrics.as_str().unwrap().contains("svc_websocket_slow_closed_total 1\n")
 }
 
 /// Reads until all agents have ended.
