@@ -1,170 +1,13 @@
 //! The rehearsal agent as the daemon meets it: the built binary with pipes. Waits have deadlines; nothing
 //! sleeps.
 
+#[path = "support/rehearsal.rs"]
+mod rehearsal;
+
+use rehearsal::{Agent, Project};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// Far longer than anything here takes.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A project folder of one test, removed at its end.
-struct Project(PathBuf);
-
-impl Project {
-    fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("script-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(root.join(".svc/rehearsals")).unwrap();
-        fs::create_dir(root.join("work")).unwrap();
-        Self(root)
-    }
-
-    fn with(scenario: &Value) -> Self {
-        let project = Self::new();
-        project.save("test", &scenario.to_string());
-        project
-    }
-
-    fn steps(steps: &Value) -> Self {
-        Self::with(&json!({"steps": steps}))
-    }
-
-    fn save(&self, name: &str, text: &str) {
-        fs::write(self.0.join(format!(".svc/rehearsals/{name}.json")), text).unwrap();
-    }
-
-    fn work(&self, path: &str) -> PathBuf {
-        self.0.join("work").join(path)
-    }
-
-    /// The agent, which has got its prompt.
-    fn play(&self, args: &[&str]) -> Agent {
-        let mut agent = self.start(args);
-        agent.write(&json!({"type": "prompt", "text": "build it"}));
-        agent
-    }
-
-    fn start(&self, args: &[&str]) -> Agent {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
-            .arg("agent-script")
-            .args(args)
-            .current_dir(self.work(""))
-            .env("SVC_PROJECT_DIR", &self.0)
-            .env("SVC_AGENT_NAME", "backend-1")
-            .env("SVC_AGENT_ROLE", "backend")
-            .env("SVC_AGENT_ID", "0000002a")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (sender, lines) = channel();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        thread::spawn(move || {
-            let mut line = Vec::new();
-            while stdout.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-                if sender.send(std::mem::take(&mut line)).is_err() {
-                    break;
-                }
-            }
-        });
-        let mut stderr = child.stderr.take().unwrap();
-        let stderr = thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).map(|_| text).unwrap_or_default()
-        });
-        let stdin = child.stdin.take();
-        Agent { child, stdin, lines, stderr: Some(stderr) }
-    }
-}
-
-impl Drop for Project {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A running agent, killed at the end of its test.
-struct Agent {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Receiver<Vec<u8>>,
-    stderr: Option<JoinHandle<String>>,
-}
-
-impl Agent {
-    fn write(&mut self, line: &Value) {
-        writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
-    }
-
-    fn say(&mut self, text: &str) {
-        self.write(&json!({"type": "say", "text": text}));
-    }
-
-    fn close(&mut self) {
-        self.stdin = None;
-    }
-
-    /// The next line; `None` when standard output is closed.
-    fn raw(&self) -> Option<Vec<u8>> {
-        match self.lines.recv_timeout(DEADLINE) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("no line within {DEADLINE:?}"),
-        }
-    }
-
-    /// The next activity.
-    fn next(&self) -> Value {
-        let line = self.raw().expect("one more line");
-        serde_json::from_slice(&line)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&line)))
-    }
-
-    /// Everything up to the end of the turn, its end included; the session and the start left out.
-    fn turn(&self) -> Vec<Value> {
-        let mut found = Vec::new();
-        loop {
-            let activity = self.next();
-            match activity["type"].as_str() {
-                Some("session" | "turn-started") => {}
-                Some("turn-ended") => {
-                    found.push(activity);
-                    return found;
-                }
-                _ => found.push(activity),
-            }
-        }
-    }
-
-    /// Waits for the end of standard output and of the process.
-    fn end(mut self) -> (ExitStatus, String) {
-        self.close();
-        while self.raw().is_some() {}
-        let stderr = self.stderr.take().unwrap().join().unwrap();
-        (self.child.wait().unwrap(), stderr)
-    }
-
-    fn end_well(self) {
-        let (status, stderr) = self.end();
-        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""));
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use std::process::Command;
 
 /// Plays the steps, with `test` as the scenario, and gives the first turn.
 fn turn_of(steps: &Value) -> Vec<Value> {
@@ -468,6 +311,13 @@ fn it_can_ignore_the_wish_to_end() {
     assert_eq!(project.play(&["--model", "test"]).end().0.signal(), Some(15), "without the step it does not");
 }
 
+#[cfg(target_os = "linux")]
+fn ignores_term(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    u64::from_str_radix(mask, 16).unwrap() & (1 << 14) != 0
+}
+
 /// A process left behind, ended with the test.
 #[cfg(target_os = "linux")]
 struct Left(String);
@@ -482,12 +332,6 @@ impl Left {
                 return Self(pid.trim_end_matches(" behind").to_owned());
             }
         }
-    }
-
-    fn ignores_term(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
-        u64::from_str_radix(mask, 16).unwrap() & (1 << 14) != 0
     }
 
     fn leads_a_session(&self) -> bool {
@@ -511,7 +355,7 @@ fn a_fork_outlives_the_agent_and_holds_the_pipe() {
     let mut agent = project.play(&["--model", "test"]);
     let left = Left::of(&agent);
     assert!(agent.child.wait().unwrap().success());
-    assert!(left.ignores_term() && left.leads_a_session());
+    assert!(ignores_term(&left.0) && left.leads_a_session());
     let open = agent.lines.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty);
     assert!(open, "the pipe is held although the agent is gone");
     drop(left);
@@ -525,11 +369,28 @@ fn a_mild_fork_holds_nothing_and_ends_by_itself() {
     let agent = mild.play(&["--model", "test"]);
     let left = Left::of(&agent);
     assert_eq!(agent.raw(), None, "the pipe is closed although the descendant lives");
-    assert!(!left.ignores_term() && !left.leads_a_session());
+    assert!(!ignores_term(&left.0) && !left.leads_a_session());
 
     let brief = Project::steps(&json!([{"fork": {"holdPipe": true, "seconds": 0}}, {"exit": 0}]));
     let agent = brief.play(&["--model", "test"]);
     while agent.raw().is_some() {}
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_stubborn_one_leaves_only_by_force_and_its_descendant_too() {
+    let project = Project::new();
+    let mut agent = project.play(&["--model", "stubborn"]);
+    let pid = agent.child.id().to_string();
+    let left = Left::of(&agent);
+    assert_eq!(agent.next(), text("I stay"));
+    assert!(ignores_term(&pid) && ignores_term(&left.0));
+    assert!(!left.leads_a_session(), "it can be reached by the agent's session");
+    agent.child.kill().unwrap();
+    agent.child.wait().unwrap();
+    assert!(agent.lines.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty));
+    drop(left);
+    assert_eq!(agent.raw(), None);
 }
 
 #[test]
