@@ -22,7 +22,8 @@ pub struct Tokens {
 impl Tokens {
     /// All classes together: the `tokensUsed` of an agent.
     pub fn total(self) -> u64 {
-        self.input + self.output + self.cache_read + self.cache_creation
+        let input = self.input.saturating_add(self.cache_read).saturating_add(self.cache_creation);
+        input.saturating_add(self.output)
     }
 
     /// What has to be added to `earlier` to get `self`.
@@ -88,10 +89,10 @@ impl Sub for TokensDelta {
 
     fn sub(self, other: Self) -> Self {
         Self {
-            input: self.input - other.input,
-            output: self.output - other.output,
-            cache_read: self.cache_read - other.cache_read,
-            cache_creation: self.cache_creation - other.cache_creation,
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: self.cache_read.saturating_sub(other.cache_read),
+            cache_creation: self.cache_creation.saturating_sub(other.cache_creation),
         }
     }
 }

@@ -8,7 +8,9 @@
 //! at the end of each turn, however often it repeats a figure.
 
 mod activity;
+mod claude_code;
 mod launch;
+pub mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};
@@ -132,8 +134,12 @@ pub trait Conversation: Send {
 }
 
 /// All providers, in the order they are listed to people.
+// One line each, so that additions do not meet in one line.
+#[rustfmt::skip]
 pub fn all() -> &'static [&'static dyn Provider] {
-    &[]
+    &[
+        &claude_code::ClaudeCode,
+    ]
 }
 
 /// The provider of this id.
