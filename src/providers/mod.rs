@@ -9,6 +9,7 @@
 
 mod activity;
 mod claude_code;
+mod codex;
 mod launch;
 pub mod wire;
 
@@ -139,6 +140,7 @@ pub trait Conversation: Send {
 pub fn all() -> &'static [&'static dyn Provider] {
     &[
         &claude_code::ClaudeCode,
+        &codex::Codex,
     ]
 }
 
