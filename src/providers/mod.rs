@@ -10,6 +10,7 @@
 mod activity;
 mod claude_code;
 mod codex;
+mod gemini;
 mod launch;
 pub mod wire;
 
@@ -141,6 +142,7 @@ pub fn all() -> &'static [&'static dyn Provider] {
     &[
         &claude_code::ClaudeCode,
         &codex::Codex,
+        &gemini::Gemini,
     ]
 }
 
