@@ -12,6 +12,7 @@ mod claude_code;
 mod codex;
 mod gemini;
 mod launch;
+mod opencode;
 pub mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
@@ -143,6 +144,7 @@ pub fn all() -> &'static [&'static dyn Provider] {
         &claude_code::ClaudeCode,
         &codex::Codex,
         &gemini::Gemini,
+        &opencode::OpenCode,
     ]
 }
 
