@@ -7,6 +7,7 @@
 //! **Invariant:** the deltas of all [`Usage`] events of a run add up to what the provider itself reports
 //! at the end of each turn, however often it repeats a figure.
 
+mod acp;
 mod activity;
 mod claude_code;
 mod codex;
@@ -145,6 +146,7 @@ pub fn all() -> &'static [&'static dyn Provider] {
         &codex::Codex,
         &gemini::Gemini,
         &opencode::OpenCode,
+        &acp::Acp,
     ]
 }
 
