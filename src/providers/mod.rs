@@ -11,6 +11,8 @@ mod acp;
 mod activity;
 mod claude_code;
 mod codex;
+#[cfg(test)]
+mod command_lines;
 mod gemini;
 mod launch;
 mod opencode;
