@@ -88,10 +88,10 @@ impl Sub for TokensDelta {
 
     fn sub(self, other: Self) -> Self {
         Self {
-            input: self.input - other.input,
-            output: self.output - other.output,
-            cache_read: self.cache_read - other.cache_read,
-            cache_creation: self.cache_creation - other.cache_creation,
+            input: self.input.saturating_sub(other.input),
+            output: self.output.saturating_sub(other.output),
+            cache_read: self.cache_read.saturating_sub(other.cache_read),
+            cache_creation: self.cache_creation.saturating_sub(other.cache_creation),
         }
     }
 }

@@ -7,12 +7,20 @@
 //! **Invariant:** the deltas of all [`Usage`] events of a run add up to what the provider itself reports
 //! at the end of each turn, however often it repeats a figure.
 
+mod acp;
 mod activity;
 pub mod api;
+mod claude_code;
+mod codex;
+#[cfg(test)]
+mod command_lines;
+mod gemini;
 mod launch;
 pub mod native;
+mod opencode;
 pub mod registry;
 pub mod script;
+pub mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};
@@ -141,8 +149,17 @@ pub trait Conversation: Send {
 }
 
 /// All providers, in the order they are listed to people.
+// One line each, so that additions do not meet in one line.
+#[rustfmt::skip]
 pub fn all() -> &'static [&'static dyn Provider] {
-    &[&script::Script]
+    &[
+        &claude_code::ClaudeCode,
+        &codex::Codex,
+        &gemini::Gemini,
+        &opencode::OpenCode,
+        &acp::Acp,
+        &script::Script,
+    ]
 }
 
 /// The provider of this id.

@@ -87,7 +87,7 @@ pub fn defaults() -> Map<String, Value> {
         "qcThreshold": 4,
         "journalistInterval": 120,
         "journalist": {"mode": "deterministic"},
-        "defaultProvider": "script",
+        "defaultProvider": "claude-code",
         "defaultModel": "auto",
         "safety": {
             "tokenCeilingPerAgent": 5_000_000,

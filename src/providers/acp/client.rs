@@ -1,0 +1,415 @@
+//! The client side of the Agent Client Protocol.
+//!
+//! ```text
+//!  initialize ──▶ session/new or session/load ──▶ settings ──▶ session/prompt ⇄ session/update
+//!                                                                   ▲               │
+//!                                                                   └── next message ┘
+//! ```
+//!
+//! One request of ours is under way at a time. Whatever fails before the first prompt ends the run.
+
+use super::permission::{Bounds, Decision, Question, outcome};
+use super::tools::Calls;
+use crate::providers::wire::{self, CostMeter, Joiner};
+use crate::providers::{
+    Activity, Conversation, LaunchRequest, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+
+/// The version of the protocol that is spoken here.
+const PROTOCOL_VERSION: u64 = 1;
+/// At most this many messages wait for the end of a turn.
+const QUEUED_MESSAGES_MAX: usize = 256;
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+/// JSON-RPC: the method is not known here.
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// Which of our requests is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing is: before the start, or between two turns.
+    Quiet,
+    Initialize,
+    NewSession,
+    /// The agent first repeats the whole conversation, which was told before.
+    LoadSession,
+    Setting,
+    Prompt,
+    /// It cannot go on.
+    Over,
+}
+
+/// What the words held back are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Words {
+    #[default]
+    Text,
+    Thinking,
+}
+
+/// The conversation of one run.
+pub(super) struct Client {
+    phase: Phase,
+    /// The id of our last request.
+    request: u64,
+    /// The session to continue, then the one that is open.
+    session: String,
+    model: Option<String>,
+    bounds: Bounds,
+    /// Requests to be made before the first prompt.
+    settings: VecDeque<(&'static str, Value)>,
+    messages: VecDeque<String>,
+    words: Joiner,
+    words_are: Words,
+    last_text: String,
+    calls: Calls,
+    denied: Vec<String>,
+    cost: CostMeter,
+    turn_cost_usd: Option<f64>,
+}
+
+impl Client {
+    pub(super) fn new(request: &LaunchRequest, model: Option<String>) -> Self {
+        let session = match &request.session {
+            SessionStart::Resume { id, .. } => id.clone(),
+            SessionStart::Fresh | SessionStart::Fork { .. } => String::new(),
+        };
+        Self {
+            phase: Phase::Quiet,
+            request: 0,
+            cost: CostMeter::new(!session.is_empty()),
+            session,
+            model,
+            bounds: Bounds {
+                purpose: request.purpose,
+                permission: request.permission,
+                working_dir: request.working_dir.clone(),
+            },
+            settings: VecDeque::new(),
+            messages: VecDeque::from([request.prompt.clone()]),
+            words: Joiner::default(),
+            words_are: Words::default(),
+            last_text: String::new(),
+            calls: Calls::default(),
+            denied: Vec::new(),
+            turn_cost_usd: None,
+        }
+    }
+
+    fn request(&mut self, phase: Phase, method: &str, params: &Value, out: &mut Vec<Step>) {
+        self.phase = phase;
+        self.request += 1;
+        write(out, &json!({"jsonrpc": "2.0", "id": self.request, "method": method, "params": params}));
+    }
+
+    fn replied(&mut self, reply: &Value, out: &mut Vec<Step>) {
+        if reply.get("id").and_then(Value::as_u64) != Some(self.request) {
+            return;
+        }
+        let phase = std::mem::replace(&mut self.phase, Phase::Quiet);
+        let result = match reply.get("error") {
+            Some(error) => Err(error_text(error)),
+            None => Ok(reply.get("result").unwrap_or(&Value::Null)),
+        };
+        match (phase, result) {
+            (Phase::Quiet | Phase::Over, _) => self.phase = phase,
+            (Phase::Initialize, Ok(result)) => self.initialized(result, out),
+            (Phase::NewSession | Phase::LoadSession, Ok(result)) => self.opened(result, out),
+            (Phase::Setting, result) => {
+                if let Err(error) = result {
+                    wire::trouble(out, &format!("the agent refused a setting: {error}"));
+                }
+                self.next(out);
+            }
+            (Phase::Prompt, Ok(result)) => self.turn_ended(result, out),
+            (Phase::Prompt, Err(error)) => self.turn_failed(error, out),
+            (_, Err(error)) => self.give_up(error, out),
+        }
+    }
+
+    fn initialized(&mut self, result: &Value, out: &mut Vec<Step>) {
+        let version = wire::count(result, "protocolVersion");
+        if version != PROTOCOL_VERSION {
+            let error = format!("the agent speaks version {version} of the protocol, not {PROTOCOL_VERSION}");
+            return self.give_up(error, out);
+        }
+        let cwd = self.bounds.working_dir.to_string_lossy();
+        if self.session.is_empty() {
+            let params = json!({"cwd": cwd, "mcpServers": []});
+            return self.request(Phase::NewSession, "session/new", &params, out);
+        }
+        if result.pointer("/agentCapabilities/loadSession") != Some(&Value::Bool(true)) {
+            return self.give_up("this agent cannot continue a session".to_owned(), out);
+        }
+        let params = json!({"sessionId": self.session, "cwd": cwd, "mcpServers": []});
+        self.request(Phase::LoadSession, "session/load", &params, out);
+    }
+
+    fn opened(&mut self, result: &Value, out: &mut Vec<Step>) {
+        let id = wire::text(result, "sessionId");
+        if !id.is_empty() {
+            id.clone_into(&mut self.session);
+        }
+        if self.session.is_empty() {
+            return self.give_up("the agent opened a session without an id".to_owned(), out);
+        }
+        self.plan_settings(result, out);
+        let current = result.pointer("/models/currentModelId").and_then(Value::as_str).map(str::to_owned);
+        let model = self.model.clone().or(current);
+        wire::emit(out, Activity::Session { id: self.session.clone(), model });
+        self.next(out);
+    }
+
+    /// A question is asked in the agent's planning mode where it has one; the model is set by whichever
+    /// of the two ways the agent knows.
+    fn plan_settings(&mut self, result: &Value, out: &mut Vec<Step>) {
+        let session = &self.session;
+        let option = |category: &str| {
+            let options = wire::items(result, "configOptions").iter();
+            options.map(|option| (wire::text(option, "id"), option)).find(|(id, option)| {
+                !id.is_empty() && (*id == category || wire::text(option, "category") == category)
+            })
+        };
+        let set_option =
+            |id: &str, value: &str| json!({"sessionId": session, "configId": id, "value": value});
+        if let Some(model) = &self.model {
+            if result.pointer("/models/availableModels").is_some() {
+                let params = json!({"sessionId": session, "modelId": model});
+                self.settings.push_back(("session/set_model", params));
+            } else if let Some((id, _)) = option("model") {
+                self.settings.push_back(("session/set_config_option", set_option(id, model)));
+            } else {
+                wire::trouble(out, "this agent does not let its model be chosen");
+            }
+        }
+        if self.bounds.purpose == Purpose::Query {
+            let modes = result.pointer("/modes/availableModes").and_then(Value::as_array);
+            if modes.is_some_and(|modes| modes.iter().any(|mode| wire::text(mode, "id") == "plan")) {
+                let params = json!({"sessionId": session, "modeId": "plan"});
+                self.settings.push_back(("session/set_mode", params));
+            } else if let Some((id, option)) = option("mode")
+                && wire::items(option, "options").iter().any(|mode| wire::text(mode, "value") == "plan")
+            {
+                self.settings.push_back(("session/set_config_option", set_option(id, "plan")));
+            }
+        }
+    }
+
+    /// The next request, if there is one and the session is open.
+    fn next(&mut self, out: &mut Vec<Step>) {
+        if let Some((method, params)) = self.settings.pop_front() {
+            self.request(Phase::Setting, method, &params, out);
+        } else if let Some(text) = self.messages.pop_front() {
+            wire::emit(out, Activity::TurnStarted);
+            let prompt = json!([{"type": "text", "text": text}]);
+            let params = json!({"sessionId": self.session, "prompt": prompt});
+            self.request(Phase::Prompt, "session/prompt", &params, out);
+        }
+    }
+
+    fn updated(&mut self, params: &Value, out: &mut Vec<Step>) {
+        let update = params.get("update").unwrap_or(&Value::Null);
+        if self.phase == Phase::LoadSession || wire::text(params, "sessionId") != self.session {
+            return;
+        }
+        match wire::text(update, "sessionUpdate") {
+            "agent_message_chunk" => self.chunk(Words::Text, update, out),
+            "agent_thought_chunk" => self.chunk(Words::Thinking, update, out),
+            "tool_call" | "tool_call_update" => {
+                self.flush(out);
+                self.calls.update(update, out);
+            }
+            "usage_update" => self.context(update, out),
+            _ => {}
+        }
+    }
+
+    fn chunk(&mut self, words: Words, update: &Value, out: &mut Vec<Step>) {
+        if words != self.words_are {
+            self.flush(out);
+            self.words_are = words;
+        }
+        let text = update.get("content").map_or("", |content| wire::text(content, "text"));
+        if let Some(text) = self.words.push(text) {
+            self.said(text, out);
+        }
+    }
+
+    fn flush(&mut self, out: &mut Vec<Step>) {
+        if let Some(text) = self.words.take() {
+            self.said(text, out);
+        }
+    }
+
+    fn said(&mut self, text: String, out: &mut Vec<Step>) {
+        match self.words_are {
+            Words::Text => {
+                wire::say(out, &text);
+                self.last_text = text;
+            }
+            Words::Thinking => wire::emit(out, Activity::Thinking { text }),
+        }
+    }
+
+    fn context(&mut self, update: &Value, out: &mut Vec<Step>) {
+        let amount = update.pointer("/cost/amount").and_then(Value::as_f64);
+        // An agent says 0 also where it does not know the price.
+        let cost_usd = self.cost.total(amount).filter(|cost| *cost > 0.0);
+        if let Some(cost) = cost_usd {
+            self.turn_cost_usd = Some(self.turn_cost_usd.unwrap_or(0.0) + cost);
+        }
+        wire::usage(
+            out,
+            Usage {
+                context_tokens: wire::count_if_any(update, "used"),
+                context_window: wire::count_if_any(update, "size").filter(|window| *window > 0),
+                cost_usd,
+                ..Usage::default()
+            },
+        );
+    }
+
+    fn asked(&mut self, request: &Value, out: &mut Vec<Step>) {
+        let id = request.get("id").cloned().unwrap_or_default();
+        let params = request.get("params").unwrap_or(&Value::Null);
+        if wire::text(request, "method") != "session/request_permission" {
+            let error = json!({"code": METHOD_NOT_FOUND, "message": "this client does not do that"});
+            return write(out, &json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
+        self.flush(out);
+        let asked = params.get("toolCall").unwrap_or(&Value::Null);
+        self.calls.update(asked, out);
+        let mut decision = Decision::Reject;
+        // A call that cannot be remembered cannot be judged either.
+        if let Some(call) = self.calls.asked(wire::text(asked, "toolCallId"), out) {
+            decision = self.bounds.decide(&Question { kind: &call.kind, paths: &call.paths });
+            if decision == Decision::Reject && self.denied.len() < DENIED_MAX {
+                self.denied.push(call.name().to_owned());
+            }
+        }
+        let result = outcome(decision, wire::items(params, "options"));
+        write(out, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    fn turn_ended(&mut self, result: &Value, out: &mut Vec<Step>) {
+        self.flush(out);
+        let delta = tokens(result).minus(Tokens::default());
+        wire::usage(out, Usage { delta, ..Usage::default() });
+        match wire::text(result, "stopReason") {
+            "end_turn" => {
+                let text = std::mem::take(&mut self.last_text);
+                self.end_turn(TurnEnd { text, ..TurnEnd::default() }, out);
+            }
+            "cancelled" => self.turn_failed("the turn was cancelled".to_owned(), out),
+            "refusal" => self.turn_failed("the model refused".to_owned(), out),
+            "max_tokens" => self.turn_failed("the limit of tokens was reached".to_owned(), out),
+            "max_turn_requests" => self.turn_failed("the limit of requests was reached".to_owned(), out),
+            other => self.turn_failed(format!("the turn stopped: {}", wire::cut(other, 100)), out),
+        }
+    }
+
+    fn turn_failed(&mut self, error: String, out: &mut Vec<Step>) {
+        self.flush(out);
+        self.end_turn(TurnEnd { is_error: true, error, ..TurnEnd::default() }, out);
+    }
+
+    fn end_turn(&mut self, mut end: TurnEnd, out: &mut Vec<Step>) {
+        end.denied = std::mem::take(&mut self.denied);
+        end.cost_usd = self.turn_cost_usd.take();
+        self.last_text.clear();
+        self.calls.clear();
+        wire::emit(out, Activity::TurnEnded(end));
+        self.next(out);
+    }
+
+    fn give_up(&mut self, error: String, out: &mut Vec<Step>) {
+        self.phase = Phase::Over;
+        wire::emit(out, Activity::TurnEnded(TurnEnd { is_error: true, error, ..TurnEnd::default() }));
+        out.push(Step::CloseInput);
+    }
+}
+
+impl Conversation for Client {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        let params = json!({
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
+            "clientInfo": {"name": "svc", "version": env!("CARGO_PKG_VERSION")},
+        });
+        self.request(Phase::Initialize, "initialize", &params, out);
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(message) = wire::object(line) else { return wire::noise(line, out) };
+        let params = message.get("params").unwrap_or(&Value::Null);
+        match (wire::text(&message, "method"), message.get("id").is_some()) {
+            ("", true) => self.replied(&message, out),
+            ("", false) => wire::noise(line, out),
+            (_, true) => self.asked(&message, out),
+            ("session/update", false) => self.updated(params, out),
+            _ => {}
+        }
+    }
+
+    /// A message waits until the running turn has ended.
+    fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
+        if self.phase == Phase::Over || self.messages.len() >= QUEUED_MESSAGES_MAX {
+            return false;
+        }
+        self.messages.push_back(text.to_owned());
+        // Before the first request the session is not open yet.
+        if self.phase == Phase::Quiet && self.request > 0 {
+            self.next(out);
+        }
+        true
+    }
+
+    fn end(&mut self, out: &mut Vec<Step>) {
+        self.flush(out);
+    }
+}
+
+fn write(out: &mut Vec<Step>, message: &Value) {
+    out.push(Step::Write(format!("{message}\n")));
+}
+
+fn error_text(error: &Value) -> String {
+    let message = wire::text(error, "message");
+    let details = error.pointer("/data/details").and_then(Value::as_str).unwrap_or("");
+    let message = if message.is_empty() { "the agent refused the request" } else { message };
+    let text = if details.is_empty() { message.to_owned() } else { format!("{message}: {details}") };
+    wire::cut(&text, wire::NOISE_LIMIT_BYTES)
+}
+
+/// The tokens of a turn, where the agent tells them. The protocol has no settled form yet: `usage` is an
+/// unstable part of it, `_meta.quota` is Gemini's own.
+fn tokens(result: &Value) -> Tokens {
+    if let Some(quota) = result.pointer("/_meta/quota/token_count") {
+        return Tokens {
+            input: wire::count(quota, "input_tokens"),
+            output: wire::count(quota, "output_tokens"),
+            ..Tokens::default()
+        };
+    }
+    let Some(usage) = result.get("usage") else { return Tokens::default() };
+    let (input, output) = (wire::count(usage, "inputTokens"), wire::count(usage, "outputTokens"));
+    let cache_read = wire::count(usage, "cachedReadTokens");
+    let cache_creation = wire::count(usage, "cachedWriteTokens");
+    let cached = cache_read.saturating_add(cache_creation);
+    let thought = wire::count(usage, "thoughtTokens");
+    let apart = input.saturating_add(output).saturating_add(cached);
+    // The total tells which classes stand inside another.
+    match wire::count_if_any(usage, "totalTokens") {
+        Some(total) if total < apart => {
+            let input = input.saturating_sub(cached);
+            let output = total.saturating_sub(input.saturating_add(cached)).max(output);
+            Tokens { input, output, cache_read, cache_creation }
+        }
+        Some(total) => {
+            Tokens { input, output: output + (total - apart).min(thought), cache_read, cache_creation }
+        }
+        None => Tokens { input, output: output.saturating_add(thought), cache_read, cache_creation },
+    }
+}

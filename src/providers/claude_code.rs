@@ -1,0 +1,91 @@
+//! Claude Code, spoken to over its stream of JSON lines.
+//!
+//! The prompt is the first line of standard input and never an argument, so that it may be long and may
+//! begin with a dash. Standard input stays open for more messages; closing it lets the program end.
+
+mod stream;
+
+use super::{
+    Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
+    Purpose, SessionStart, Tier,
+};
+
+/// Claude Code.
+pub struct ClaudeCode;
+
+/// What a question may not use, whatever the user's settings allow.
+const WRITING_TOOLS: &str = "Bash,Edit,MultiEdit,NotebookEdit,Write";
+
+static INFO: Info = Info {
+    id: "claude-code",
+    name: "Claude Code",
+    program: Program::OnPath("claude", &["--version"]),
+    auth_type: "api-key",
+    env_key: "ANTHROPIC_API_KEY",
+    install_command: "npm install -g @anthropic-ai/claude-code",
+    pass_env: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
+    models: &[
+        Model {
+            id: "claude-sonnet-4-5",
+            name: "Claude Sonnet 4.5",
+            tier: Tier::Medium,
+            context_window: 200_000,
+        },
+        Model {
+            id: "claude-haiku-4-5",
+            name: "Claude Haiku 4.5",
+            tier: Tier::Light,
+            context_window: 200_000,
+        },
+        Model { id: "claude-opus-4-6", name: "Claude Opus 4.6", tier: Tier::Heavy, context_window: 200_000 },
+    ],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: true, hooks: true, mcp: true, headless: true },
+};
+
+impl Provider for ClaudeCode {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        let mut args: Vec<String> =
+            ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+                .map(str::to_owned)
+                .into();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        if let Some(model) = &request.model {
+            add(&["--model", model]);
+        }
+        match request.effort {
+            Effort::Low => add(&["--effort", "low"]),
+            Effort::Medium => {}
+            Effort::High => add(&["--effort", "high"]),
+            Effort::Max => add(&["--effort", "max"]),
+        }
+        let mut env = Vec::new();
+        match (request.purpose, request.permission) {
+            (Purpose::Query, _) => {
+                add(&["--permission-mode", "dontAsk", "--disallowedTools", WRITING_TOOLS]);
+            }
+            (Purpose::Work, Permission::Auto) => add(&["--permission-mode", "acceptEdits"]),
+            (Purpose::Work, Permission::Full) => {
+                add(&["--dangerously-skip-permissions"]);
+                // Without it the program refuses that flag when it runs as root.
+                env.push(("IS_SANDBOX".to_owned(), "1".to_owned()));
+            }
+        }
+        match &request.session {
+            SessionStart::Fresh => {}
+            SessionStart::Resume { id, .. } => add(&["--resume", id]),
+            SessionStart::Fork { id } => add(&["--resume", id, "--fork-session"]),
+        }
+        Ok(Launch {
+            program: LaunchProgram::Named("claude".to_owned()),
+            args,
+            env,
+            stdin: true,
+            conversation: Box::new(stream::Stream::new(&request.prompt, &request.session)),
+        })
+    }
+}

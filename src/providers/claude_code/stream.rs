@@ -1,0 +1,299 @@
+//! The stream of Claude Code: one JSON object a line in both directions.
+
+use crate::providers::wire::{self, CostMeter, Meter};
+use crate::providers::{Activity, Conversation, SessionStart, Step, Tokens, TurnEnd, Usage};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// Of so many messages in a turn the usage is shown before the turn's end; the rest counts at its end.
+const PROVISIONAL_MESSAGES_MAX: usize = 4096;
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+
+/// The conversation of one run.
+pub(super) struct Stream {
+    /// The first message, until it is written.
+    prompt: Option<String>,
+    session: String,
+    model: String,
+    working: bool,
+    /// Messages of this turn whose provisional usage was counted: the same usage stands on every line of
+    /// a message.
+    counted_messages: HashSet<String>,
+    meter: Meter,
+    cost: CostMeter,
+    /// The copy of a session begins with the original's totals, which are not known before its first
+    /// result.
+    forked: bool,
+}
+
+impl Stream {
+    pub(super) fn new(prompt: &str, session: &SessionStart) -> Self {
+        let counted = match session {
+            SessionStart::Resume { counted, .. } => *counted,
+            SessionStart::Fresh | SessionStart::Fork { .. } => Tokens::default(),
+        };
+        Self {
+            prompt: Some(prompt.to_owned()),
+            session: String::new(),
+            model: String::new(),
+            working: false,
+            counted_messages: HashSet::new(),
+            meter: Meter::starting_at(counted),
+            cost: CostMeter::new(*session != SessionStart::Fresh),
+            forked: matches!(session, SessionStart::Fork { .. }),
+        }
+    }
+
+    fn turn_started(&mut self, out: &mut Vec<Step>) {
+        if !self.working {
+            self.working = true;
+            wire::emit(out, Activity::TurnStarted);
+        }
+    }
+
+    fn system(&mut self, event: &Value, out: &mut Vec<Step>) {
+        match wire::text(event, "subtype") {
+            "init" => self.init(event, out),
+            "api_retry" => wire::trouble(out, &retry_text(event)),
+            "compact_boundary" => {
+                wire::emit(out, Activity::Compacted);
+                let after =
+                    event.get("compact_metadata").and_then(|data| wire::count_if_any(data, "post_tokens"));
+                wire::usage(out, Usage { context_tokens: after, ..Usage::default() });
+            }
+            _ => {}
+        }
+    }
+
+    fn init(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let (id, model) = (wire::text(event, "session_id"), wire::text(event, "model"));
+        // Every turn repeats it.
+        if !id.is_empty() && (id != self.session || model != self.model) {
+            id.clone_into(&mut self.session);
+            model.clone_into(&mut self.model);
+            let model = (!model.is_empty()).then(|| model.to_owned());
+            wire::emit(out, Activity::Session { id: id.to_owned(), model });
+        }
+        self.turn_started(out);
+    }
+
+    fn assistant(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let Some(message) = event.get("message") else { return };
+        let by_subagent = is_subagent(event);
+        // A message that the program made up itself, about an error, comes again in the result.
+        let synthetic = wire::text(message, "model") == "<synthetic>";
+        for block in wire::items(message, "content") {
+            match wire::text(block, "type") {
+                "text" if !by_subagent && !synthetic => wire::say(out, wire::text(block, "text")),
+                "thinking" if !by_subagent => {
+                    let text = wire::text(block, "thinking");
+                    if !text.is_empty() {
+                        wire::emit(out, Activity::Thinking { text: text.to_owned() });
+                    }
+                }
+                "tool_use" => tool_started(block, out),
+                _ => {}
+            }
+        }
+        if !synthetic {
+            self.provisional_usage(message, by_subagent, out);
+        }
+    }
+
+    /// Counts the input of a message when it is first seen, so that counters move during a turn. Its
+    /// output is a placeholder: the result has the truth.
+    fn provisional_usage(&mut self, message: &Value, by_subagent: bool, out: &mut Vec<Step>) {
+        let (Some(figures), id) = (message.get("usage"), wire::text(message, "id")) else { return };
+        let room = self.counted_messages.len() < PROVISIONAL_MESSAGES_MAX;
+        if id.is_empty() || !room || !self.counted_messages.insert(id.to_owned()) {
+            return;
+        }
+        let tokens = Tokens {
+            input: wire::count(figures, "input_tokens"),
+            output: 0,
+            cache_read: wire::count(figures, "cache_read_input_tokens"),
+            cache_creation: wire::count(figures, "cache_creation_input_tokens"),
+        };
+        let delta = self.meter.provisional(tokens);
+        let context_tokens = (!by_subagent).then(|| tokens.total());
+        wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
+    }
+
+    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let cost_usd = self.account(event, out);
+        let text = wire::text(event, "result");
+        let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false)
+            || !matches!(wire::text(event, "subtype"), "success" | "");
+        let denied = wire::items(event, "permission_denials").iter().take(DENIED_MAX);
+        wire::emit(
+            out,
+            Activity::TurnEnded(TurnEnd {
+                text: if failed { String::new() } else { text.to_owned() },
+                is_error: failed,
+                error: if failed { error_text(event) } else { String::new() },
+                turns: wire::count_if_any(event, "num_turns"),
+                duration_ms: wire::count_if_any(event, "duration_ms"),
+                cost_usd,
+                denied: denied.map(|denial| wire::text(denial, "tool_name").to_owned()).collect(),
+            }),
+        );
+        self.working = false;
+        self.counted_messages.clear();
+        if wire::count(event, "queued_turn_count") > 0 {
+            // A message that came during the turn is answered next: the agent is not idle in between.
+            self.turn_started(out);
+        }
+    }
+
+    /// Corrects the provisional counts to the totals of the session. Returns the cost of the turn.
+    fn account(&mut self, event: &Value, out: &mut Vec<Step>) -> Option<f64> {
+        let since_last = event.get("model_usage_since_last_result");
+        // The cumulative cost of a continued session has an unknown start; newer versions also tell the
+        // turn's own.
+        let cumulative = self.cost.total(event.get("total_cost_usd").and_then(Value::as_f64));
+        let cost_usd = since_last.map(cost_of_models).or(cumulative);
+        let mut usage = Usage { cost_usd, ..Usage::default() };
+        // A turn that never reached the model has no figures, which is not a total of zero.
+        let models =
+            event.get("modelUsage").filter(|models| models.as_object().is_some_and(|all| !all.is_empty()));
+        if let Some(models) = models {
+            let session_total = sum_of_models(models);
+            if std::mem::take(&mut self.forked) {
+                self.meter.start_before(session_total, since_last.map_or(Tokens::default(), sum_of_models));
+            }
+            usage.delta = self.meter.total(session_total);
+            usage.session_total = Some(session_total);
+            usage.context_window = window_of(models, &self.model);
+        }
+        wire::usage(out, usage);
+        cost_usd
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            self.turn_started(out);
+            out.push(Step::Write(user_line(&prompt)));
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        match wire::text(&event, "type") {
+            "" => wire::noise(line, out),
+            "system" => self.system(&event, out),
+            "assistant" => self.assistant(&event, out),
+            "user" => tool_results(&event, out),
+            "result" => self.result(&event, out),
+            "control_request" => refuse(&event, out),
+            "rate_limit_event" => {
+                let status = event.get("rate_limit_info").map_or("", |info| wire::text(info, "status"));
+                if !matches!(status, "" | "allowed") {
+                    wire::trouble(out, &format!("rate limit: {status}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
+        self.turn_started(out);
+        out.push(Step::Write(user_line(text)));
+        true
+    }
+}
+
+fn user_line(text: &str) -> String {
+    let content = json!([{"type": "text", "text": text}]);
+    format!("{}\n", json!({"type": "user", "message": {"role": "user", "content": content}}))
+}
+
+/// Answers a request to which there is no answer yet: without one the program waits forever.
+fn refuse(event: &Value, out: &mut Vec<Step>) {
+    let id = event.get("request_id").cloned().unwrap_or_default();
+    let response = json!({"subtype": "error", "request_id": id, "error": "not supported by this client"});
+    out.push(Step::Write(format!("{}\n", json!({"type": "control_response", "response": response}))));
+}
+
+fn is_subagent(event: &Value) -> bool {
+    event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
+}
+
+fn tool_started(block: &Value, out: &mut Vec<Step>) {
+    let name = wire::text(block, "name");
+    let input = block.get("input").cloned().unwrap_or_default();
+    let writes = matches!(name, "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
+    let path = if writes || name == "Read" { wire::path_in(&input) } else { None };
+    let id = wire::text(block, "id").to_owned();
+    wire::emit(out, Activity::ToolStarted { id, name: name.to_owned(), input, path, writes });
+}
+
+fn tool_results(event: &Value, out: &mut Vec<Step>) {
+    let Some(message) = event.get("message") else { return };
+    for block in wire::items(message, "content") {
+        if wire::text(block, "type") == "tool_result" {
+            let error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+            let output = block.get("content").map(wire::words).unwrap_or_default();
+            wire::tool_ended(out, wire::text(block, "tool_use_id"), error, &output);
+        }
+    }
+}
+
+fn retry_text(event: &Value) -> String {
+    let (attempt, max) = (wire::count(event, "attempt"), wire::count(event, "max_retries"));
+    let reason = match wire::count_if_any(event, "error_status") {
+        Some(status) => format!("error {status}"),
+        None => "a broken connection".to_owned(),
+    };
+    format!("retry {attempt} of {max} after {reason}")
+}
+
+/// Why a turn failed, for people. The program's own diagnostics come last: they are not written for them.
+fn error_text(event: &Value) -> String {
+    let result = wire::text(event, "result");
+    if !result.is_empty() {
+        return wire::cut(result, wire::NOISE_LIMIT_BYTES);
+    }
+    let reason = wire::text(event, "terminal_reason");
+    match wire::text(event, "subtype") {
+        "error_max_turns" => "the limit of turns was reached".to_owned(),
+        "error_max_budget_usd" => "the budget was reached".to_owned(),
+        _ if reason.starts_with("aborted") => "the turn was interrupted".to_owned(),
+        _ => match wire::items(event, "errors").iter().find_map(Value::as_str) {
+            Some(first) => wire::cut(first, wire::NOISE_LIMIT_BYTES),
+            None => format!("the turn failed: {reason}"),
+        },
+    }
+}
+
+fn tokens_of_model(figures: &Value) -> Tokens {
+    Tokens {
+        input: wire::count(figures, "inputTokens"),
+        output: wire::count(figures, "outputTokens"),
+        cache_read: wire::count(figures, "cacheReadInputTokens"),
+        cache_creation: wire::count(figures, "cacheCreationInputTokens"),
+    }
+}
+
+fn sum_of_models(models: &Value) -> Tokens {
+    let models = models.as_object().into_iter().flatten();
+    models.fold(Tokens::default(), |sum, (_, figures)| sum + tokens_of_model(figures))
+}
+
+fn cost_of_models(models: &Value) -> f64 {
+    let models = models.as_object().into_iter().flatten();
+    let costs = models.filter_map(|(_, figures)| figures.get("costUSD").and_then(Value::as_f64));
+    costs.filter(|cost| *cost >= 0.0).sum()
+}
+
+/// The window of the main model; where its name is told differently, of the model with the most tokens.
+fn window_of(models: &Value, main: &str) -> Option<u64> {
+    let window = |figures: &Value| wire::count_if_any(figures, "contextWindow").filter(|window| *window > 0);
+    if let Some(found) = models.get(main).and_then(window) {
+        return Some(found);
+    }
+    let models = models.as_object()?;
+    window(models.values().max_by_key(|figures| tokens_of_model(figures).total())?)
+}

@@ -1,0 +1,278 @@
+//! Codex, one `codex exec` a turn.
+//!
+//! The prompt comes on standard input, which is then closed. The command line was tried with codex
+//! 0.169.0: `-s`, `-m`, `-c` and `--json` stand before `resume` and hold for it too.
+
+use super::wire::{self, Meter};
+use super::{
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// Codex.
+pub struct Codex;
+
+/// At most this many files of one change are named.
+const CHANGES_MAX: usize = 256;
+/// At most this many calls are remembered as begun. The end of one beyond it is told with its begin.
+const OPEN_CALLS_MAX: usize = 1024;
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+
+/// Tokens, as codex 0.169.0 lists it for these models.
+const CONTEXT_WINDOW: u64 = 272_000;
+
+static INFO: Info = Info {
+    id: "codex",
+    name: "Codex",
+    program: Program::OnPath("codex", &["--version"]),
+    auth_type: "api-key",
+    env_key: "OPENAI_API_KEY",
+    install_command: "npm install -g @openai/codex",
+    pass_env: &["OPENAI_*", "CODEX_*"],
+    models: &[
+        Model {
+            id: "gpt-5.6-terra",
+            name: "GPT-5.6 Terra",
+            tier: Tier::Medium,
+            context_window: CONTEXT_WINDOW,
+        },
+        Model { id: "gpt-5.6-luna", name: "GPT-5.6 Luna", tier: Tier::Light, context_window: CONTEXT_WINDOW },
+        Model { id: "gpt-5.6-sol", name: "GPT-5.6 Sol", tier: Tier::Heavy, context_window: CONTEXT_WINDOW },
+    ],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: true, headless: true },
+};
+
+impl Provider for Codex {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        let sandbox = match (request.purpose, request.permission) {
+            (Purpose::Query, _) => "read-only",
+            (Purpose::Work, Permission::Auto) => "workspace-write",
+            (Purpose::Work, Permission::Full) => "danger-full-access",
+        };
+        let mut args: Vec<String> =
+            ["exec", "--json", "--skip-git-repo-check", "-s", sandbox].map(str::to_owned).into();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        if let Some(model) = &request.model {
+            add(&["-m", model]);
+        }
+        match request.effort {
+            Effort::Low => add(&["-c", "model_reasoning_effort=low"]),
+            Effort::Medium => {}
+            Effort::High => add(&["-c", "model_reasoning_effort=high"]),
+            // The highest level that all of its models take.
+            Effort::Max => add(&["-c", "model_reasoning_effort=xhigh"]),
+        }
+        let counted = match &request.session {
+            SessionStart::Fresh => Tokens::default(),
+            SessionStart::Resume { id, counted } => {
+                add(&["resume", id]);
+                *counted
+            }
+            SessionStart::Fork { .. } => return Err("codex cannot copy a session for a question".to_owned()),
+        };
+        add(&["-"]);
+        Ok(Launch {
+            program: LaunchProgram::Named("codex".to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: true,
+            conversation: Box::new(Stream::new(&request.prompt, counted)),
+        })
+    }
+}
+
+/// The events of `codex exec --json`.
+struct Stream {
+    prompt: Option<String>,
+    meter: Meter,
+    /// The last words: codex does not repeat them at the end.
+    last_text: String,
+    open_calls: HashSet<String>,
+    denied: Vec<String>,
+}
+
+/// A call of a tool as an item tells it.
+struct Call {
+    id: String,
+    name: String,
+    input: Value,
+    path: Option<String>,
+    writes: bool,
+}
+
+impl Stream {
+    fn new(prompt: &str, counted: Tokens) -> Self {
+        Self {
+            prompt: Some(prompt.to_owned()),
+            meter: Meter::starting_at(counted),
+            last_text: String::new(),
+            open_calls: HashSet::new(),
+            denied: Vec::new(),
+        }
+    }
+
+    fn item_started(&mut self, item: &Value, out: &mut Vec<Step>) {
+        for call in calls(item) {
+            if self.open_calls.len() < OPEN_CALLS_MAX && self.open_calls.insert(call.id.clone()) {
+                started(call, out);
+            }
+        }
+    }
+
+    fn item_completed(&mut self, item: &Value, out: &mut Vec<Step>) {
+        match wire::text(item, "type") {
+            "agent_message" => {
+                wire::text(item, "text").clone_into(&mut self.last_text);
+                wire::say(out, &self.last_text);
+            }
+            "reasoning" => {
+                let text = wire::text(item, "text").to_owned();
+                if !text.is_empty() {
+                    wire::emit(out, Activity::Thinking { text });
+                }
+            }
+            "error" => wire::trouble(out, wire::text(item, "message")),
+            _ => self.calls_ended(item, out),
+        }
+    }
+
+    fn calls_ended(&mut self, item: &Value, out: &mut Vec<Step>) {
+        let status = wire::text(item, "status");
+        let error = matches!(status, "failed" | "declined")
+            || item.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0)
+            || item.get("error").is_some_and(|error| !error.is_null());
+        // The files of one change share its outcome: it is told with the first.
+        let mut output = output(item);
+        for call in calls(item) {
+            let (id, name) = (call.id.clone(), call.name.clone());
+            if !self.open_calls.remove(&id) {
+                started(call, out);
+            }
+            wire::tool_ended(out, &id, error, &std::mem::take(&mut output));
+            if status == "declined" && self.denied.len() < DENIED_MAX {
+                self.denied.push(name);
+            }
+        }
+    }
+
+    fn turn_completed(&mut self, event: &Value, out: &mut Vec<Step>) {
+        if let Some(figures) = event.get("usage").filter(|figures| figures.is_object()) {
+            let session_total = tokens(figures);
+            let delta = self.meter.total(session_total);
+            wire::usage(out, Usage { delta, session_total: Some(session_total), ..Usage::default() });
+        }
+        let text = std::mem::take(&mut self.last_text);
+        self.turn_ended(TurnEnd { text, ..TurnEnd::default() }, out);
+    }
+
+    fn turn_failed(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let message = event.get("error").map_or("", |error| wire::text(error, "message"));
+        let message = if message.is_empty() { "the turn failed" } else { message };
+        let error = wire::cut(message, wire::NOISE_LIMIT_BYTES);
+        self.turn_ended(TurnEnd { is_error: true, error, ..TurnEnd::default() }, out);
+    }
+
+    fn turn_ended(&mut self, mut end: TurnEnd, out: &mut Vec<Step>) {
+        end.denied = std::mem::take(&mut self.denied);
+        wire::emit(out, Activity::TurnEnded(end));
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        let item = event.get("item").unwrap_or(&Value::Null);
+        match wire::text(&event, "type") {
+            "" => wire::noise(line, out),
+            "thread.started" => {
+                let id = wire::text(&event, "thread_id").to_owned();
+                if !id.is_empty() {
+                    wire::emit(out, Activity::Session { id, model: None });
+                }
+            }
+            "turn.started" => wire::emit(out, Activity::TurnStarted),
+            "item.started" => self.item_started(item, out),
+            "item.completed" => self.item_completed(item, out),
+            "error" => wire::trouble(out, wire::text(&event, "message")),
+            "turn.completed" => self.turn_completed(&event, out),
+            "turn.failed" => self.turn_failed(&event, out),
+            _ => {}
+        }
+    }
+
+    /// The input was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+}
+
+fn started(call: Call, out: &mut Vec<Step>) {
+    let Call { id, name, input, path, writes } = call;
+    wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
+}
+
+/// The calls an item stands for: one, or one for each file of a change, or none.
+fn calls(item: &Value) -> Vec<Call> {
+    let kind = wire::text(item, "type");
+    let id = wire::text(item, "id").to_owned();
+    let part = |key: &str| item.get(key).cloned().unwrap_or_default();
+    let (name, input) = match kind {
+        "command_execution" => (kind.to_owned(), json!({"command": part("command")})),
+        "web_search" => (kind.to_owned(), json!({"query": part("query")})),
+        "mcp_tool_call" => {
+            (format!("mcp__{}__{}", wire::text(item, "server"), wire::text(item, "tool")), part("arguments"))
+        }
+        "file_change" => return changes(item, &id),
+        _ => return Vec::new(),
+    };
+    vec![Call { id, name, input, path: None, writes: false }]
+}
+
+fn changes(item: &Value, id: &str) -> Vec<Call> {
+    let changes = wire::items(item, "changes").iter().take(CHANGES_MAX).enumerate();
+    let call = |(index, change): (usize, &Value)| Call {
+        id: if index == 0 { id.to_owned() } else { format!("{id}.{index}") },
+        name: "file_change".to_owned(),
+        input: change.clone(),
+        path: wire::path_in(change),
+        writes: true,
+    };
+    changes.map(call).collect()
+}
+
+fn output(item: &Value) -> String {
+    let output = wire::text(item, "aggregated_output");
+    if !output.is_empty() {
+        return wire::cut(output, wire::TOOL_OUTPUT_LIMIT_BYTES);
+    }
+    if let Some(error) = item.get("error").filter(|error| !error.is_null()) {
+        return error.as_str().unwrap_or_else(|| wire::text(error, "message")).to_owned();
+    }
+    item.get("result").and_then(|result| result.get("content")).map(wire::words).unwrap_or_default()
+}
+
+/// Cached input stands inside the input here, and reasoning inside the output.
+fn tokens(figures: &Value) -> Tokens {
+    let cache_read = wire::count(figures, "cached_input_tokens");
+    let cache_creation = wire::count(figures, "cache_write_input_tokens");
+    let input = wire::count(figures, "input_tokens");
+    Tokens {
+        input: input.saturating_sub(cache_read).saturating_sub(cache_creation),
+        output: wire::count(figures, "output_tokens"),
+        cache_read,
+        cache_creation,
+    }
+}

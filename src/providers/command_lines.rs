@@ -1,0 +1,201 @@
+//! The exact command lines, against the ones that were seen to work (`facts/agent-clis.md`, 1.1).
+
+use super::{
+    Effort, Launch, LaunchProgram, LaunchRequest, Permission, Purpose, SessionStart, Step, Tokens, by_id,
+};
+use std::path::PathBuf;
+
+fn request(prompt: &str) -> LaunchRequest {
+    LaunchRequest {
+        purpose: Purpose::Work,
+        prompt: prompt.to_owned(),
+        model: None,
+        effort: Effort::Medium,
+        permission: Permission::Auto,
+        working_dir: PathBuf::from("/project"),
+        project_dir: PathBuf::from("/project"),
+        session: SessionStart::Fresh,
+        command: Vec::new(),
+    }
+}
+
+fn launch(provider: &str, request: &LaunchRequest) -> Launch {
+    by_id(provider).expect("a registered provider").launch(request).expect("a launch")
+}
+
+/// The command line in one line, as a person would type it (without quoting).
+fn line(launch: &Launch) -> String {
+    let LaunchProgram::Named(program) = &launch.program else { panic!("a named program") };
+    let env = launch.env.iter().map(|(key, value)| format!("{key}={value} "));
+    format!("{}{program} {}", env.collect::<String>(), launch.args.join(" "))
+}
+
+/// What goes to standard input at the start, and whether it is closed behind that.
+fn input(launch: &mut Launch) -> (String, bool) {
+    let (mut out, mut input, mut closed) = (Vec::new(), String::new(), false);
+    launch.conversation.open(&mut out);
+    for step in out {
+        match step {
+            Step::Write(text) => input.push_str(&text),
+            Step::CloseInput => closed = true,
+            Step::Event(_) => {}
+        }
+    }
+    (input, closed)
+}
+
+#[derive(Clone, Copy)]
+enum Case {
+    Auto,
+    Full,
+    Model,
+    Max,
+    Resume,
+    Fork,
+    FreshQuery,
+}
+
+fn request_of(case: Case) -> LaunchRequest {
+    let mut request = request("do it");
+    match case {
+        Case::Auto => {}
+        Case::Full => request.permission = Permission::Full,
+        Case::Model => request.model = Some("m-1".to_owned()),
+        Case::Max => request.effort = Effort::Max,
+        Case::Resume => {
+            request.session = SessionStart::Resume { id: "s-1".to_owned(), counted: Tokens::default() };
+        }
+        Case::Fork => {
+            request.purpose = Purpose::Query;
+            request.session = SessionStart::Fork { id: "s-1".to_owned() };
+        }
+        Case::FreshQuery => request.purpose = Purpose::Query,
+    }
+    request
+}
+
+fn check(provider: &str, case: Case, expected: &str) {
+    assert_eq!(line(&launch(provider, &request_of(case))), expected, "{provider}");
+}
+
+fn refused(provider: &str, request: &LaunchRequest) -> String {
+    by_id(provider).expect("a registered provider").launch(request).map(|_| ()).expect_err("a refusal")
+}
+
+#[test]
+fn facts_1_1_claude_code() {
+    let base = "claude -p --input-format stream-json --output-format stream-json --verbose";
+    let query = "--permission-mode dontAsk --disallowedTools Bash,Edit,MultiEdit,NotebookEdit,Write";
+    let check = |case, rest: &str| check("claude-code", case, &format!("{base} {rest}"));
+    check(Case::Auto, "--permission-mode acceptEdits");
+    check(Case::Model, "--model m-1 --permission-mode acceptEdits");
+    check(Case::Max, "--effort max --permission-mode acceptEdits");
+    check(Case::Resume, "--permission-mode acceptEdits --resume s-1");
+    check(Case::Fork, &format!("{query} --resume s-1 --fork-session"));
+    check(Case::FreshQuery, query);
+    let full = launch("claude-code", &request_of(Case::Full));
+    assert_eq!(line(&full), format!("IS_SANDBOX=1 {base} --dangerously-skip-permissions"));
+}
+
+#[test]
+fn facts_1_1_codex() {
+    let base = "codex exec --json --skip-git-repo-check -s";
+    let check = |case, rest: &str| check("codex", case, &format!("{base} {rest}"));
+    check(Case::Auto, "workspace-write -");
+    check(Case::Full, "danger-full-access -");
+    check(Case::Model, "workspace-write -m m-1 -");
+    check(Case::Max, "workspace-write -c model_reasoning_effort=xhigh -");
+    check(Case::Resume, "workspace-write resume s-1 -");
+    check(Case::FreshQuery, "read-only -");
+    assert_eq!(refused("codex", &request_of(Case::Fork)), "codex cannot copy a session for a question");
+}
+
+#[test]
+fn facts_1_1_gemini() {
+    let base = "gemini --output-format stream-json --skip-trust --approval-mode";
+    let check = |case, rest: &str| check("gemini", case, &format!("{base} {rest} --prompt=do it"));
+    check(Case::Auto, "auto_edit");
+    check(Case::Full, "yolo");
+    check(Case::Model, "auto_edit -m m-1");
+    check(Case::Max, "auto_edit");
+    check(Case::Resume, "auto_edit --resume s-1");
+    check(Case::FreshQuery, "plan");
+    assert_eq!(refused("gemini", &request_of(Case::Fork)), "gemini cannot copy a session for a question");
+}
+
+#[test]
+fn facts_1_1_opencode() {
+    let base = "opencode run --format json";
+    let check = |case, rest: &str| check("opencode", case, &format!("{base}{rest}"));
+    check(Case::Auto, "");
+    check(Case::Full, " --auto");
+    check(Case::Model, " --model m-1");
+    check(Case::Max, " --variant max");
+    check(Case::Resume, " --session s-1");
+    check(Case::Fork, " --agent plan --session s-1 --fork");
+    check(Case::FreshQuery, " --agent plan");
+}
+
+#[test]
+fn facts_1_5_acp_presets_and_commands() {
+    let with_model =
+        |model: Option<&str>| LaunchRequest { model: model.map(str::to_owned), ..request_of(Case::Auto) };
+    for (model, expected) in [
+        ("qwen", "qwen --acp"),
+        ("copilot/gpt-5", "copilot --acp"),
+        ("cline", "cline --acp"),
+        ("goose", "goose acp"),
+        ("gemini/gemini-2.5-pro", "gemini --acp"),
+        ("opencode/anthropic/claude-sonnet-4-5", "opencode acp"),
+        ("claude", "claude-code-acp "),
+        ("codex", "codex-acp "),
+    ] {
+        assert_eq!(line(&launch("acp", &with_model(Some(model)))), expected);
+    }
+    let own =
+        LaunchRequest { command: vec!["my-agent".to_owned(), "--stdio".to_owned()], ..with_model(None) };
+    assert_eq!(line(&launch("acp", &own)), "my-agent --stdio");
+    assert!(refused("acp", &with_model(None)).starts_with("an acp agent needs a command"));
+    assert!(refused("acp", &with_model(Some("nobody"))).starts_with("unknown acp agent \"nobody\""));
+    assert_eq!(refused("acp", &request_of(Case::Fork)), "acp cannot copy a session for a question");
+}
+
+/// A prompt never becomes an option of the program, and a long one never an argument: Linux takes 128 KiB
+/// in one (`E2BIG`).
+#[test]
+fn a_prompt_may_begin_with_a_dash_and_be_long() {
+    let long = "x".repeat(200_000);
+    for provider in ["claude-code", "codex", "gemini", "opencode", "acp"] {
+        for prompt in ["--dangerously-skip-permissions", "-p \"x\"\n-", long.as_str()] {
+            let mut request = request(prompt);
+            request.model = (provider == "acp").then(|| "qwen".to_owned());
+            let mut launch = launch(provider, &request);
+            assert!(launch.args.iter().all(|argument| argument != prompt && argument.len() < 128 * 1024));
+            let (input, closed) = input(&mut launch);
+            assert_eq!(launch.stdin, !input.is_empty(), "{provider}");
+            match provider {
+                "codex" | "opencode" => assert_eq!((input.as_str(), closed), (prompt, true)),
+                "gemini" if prompt.len() > 100_000 => assert_eq!((input.as_str(), closed), (prompt, true)),
+                "gemini" => assert_eq!(launch.args.last(), Some(&format!("--prompt={prompt}"))),
+                "claude-code" => {
+                    let line: serde_json::Value = serde_json::from_str(&input).expect("one line of JSON");
+                    assert_eq!(line["message"]["content"][0]["text"], prompt);
+                    assert!(input.ends_with('\n') && !closed);
+                }
+                _ => assert!(input.contains("\"method\":\"initialize\"") && !closed),
+            }
+        }
+    }
+}
+
+#[test]
+fn ids_are_unique_and_models_have_windows() {
+    let mut ids: Vec<_> = super::all().iter().map(|provider| provider.info().id).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    for provider in super::all() {
+        assert!(provider.info().models.iter().all(|model| model.context_window > 0 && !model.id.is_empty()));
+    }
+}

@@ -1,0 +1,227 @@
+//! Gemini CLI, one headless run a turn.
+//!
+//! The prompt stands in `--prompt=...`: with `-p` one that begins with a dash is refused. A long one goes
+//! to standard input, which the program takes in its place (tried with gemini-cli 0.61.0).
+
+use super::wire::{self, Joiner};
+use super::{
+    Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
+    Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+};
+use serde_json::Value;
+
+/// Gemini CLI.
+pub struct Gemini;
+
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+
+/// Tokens.
+const CONTEXT_WINDOW: u64 = 1_048_576;
+
+static INFO: Info = Info {
+    id: "gemini",
+    name: "Gemini CLI",
+    program: Program::OnPath("gemini", &["--version"]),
+    auth_type: "api-key",
+    env_key: "GEMINI_API_KEY",
+    install_command: "npm install -g @google/gemini-cli",
+    pass_env: &["GEMINI_*", "GOOGLE_*"],
+    models: &[
+        Model {
+            id: "gemini-2.5-pro",
+            name: "Gemini 2.5 Pro",
+            tier: Tier::Heavy,
+            context_window: CONTEXT_WINDOW,
+        },
+        Model {
+            id: "gemini-2.5-flash",
+            name: "Gemini 2.5 Flash",
+            tier: Tier::Medium,
+            context_window: CONTEXT_WINDOW,
+        },
+        Model {
+            id: "gemini-2.5-flash-lite",
+            name: "Gemini 2.5 Flash-Lite",
+            tier: Tier::Light,
+            context_window: CONTEXT_WINDOW,
+        },
+    ],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: false, hooks: true, mcp: true, headless: true },
+};
+
+impl Provider for Gemini {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        let mode = match (request.purpose, request.permission) {
+            (Purpose::Query, _) => "plan",
+            (Purpose::Work, Permission::Auto) => "auto_edit",
+            (Purpose::Work, Permission::Full) => "yolo",
+        };
+        let mut args: Vec<String> =
+            ["--output-format", "stream-json", "--skip-trust", "--approval-mode", mode]
+                .map(str::to_owned)
+                .into();
+        if let Some(model) = &request.model {
+            args.extend(["-m".to_owned(), model.clone()]);
+        }
+        match &request.session {
+            SessionStart::Fresh => {}
+            // Its figures are of the run alone: what was counted before does not come again.
+            SessionStart::Resume { id, .. } => args.extend(["--resume".to_owned(), id.clone()]),
+            SessionStart::Fork { .. } => return Err("gemini cannot copy a session for a question".to_owned()),
+        }
+        let long = request.prompt.len() > wire::ARGUMENT_LIMIT_BYTES;
+        if !long {
+            args.push(format!("--prompt={}", request.prompt));
+        }
+        let prompt = long.then(|| request.prompt.clone());
+        Ok(Launch {
+            program: LaunchProgram::Named("gemini".to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: long,
+            conversation: Box::new(Stream { prompt, ..Stream::default() }),
+        })
+    }
+}
+
+/// The events of `--output-format stream-json`.
+#[derive(Default)]
+struct Stream {
+    /// What goes to standard input, if anything.
+    prompt: Option<String>,
+    words: Joiner,
+    /// The last words: the result does not repeat them.
+    last_text: String,
+    denied: Vec<String>,
+}
+
+impl Stream {
+    fn flush(&mut self, out: &mut Vec<Step>) {
+        if let Some(text) = self.words.take() {
+            self.said(text, out);
+        }
+    }
+
+    fn said(&mut self, text: String, out: &mut Vec<Step>) {
+        wire::say(out, &text);
+        self.last_text = text;
+    }
+
+    fn message(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let content = wire::text(event, "content");
+        if wire::text(event, "role") != "assistant" {
+            self.flush(out);
+            return;
+        }
+        if event.get("delta").and_then(Value::as_bool).unwrap_or(false) {
+            if let Some(text) = self.words.push(content) {
+                self.said(text, out);
+            }
+        } else {
+            self.flush(out);
+            self.said(content.to_owned(), out);
+        }
+    }
+
+    fn tool_result(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let problem = event.get("error").unwrap_or(&Value::Null);
+        let failed = wire::text(event, "status") != "success";
+        let output = wire::text(event, "output");
+        let output = if output.is_empty() { wire::text(problem, "message") } else { output };
+        wire::tool_ended(out, wire::text(event, "tool_id"), failed, output);
+        if wire::text(problem, "type") == "policy_violation" && self.denied.len() < DENIED_MAX {
+            // The program builds its call ids as `<tool>__<tool>_<time>_<n>`.
+            let id = wire::text(event, "tool_id");
+            self.denied.push(id.split_once("__").map_or(id, |(name, _)| name).to_owned());
+        }
+    }
+
+    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let stats = event.get("stats").unwrap_or(&Value::Null);
+        let delta = tokens(stats).minus(Tokens::default());
+        wire::usage(out, Usage { delta, ..Usage::default() });
+        let is_error = wire::text(event, "status") != "success";
+        let message = event.get("error").map_or("", |error| wire::text(error, "message"));
+        let message = if message.is_empty() { "the turn failed" } else { message };
+        let text = std::mem::take(&mut self.last_text);
+        wire::emit(
+            out,
+            Activity::TurnEnded(TurnEnd {
+                text: if is_error { String::new() } else { text },
+                is_error,
+                error: if is_error { wire::cut(message, wire::NOISE_LIMIT_BYTES) } else { String::new() },
+                duration_ms: wire::count_if_any(stats, "duration_ms"),
+                denied: std::mem::take(&mut self.denied),
+                ..TurnEnd::default()
+            }),
+        );
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        let kind = wire::text(&event, "type");
+        if kind != "message" {
+            self.flush(out);
+        }
+        match kind {
+            "" => wire::noise(line, out),
+            "init" => {
+                let (id, model) = (wire::text(&event, "session_id"), wire::text(&event, "model"));
+                if !id.is_empty() {
+                    let model = (!model.is_empty()).then(|| model.to_owned());
+                    wire::emit(out, Activity::Session { id: id.to_owned(), model });
+                }
+                wire::emit(out, Activity::TurnStarted);
+            }
+            "message" => self.message(&event, out),
+            "tool_use" => tool_started(&event, out),
+            "tool_result" => self.tool_result(&event, out),
+            "error" => wire::trouble(out, wire::text(&event, "message")),
+            "result" => self.result(&event, out),
+            _ => {}
+        }
+    }
+
+    /// There is no input, or it was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+
+    fn end(&mut self, out: &mut Vec<Step>) {
+        self.flush(out);
+    }
+}
+
+fn tool_started(event: &Value, out: &mut Vec<Step>) {
+    let name = wire::text(event, "tool_name").to_owned();
+    let input = event.get("parameters").cloned().unwrap_or_default();
+    let writes = matches!(name.as_str(), "write_file" | "replace" | "edit");
+    let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
+    let id = wire::text(event, "tool_id").to_owned();
+    wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
+}
+
+/// Cached input stands inside the input here; thinking stands only in the total.
+fn tokens(stats: &Value) -> Tokens {
+    let (all_input, cache_read) = (wire::count(stats, "input_tokens"), wire::count(stats, "cached"));
+    let output = wire::count(stats, "output_tokens");
+    Tokens {
+        input: all_input.saturating_sub(cache_read),
+        output: wire::count(stats, "total_tokens").saturating_sub(all_input).max(output),
+        cache_read: cache_read.min(all_input),
+        cache_creation: 0,
+    }
+}

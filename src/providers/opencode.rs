@@ -1,0 +1,261 @@
+//! opencode, one `opencode run` a turn.
+//!
+//! The prompt comes on standard input, which is then closed: an argument with a space would reach the
+//! model in quotes (tried with opencode 1.18.33).
+
+use super::wire;
+use super::{
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+};
+use serde_json::Value;
+
+/// opencode.
+pub struct OpenCode;
+
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+
+static INFO: Info = Info {
+    id: "opencode",
+    name: "opencode",
+    program: Program::OnPath("opencode", &["--version"]),
+    auth_type: "api-key",
+    env_key: "ANTHROPIC_API_KEY",
+    install_command: "npm install -g opencode-ai",
+    pass_env: &[
+        "OPENCODE_*",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_GENERATIVE_AI_API_KEY",
+        "OPENROUTER_API_KEY",
+    ],
+    models: &[
+        Model {
+            id: "anthropic/claude-sonnet-4-5",
+            name: "Claude Sonnet 4.5",
+            tier: Tier::Medium,
+            context_window: 200_000,
+        },
+        Model {
+            id: "anthropic/claude-haiku-4-5",
+            name: "Claude Haiku 4.5",
+            tier: Tier::Light,
+            context_window: 200_000,
+        },
+        Model {
+            id: "anthropic/claude-opus-4-6",
+            name: "Claude Opus 4.6",
+            tier: Tier::Heavy,
+            context_window: 200_000,
+        },
+    ],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: true, headless: true },
+};
+
+impl Provider for OpenCode {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        let mut args: Vec<String> = ["run", "--format", "json"].map(str::to_owned).into();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        match (request.purpose, request.permission) {
+            // Its built-in agent that may not edit.
+            (Purpose::Query, _) => add(&["--agent", "plan"]),
+            // Without a flag it refuses what its configuration wants asked.
+            (Purpose::Work, Permission::Auto) => {}
+            (Purpose::Work, Permission::Full) => add(&["--auto"]),
+        }
+        if let Some(model) = &request.model {
+            add(&["--model", model]);
+        }
+        // Which variants there are depends on the model; one that it lacks changes nothing.
+        match request.effort {
+            Effort::Low => add(&["--variant", "low"]),
+            Effort::Medium => {}
+            Effort::High => add(&["--variant", "high"]),
+            Effort::Max => add(&["--variant", "max"]),
+        }
+        match &request.session {
+            SessionStart::Fresh => {}
+            // Its figures are of the step alone: what was counted before does not come again.
+            SessionStart::Resume { id, .. } => add(&["--session", id]),
+            SessionStart::Fork { id } => add(&["--session", id, "--fork"]),
+        }
+        Ok(Launch {
+            program: LaunchProgram::Named("opencode".to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: true,
+            conversation: Box::new(Stream { prompt: Some(request.prompt.clone()), ..Stream::default() }),
+        })
+    }
+}
+
+/// The events of `opencode run --format json`. The turn ends with the stream, or with the `done` event of
+/// newer versions.
+#[derive(Default)]
+struct Stream {
+    prompt: Option<String>,
+    session: String,
+    started: bool,
+    ended: bool,
+    /// A step has begun and not finished.
+    in_step: bool,
+    steps: u64,
+    cost_usd: f64,
+    last_text: String,
+    error: String,
+    denied: Vec<String>,
+}
+
+impl Stream {
+    fn step_started(&mut self, out: &mut Vec<Step>) {
+        self.in_step = true;
+        self.steps = self.steps.saturating_add(1);
+        self.turn_started(out);
+    }
+
+    fn turn_started(&mut self, out: &mut Vec<Step>) {
+        if !self.started {
+            self.started = true;
+            wire::emit(out, Activity::TurnStarted);
+        }
+    }
+
+    fn step_finished(&mut self, part: &Value, out: &mut Vec<Step>) {
+        self.in_step = false;
+        let Some(figures) = part.get("tokens") else { return };
+        let cache = figures.get("cache").unwrap_or(&Value::Null);
+        let tokens = Tokens {
+            input: wire::count(figures, "input"),
+            output: wire::count(figures, "output").saturating_add(wire::count(figures, "reasoning")),
+            cache_read: wire::count(cache, "read"),
+            cache_creation: wire::count(cache, "write"),
+        };
+        // It says 0 also where it does not know the price.
+        let cost_usd = part.get("cost").and_then(Value::as_f64).filter(|cost| *cost > 0.0);
+        self.cost_usd += cost_usd.unwrap_or(0.0);
+        let context = Tokens { output: 0, ..tokens }.total();
+        wire::usage(
+            out,
+            Usage {
+                delta: tokens.minus(Tokens::default()),
+                context_tokens: (context > 0).then_some(context),
+                cost_usd,
+                ..Usage::default()
+            },
+        );
+    }
+
+    /// A call is told once, when it is over.
+    fn tool(&mut self, part: &Value, out: &mut Vec<Step>) {
+        let state = part.get("state").unwrap_or(&Value::Null);
+        let (id, name) = (wire::text(part, "callID").to_owned(), wire::text(part, "tool").to_owned());
+        let input = state.get("input").cloned().unwrap_or_default();
+        let writes = matches!(name.as_str(), "write" | "edit" | "multiedit" | "patch" | "apply_patch");
+        let path = if writes || name == "read" { wire::path_in(&input) } else { None };
+        let failed = wire::text(state, "status") != "completed";
+        let output = if failed { wire::text(state, "error") } else { wire::text(state, "output") };
+        if failed && output.contains("rejected permission") {
+            self.denied(&name);
+        }
+        let started = Activity::ToolStarted { id: id.clone(), name, input, path, writes };
+        wire::emit(out, started);
+        wire::tool_ended(out, &id, failed, output);
+    }
+
+    fn denied(&mut self, name: &str) {
+        if self.denied.len() < DENIED_MAX && !self.denied.iter().any(|known| known == name) {
+            self.denied.push(name.to_owned());
+        }
+    }
+
+    fn failed(&mut self, error: &Value, out: &mut Vec<Step>) {
+        self.turn_started(out);
+        let message = error.get("data").map_or("", |data| wire::text(data, "message"));
+        let message = if message.is_empty() { wire::text(error, "name") } else { message };
+        let message = if message.is_empty() { "the turn failed" } else { message };
+        let status = error.get("data").and_then(|data| wire::count_if_any(data, "statusCode"));
+        let message = wire::cut(message, wire::NOISE_LIMIT_BYTES);
+        self.error = match status {
+            Some(status) => format!("error {status}: {message}"),
+            None => message,
+        };
+    }
+
+    fn turn_ended(&mut self, out: &mut Vec<Step>) {
+        if !self.started || self.ended {
+            return;
+        }
+        self.ended = true;
+        if self.in_step && self.error.is_empty() {
+            "the model's stream was cut short".clone_into(&mut self.error);
+        }
+        let is_error = !self.error.is_empty();
+        let text = std::mem::take(&mut self.last_text);
+        wire::emit(
+            out,
+            Activity::TurnEnded(TurnEnd {
+                text: if is_error { String::new() } else { text },
+                is_error,
+                error: std::mem::take(&mut self.error),
+                turns: Some(self.steps),
+                duration_ms: None,
+                cost_usd: (self.cost_usd > 0.0).then_some(self.cost_usd),
+                denied: std::mem::take(&mut self.denied),
+            }),
+        );
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        let id = wire::text(&event, "sessionID");
+        if !id.is_empty() && id != self.session {
+            id.clone_into(&mut self.session);
+            wire::emit(out, Activity::Session { id: id.to_owned(), model: None });
+        }
+        let part = event.get("part").unwrap_or(&Value::Null);
+        match wire::text(&event, "type") {
+            "" => wire::noise(line, out),
+            "step_start" => self.step_started(out),
+            "text" => {
+                wire::text(part, "text").clone_into(&mut self.last_text);
+                wire::say(out, &self.last_text);
+            }
+            "reasoning" if !wire::text(part, "text").is_empty() => {
+                wire::emit(out, Activity::Thinking { text: wire::text(part, "text").to_owned() });
+            }
+            "tool_use" => self.tool(part, out),
+            "step_finish" => self.step_finished(part, out),
+            "error" => self.failed(event.get("error").unwrap_or(&Value::Null), out),
+            "done" => {
+                for name in wire::items(&event, "rejected").iter().filter_map(Value::as_str) {
+                    self.denied(name);
+                }
+                self.turn_ended(out);
+            }
+            _ => {}
+        }
+    }
+
+    /// The input was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+
+    fn end(&mut self, out: &mut Vec<Step>) {
+        self.turn_ended(out);
+    }
+}

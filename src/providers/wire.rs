@@ -1,0 +1,224 @@
+//! What all stream parsers share: reading JSON that may be nonsense, cutting, joining and counting.
+
+use super::{Activity, Step, Tokens, TokensDelta, Usage};
+use serde_json::Value;
+use std::path::{Component, Path, PathBuf};
+
+/// A tool's output is cut to this many bytes.
+pub const TOOL_OUTPUT_LIMIT_BYTES: usize = 64 * 1024;
+/// A line that is not of the protocol is cut to this many bytes.
+pub const NOISE_LIMIT_BYTES: usize = 4 * 1024;
+/// Text deltas are joined up to this many bytes; longer words arrive in several texts.
+pub const JOINED_TEXT_LIMIT_BYTES: usize = 256 * 1024;
+/// A prompt above this many bytes goes to standard input: Linux takes at most 128 KiB in one argument.
+pub const ARGUMENT_LIMIT_BYTES: usize = 100 * 1024;
+/// The largest whole number that JSON carries exactly everywhere; a count above it is nonsense.
+const COUNT_MAX: u64 = 1 << 53;
+
+/// The object on this line, or `None` for anything else (nesting above 128 levels included).
+pub fn object(line: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(line).ok().filter(Value::is_object)
+}
+
+/// The text under `key`, or the empty one.
+pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or("")
+}
+
+/// The count under `key`, or 0.
+pub fn count(value: &Value, key: &str) -> u64 {
+    value.get(key).and_then(Value::as_u64).unwrap_or(0).min(COUNT_MAX)
+}
+
+/// The count under `key`, if there is one.
+pub fn count_if_any(value: &Value, key: &str) -> Option<u64> {
+    value.get(key).and_then(Value::as_u64).map(|number| number.min(COUNT_MAX))
+}
+
+/// The items of the list under `key`; none when it is not a list.
+pub fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The first `limit` bytes at most, never in the middle of a character.
+pub fn cut(text: &str, limit: usize) -> String {
+    let mut end = text.len().min(limit);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// Reports a line that is not of the protocol; an empty one says nothing.
+pub fn noise(line: &str, out: &mut Vec<Step>) {
+    if !line.trim().is_empty() {
+        emit(out, Activity::Noise { text: cut(line, NOISE_LIMIT_BYTES) });
+    }
+}
+
+/// Adds an event.
+pub fn emit(out: &mut Vec<Step>, activity: Activity) {
+    out.push(Step::Event(activity));
+}
+
+/// Adds words, unless there are none.
+pub fn say(out: &mut Vec<Step>, text: &str) {
+    if !text.is_empty() {
+        emit(out, Activity::Text { text: text.to_owned() });
+    }
+}
+
+/// Adds a trouble, unless it says nothing.
+pub fn trouble(out: &mut Vec<Step>, text: &str) {
+    if !text.is_empty() {
+        emit(out, Activity::Trouble { text: cut(text, NOISE_LIMIT_BYTES) });
+    }
+}
+
+/// Adds a usage that changes something.
+pub fn usage(out: &mut Vec<Step>, usage: Usage) {
+    if usage != Usage::default() {
+        emit(out, Activity::Usage(usage));
+    }
+}
+
+/// Adds the end of a tool call.
+pub fn tool_ended(out: &mut Vec<Step>, id: &str, error: bool, output: &str) {
+    let output = cut(output, TOOL_OUTPUT_LIMIT_BYTES);
+    emit(out, Activity::ToolEnded { id: id.to_owned(), error, output });
+}
+
+/// The words in a content value: a string, or a list of blocks with `text` (possibly one `content`
+/// deeper, as the Agent Client Protocol has it). At most [`TOOL_OUTPUT_LIMIT_BYTES`] and a block.
+pub fn words(content: &Value) -> String {
+    if let Some(text) = content.as_str() {
+        return cut(text, TOOL_OUTPUT_LIMIT_BYTES);
+    }
+    let mut all = String::new();
+    for block in content.as_array().map_or(&[][..], Vec::as_slice) {
+        let block = block.get("content").unwrap_or(block);
+        let text = text(block, "text");
+        if !text.is_empty() && all.len() < TOOL_OUTPUT_LIMIT_BYTES {
+            if !all.is_empty() {
+                all.push('\n');
+            }
+            all.push_str(text);
+        }
+    }
+    all
+}
+
+/// Joins text deltas to whole texts.
+#[derive(Debug, Default)]
+pub struct Joiner {
+    held: String,
+}
+
+impl Joiner {
+    /// Takes a delta. Returns what has become too long to hold back.
+    pub fn push(&mut self, delta: &str) -> Option<String> {
+        self.held.push_str(delta);
+        (self.held.len() > JOINED_TEXT_LIMIT_BYTES).then(|| std::mem::take(&mut self.held))
+    }
+
+    /// What is held back, if anything.
+    pub fn take(&mut self) -> Option<String> {
+        (!self.held.is_empty()).then(|| std::mem::take(&mut self.held))
+    }
+}
+
+/// Turns a provider's cumulative token counts into changes.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// The provider's last own figure.
+    total: Tokens,
+    /// What was reported beyond it, before the provider's next figure.
+    provisional: Tokens,
+}
+
+impl Meter {
+    /// A meter of a session of which `counted` has been counted.
+    pub fn starting_at(counted: Tokens) -> Self {
+        Self { total: counted, provisional: Tokens::default() }
+    }
+
+    /// Moves the start so that the provider's figure `now` contains only `turn` that is to be counted.
+    pub fn start_before(&mut self, now: Tokens, turn: Tokens) {
+        let mut before = now;
+        before += Tokens::default().minus(turn);
+        self.total = before;
+    }
+
+    /// Counts something that the provider's next figure will contain.
+    pub fn provisional(&mut self, tokens: Tokens) -> TokensDelta {
+        self.provisional = self.provisional + tokens;
+        tokens.minus(Tokens::default())
+    }
+
+    /// The change to the provider's own cumulative figure `now`, provisional counts taken back. A figure
+    /// below the last one means that the provider has begun to count afresh.
+    pub fn total(&mut self, now: Tokens) -> TokensDelta {
+        if is_below(now, self.total) {
+            self.total = Tokens::default();
+        }
+        let reported = self.total + self.provisional;
+        *self = Self::starting_at(now);
+        now.minus(reported)
+    }
+}
+
+fn is_below(now: Tokens, then: Tokens) -> bool {
+    now.input < then.input
+        || now.output < then.output
+        || now.cache_read < then.cache_read
+        || now.cache_creation < then.cache_creation
+}
+
+/// Turns a cumulative cost in US dollars into changes.
+#[derive(Debug)]
+pub struct CostMeter {
+    /// `None` until the first figure of a continued session, whose earlier cost is not known here.
+    last: Option<f64>,
+}
+
+impl CostMeter {
+    /// `continued`: the provider's figure contains a cost from before this run.
+    pub fn new(continued: bool) -> Self {
+        Self { last: (!continued).then_some(0.0) }
+    }
+
+    /// The change, where it can be known.
+    pub fn total(&mut self, now: Option<f64>) -> Option<f64> {
+        let now = now.filter(|cost| cost.is_finite() && *cost >= 0.0)?;
+        let before = self.last.replace(now)?;
+        Some(if now < before { now } else { now - before })
+    }
+}
+
+/// The file a tool's arguments name, under any of the names the providers use.
+pub fn path_in(input: &Value) -> Option<String> {
+    ["file_path", "filePath", "notebook_path", "absolute_path", "filepath", "path"]
+        .iter()
+        .map(|key| text(input, key))
+        .find(|path| !path.is_empty())
+        .map(str::to_owned)
+}
+
+/// Whether `path` (absolute, or relative to `folder`) lies in `folder`, judged by its words alone:
+/// symbolic links are the sandbox's business.
+pub fn is_inside(folder: &Path, path: &str) -> bool {
+    if path.is_empty() || path.contains('\0') {
+        return false;
+    }
+    let mut plain = PathBuf::new();
+    for component in folder.join(path).components() {
+        match component {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain.starts_with(folder)
+}

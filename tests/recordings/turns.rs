@@ -1,0 +1,188 @@
+//! Sessions, ends of turns, refused tools and troubles of the recordings.
+
+use crate::replay::{Replay, conversation, lines, names};
+use svc::providers::{Activity, SessionStart, Step};
+
+/// Per recording: for each end of a turn `ok`, or a part of its error.
+fn ends_of(name: &str) -> &'static [&'static str] {
+    match name {
+        // The stream just stops; in the last two it never began, or is not one.
+        "claude-drop" | "claude-sigkill" | "claude-sigterm" | "codex-sigkill" | "codex-sigterm"
+        | "gemini-sigkill" | "gemini-sigterm" | "gemini-noauth" | "gemini-json" => &[],
+        "claude-err401" => &["Failed to authenticate. API Error: 401 scripted 401"],
+        "claude-noauth" => &["Not logged in"],
+        "claude-interrupt" => &["the turn was interrupted", "ok"],
+        "claude-full" | "claude-twoturns" => &["ok", "ok"],
+        "codex-drop" => &["stream disconnected before completion"],
+        "codex-err401" => &["unexpected status 401 Unauthorized"],
+        "codex-noauth" => &["Missing environment variable: `FAKE_KEY`."],
+        "gemini-drop" => &["[API Error: terminated]"],
+        "gemini-err401" => &["scripted 401"],
+        "opencode-err401" => &["error 401: scripted 401"],
+        "opencode-sigkill" | "opencode-sigterm" => &["the model's stream was cut short"],
+        "acp/gemini-cancel" => &["the turn was cancelled"],
+        _ => &["ok"],
+    }
+}
+
+#[test]
+fn every_turn_ends_as_its_recording_says() {
+    for name in names() {
+        let replay = Replay::of(&name);
+        let (ends, expected) = (replay.turn_ends(), ends_of(&name));
+        assert_eq!(ends.len(), expected.len(), "{name}: {ends:?}");
+        for (end, expected) in ends.iter().zip(expected) {
+            assert_eq!(end.is_error, *expected != "ok", "{name}: {end:?}");
+            assert_eq!(end.is_error, !end.error.is_empty(), "{name}: an error has a reason");
+            assert!(*expected == "ok" || end.error.contains(expected), "{name}: {end:?}");
+            assert!(end.is_error || !end.text.is_empty(), "{name}: the final answer");
+        }
+    }
+}
+
+#[test]
+fn a_turn_starts_before_it_ends() {
+    for name in names() {
+        let mut open = false;
+        for activity in Replay::of(&name).activities() {
+            match activity {
+                Activity::TurnStarted => {
+                    assert!(!open, "{name}: two turns at once");
+                    open = true;
+                }
+                Activity::TurnEnded(_) => {
+                    assert!(open, "{name}: an end without a start");
+                    open = false;
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn every_session_is_named_once() {
+    for name in names() {
+        let replay = Replay::of(&name);
+        // One that never began, and two without a stream.
+        let expected = usize::from(!matches!(name.as_str(), "gemini-noauth" | "gemini-json" | "claude-json"));
+        assert_eq!(replay.session_ids().len(), expected, "{name}");
+    }
+    assert_eq!(Replay::of("claude-resume").session_ids(), ["aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"]);
+    assert_eq!(Replay::of("gemini-sessionresume").session_ids(), ["cccccccc-bbbb-4ccc-8ddd-eeeeeeeeeeee"]);
+    assert_eq!(Replay::of("opencode-plain").session_ids(), ["ses_e047031a8ffenmLsOICEDMhykK"]);
+}
+
+#[test]
+fn refused_tools_are_named() {
+    for name in names() {
+        let expected: &[&str] = match name.as_str() {
+            "claude-denied" | "acp/claude-reject" => &["Write"],
+            _ => &[],
+        };
+        let denied: Vec<String> =
+            Replay::of(&name).turn_ends().iter().flat_map(|end| end.denied.clone()).collect();
+        assert_eq!(denied, expected, "{name}");
+    }
+}
+
+#[test]
+fn retries_are_told_as_troubles() {
+    let troubles = |name: &str| -> Vec<String> {
+        let replay = Replay::of(name);
+        let troubles = replay.activities().filter_map(|activity| match activity {
+            Activity::Trouble { text } => Some(text.clone()),
+            _ => None,
+        });
+        troubles.collect()
+    };
+    assert_eq!(troubles("claude-err429once"), ["retry 1 of 10 after error 429"]);
+    assert_eq!(troubles("claude-drop").len(), 7);
+    assert_eq!(troubles("claude-drop")[0], "retry 1 of 10 after a broken connection");
+    assert!(troubles("codex-err429once").iter().any(|text| text.contains("429 Too Many Requests")));
+}
+
+#[test]
+fn every_tool_call_that_ends_has_begun_and_files_are_named() {
+    for name in names() {
+        let mut begun = Vec::new();
+        for activity in Replay::of(&name).activities() {
+            match activity {
+                Activity::ToolStarted { id, path, writes, .. } => {
+                    assert!(!begun.contains(id), "{name}: begun twice");
+                    assert!(!writes || path.is_some(), "{name}: a write names its file");
+                    begun.push(id.clone());
+                }
+                Activity::ToolEnded { id, .. } => assert!(begun.contains(id), "{name}: ended, not begun"),
+                _ => {}
+            }
+        }
+    }
+    for name in
+        ["claude-default", "gemini-default", "opencode-default", "acp/opencode-allow", "acp/claude-allow"]
+    {
+        let written = Replay::of(name).activities().any(|activity| {
+            matches!(activity, Activity::ToolStarted { path: Some(path), writes: true, .. }
+                if path == "/project/hello.txt")
+        });
+        assert!(written, "{name}");
+    }
+}
+
+#[test]
+fn a_permission_request_is_answered_as_in_the_recording() {
+    for name in names().iter().filter(|name| name.starts_with("acp/")) {
+        let text = crate::replay::read(&format!("{}/{name}.jsonl", crate::replay::FOLDER));
+        let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let is_choice = |message: &serde_json::Value| message.pointer("/result/outcome").is_some();
+        let expected: Vec<_> = records
+            .filter(|record| record["dir"] == "->" && is_choice(&record["msg"]))
+            .map(|record| record["msg"].clone())
+            .collect();
+        let replay = Replay::of(name);
+        let got: Vec<serde_json::Value> = replay
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Write(text) => serde_json::from_str(text).ok(),
+                _ => None,
+            })
+            .filter(is_choice)
+            .collect();
+        assert_eq!(got, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_request_that_claude_must_not_wait_for_is_answered() {
+    let replay = Replay::of("claude-permstdio");
+    let refusals = replay.steps.iter().filter(|step| {
+        matches!(step, Step::Write(text) if text.contains("\"control_response\"")
+            && text.contains("a0a0f502-3e3f-43b4-a6f2-65419c9755ba") && text.contains("\"error\""))
+    });
+    assert_eq!(refusals.count(), 1);
+}
+
+/// A message given during a turn reaches claude at once and an ACP agent after the turn.
+#[test]
+fn live_messages_are_written_where_the_program_takes_them() {
+    for (name, at_once) in [("claude-default", true), ("acp/gemini-allow", false)] {
+        let lines = lines(name);
+        let mut conversation = conversation(name, SessionStart::Fresh);
+        let mut steps = Vec::new();
+        conversation.open(&mut steps);
+        for line in &lines[..lines.len() - 1] {
+            conversation.line(line, &mut steps);
+        }
+        let has = |steps: &[Step]| {
+            steps.iter().any(|step| matches!(step, Step::Write(text) if text.contains("and the tests")))
+        };
+        assert!(conversation.say("and the tests", &mut steps), "{name}");
+        assert_eq!(has(&steps), at_once, "{name}");
+        conversation.line(&lines[lines.len() - 1], &mut steps);
+        assert!(has(&steps), "{name}");
+    }
+    for name in ["codex-default", "gemini-default", "opencode-default"] {
+        assert!(!conversation(name, SessionStart::Fresh).say("more", &mut Vec::new()), "{name}");
+    }
+}
