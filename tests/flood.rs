@@ -20,7 +20,7 @@ const LINES: u64 = 10_000;
 const CLIENTS: usize = 20;
 /// The daemon's resident memory must stay below this; idle it has a tenth of it.
 const MEMORY_BYTES: u64 = 200 << 20;
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What one client saw: lines by agent, and whether `seq` ever went wrong.
 #[derive(Default)]
@@ -103,7 +103,11 @@ fn follow(
 ) -> Seen {
     let mut seen = Seen::default();
     while seen.exits < AGENTS {
-        let Message::Text(text) = socket.read().unwrap() else { continue };
+        let text = match socket.read().unwrap() {
+            Message::Text(text) => text,
+            Message::Close(frame) => panic!("a client that reads was cut off: {frame:?}"),
+            _ => continue,
+        };
         let message: Value = serde_json::from_str(&text).unwrap();
         match message["type"].as_str().unwrap() {
             "agent:output" if message["data"]["subtype"] == "assistant" => {

@@ -188,7 +188,7 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
     }
     let capabilities = provider.info().capabilities;
     let (session, prompt) = match agent.session_id.clone().filter(|_| capabilities.resume) {
-        Some(id) if provider.forks() => (SessionStart::Fork { id }, question),
+        Some(id) if provider.forks() => (SessionStart::Fork { id, counted: agent.session_counted }, question),
         _ => (SessionStart::Fresh, briefing::question(all, &agent, &question)),
     };
     let request = spawn::launch_request(all, &agent, Purpose::Query, prompt, session);

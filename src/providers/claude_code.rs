@@ -48,6 +48,10 @@ impl Provider for ClaudeCode {
         &INFO
     }
 
+    fn forks(&self) -> bool {
+        true
+    }
+
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         let mut args: Vec<String> =
             ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
@@ -78,7 +82,7 @@ impl Provider for ClaudeCode {
         match &request.session {
             SessionStart::Fresh => {}
             SessionStart::Resume { id, .. } => add(&["--resume", id]),
-            SessionStart::Fork { id } => add(&["--resume", id, "--fork-session"]),
+            SessionStart::Fork { id, .. } => add(&["--resume", id, "--fork-session"]),
         }
         Ok(Launch {
             program: LaunchProgram::Named("claude".to_owned()),

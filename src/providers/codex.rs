@@ -51,6 +51,10 @@ impl Provider for Codex {
         &INFO
     }
 
+    fn forks(&self) -> bool {
+        true
+    }
+
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         let sandbox = match (request.purpose, request.permission) {
             (Purpose::Query, _) => "read-only",
@@ -76,7 +80,11 @@ impl Provider for Codex {
                 add(&["resume", id]);
                 *counted
             }
-            SessionStart::Fork { .. } => return Err("codex cannot copy a session for a question".to_owned()),
+            // A copy goes on counting from the original's total.
+            SessionStart::Fork { id, counted } => {
+                add(&["fork", id]);
+                *counted
+            }
         };
         add(&["-"]);
         Ok(Launch {

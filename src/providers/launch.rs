@@ -56,6 +56,8 @@ pub enum SessionStart {
     Fork {
         /// The provider's session id.
         id: String,
+        /// What the provider had counted for it so far: some count a copy from there.
+        counted: Tokens,
     },
 }
 

@@ -60,6 +60,10 @@ impl Provider for OpenCode {
         &INFO
     }
 
+    fn forks(&self) -> bool {
+        true
+    }
+
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         let mut args: Vec<String> = ["run", "--format", "json"].map(str::to_owned).into();
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
@@ -84,7 +88,7 @@ impl Provider for OpenCode {
             SessionStart::Fresh => {}
             // Its figures are of the step alone: what was counted before does not come again.
             SessionStart::Resume { id, .. } => add(&["--session", id]),
-            SessionStart::Fork { id } => add(&["--session", id, "--fork"]),
+            SessionStart::Fork { id, .. } => add(&["--session", id, "--fork"]),
         }
         Ok(Launch {
             program: LaunchProgram::Named("opencode".to_owned()),

@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_question_forks_and_does_not_resume() {
-        let session = SessionStart::Fork { id: "abc".to_owned() };
+        let session = SessionStart::Fork { id: "abc".to_owned(), counted: Tokens::default() };
         let launch = Script.launch(&request(Purpose::Query, session, None)).unwrap();
         assert_eq!(launch.args, ["agent-script", "--query"]);
     }

@@ -179,7 +179,7 @@ fn a_session_cut_behind_a_turn_and_resumed_counts_the_same() {
 #[test]
 fn a_forked_session_counts_only_its_own_turn() {
     let name = "claude-resume";
-    let fork = SessionStart::Fork { id: "s".to_owned() };
+    let fork = SessionStart::Fork { id: "s".to_owned(), counted: Tokens::default() };
     let forked = Replay::with(name, fork, &lines(name));
     let result = events(&lines(name), "result").remove(0);
     assert_eq!(forked.counted(), delta(model_usage(&result, "model_usage_since_last_result")));

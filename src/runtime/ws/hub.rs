@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 const INBOX: usize = 16_384;
 /// Every client is pinged this often.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// The hub waits for a slow client this long in all; the budget refills over ten times as long.
-const PACE_BUDGET: Duration = Duration::from_millis(200);
 
 type Encode = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
@@ -186,8 +184,7 @@ impl Hub {
 
 struct Member {
     client: Client,
-    budget: Duration,
-    budget_at: Instant,
+    waited_for: bool,
 }
 
 struct Body {
@@ -302,7 +299,7 @@ impl Body {
         }
         first.push(one(finish(&(self.snapshot)(), self.seq, &ts)));
         let queue = Arc::clone(&client.queue);
-        self.clients.insert(client.id, Member { client, budget: PACE_BUDGET, budget_at: Instant::now() });
+        self.clients.insert(client.id, Member { client, waited_for: true });
         for frames in first {
             if queue.push(frames).is_err() {
                 // More was missed than a queue holds.
@@ -326,24 +323,15 @@ impl Body {
         }
     }
 
-    /// Waits a moment for clients that are behind, so that a burst does not cut off one that reads. Each has a
-    /// budget; one that has used it up is not waited for.
+    /// Waits for clients that are behind but read, so that a burst cuts off nobody who does. One that does not
+    /// read costs one wait, and is not waited for again until it has caught up.
     fn pace(&mut self) {
         for member in self.clients.values_mut() {
-            let now = Instant::now();
-            let refilled = member.budget + now.duration_since(member.budget_at) / 10;
-            member.budget = refilled.min(PACE_BUDGET);
-            member.budget_at = now;
-            if member.budget.is_zero() {
-                continue;
-            }
-            if member.client.queue.wait_below_pace(member.budget) {
-                let spent = now.elapsed();
-                member.budget = member.budget.saturating_sub(spent);
+            member.waited_for = if member.waited_for {
+                member.client.queue.wait_while_it_reads()
             } else {
-                member.budget = Duration::ZERO;
-            }
-            member.budget_at = Instant::now();
+                member.client.queue.keeps_up()
+            };
         }
     }
 }

@@ -8,8 +8,12 @@ use std::time::{Duration, Instant};
 pub const MAX_MESSAGES: usize = 1_024;
 /// Bytes that may wait for a client.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Above this the hub paces itself for a client that still has budget.
+/// Above this the hub waits for a client that reads.
 const PACED_MESSAGES: usize = 512;
+/// A client that is behind must take this many bytes in each [`PACE_WINDOW`], or it is not waited for.
+const PACE_BYTES: u64 = 8 << 10;
+/// See [`PACE_BYTES`]. A client that reads nothing holds the hub up this long, once.
+const PACE_WINDOW: Duration = Duration::from_secs(1);
 /// Bytes handed to the system in one write.
 const WRITE_BYTES: usize = 128 << 10;
 
@@ -32,6 +36,8 @@ struct Inner {
     /// Waiting, and taken but not yet written.
     messages: usize,
     bytes: usize,
+    /// Bytes the system has taken so far.
+    taken: u64,
     /// The last frame to send; nothing is taken after it.
     closing: Option<Vec<u8>>,
     closing_since: Option<Instant>,
@@ -145,6 +151,11 @@ impl Queue {
         }
     }
 
+    /// The system has taken this many bytes from the writer.
+    pub fn progress(&self, bytes: usize) {
+        self.lock().taken += bytes as u64;
+    }
+
     /// The writer has written this much.
     pub fn written(&self, messages: usize, bytes: usize) {
         let mut inner = self.lock();
@@ -153,14 +164,24 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Waits until few enough messages wait; whether `limit` was enough.
-    pub fn wait_below_pace(&self, limit: Duration) -> bool {
-        let until = Instant::now() + limit;
+    /// Whether so few messages wait that nobody needs to wait for the client.
+    pub fn keeps_up(&self) -> bool {
+        self.lock().messages <= PACED_MESSAGES
+    }
+
+    /// Waits for a client that is behind, as long as it reads at [`PACE_BYTES`] per [`PACE_WINDOW`]; `false`
+    /// when it does not.
+    pub fn wait_while_it_reads(&self) -> bool {
         let mut inner = self.lock();
+        let (mut until, mut taken) = (Instant::now() + PACE_WINDOW, inner.taken);
         while inner.messages > PACED_MESSAGES && !inner.gone && inner.closing.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                if inner.taken - taken < PACE_BYTES {
+                    return false;
+                }
+                (until, taken) = (Instant::now() + PACE_WINDOW, inner.taken);
+                continue;
             }
             inner =
                 self.changed.wait_timeout(inner, left).map_or_else(|e| e.into_inner().0, |(inner, _)| inner);

@@ -243,7 +243,10 @@ fn write_one(mut stream: &TcpStream, queue: &Queue, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         match stream.write(bytes) {
             Ok(0) => return false,
-            Ok(n) => bytes = &bytes[n..],
+            Ok(n) => {
+                queue.progress(n);
+                bytes = &bytes[n..];
+            }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 let over = |since: Instant| since.elapsed() > CLOSE_GRACE;
                 if queue.closing_since().is_some_and(over) {
