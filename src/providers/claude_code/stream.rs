@@ -1,4 +1,8 @@
 //! The stream of Claude Code: one JSON object a line in both directions.
+//!
+//! A message given while tools run joins the running turn with the next tool result; otherwise it becomes
+//! a turn of its own, right behind the running one and also when the input has been closed meanwhile
+//! (tried with 2.1.329).
 
 use crate::providers::wire::{self, CostMeter, Meter};
 use crate::providers::{Activity, Conversation, SessionStart, Step, Tokens, TurnEnd, Usage};
