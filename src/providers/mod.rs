@@ -16,7 +16,7 @@ mod command_lines;
 mod gemini;
 mod launch;
 mod opencode;
-pub mod wire;
+mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};

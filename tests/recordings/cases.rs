@@ -178,6 +178,9 @@ fn acp_continues_a_session_without_telling_it_again() {
     assert_eq!(asked[1]["method"], "session/prompt");
     let told = activities(&steps);
     assert_eq!(told, [Activity::Session { id: "s".to_owned(), model: None }, Activity::TurnStarted]);
+    let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "new"}});
+    let done = json!({"id": 3, "result": {"stopReason": "end_turn"}});
+    assert_eq!(turn_end(&feed(conversation.as_mut(), &[update(&chunk), done])).text, "new");
 }
 
 #[test]
