@@ -300,6 +300,24 @@ fn claude_without_figures_keeps_the_counted_total() {
     assert_eq!(deltas, [200]);
 }
 
+/// Seen with 2.1.329: after a SIGTERM the totals of a resumed session contain the interrupted run, whose
+/// input was counted while it ran, and after a SIGKILL they do not.
+#[test]
+fn claude_does_not_count_an_interrupted_run_twice() {
+    for total in [400, 300] {
+        let counted = Tokens { input: 200, output: 14, ..Tokens::default() };
+        let session = SessionStart::Resume { id: "s".to_owned(), counted };
+        let (mut conversation, _) = begin("claude-code", &LaunchRequest { session, ..request(None) });
+        let models = |input: u64| json!({"m": {"inputTokens": input, "outputTokens": 28}});
+        let result = json!({"type": "result", "subtype": "success", "modelUsage": models(total),
+            "model_usage_since_last_result": models(100)});
+        let told = activities(&feed(conversation.as_mut(), &[result]));
+        let Activity::Usage(usage) = &told[0] else { panic!("{told:?}") };
+        assert_eq!(usage.delta.input, 100);
+        assert_eq!(usage.session_total.map(|tokens| tokens.input), Some(total));
+    }
+}
+
 #[test]
 fn codex_changes_name_their_files_and_declined_commands_are_denied() {
     let (mut conversation, _) = begin("codex", &request(None));
