@@ -3,6 +3,8 @@
 
 #[path = "recordings/accounting.rs"]
 mod accounting;
+#[path = "recordings/cases.rs"]
+mod cases;
 #[path = "recordings/mutations.rs"]
 mod mutations;
 #[path = "recordings/replay.rs"]

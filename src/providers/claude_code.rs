@@ -7,7 +7,7 @@ mod stream;
 
 use super::{
     Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
-    Purpose, SessionStart, Tier,
+    Purpose, SessionStart, Tier, wire,
 };
 
 /// Claude Code.
@@ -53,6 +53,7 @@ impl Provider for ClaudeCode {
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
         let mut args: Vec<String> =
             ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
                 .map(str::to_owned)

@@ -56,6 +56,7 @@ impl Provider for Codex {
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
         let sandbox = match (request.purpose, request.permission) {
             (Purpose::Query, _) => "read-only",
             (Purpose::Work, Permission::Auto) => "workspace-write",

@@ -188,6 +188,18 @@ fn a_prompt_may_begin_with_a_dash_and_be_long() {
     }
 }
 
+/// `-m --yolo` would switch all permissions off.
+#[test]
+fn a_model_or_session_cannot_be_an_option() {
+    for provider in ["claude-code", "codex", "gemini", "opencode"] {
+        let model = LaunchRequest { model: Some("--yolo".to_owned()), ..request("do it") };
+        assert!(refused(provider, &model).starts_with("the model \"--yolo\" is not a name"));
+        let session = SessionStart::Resume { id: "--last".to_owned(), counted: Tokens::default() };
+        let resumed = LaunchRequest { session, ..request("do it") };
+        assert!(refused(provider, &resumed).starts_with("the session \"--last\" is not a name"));
+    }
+}
+
 #[test]
 fn ids_are_unique_and_models_have_windows() {
     let mut ids: Vec<_> = super::all().iter().map(|provider| provider.info().id).collect();

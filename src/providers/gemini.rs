@@ -57,6 +57,7 @@ impl Provider for Gemini {
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
         let mode = match (request.purpose, request.permission) {
             (Purpose::Query, _) => "plan",
             (Purpose::Work, Permission::Auto) => "auto_edit",

@@ -20,7 +20,7 @@ pub mod native;
 mod opencode;
 pub mod registry;
 pub mod script;
-pub mod wire;
+mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};

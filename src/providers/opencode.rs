@@ -65,6 +65,7 @@ impl Provider for OpenCode {
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
         let mut args: Vec<String> = ["run", "--format", "json"].map(str::to_owned).into();
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         match (request.purpose, request.permission) {

@@ -1,6 +1,6 @@
 //! What all stream parsers share: reading JSON that may be nonsense, cutting, joining and counting.
 
-use super::{Activity, Step, Tokens, TokensDelta, Usage};
+use super::{Activity, LaunchRequest, SessionStart, Step, Tokens, TokensDelta, Usage};
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
@@ -14,6 +14,20 @@ pub const JOINED_TEXT_LIMIT_BYTES: usize = 256 * 1024;
 pub const ARGUMENT_LIMIT_BYTES: usize = 100 * 1024;
 /// The largest whole number that JSON carries exactly everywhere; a count above it is nonsense.
 const COUNT_MAX: u64 = 1 << 53;
+
+/// Refuses a model or session whose name a program would take for an option, such as `--yolo`.
+pub fn check_names(request: &LaunchRequest) -> Result<(), String> {
+    let session = match &request.session {
+        SessionStart::Fresh => "",
+        SessionStart::Resume { id, .. } | SessionStart::Fork { id, .. } => id,
+    };
+    for (thing, name) in [("model", request.model.as_deref().unwrap_or("")), ("session", session)] {
+        if name.starts_with('-') || name.contains('\0') {
+            return Err(format!("the {thing} {name:?} is not a name: it begins with a dash or has a NUL"));
+        }
+    }
+    Ok(())
+}
 
 /// The object on this line, or `None` for anything else (nesting above 128 levels included).
 pub fn object(line: &str) -> Option<Value> {

@@ -1,4 +1,8 @@
 //! The stream of Claude Code: one JSON object a line in both directions.
+//!
+//! A message given while tools run joins the running turn with the next tool result; otherwise it becomes
+//! a turn of its own, right behind the running one and also when the input has been closed meanwhile
+//! (tried with 2.1.329).
 
 use crate::providers::wire::{self, CostMeter, Meter};
 use crate::providers::{Activity, Conversation, SessionStart, Step, Tokens, TurnEnd, Usage};
@@ -22,9 +26,9 @@ pub(super) struct Stream {
     counted_messages: HashSet<String>,
     meter: Meter,
     cost: CostMeter,
-    /// The copy of a session begins with the original's totals, which are not known before its first
-    /// result.
-    forked: bool,
+    /// The first result of a continued session is still to come. Its totals begin with what was used before
+    /// this run: all of it after a SIGTERM, less after a SIGKILL, and the original's in a copy.
+    continued: bool,
 }
 
 impl Stream {
@@ -41,7 +45,7 @@ impl Stream {
             counted_messages: HashSet::new(),
             meter: Meter::starting_at(counted),
             cost: CostMeter::new(*session != SessionStart::Fresh),
-            forked: matches!(session, SessionStart::Fork { .. }),
+            continued: *session != SessionStart::Fresh,
         }
     }
 
@@ -159,8 +163,12 @@ impl Stream {
             event.get("modelUsage").filter(|models| models.as_object().is_some_and(|all| !all.is_empty()));
         if let Some(models) = models {
             let session_total = sum_of_models(models);
-            if std::mem::take(&mut self.forked) {
-                self.meter.start_before(session_total, since_last.map_or(Tokens::default(), sum_of_models));
+            // What newer versions tell of this run alone is better than the difference to what was counted
+            // before: that lacks what an interrupted run has used.
+            if std::mem::take(&mut self.continued)
+                && let Some(since_last) = since_last
+            {
+                self.meter.start_before(session_total, sum_of_models(since_last));
             }
             usage.delta = self.meter.total(session_total);
             usage.session_total = Some(session_total);

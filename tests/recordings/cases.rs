@@ -1,0 +1,365 @@
+//! Events that no recording has, in the forms that the programs' documentation gives them.
+
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use svc::providers::{
+    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, SessionStart, Step, Tokens, TurnEnd,
+    by_id,
+};
+
+fn request(model: Option<&str>) -> LaunchRequest {
+    LaunchRequest {
+        purpose: Purpose::Work,
+        prompt: "do it".to_owned(),
+        model: model.map(str::to_owned),
+        effort: Effort::Medium,
+        permission: Permission::Auto,
+        working_dir: PathBuf::from("/project"),
+        project_dir: PathBuf::from("/project"),
+        session: SessionStart::Fresh,
+        command: Vec::new(),
+    }
+}
+
+fn begin(provider: &str, request: &LaunchRequest) -> (Box<dyn Conversation>, Vec<Step>) {
+    let launch = by_id(provider).expect("a registered provider").launch(request).expect("a launch");
+    let (mut conversation, mut steps) = (launch.conversation, Vec::new());
+    conversation.open(&mut steps);
+    (conversation, steps)
+}
+
+fn feed(conversation: &mut dyn Conversation, messages: &[Value]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for message in messages {
+        conversation.line(&message.to_string(), &mut steps);
+    }
+    steps
+}
+
+fn activities(steps: &[Step]) -> Vec<Activity> {
+    let activities = steps.iter().filter_map(|step| match step {
+        Step::Event(activity) => Some(activity.clone()),
+        _ => None,
+    });
+    activities.collect()
+}
+
+fn writes(steps: &[Step]) -> Vec<Value> {
+    let writes = steps.iter().filter_map(|step| match step {
+        Step::Write(text) => Some(serde_json::from_str(text).expect("one line of JSON")),
+        _ => None,
+    });
+    writes.collect()
+}
+
+fn turn_end(steps: &[Step]) -> TurnEnd {
+    let mut ends = activities(steps).into_iter().filter_map(|activity| match activity {
+        Activity::TurnEnded(end) => Some(end),
+        _ => None,
+    });
+    ends.next_back().expect("an end of a turn")
+}
+
+/// An ACP session that is open, its prompt under way, and what was said so far.
+fn acp(request: &LaunchRequest, opened: &Value) -> (Box<dyn Conversation>, Vec<Step>) {
+    let (mut conversation, mut steps) = begin("acp", request);
+    let capabilities = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}});
+    steps.extend(feed(
+        conversation.as_mut(),
+        &[json!({"id": 1, "result": capabilities}), json!({"id": 2, "result": opened})],
+    ));
+    (conversation, steps)
+}
+
+fn update(update: &Value) -> Value {
+    json!({"method": "session/update", "params": {"sessionId": "s", "update": update}})
+}
+
+/// Asks for permission for a call. Returns the option that was chosen.
+fn ask(conversation: &mut dyn Conversation, kind: &str, input: &Value) -> String {
+    let options = json!([{"optionId": "always", "kind": "allow_always"}, {"optionId": "yes", "kind": "allow_once"},
+        {"optionId": "no", "kind": "reject_once"}]);
+    let call = json!({"toolCallId": format!("{kind}{input}"), "kind": kind, "rawInput": input});
+    let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    let steps =
+        feed(conversation, &[json!({"id": "a", "method": "session/request_permission", "params": params})]);
+    let answer = writes(&steps).remove(0);
+    assert_eq!(answer["id"], "a");
+    answer["result"]["outcome"]["optionId"].as_str().expect("an option").to_owned()
+}
+
+#[test]
+fn acp_auto_allows_reads_and_edits_inside_the_folder_only() {
+    let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
+    let mut ask = |kind, input: Value| ask(conversation.as_mut(), kind, &input);
+    assert_eq!(ask("edit", json!({"file_path": "/project/src/a.rs"})), "yes");
+    assert_eq!(ask("edit", json!({"path": "src/../b.rs"})), "yes");
+    assert_eq!(ask("read", json!({"path": "/etc/hosts"})), "yes");
+    assert_eq!(ask("edit", json!({"path": "/project/../etc/passwd"})), "no");
+    assert_eq!(ask("edit", json!({"path": "/projects/a"})), "no");
+    assert_eq!(ask("edit", json!({})), "no", "an edit of an unknown file");
+    assert_eq!(ask("delete", json!({"path": "/project/a"})), "no");
+    assert_eq!(ask("execute", json!({"command": "ls"})), "no");
+    assert_eq!(ask("", json!({})), "no");
+    let end =
+        turn_end(&feed(conversation.as_mut(), &[json!({"id": 3, "result": {"stopReason": "end_turn"}})]));
+    assert_eq!(end.denied, ["edit", "edit", "edit", "delete", "execute", "tool"]);
+}
+
+/// Every file a call names is judged, not only the one it names first.
+#[test]
+fn acp_auto_rejects_an_edit_with_one_file_outside() {
+    let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
+    let locations = json!([{"path": "/project/a"}, {"path": "/etc/passwd"}]);
+    let call =
+        json!({"sessionUpdate": "tool_call", "toolCallId": "t", "kind": "edit", "locations": locations});
+    feed(conversation.as_mut(), &[update(&call)]);
+    let params = json!({"toolCall": {"toolCallId": "t", "rawInput": {"path": "/project/a"}},
+        "options": [{"optionId": "yes", "kind": "allow_once"}]});
+    let steps = feed(
+        conversation.as_mut(),
+        &[json!({"id": 9, "method": "session/request_permission", "params": params})],
+    );
+    assert_eq!(writes(&steps)[0]["result"], json!({"outcome": {"outcome": "cancelled"}}));
+}
+
+#[test]
+fn acp_full_allows_everything_once_and_a_question_only_reads() {
+    let full = LaunchRequest { permission: Permission::Full, ..request(Some("qwen")) };
+    let (mut conversation, _) = acp(&full, &json!({"sessionId": "s"}));
+    assert_eq!(ask(conversation.as_mut(), "execute", &json!({"command": "ls"})), "yes");
+    let query = LaunchRequest { purpose: Purpose::Query, ..full };
+    let modes = json!({"sessionId": "s", "modes": {"availableModes": [{"id": "default"}, {"id": "plan"}]}});
+    let (mut conversation, steps) = acp(&query, &modes);
+    let asked = writes(&steps);
+    assert_eq!(asked[2]["method"], "session/set_mode");
+    assert_eq!(asked[2]["params"]["modeId"], "plan");
+    assert_eq!(ask(conversation.as_mut(), "edit", &json!({"path": "/project/a"})), "no");
+    assert_eq!(ask(conversation.as_mut(), "read", &json!({"path": "/project/a"})), "yes");
+}
+
+#[test]
+fn acp_sets_the_model_before_the_first_prompt() {
+    let opened = json!({"sessionId": "s", "models": {"availableModels": [], "currentModelId": "auto"}});
+    let (mut conversation, steps) = acp(&request(Some("gemini/gemini-2.5-flash")), &opened);
+    let asked = writes(&steps);
+    assert_eq!(asked[2]["method"], "session/set_model");
+    assert_eq!(asked[2]["params"], json!({"sessionId": "s", "modelId": "gemini-2.5-flash"}));
+    assert_eq!(asked.len(), 3, "the prompt waits");
+    let refused = json!({"id": 3, "error": {"code": -32603, "message": "no such model"}});
+    let steps = feed(conversation.as_mut(), &[refused]);
+    assert_eq!(
+        activities(&steps)[0],
+        Activity::Trouble { text: "the agent refused a setting: no such model".to_owned() }
+    );
+    assert_eq!(writes(&steps)[0]["method"], "session/prompt");
+    let options = json!({"sessionId": "s", "configOptions": [{"id": "model", "category": "model"}]});
+    let (_, steps) = acp(&request(Some("opencode/x/y")), &options);
+    let asked = writes(&steps);
+    assert_eq!(asked[2]["method"], "session/set_config_option");
+    assert_eq!(asked[2]["params"], json!({"sessionId": "s", "configId": "model", "value": "x/y"}));
+}
+
+#[test]
+fn acp_continues_a_session_without_telling_it_again() {
+    let session = SessionStart::Resume { id: "s".to_owned(), counted: Tokens::default() };
+    let (mut conversation, _) = begin("acp", &LaunchRequest { session, ..request(Some("qwen")) });
+    let capabilities = json!({"protocolVersion": 1, "agentCapabilities": {"loadSession": true}});
+    let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"}});
+    let steps = feed(
+        conversation.as_mut(),
+        &[json!({"id": 1, "result": capabilities}), update(&chunk), json!({"id": 2, "result": null})],
+    );
+    let asked = writes(&steps);
+    assert_eq!(
+        (&asked[0]["method"], &asked[0]["params"]["sessionId"]),
+        (&json!("session/load"), &json!("s"))
+    );
+    assert_eq!(asked[1]["method"], "session/prompt");
+    let told = activities(&steps);
+    assert_eq!(told, [Activity::Session { id: "s".to_owned(), model: None }, Activity::TurnStarted]);
+    let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "new"}});
+    let done = json!({"id": 3, "result": {"stopReason": "end_turn"}});
+    assert_eq!(turn_end(&feed(conversation.as_mut(), &[update(&chunk), done])).text, "new");
+}
+
+#[test]
+fn acp_gives_up_with_a_reason() {
+    for (reply, expected) in [
+        (json!({"id": 1, "error": {"code": -32000, "message": "log in first"}}), "log in first"),
+        (
+            json!({"id": 1, "result": {"protocolVersion": 7}}),
+            "the agent speaks version 7 of the protocol, not 1",
+        ),
+    ] {
+        let (mut conversation, _) = begin("acp", &request(Some("qwen")));
+        let steps = feed(conversation.as_mut(), &[reply]);
+        let end = turn_end(&steps);
+        assert_eq!((end.is_error, end.error.as_str()), (true, expected));
+        assert_eq!(steps.last(), Some(&Step::CloseInput));
+        assert!(!conversation.say("more", &mut Vec::new()));
+    }
+    let session = SessionStart::Resume { id: "s".to_owned(), counted: Tokens::default() };
+    let (mut conversation, _) = begin("acp", &LaunchRequest { session, ..request(Some("qwen")) });
+    let steps = feed(conversation.as_mut(), &[json!({"id": 1, "result": {"protocolVersion": 1}})]);
+    assert_eq!(turn_end(&steps).error, "this agent cannot continue a session");
+}
+
+#[test]
+fn acp_stop_reasons_that_are_errors() {
+    for (reason, expected) in [
+        ("cancelled", "the turn was cancelled"),
+        ("refusal", "the model refused"),
+        ("max_tokens", "the limit of tokens was reached"),
+        ("max_turn_requests", "the limit of requests was reached"),
+        ("new one", "the turn stopped: new one"),
+    ] {
+        let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
+        let steps = feed(conversation.as_mut(), &[json!({"id": 3, "result": {"stopReason": reason}})]);
+        let end = turn_end(&steps);
+        assert_eq!((end.is_error, end.error.as_str()), (true, expected));
+    }
+}
+
+#[test]
+fn acp_turns_follow_one_another_and_other_requests_are_refused() {
+    let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
+    let mut steps = Vec::new();
+    assert!(conversation.say("second", &mut steps) && steps.is_empty());
+    let read = json!({"id": 5, "method": "fs/read_text_file", "params": {"path": "/project/a"}});
+    assert_eq!(writes(&feed(conversation.as_mut(), &[read]))[0]["error"]["code"], -32601);
+    let done = |id: u64| json!({"id": id, "result": {"stopReason": "end_turn"}});
+    let steps = feed(conversation.as_mut(), &[done(3)]);
+    assert_eq!(writes(&steps)[0]["params"]["prompt"][0]["text"], "second");
+    feed(conversation.as_mut(), &[done(4)]);
+    let mut steps = Vec::new();
+    assert!(conversation.say("third", &mut steps));
+    assert_eq!(writes(&steps)[0]["id"], 5, "an idle agent gets it at once");
+}
+
+/// The total tells whether cached and thought tokens stand inside the other classes.
+#[test]
+fn acp_usage_in_either_form() {
+    for (usage, expected) in [
+        (
+            json!({"inputTokens": 1200, "outputTokens": 42, "cachedReadTokens": 5000, "totalTokens": 6242}),
+            [1200, 42, 5000],
+        ),
+        (
+            json!({"inputTokens": 6200, "outputTokens": 42, "cachedReadTokens": 5000, "totalTokens": 6242}),
+            [1200, 42, 5000],
+        ),
+        (json!({"inputTokens": 10, "outputTokens": 2, "thoughtTokens": 3, "totalTokens": 15}), [10, 5, 0]),
+        (json!({"inputTokens": 10, "outputTokens": 5, "thoughtTokens": 3, "totalTokens": 15}), [10, 5, 0]),
+    ] {
+        let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
+        let reply = json!({"id": 3, "result": {"stopReason": "end_turn", "usage": usage}});
+        let told = activities(&feed(conversation.as_mut(), &[reply]));
+        let Activity::Usage(usage) = &told[0] else { panic!("{told:?}") };
+        assert_eq!([usage.delta.input, usage.delta.output, usage.delta.cache_read], expected);
+    }
+}
+
+#[test]
+fn claude_compaction_and_unknown_events() {
+    let (mut conversation, _) = begin("claude-code", &request(None));
+    let compacted = json!({"type": "system", "subtype": "compact_boundary",
+        "compact_metadata": {"trigger": "auto", "pre_tokens": 160_000, "post_tokens": 9000}});
+    let told = activities(&feed(conversation.as_mut(), &[compacted, json!({"type": "something_new"})]));
+    assert_eq!(told[0], Activity::Compacted);
+    assert!(matches!(&told[1], Activity::Usage(usage) if usage.context_tokens == Some(9000)));
+    assert_eq!(told.len(), 2);
+}
+
+#[test]
+fn claude_limits_are_errors_with_a_reason() {
+    let (mut conversation, _) = begin("claude-code", &request(None));
+    let result = json!({"type": "result", "subtype": "error_max_turns", "is_error": false, "num_turns": 9});
+    let end = turn_end(&feed(conversation.as_mut(), &[result]));
+    assert_eq!((end.is_error, end.error.as_str()), (true, "the limit of turns was reached"));
+    assert_eq!(end.turns, Some(9));
+}
+
+/// A failed turn without figures is not a session total of zero.
+#[test]
+fn claude_without_figures_keeps_the_counted_total() {
+    let counted = Tokens { input: 500, ..Tokens::default() };
+    let session = SessionStart::Resume { id: "s".to_owned(), counted };
+    let (mut conversation, _) = begin("claude-code", &LaunchRequest { session, ..request(None) });
+    let failed = json!({"type": "result", "subtype": "success", "is_error": true, "modelUsage": {}});
+    let model = json!({"m": {"inputTokens": 700, "outputTokens": 0}});
+    let works = json!({"type": "result", "subtype": "success", "modelUsage": model});
+    let told = activities(&feed(conversation.as_mut(), &[failed, works]));
+    let deltas: Vec<i64> = told
+        .iter()
+        .filter_map(|activity| match activity {
+            Activity::Usage(usage) => Some(usage.delta.input),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(deltas, [200]);
+}
+
+/// Seen with 2.1.329: after a SIGTERM the totals of a resumed session contain the interrupted run, whose
+/// input was counted while it ran, and after a SIGKILL they do not.
+#[test]
+fn claude_does_not_count_an_interrupted_run_twice() {
+    for total in [400, 300] {
+        let counted = Tokens { input: 200, output: 14, ..Tokens::default() };
+        let session = SessionStart::Resume { id: "s".to_owned(), counted };
+        let (mut conversation, _) = begin("claude-code", &LaunchRequest { session, ..request(None) });
+        let models = |input: u64| json!({"m": {"inputTokens": input, "outputTokens": 28}});
+        let result = json!({"type": "result", "subtype": "success", "modelUsage": models(total),
+            "model_usage_since_last_result": models(100)});
+        let told = activities(&feed(conversation.as_mut(), &[result]));
+        let Activity::Usage(usage) = &told[0] else { panic!("{told:?}") };
+        assert_eq!(usage.delta.input, 100);
+        assert_eq!(usage.session_total.map(|tokens| tokens.input), Some(total));
+    }
+}
+
+#[test]
+fn codex_changes_name_their_files_and_declined_commands_are_denied() {
+    let (mut conversation, _) = begin("codex", &request(None));
+    let changes = json!([{"path": "/project/a", "kind": "add"}, {"path": "/project/b", "kind": "delete"}]);
+    let change = json!({"id": "item_1", "type": "file_change", "changes": changes, "status": "completed"});
+    let command = json!({"id": "item_2", "type": "command_execution", "command": "rm", "status": "declined"});
+    let steps = feed(
+        conversation.as_mut(),
+        &[
+            json!({"type": "item.completed", "item": change}),
+            json!({"type": "item.completed", "item": command}),
+            json!({"type": "turn.completed"}),
+        ],
+    );
+    let written: Vec<String> = activities(&steps)
+        .into_iter()
+        .filter_map(|activity| match activity {
+            Activity::ToolStarted { path, writes: true, .. } => path,
+            _ => None,
+        })
+        .collect();
+    assert_eq!(written, ["/project/a", "/project/b"]);
+    assert_eq!(turn_end(&steps).denied, ["command_execution"]);
+}
+
+/// Newer versions of opencode say which permissions they refused.
+#[test]
+fn opencode_refusals_are_named_once_and_the_turn_ends_once() {
+    let (mut conversation, _) = begin("opencode", &request(None));
+    let state = json!({"status": "error", "error": "The user rejected permission to use this tool"});
+    let mut steps = feed(
+        conversation.as_mut(),
+        &[
+            json!({"type": "step_start", "sessionID": "ses_1", "part": {}}),
+            json!({"type": "tool_use", "sessionID": "ses_1",
+                "part": {"tool": "bash", "callID": "c", "state": state}}),
+            json!({"type": "step_finish", "sessionID": "ses_1", "part": {"tokens": {"input": 1}}}),
+            json!({"type": "done", "sessionID": "ses_1", "reason": "idle", "rejected": ["bash", "edit"]}),
+        ],
+    );
+    conversation.end(&mut steps);
+    assert_eq!(turn_end(&steps).denied, ["bash", "edit"]);
+    let ends = activities(&steps).iter().filter(|told| matches!(told, Activity::TurnEnded(_))).count();
+    assert_eq!(ends, 1);
+}
