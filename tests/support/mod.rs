@@ -1,6 +1,7 @@
 //! What several test binaries need. Each uses a part of it.
 #![allow(dead_code, reason = "every test binary uses another part")]
 
+pub mod aimock;
 pub mod daemon;
 pub mod folder;
 pub mod processes;
