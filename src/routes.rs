@@ -39,12 +39,13 @@ pub enum Handler {
 }
 
 /// What a [`Handler::Work`] comes to.
-#[derive(Debug)]
 pub enum Answer {
     /// The answer.
     Reply(Reply),
     /// A wish; the core answers.
     Command(Command),
+    /// A wish, and what to undo when the core refuses it.
+    Undoable(Command, Box<dyn FnOnce() + Send>),
 }
 
 /// All routes.

@@ -7,10 +7,11 @@ use super::{Command, SpawnRequest};
 use crate::api::{Problem, Reply, Validator};
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
-use crate::runtime::process::{Captured, Spec};
+use crate::runtime::process::{Captured, Processes, Spec};
 use serde_json::json;
 use std::fs;
 use std::path::{Component, Path};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// `git` gets this long.
@@ -27,10 +28,20 @@ pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
     }
     validator.finish()?;
-    if request.isolation == "worktree" {
-        request.worktree = Some(make_worktree(host, &request)?);
+    let worktree = if request.isolation == "worktree" { Some(make_worktree(host, &request)?) } else { None };
+    request.worktree.clone_from(&worktree);
+    let command = crate::core::Command::Agents(Command::Spawn(Box::new(request)));
+    let Some(path) = worktree else { return Ok(Answer::Command(command)) };
+    let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
+    Ok(Answer::Undoable(command, Box::new(move || remove_worktree(&processes, &project, &path))))
+}
+
+/// Removes a worktree that was made for an agent that then was refused.
+fn remove_worktree(processes: &Processes, project: &Path, path: &str) {
+    let spec = Spec::tool("git", &["worktree", "remove", "--force", path], project);
+    if let Err(error) = processes.capture(&spec, b"", GIT_TIMEOUT, MAX_DIFF_BYTES) {
+        log::warn!("the worktree {path} could not be removed: {error}");
     }
-    Ok(Answer::Command(crate::core::Command::Agents(Command::Spawn(Box::new(request)))))
 }
 
 /// Checks that `relative` is a folder inside the project, wherever links lead.

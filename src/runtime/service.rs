@@ -58,6 +58,13 @@ impl Service {
                 match work(&self.host, ask)? {
                     Answer::Reply(reply) => Ok(reply),
                     Answer::Command(command) => Ok(self.core.call(command)),
+                    Answer::Undoable(command, undo) => {
+                        let reply = self.core.call(command);
+                        if reply.status >= 400 {
+                            undo();
+                        }
+                        Ok(reply)
+                    }
                 }
             }
         }

@@ -10,11 +10,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Messages on their way to the hub. Output is bounded by credits and the rest by callers, so this is never
-/// reached; at it a message is dropped and every client told to resync.
+/// Messages on their way to the hub. Output is bounded by credits and the rest by callers, so this is not
+/// reached in practice; at it a message is dropped, and every client is told to resync.
 const INBOX: usize = 16_384;
 /// Every client is pinged this often.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -87,6 +87,8 @@ pub struct HubHandle {
     /// Counters.
     pub stats: Arc<HubStats>,
     next_id: Arc<AtomicU64>,
+    /// Set when a message had to be dropped.
+    lost: Arc<AtomicBool>,
 }
 
 impl HubHandle {
@@ -94,6 +96,7 @@ impl HubHandle {
     pub fn send(&self, message: HubMessage) {
         if self.sender.try_send(message).is_err() {
             log::error!("the WebSocket hub does not keep up: a message was dropped");
+            self.lost.store(true, Ordering::Relaxed);
         }
     }
 
@@ -158,7 +161,9 @@ impl Hub {
     pub fn start(seq: u64, snapshot: impl Fn() -> Vec<u8> + Send + 'static) -> io::Result<Self> {
         let (sender, inbox) = bounded(INBOX);
         let stats = Arc::new(HubStats::default());
-        let handle = HubHandle { sender, stats: Arc::clone(&stats), next_id: Arc::default() };
+        let lost = Arc::new(AtomicBool::new(false));
+        let handle =
+            HubHandle { sender, stats: Arc::clone(&stats), next_id: Arc::default(), lost: Arc::clone(&lost) };
         let mut body = Body {
             inbox,
             stats,
@@ -166,6 +171,7 @@ impl Hub {
             ring: Ring::new(seq),
             clients: BTreeMap::new(),
             snapshot: Box::new(snapshot),
+            lost,
         };
         let thread = Thread::spawn("hub", move || body.run())?;
         Ok(Self { handle, _thread: thread })
@@ -194,6 +200,7 @@ struct Body {
     ring: Ring,
     clients: BTreeMap<u64, Member>,
     snapshot: Box<dyn Fn() -> Vec<u8> + Send>,
+    lost: Arc<AtomicBool>,
 }
 
 /// Messages numbered and framed.
@@ -223,6 +230,9 @@ impl Body {
     }
 
     fn handle(&mut self, message: HubMessage) {
+        if self.lost.swap(false, Ordering::Relaxed) {
+            self.resync();
+        }
         match message {
             HubMessage::Publish(kind, body) => self.publish(kind, std::slice::from_ref(&body)),
             HubMessage::Output(batch) => {
@@ -238,6 +248,19 @@ impl Body {
             }
             HubMessage::Stop => {}
         }
+    }
+
+    /// Something was dropped on its way here: clients are told, and get the whole registry.
+    fn resync(&mut self) {
+        self.seq += 1;
+        let ts = clock::now().to_string();
+        for body in [br#"{"type":"resync""#.to_vec(), (self.snapshot)()] {
+            let mut bytes = Vec::new();
+            text_frame(finish(&body, self.seq, &ts), &mut bytes);
+            self.distribute(&Frames { bytes: bytes.into(), messages: 1 }, |_| true);
+        }
+        // Nobody can be given what is missing.
+        self.ring = Ring::new(self.seq);
     }
 
     fn publish(&mut self, kind: &'static str, bodies: &[Arc<[u8]>]) {
