@@ -11,10 +11,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::aimock::{Aimock, Cli, Home};
-use support::daemon::{Daemon, next_message};
+use support::daemon::Daemon;
 use support::folder::Folder;
 use support::processes::with_variable;
 use support::wait::wait_within;
+use tungstenite::Message;
+use tungstenite::stream::MaybeTlsStream;
 
 /// A turn of the slowest program takes 4 s on an idle machine.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -281,9 +283,16 @@ fn a_tool_call_writes_a_file(stage: &Stage) {
 /// The clients see the tool call while its command still runs.
 fn output_arrives_while_the_agent_works(stage: &Stage) {
     let mut socket = stage.daemon.connect("");
+    if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+    }
     let id = stage.spawn("REAL-LONG", "full");
+    let asked = Instant::now();
     let seen = loop {
-        let message = next_message(&mut socket);
+        // The daemon's pings end a read now and then, so that this is looked at.
+        assert!(asked.elapsed() < LIMIT, "no tool call among the messages; {}", stage.told(&id));
+        let Message::Text(text) = socket.read().unwrap() else { continue };
+        let message: Value = serde_json::from_str(&text).unwrap();
         assert_ne!(message["type"], "agent:exit", "{}", stage.told(&id));
         if message["type"] == "agent:output" && message["data"]["subtype"] == "tool" {
             break message;

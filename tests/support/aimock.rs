@@ -64,7 +64,8 @@ impl Cli {
 
     /// Whether it is there to be tested; says so when it is not.
     ///
-    /// Panics where `SVC_REAL_CLIS=require` and a program that `tests/real/setup` installs by default is absent.
+    /// Panics where `SVC_REAL_CLIS=require` and a program is absent that `tests/real/setup` installs
+    /// by default.
     pub fn is_here(self) -> bool {
         let absent: Vec<&str> =
             ["aimock", self.program()].into_iter().filter(|name| !bin_folder(name).is_dir()).collect();
@@ -164,7 +165,7 @@ impl Home {
         home
     }
 
-    /// What the daemon's environment needs so that its agents find the programs, this `HOME` and the endpoint.
+    /// What the daemon's environment needs for its agents to find the programs, this `HOME`, the endpoint.
     pub fn variables(&self, endpoint: &str) -> Vec<(&'static str, String)> {
         let at = |name: &str| self.0.join(name).to_str().unwrap().to_owned();
         vec![
