@@ -349,6 +349,10 @@ impl Simulation {
             assert_eq!(agent.status.is_live(), process, "seed {seed}: {name} is {:?}", agent.status);
             let fed = self.fed.get(&agent.lineage_id).copied().unwrap_or_default();
             assert_eq!(agent.tokens.total(), fed, "seed {seed}: {name}'s tokens");
+            // Whoever has nothing to do is let go: it either works, or is told to end, or was just spoken to.
+            let idle = agent.phase == agents::Phase::Working && !agent.turn_open;
+            let awaited = agent.queue.iter().any(|message| message.sent);
+            assert!(!idle || awaited, "seed {seed}: {name} waits for nothing");
             if agent.status == Status::Completed {
                 assert!(agent.exit.is_some(), "seed {seed}: {name} completed without an exit");
             }

@@ -173,10 +173,17 @@ fn first_words(text: &str) -> String {
 
 /// A turn is over: say what waits to be said, or let the program end.
 fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
-    let said = say::deliver_idle(all, cx, id);
+    if !say::deliver_idle(all, cx, id) {
+        let_go_if_idle(all, cx, id);
+    }
+}
+
+/// Lets a program end when no turn is open and every message it was given is confirmed. A message that it took
+/// in the last moment may still begin a turn: closing its input does not cut that short.
+pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
-    let busy = said || agent.queue.iter().any(|message| message.sent);
-    if agent.phase == Phase::Working && !busy {
+    let awaited = agent.queue.iter().any(|message| message.sent);
+    if agent.phase == Phase::Working && !agent.turn_open && !awaited {
         agent.phase = Phase::Finishing;
         cx.push(Effect::Run(id, RunOrder::Finish));
     }
@@ -272,7 +279,7 @@ fn verdict(agent: &Agent, phase: &Phase, code: Option<i32>, signal: Option<i32>)
     match (code, signal) {
         (Some(0), _) => (Status::Completed, completed_reason(agent)),
         // It was told to end after a good turn: how its launcher dies then says nothing of the work.
-        _ if finishing => (Status::Completed, completed_reason(agent)),
+        _ if finishing && !agent.turn_open => (Status::Completed, completed_reason(agent)),
         (Some(code), _) => (Status::Crashed, format!("it exited with code {code}")),
         (None, Some(signal)) => {
             (Status::Killed, format!("signal {signal} ended it; the daemon did not send it"))

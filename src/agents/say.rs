@@ -70,7 +70,7 @@ pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, deliv
     if delivered {
         // The run has logged it where it took it, among its other lines.
         agent.queue.remove(at);
-        agent.turn_open = true;
+        life::let_go_if_idle(all, cx, id);
     } else {
         // It stays, and is said to the next life when this one has ended.
         agent.queue[at].sent = false;
@@ -89,6 +89,7 @@ pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
         return false;
     };
     message.sent = true;
+    agent.turn_open = true;
     let order = RunOrder::Say { message_id: message.id, text: message.text.to_string() };
     cx.push(Effect::Run(id, order));
     true

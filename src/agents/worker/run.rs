@@ -56,6 +56,8 @@ pub(super) struct Run {
 struct Times {
     last_output: Instant,
     finish_ordered: Option<Instant>,
+    /// A message taken late may have begun another turn; the program is not stopped in the middle of it.
+    turn_open: bool,
 }
 
 /// The threads of a run that has started its program.
@@ -77,7 +79,7 @@ impl Run {
             output,
             conversation: Mutex::new(None),
             is_stopping: AtomicBool::new(false),
-            times: Mutex::new(Times { last_output: Instant::now(), finish_ordered: None }),
+            times: Mutex::new(Times { last_output: Instant::now(), finish_ordered: None, turn_open: false }),
             bell: bounded(1),
             stderr_tail: Mutex::default(),
         }
@@ -112,6 +114,9 @@ impl Run {
     /// When a program that was to end is stopped.
     fn finish_deadline(&self, limits: Limits) -> Option<Instant> {
         let times = self.times();
+        if times.turn_open {
+            return None;
+        }
         times.finish_ordered.map(|ordered| ordered.max(times.last_output) + limits.finish_grace)
     }
 
@@ -139,7 +144,14 @@ impl Run {
             }
             for step in steps {
                 match step {
-                    Step::Event(activity) => events.push(activity),
+                    Step::Event(activity) => {
+                        match activity {
+                            Activity::TurnStarted => self.times().turn_open = true,
+                            Activity::TurnEnded(_) => self.times().turn_open = false,
+                            _ => {}
+                        }
+                        events.push(activity);
+                    }
                     Step::Write(text) => accepted &= push(Item::Write(text)),
                     Step::CloseInput => accepted &= push(Item::Close),
                 }

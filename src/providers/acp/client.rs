@@ -68,6 +68,8 @@ pub(super) struct Client {
     denied: Vec<String>,
     cost: CostMeter,
     turn_cost_usd: Option<f64>,
+    /// Nothing more will be said: the input is closed as soon as no turn is open.
+    finishing: bool,
 }
 
 impl Client {
@@ -78,6 +80,7 @@ impl Client {
         };
         Self {
             phase: Phase::Quiet,
+            finishing: false,
             request: 0,
             cost: CostMeter::new(!session.is_empty()),
             session,
@@ -322,6 +325,13 @@ impl Client {
         self.calls.clear();
         wire::emit(out, Activity::TurnEnded(end));
         self.next(out);
+        self.close_when_through(out);
+    }
+
+    fn close_when_through(&mut self, out: &mut Vec<Step>) {
+        if self.finishing && self.phase == Phase::Quiet && self.messages.is_empty() {
+            out.push(Step::CloseInput);
+        }
     }
 
     fn give_up(&mut self, error: String, out: &mut Vec<Step>) {
@@ -364,6 +374,11 @@ impl Conversation for Client {
             self.next(out);
         }
         true
+    }
+
+    fn finish(&mut self, out: &mut Vec<Step>) {
+        self.finishing = true;
+        self.close_when_through(out);
     }
 
     fn end(&mut self, out: &mut Vec<Step>) {
