@@ -70,11 +70,11 @@ pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, deliv
     if delivered {
         // The run has logged it where it took it, among its other lines.
         agent.queue.remove(at);
-        life::let_go_if_idle(all, cx, id);
     } else {
         // It stays, and is said to the next life when this one has ended.
         agent.queue[at].sent = false;
     }
+    life::let_go_if_idle(all, cx, id);
     touch(all, cx, Durability::Soon);
 }
 
