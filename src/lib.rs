@@ -10,6 +10,7 @@ pub mod api;
 pub mod core;
 
 pub mod agents;
+pub mod console;
 pub mod context;
 pub mod oversight;
 pub mod providers;

@@ -51,6 +51,7 @@ pub enum Answer {
 /// All routes.
 pub fn table() -> Table<Handler> {
     let mut routes: Vec<Route<Handler>> = Vec::new();
+    routes.extend(crate::console::api::routes());
     routes.extend(crate::oversight::api::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::providers::api::routes());
