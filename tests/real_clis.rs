@@ -79,6 +79,18 @@ scenarios!(
         a_busy_endpoint_is_tried_again,
     ]
 );
+// Gemini 0.61 tells of no earlier session in this mode, so continuing one is not among the scenarios.
+scenarios!(
+    gemini_by_acp,
+    super::Cli::GeminiAcp,
+    [
+        a_tool_call_writes_a_file,
+        output_arrives_while_the_agent_works,
+        rotation_ends_the_old_agent_and_hands_over,
+        a_kill_leaves_no_process,
+        a_question_does_not_disturb_the_agent,
+    ]
+);
 // It does not end while a command of its own runs in the background, so that scenario has no sense here.
 scenarios!(
     claude,

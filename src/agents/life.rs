@@ -7,7 +7,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, State as All, Timer};
-use crate::providers::{Activity, TurnEnd, Usage};
+use crate::providers::{Activity, Tokens, TurnEnd, Usage};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,6 +100,7 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
     match activity {
         Activity::Session { id, model } => {
             agent.session_id = Some(id.clone());
+            agent.session_confirmed = true;
             if model.is_some() {
                 agent.actual_model.clone_from(model);
             }
@@ -239,6 +240,12 @@ fn exited(
             agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
         }
         agent.set_status(cx.now, status, reason);
+        if status == Status::Crashed && agent.session_id.is_some() && !agent.session_confirmed {
+            // The provider does not know the session any more: the next resume must not fail in the same way.
+            agent.session_id = None;
+            agent.session_counted = Tokens::default();
+            agent.status_reason.push_str("; its session is gone, the next resume starts a new one");
+        }
         agent.turn_open = false;
         agent.current_activity = None;
         for message in &mut agent.queue {

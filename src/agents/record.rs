@@ -218,6 +218,9 @@ pub struct Agent {
     /// Whether a turn is open.
     #[serde(skip)]
     pub turn_open: bool,
+    /// Whether the provider has named its session in this life.
+    #[serde(skip)]
+    pub session_confirmed: bool,
     /// Whether the current silence was announced.
     #[serde(skip)]
     pub stalled: bool,

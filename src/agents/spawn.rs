@@ -127,7 +127,8 @@ pub fn launch_request(
         model: agent.model.clone().filter(|model| model != "auto"),
         effort: agent.effort,
         permission: agent.permission,
-        working_dir: base.join(&agent.working_dir),
+        // Joining nothing would add a slash, and programs tell their sessions apart by this path.
+        working_dir: if agent.working_dir.is_empty() { base } else { base.join(&agent.working_dir) },
         project_dir: all.project.dir.clone(),
         session,
         command: agent.command.to_vec(),
@@ -252,6 +253,7 @@ fn new_record(
         files: Arc::new(BTreeMap::new()),
         last_turn: None,
         turn_open: true,
+        session_confirmed: false,
         stalled: false,
         phase: Phase::Working,
     }
@@ -275,6 +277,7 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         error: None,
         last_turn: None,
         turn_open: true,
+        session_confirmed: false,
         stalled: false,
         phase: Phase::Working,
         ..old.clone()

@@ -24,6 +24,8 @@ pub enum Cli {
     Codex,
     /// Gemini CLI.
     Gemini,
+    /// Gemini CLI, spoken to by the Agent Client Protocol.
+    GeminiAcp,
     /// Claude Code.
     Claude,
     /// `OpenCode`.
@@ -36,6 +38,7 @@ impl Cli {
         match self {
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::GeminiAcp => "acp",
             Self::Claude => "claude-code",
             Self::OpenCode => "opencode",
         }
@@ -47,6 +50,7 @@ impl Cli {
         match self {
             Self::Codex => Some("gpt-5.5"),
             Self::Gemini => Some("gemini-2.5-pro"),
+            Self::GeminiAcp => Some("gemini/gemini-2.5-pro"),
             Self::Claude => None,
             Self::OpenCode => Some("aimock/gpt-4o"),
         }
@@ -56,7 +60,7 @@ impl Cli {
     fn program(self) -> &'static str {
         match self {
             Self::Codex => "codex",
-            Self::Gemini => "gemini",
+            Self::Gemini | Self::GeminiAcp => "gemini",
             Self::Claude => "claude",
             Self::OpenCode => "opencode",
         }

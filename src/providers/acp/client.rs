@@ -218,6 +218,8 @@ impl Client {
             return;
         }
         match wire::text(update, "sessionUpdate") {
+            // Words outside of a turn are the agent's remarks on its settings, not its answer.
+            "agent_message_chunk" if self.phase != Phase::Prompt => {}
             "agent_message_chunk" => self.chunk(Words::Text, update, out),
             "agent_thought_chunk" => self.chunk(Words::Thinking, update, out),
             "tool_call" | "tool_call_update" => {
