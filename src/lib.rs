@@ -3,8 +3,9 @@
 //!
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`api`] the pure
 //! side of HTTP (requests, replies, routes), then the features, then [`routes`], the one list of endpoints,
-//! then [`runtime`], the only place with threads, sockets, files and processes. [`rehearsal`] is the process
-//! side of a built-in agent; [`cli`] is a client of the REST API and shares nothing else with it.
+//! then [`runtime`], the only place with threads, sockets, files and processes. [`rehearsal`] and
+//! [`ollama`] are the process side of the built-in agents; [`cli`] is a client of the REST API and shares
+//! nothing else with it.
 
 pub mod api;
 pub mod core;
@@ -20,6 +21,7 @@ pub mod routes;
 pub mod runtime;
 
 pub mod cli;
+pub mod ollama;
 pub mod rehearsal;
 
 /// The release, as `GET /api/health` and `svc --version` tell it.

@@ -10,6 +10,7 @@ fn main() -> ExitCode {
     let lossy = |arg: &OsString| arg.to_string_lossy().into_owned();
     match args.first().and_then(|first| first.to_str()) {
         Some(svc::providers::script::SUB_COMMAND) => svc::rehearsal::main(args[1..].iter().map(lossy)),
+        Some(svc::providers::ollama::SUB_COMMAND) => svc::ollama::main(args[1..].iter().map(lossy)),
         _ => ExitCode::from(svc::cli::run(args)),
     }
 }

@@ -17,6 +17,7 @@ mod command_lines;
 mod gemini;
 mod launch;
 pub mod native;
+pub mod ollama;
 mod opencode;
 pub mod registry;
 pub mod script;
@@ -158,6 +159,7 @@ pub fn all() -> &'static [&'static dyn Provider] {
         &gemini::Gemini,
         &opencode::OpenCode,
         &acp::Acp,
+        &ollama::Ollama,
         &script::Script,
     ]
 }

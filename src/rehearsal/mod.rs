@@ -3,12 +3,12 @@
 //! network and without tokens.
 
 mod embedded;
-mod input;
+pub mod input;
 mod node;
-mod output;
+pub mod output;
 mod player;
 pub mod scenario;
-mod tools;
+pub mod tools;
 
 use crate::providers::native::Input;
 use crate::providers::script::PROJECT_DIR_VARIABLE;

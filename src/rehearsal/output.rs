@@ -13,6 +13,12 @@ pub struct Output {
     open_line: bool,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Output {
     /// There should be only one.
     pub fn new() -> Self {

@@ -1,4 +1,4 @@
-//! A rehearsal agent with pipes, in a project folder of its own.
+//! A built-in agent with pipes, in a project folder of its own.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -52,9 +52,15 @@ impl Project {
     }
 
     pub fn start(&self, args: &[&str]) -> Agent {
+        self.start_as("agent-script", args, &[])
+    }
+
+    /// Another built-in agent, with variables of its own.
+    pub fn start_as(&self, sub_command: &str, args: &[&str], env: &[(&str, &str)]) -> Agent {
         let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
-            .arg("agent-script")
+            .arg(sub_command)
             .args(args)
+            .envs(env.iter().copied())
             .current_dir(self.work(""))
             .env("SVC_PROJECT_DIR", &self.0)
             .env("SVC_AGENT_NAME", "backend-1")

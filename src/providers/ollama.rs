@@ -1,0 +1,164 @@
+//! `ollama`: the built-in agent for any endpoint that speaks the chat-completions protocol of `OpenAI`, such
+//! as Ollama, llama.cpp, vLLM or LM Studio. Its process side is [`crate::ollama`].
+
+use super::native::Native;
+use super::wire::check_names;
+use super::{
+    Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
+    Purpose, SessionStart, Tier,
+};
+
+/// The hidden sub-command that is the agent.
+pub const SUB_COMMAND: &str = "agent-ollama";
+
+/// The variable with the endpoint's base address, for example `http://127.0.0.1:8080/v1`. Without it
+/// `OLLAMA_HOST` counts, then Ollama's own default.
+pub const URL_VARIABLE: &str = "SVC_OLLAMA_URL";
+
+/// The variable with the endpoint's key, for those that want one.
+pub const KEY_VARIABLE: &str = "SVC_OLLAMA_KEY";
+
+/// The variable with Ollama's own address, as its own programs take it.
+pub const HOST_VARIABLE: &str = "OLLAMA_HOST";
+
+/// The variable by which the child learns where sessions are kept.
+pub const PROJECT_DIR_VARIABLE: &str = super::script::PROJECT_DIR_VARIABLE;
+
+/// Behind a model's name, how many tokens its context holds: `qwen3:8b?context=32768`. Endpoints do not say.
+const CONTEXT_OPTION: &str = "?context=";
+
+/// Any other model may be named too. Windows are those of the models, not of a server's settings.
+const MODELS: &[Model] = &[
+    Model { id: "qwen3:8b", name: "Qwen3 8B", tier: Tier::Light, context_window: 40_960 },
+    Model { id: "qwen3-coder:30b", name: "Qwen3 Coder 30B", tier: Tier::Medium, context_window: 262_144 },
+    Model { id: "gpt-oss:120b", name: "gpt-oss 120B", tier: Tier::Heavy, context_window: 131_072 },
+];
+
+static INFO: Info = Info {
+    id: "ollama",
+    name: "Ollama and OpenAI-compatible endpoints",
+    program: Program::Itself,
+    auth_type: "none",
+    env_key: KEY_VARIABLE,
+    install_command: "",
+    pass_env: &[URL_VARIABLE, KEY_VARIABLE, HOST_VARIABLE],
+    models: MODELS,
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: false, headless: true },
+};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Ollama;
+
+impl Provider for Ollama {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        check_names(request)?;
+        let mut args = vec![SUB_COMMAND.to_owned()];
+        let mut add = |name: &str, value: &str| args.extend([name.to_owned(), value.to_owned()]);
+        let model = request.model.as_deref().unwrap_or(MODELS[0].id);
+        let (model, context) = split_model(model)?;
+        add("--model", model);
+        if let Some(context) = context {
+            add("--context", &context.to_string());
+        }
+        match request.effort {
+            // The endpoint's default; models that cannot think refuse any word about it.
+            Effort::Medium => {}
+            Effort::Low => add("--effort", "low"),
+            Effort::High | Effort::Max => add("--effort", "high"),
+        }
+        match &request.session {
+            SessionStart::Fresh => {}
+            SessionStart::Resume { id, counted } => {
+                add("--resume", id);
+                add("--counted", &serde_json::to_string(counted).map_err(|error| error.to_string())?);
+            }
+            SessionStart::Fork { id, .. } => add("--fork", id),
+        }
+        if request.permission == Permission::Full {
+            args.push("--full".to_owned());
+        }
+        if request.purpose == Purpose::Query {
+            args.push("--query".to_owned());
+        }
+        Ok(Launch {
+            program: LaunchProgram::Itself,
+            args,
+            env: vec![(PROJECT_DIR_VARIABLE.to_owned(), request.project_dir.to_string_lossy().into_owned())],
+            stdin: true,
+            conversation: Box::new(Native::new(&request.prompt, &request.session)),
+        })
+    }
+
+    fn forks(&self) -> bool {
+        true
+    }
+}
+
+/// A model's name, and its context window where one is given or known.
+fn split_model(model: &str) -> Result<(&str, Option<u64>), String> {
+    let Some((name, number)) = model.split_once(CONTEXT_OPTION) else {
+        let known = MODELS.iter().find(|known| known.id == model);
+        return Ok((model, known.map(|known| known.context_window)));
+    };
+    match number.parse() {
+        Ok(context) if context > 0 && !name.is_empty() => Ok((name, Some(context))),
+        _ => Err(format!("the model {model:?} is not of the form `name{CONTEXT_OPTION}32768`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::providers::Tokens;
+
+    fn request(model: Option<&str>) -> LaunchRequest {
+        LaunchRequest {
+            purpose: Purpose::Work,
+            prompt: "-go".to_owned(),
+            model: model.map(str::to_owned),
+            effort: Effort::Medium,
+            permission: Permission::Auto,
+            working_dir: "/p/w".into(),
+            project_dir: "/p".into(),
+            session: SessionStart::Fresh,
+            command: Vec::new(),
+        }
+    }
+
+    fn line(request: &LaunchRequest) -> String {
+        Ollama.launch(request).expect("a launch").args.join(" ")
+    }
+
+    #[test]
+    fn the_model_may_say_its_context() {
+        assert_eq!(line(&request(None)), "agent-ollama --model qwen3:8b --context 40960");
+        assert_eq!(line(&request(Some("a/b:c"))), "agent-ollama --model a/b:c");
+        assert_eq!(line(&request(Some("a?context=9"))), "agent-ollama --model a --context 9");
+        for bad in ["a?context=", "a?context=0", "?context=9", "a?context=many", "-a"] {
+            assert!(Ollama.launch(&request(Some(bad))).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_names_session_permission_and_purpose() {
+        let counted = Tokens { input: 7, ..Tokens::default() };
+        let mut request = request(Some("m"));
+        request.session = SessionStart::Resume { id: "s".into(), counted };
+        request.permission = Permission::Full;
+        request.effort = Effort::Max;
+        let json = r#"{"input":7,"output":0,"cacheRead":0,"cacheCreation":0}"#;
+        let expected = format!("agent-ollama --model m --effort high --resume s --counted {json} --full");
+        assert_eq!(line(&request), expected);
+        request.session = SessionStart::Fork { id: "s".into(), counted };
+        request.permission = Permission::Auto;
+        request.effort = Effort::Low;
+        request.purpose = Purpose::Query;
+        assert_eq!(line(&request), "agent-ollama --model m --effort low --fork s --query");
+    }
+}
