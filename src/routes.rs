@@ -1,12 +1,13 @@
 //! The route table of the daemon: every endpoint of every feature, in one list.
 
 use crate::api::{Params, Problem, Reply, Request, Route, Table};
+use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{Command, State};
+use crate::core::{Actor, Command, State};
 use crate::runtime::host::Host;
 
 /// What a handler may look at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Ask<'a> {
     /// The request.
     pub request: &'a Request,
@@ -16,6 +17,20 @@ pub struct Ask<'a> {
     pub state: &'a State,
     /// When the request came.
     pub now: Time,
+    /// Asks the kernel; see [`Ask::caller`].
+    pub find_caller: &'a dyn Fn() -> Option<AgentId>,
+}
+
+impl Ask<'_> {
+    /// The agent whose process calls; `None` for everybody else. Asked of the kernel once per connection.
+    pub fn caller(&self) -> Option<AgentId> {
+        *self.request.caller.get_or_init(self.find_caller)
+    }
+
+    /// Who calls.
+    pub fn actor(&self) -> Actor {
+        self.caller().map_or(Actor::Operator, Actor::Agent)
+    }
 }
 
 /// Who may use an endpoint.

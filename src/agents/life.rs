@@ -6,7 +6,7 @@ use super::{LogEntry, RunOrder, rotation, say, touch};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, State as All, Timer};
+use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer, moments};
 use crate::providers::{Activity, Tokens, TurnEnd, Usage};
 use serde_json::json;
 use std::sync::Arc;
@@ -49,6 +49,7 @@ fn started(all: &mut All, cx: &mut Context, id: AgentId, pid: u32, start_ticks: 
         }
     }
     watch_silence(all, id, now);
+    cx.moment(Moment::Started(id));
     rotation::successor_started(all, cx, id);
     touch(all, cx, Durability::Soon);
 }
@@ -70,6 +71,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
+    cx.moment(Moment::Ended(id));
     rotation::successor_failed(all, cx, id, error);
     touch(all, cx, Durability::BeforeReply);
 }
@@ -77,6 +79,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
 fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let now = cx.now;
     let mut turn_over = false;
+    moments::heard(all, cx, id, &batch.activities);
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };
     agent.last_activity = now;
@@ -174,6 +177,7 @@ fn first_words(text: &str) -> String {
 
 /// A turn is over: say what waits to be said, or let the program end.
 fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
+    cx.moment(Moment::TurnEnded(id));
     if !say::deliver_idle(all, cx, id) {
         let_go_if_idle(all, cx, id);
     }
@@ -254,9 +258,11 @@ fn exited(
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
-    match why {
-        Some(Stop::Rotate) => rotation::predecessor_ended(all, cx, id),
-        _ => rotation::given_up(all, cx, id),
+    if why == Some(Stop::Rotate) {
+        rotation::predecessor_ended(all, cx, id);
+    } else {
+        cx.moment(Moment::Ended(id));
+        rotation::given_up(all, cx, id);
     }
     if why.is_none() {
         say::resume_if_spoken_to(all, cx, id);

@@ -25,13 +25,13 @@ pub use patch::Patch;
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
-pub use spawn::{SpawnRequest, StartOrder};
+pub use spawn::{SpawnRequest, StartOrder, spawn_agent};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::providers::{LaunchRequest, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -271,20 +271,36 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
+            audit(all, cx, "agent.patch", &target);
             let result = patch::apply(all, cx, &target, *patch);
             cx.answer(call, result);
         }
-        Command::Delete(target) => delete(all, cx, call, &target),
+        Command::Delete(target) => {
+            audit(all, cx, "agent.delete", &target);
+            delete(all, cx, call, &target);
+        }
         Command::Instruct { target, message, deliver } => {
+            audit(all, cx, "agent.instruct", &target);
             let result = say::instruct(all, cx, &target, message, deliver);
             cx.answer(call, result);
         }
         Command::Query { target, question } => say::query(all, cx, call, &target, question),
-        Command::Rotate(target) => rotation::rotate(all, cx, call, &target),
+        Command::Rotate(target) => {
+            audit(all, cx, "agent.rotate", &target);
+            rotation::rotate(all, cx, call, &target);
+        }
         Command::Resume { target, message } => {
+            audit(all, cx, "agent.resume", &target);
             let result = say::resume(all, cx, &target, message);
             cx.answer(call, result);
         }
+    }
+}
+
+/// Notes what is wished of an existing agent; what comes of it stands in its own log.
+fn audit(all: &All, cx: &mut Context, event: &str, target: &str) {
+    if let Ok(agent) = all.agents.find(target) {
+        cx.audit(event, &json!({"agentId": agent.id, "name": agent.name}));
     }
 }
 
@@ -299,6 +315,7 @@ fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     let agents = Arc::make_mut(&mut all.agents);
     agents.remove(agent.id);
     cx.push(Effect::Remove(Document::Prompt(agent.lineage_id)));
+    cx.moment(Moment::Removed(agent.id, agent.lineage_id));
     touch(all, cx, Durability::BeforeReply);
     cx.reply(call, Reply::ok(&json!({"ok": true, "id": agent.id, "status": agent.status, "removed": true})));
 }
@@ -370,5 +387,6 @@ fn prune(all: &mut All, cx: &mut Context) {
     for (_, id, lineage) in oldest.into_iter().take(ended - MAX_ENDED) {
         agents.remove(id);
         cx.push(Effect::Remove(Document::Prompt(lineage)));
+        cx.moment(Moment::Removed(id, lineage));
     }
 }

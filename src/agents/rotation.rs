@@ -14,7 +14,7 @@ use crate::api::{Problem, Reply};
 use crate::context::{brief, briefing};
 use crate::core::ids::AgentId;
 use crate::core::time::{Time, rfc3339};
-use crate::core::{CallId, Context, Durability, Effect, State as All};
+use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
 use crate::providers::{SessionStart, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -203,6 +203,7 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
         }),
     );
     cx.push(Effect::Put(crate::core::Document::Agents, Durability::BeforeReply));
+    cx.moment(Moment::Rotated { old: rotation.old, new: id });
     let body = json!({
         "old": rotation.old, "new": id, "handoffBrief": true, "reason": rotation.reason, "agent": shown,
     });
@@ -238,6 +239,10 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
 fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str) {
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&key) else { return };
     cx.notice("rotation:failed", &json!({"agentId": old, "error": error}));
+    if all.agents.get(key).is_some_and(|agent| agent.status == Status::Killed) {
+        // It was ended for a successor that does not come.
+        cx.moment(Moment::Ended(key));
+    }
     for call in rotation.calls {
         cx.reply(call, Problem::new(500, "rotation_failed", format!("the rotation failed: {error}")));
     }

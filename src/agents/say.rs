@@ -7,7 +7,7 @@ use super::{Job, RunOrder, life, rotation, spawn, touch};
 use crate::api::{Problem, Reply};
 use crate::context::briefing;
 use crate::core::ids::AgentId;
-use crate::core::{CallId, Context, Durability, Effect, State as All, Timer};
+use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
 use crate::providers::{self, Purpose, SessionStart, Tokens};
 use serde_json::json;
 use std::sync::Arc;
@@ -169,6 +169,7 @@ fn continue_with(
     agents.alias(old.id, old.lineage_id);
     let shown = json!(agent.rest());
     spawn::start(all, cx, agent, prompt, session);
+    cx.moment(Moment::Resumed { old: old.id, new: id });
     touch(all, cx, Durability::BeforeReply);
     Ok(json!({"ok": true, "id": id, "resumed": old.id, "agent": shown}))
 }

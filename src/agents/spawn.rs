@@ -5,7 +5,7 @@ use super::{LogEntry, RunOrder, scope, touch};
 use crate::api::{Problem, Reply, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
-use crate::core::{Context, Document, Durability, Effect, State as All};
+use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -59,10 +59,21 @@ pub struct StartOrder {
     pub env: Vec<(String, String)>,
 }
 
-/// Starts a new agent: 201 with the record.
+/// Starts a new agent: 201 with the record and the overlaps of its scope.
+///
+/// Errors: as [`spawn_agent`].
+pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Reply, Problem> {
+    let id = spawn_agent(all, cx, request)?;
+    let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
+    let mut body = json!(agent.rest());
+    body["overlaps"] = Value::Array(overlaps_with(all, agent));
+    Ok(Reply::json(201, &body).with_header("Location", format!("/api/agents/{id}")))
+}
+
+/// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.
 ///
 /// Errors: 400 for an unknown or missing provider or a name in use, 409 `capacity`.
-pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Reply, Problem> {
+pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<AgentId, Problem> {
     let provider = choose_provider(all, &request)?;
     let mut validator = Validator::default();
     if let Some(name) = &request.name {
@@ -85,14 +96,16 @@ pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<R
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
     let agent = new_record(all, cx, id, lineage, provider.info().id, request);
-    let overlaps = overlaps_with(all, &agent);
-    let mut body = json!(agent.rest());
-    body["overlaps"] = Value::Array(overlaps);
+    cx.audit(
+        "agent.spawn",
+        &json!({"agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider}),
+    );
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
     start(all, cx, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
-    Ok(Reply::json(201, &body).with_header("Location", format!("/api/agents/{id}")))
+    cx.moment(Moment::Spawned(id));
+    Ok(id)
 }
 
 /// Registers a record and orders its process to be started with `prompt` as the first message.

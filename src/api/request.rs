@@ -1,8 +1,10 @@
 //! A request as handlers see it: decoded, bounded, and already past the Host and Origin checks.
 
 use super::{Method, Problem};
+use crate::core::ids::AgentId;
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 /// One HTTP request. Header names are lower-case; path segments and query are percent-decoded.
 #[derive(Debug, Clone)]
@@ -23,6 +25,8 @@ pub struct Request {
     pub peer: SocketAddr,
     /// Our end of the connection.
     pub local: SocketAddr,
+    /// The agent whose process holds the connection, once somebody has asked; shared by all its requests.
+    pub caller: Arc<OnceLock<Option<AgentId>>>,
 }
 
 impl Request {

@@ -1,8 +1,9 @@
 //! What an event brings along, and where its effects go.
 
-use super::{CallId, Effect, time::Time};
+use super::{Actor, CallId, Effect, Journal, Moment, time::Time};
 use crate::api::{Problem, Reply};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The surroundings of one event: its time, its randomness, its effects.
@@ -10,8 +11,11 @@ use std::sync::Arc;
 pub struct Context {
     /// When the event happened; never decreases from event to event.
     pub now: Time,
+    /// Who caused it.
+    pub actor: Actor,
     seed: u64,
     effects: Vec<Effect>,
+    moments: VecDeque<Moment>,
     /// Whether [`Effect::Exit`] was given; at most once in a daemon's life.
     pub exit_sent: bool,
 }
@@ -19,7 +23,14 @@ pub struct Context {
 impl Context {
     /// A context at `now` with 64 random bits.
     pub fn new(now: Time, seed: u64) -> Self {
-        Self { now, seed, effects: Vec::new(), exit_sent: false }
+        Self {
+            now,
+            actor: Actor::default(),
+            seed,
+            effects: Vec::new(),
+            moments: VecDeque::new(),
+            exit_sent: false,
+        }
     }
 
     /// The next random number of this event (splitmix64 of its seed).
@@ -62,6 +73,27 @@ impl Context {
     /// Pushes a message to the WebSocket clients. `body` is an object; `type` is added.
     pub fn notice(&mut self, kind: &'static str, body: &Value) {
         self.push(Effect::Notice(kind, open_object(kind, body)));
+    }
+
+    /// Has every listener told of `moment` when the event is applied.
+    pub fn moment(&mut self, moment: Moment) {
+        self.moments.push_back(moment);
+    }
+
+    /// The next moment to tell of.
+    pub fn next_moment(&mut self) -> Option<Moment> {
+        self.moments.pop_front()
+    }
+
+    /// Writes an entry of the audit log: `ts`, `event`, `actor`, then the fields of `details`.
+    pub fn audit(&mut self, event: &str, details: &Value) {
+        let mut entry = serde_json::json!({
+            "ts": self.now.to_string(), "event": event, "actor": self.actor.to_string(),
+        });
+        if let (Value::Object(entry), Value::Object(details)) = (&mut entry, details) {
+            entry.extend(details.clone());
+        }
+        self.push(Effect::Append(Journal::Audit, entry.to_string().into_bytes().into()));
     }
 
     /// The orders given so far.

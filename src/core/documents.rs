@@ -17,6 +17,29 @@ pub enum Document {
     Prompt(LineageId),
 }
 
+/// A file of lines that only grows, until it is rotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Journal {
+    /// Who changed what: JSON lines `{ts,event,actor,...}`.
+    Audit,
+}
+
+impl Journal {
+    /// Its path below `.svc/`.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Audit => "audit.jsonl",
+        }
+    }
+
+    /// Above this many bytes it is renamed to `<path>.1`, in place of an earlier one, and begun anew.
+    pub fn max_bytes(self) -> u64 {
+        match self {
+            Self::Audit => 5 << 20,
+        }
+    }
+}
+
 /// A document that cannot be encoded or read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentError(pub String);

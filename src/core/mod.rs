@@ -9,14 +9,18 @@
 //!
 //! **Invariant:** every call gets exactly one reply, at once or through a later event.
 
+mod actor;
 mod context;
 mod documents;
 pub mod ids;
+pub mod moments;
 pub mod time;
 mod timers;
 
+pub use actor::Actor;
 pub use context::Context;
-pub use documents::{Document, DocumentError};
+pub use documents::{Document, DocumentError, Journal};
+pub use moments::Moment;
 pub use timers::{Timer, Timers};
 
 use crate::agents::report::RunReport;
@@ -103,7 +107,7 @@ pub enum Command {
 #[derive(Debug, Clone)]
 pub enum Event {
     /// Somebody wishes something and waits for the answer.
-    Call(CallId, Command),
+    Call(CallId, Actor, Command),
     /// The threads of a run report.
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
@@ -141,6 +145,8 @@ pub enum Effect {
     Put(Document, Durability),
     /// Remove a document.
     Remove(Document),
+    /// Append a line (without its end) to a journal, before the replies of the same event are sent.
+    Append(Journal, Arc<[u8]>),
     /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
     Notice(&'static str, Arc<[u8]>),
     /// Push the output of a run.
@@ -162,14 +168,10 @@ pub enum Effect {
 /// Applies one event.
 pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
     match event {
-        Event::Call(call, command) => match command {
-            Command::Agents(command) => agents::command(state, cx, call, command),
-            Command::Settings(command) => settings::command(state, cx, call, command),
-            Command::Shutdown => {
-                cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
-                begin_shutdown(state, cx);
-            }
-        },
+        Event::Call(call, actor, command) => {
+            cx.actor = actor;
+            command_given(state, cx, call, command);
+        }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
@@ -182,9 +184,24 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
     }
+    while let Some(moment) = cx.next_moment() {
+        moments::tell(state, cx, moment);
+    }
     if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
         cx.exit_sent = true;
         cx.push(Effect::Exit);
+    }
+}
+
+fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
+    match command {
+        Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Shutdown => {
+            cx.audit("daemon.shutdown", &serde_json::json!({}));
+            cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
+            begin_shutdown(state, cx);
+        }
     }
 }
 

@@ -33,7 +33,8 @@ impl http::Service for Service {
     fn handle(&self, request: &Request) -> Reply {
         http::dispatch(&self.table, request, |route, params| {
             let state = self.core.snapshot();
-            let ask = Ask { request, params, state: &state, now: clock::now() };
+            let find_caller = || caller::calling_agent(&state, request.peer, request.local);
+            let ask = Ask { request, params, state: &state, now: clock::now(), find_caller: &find_caller };
             self.answer(route, &ask).unwrap_or_else(Into::into)
         })
     }
@@ -51,15 +52,15 @@ impl Service {
             Handler::Read(read) => read(ask),
             Handler::Write(access, parse) => {
                 allow(access, ask)?;
-                Ok(self.core.call(parse(ask)?))
+                Ok(self.core.call(ask.actor(), parse(ask)?))
             }
             Handler::Work(access, work) => {
                 allow(access, ask)?;
                 match work(&self.host, ask)? {
                     Answer::Reply(reply) => Ok(reply),
-                    Answer::Command(command) => Ok(self.core.call(command)),
+                    Answer::Command(command) => Ok(self.core.call(ask.actor(), command)),
                     Answer::Undoable(command, undo) => {
-                        let reply = self.core.call(command);
+                        let reply = self.core.call(ask.actor(), command);
                         if reply.status >= 400 {
                             undo();
                         }
@@ -76,7 +77,7 @@ fn allow(access: Access, ask: &Ask) -> Result<(), Problem> {
     if access == Access::Anyone {
         return Ok(());
     }
-    match caller::calling_agent(ask.state, ask.request.peer, ask.request.local) {
+    match ask.caller() {
         None => Ok(()),
         Some(agent) => Err(Problem::new(
             403,

@@ -4,7 +4,7 @@
 use super::clock;
 use super::outbox::Outbox;
 use crate::api::{Problem, Reply};
-use crate::core::{self, CallId, Command, Context, Durability, Effect, Event, State, time::Time};
+use crate::core::{self, Actor, CallId, Command, Context, Durability, Effect, Event, State, time::Time};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A caller waits for its answer this long; longer than any deferred answer of the core.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 
-type CallMessage = (Command, Sender<Reply>);
+type CallMessage = (Actor, Command, Sender<Reply>);
 
 /// The door to the core, for any thread.
 #[derive(Clone)]
@@ -67,12 +67,12 @@ impl Core {
         (core, thread)
     }
 
-    /// Asks for something and waits for the answer.
-    pub fn call(&self, command: Command) -> Reply {
+    /// Asks for something on behalf of `actor` and waits for the answer.
+    pub fn call(&self, actor: Actor, command: Command) -> Reply {
         let (answer, wait) = bounded(1);
         let gone =
             || Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start").into();
-        if self.calls.send_timeout((command, answer), CALL_TIMEOUT).is_err() {
+        if self.calls.send_timeout((actor, command, answer), CALL_TIMEOUT).is_err() {
             return gone();
         }
         match wait.recv_timeout(CALL_TIMEOUT) {
@@ -196,17 +196,17 @@ impl StateThread {
     }
 
     /// Gives a call its number.
-    fn admit(&mut self, (command, answer): CallMessage) -> Event {
+    fn admit(&mut self, (actor, command, answer): CallMessage) -> Event {
         self.next_call += 1;
         let call = CallId(self.next_call);
         self.waiting.insert(call, answer);
-        Event::Call(call, command)
+        Event::Call(call, actor, command)
     }
 
     /// Applies one event. A panic costs that event alone: the old state stays.
     fn step(&mut self, event: Event, turn: &mut Turn) {
         let name = name_of(&event);
-        let call = if let Event::Call(call, _) = &event { Some(*call) } else { None };
+        let call = if let Event::Call(call, ..) = &event { Some(*call) } else { None };
         let mut next = self.state.clone();
         let mut cx = self.context(clock::now());
         let outcome = catch_unwind(AssertUnwindSafe(|| core::apply(&mut next, &mut cx, event)));
@@ -269,9 +269,9 @@ impl StateThread {
 
 fn name_of(event: &Event) -> &'static str {
     match event {
-        Event::Call(_, Command::Agents(_)) => "an agent command",
-        Event::Call(_, Command::Settings(_)) => "a settings command",
-        Event::Call(_, Command::Shutdown) => "a shutdown command",
+        Event::Call(_, _, Command::Agents(_)) => "an agent command",
+        Event::Call(_, _, Command::Settings(_)) => "a settings command",
+        Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",
         Event::Job(_) => "a job report",
         Event::Detected(_) => "a detection report",

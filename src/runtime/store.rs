@@ -10,7 +10,7 @@ use crate::agents::worker_log::LogStore;
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{Document, State};
+use crate::core::{Document, Journal, State};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -42,6 +42,7 @@ struct Inbox {
     answers: Vec<Answer>,
     logs: VecDeque<LogLine>,
     logs_dropped: u64,
+    lines: Vec<(Journal, Arc<[u8]>)>,
     closing: bool,
 }
 
@@ -107,6 +108,12 @@ impl Store {
         });
     }
 
+    /// Appends a line to a journal. The state thread gives at most a few with each event it applies, and this
+    /// thread takes all at once, so what waits here is bounded by the core's own lanes.
+    pub fn append(&self, journal: Journal, line: Arc<[u8]>) {
+        self.with(|inbox| inbox.lines.push((journal, line)));
+    }
+
     /// Appends a line to an agent's log.
     pub fn log(&self, lineage: LineageId, agent: AgentId, at: Time, entry: LogEntry) {
         self.with(|inbox| {
@@ -126,6 +133,7 @@ struct Round {
     removals: BTreeSet<Document>,
     answers: Vec<Answer>,
     logs: VecDeque<LogLine>,
+    lines: Vec<(Journal, Arc<[u8]>)>,
     closing: bool,
 }
 
@@ -154,6 +162,7 @@ impl Writer {
                 log::warn!("a log line of agent {} could not be written: {error}", line.agent);
             }
         }
+        self.append(&round.lines);
         let outcome = match &round.state {
             Some(state) => self.documents(state, &round.documents),
             None => Ok(()),
@@ -175,6 +184,24 @@ impl Writer {
                 }
             }
             Err(error) => self.failed(&round.documents, round.answers, &error, shared),
+        }
+    }
+
+    /// Appends what came for the journals. A journal that cannot be written costs its lines, with a warning: the
+    /// documents of the same round tell the callers of a full disk.
+    fn append(&self, lines: &[(Journal, Arc<[u8]>)]) {
+        let mut rest = lines;
+        while let Some((journal, _)) = rest.first() {
+            let same = rest.iter().take_while(|(other, _)| other == journal).count();
+            let (now, later) = rest.split_at(same);
+            rest = later;
+            let bytes: Vec<u8> =
+                now.iter().flat_map(|(_, line)| line.iter().copied().chain([b'\n'])).collect();
+            if let Err(error) =
+                append_rotating(&self.folder.join(journal.path()), &bytes, journal.max_bytes())
+            {
+                log::warn!("{same} lines of {} could not be written: {error}", journal.path());
+            }
         }
     }
 
@@ -216,6 +243,7 @@ fn next_round(shared: &Shared) -> Round {
         let urgent = inbox.closing
             || !inbox.answers.is_empty()
             || !inbox.logs.is_empty()
+            || !inbox.lines.is_empty()
             || !inbox.removals.is_empty()
             || inbox.due.values().any(|due| *due <= now);
         if urgent {
@@ -248,12 +276,26 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         removals: std::mem::take(&mut inbox.removals),
         answers: std::mem::take(&mut inbox.answers),
         logs: std::mem::take(&mut inbox.logs),
+        lines: std::mem::take(&mut inbox.lines),
         closing: inbox.closing,
     }
 }
 
 fn missing_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// Appends to a file; above `max_bytes` it is first renamed to `<path>.1`.
+fn append_rotating(path: &Path, bytes: &[u8], max_bytes: u64) -> io::Result<()> {
+    let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+    let mut file = open()?;
+    if file.metadata()?.len() + bytes.len() as u64 > max_bytes {
+        let mut older = path.as_os_str().to_owned();
+        older.push(".1");
+        fs::rename(path, older)?;
+        file = open()?;
+    }
+    file.write_all(bytes)
 }
 
 /// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.

@@ -166,6 +166,7 @@ pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, c
     let result = State::new(state.settings.user.clone(), project).map(|next| {
         let reply = Reply::ok(&next.shown());
         state.settings = Arc::new(next);
+        cx.audit("config.patch", &json!({"changes": changes}));
         cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
         reply
     });

@@ -8,7 +8,7 @@ use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
-use svc::core::{CallId, Command, Context, Durability, Effect, Event, Project, State, apply};
+use svc::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Project, State, apply};
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use svc::routes::{Ask, Handler, table};
 
@@ -69,7 +69,7 @@ impl World {
     pub fn call(&mut self, command: Command) -> (CallId, Event) {
         self.next_call += 1;
         let call = CallId(self.next_call);
-        (call, Event::Call(call, command))
+        (call, Event::Call(call, Actor::Operator, command))
     }
 
     /// `METHOD PATH [BODY]`.
@@ -100,12 +100,19 @@ impl World {
             headers: vec![("content-type".into(), "application/json".into())],
             body: body.as_bytes().to_vec(),
             peer: address,
+            caller: std::sync::Arc::default(),
             local: address,
         };
         let Found::Route(route, params) = self.table.find(&request.method, &request.segments) else {
             panic!("no route for {method} {target}");
         };
-        let ask = Ask { request: &request, params: &params, state: &self.state, now: self.now };
+        let ask = Ask {
+            request: &request,
+            params: &params,
+            state: &self.state,
+            now: self.now,
+            find_caller: &|| None,
+        };
         let outcome = match route.handler {
             Handler::Read(handler) => return Ok(handler(&ask).unwrap_or_else(Into::into)),
             Handler::Write(_, handler) => handler(&ask),
@@ -214,6 +221,14 @@ impl World {
                 format!("! write {} before the reply", document.path())
             }
             Effect::Put(document, Durability::Soon) => format!("! write {} soon", document.path()),
+            Effect::Append(_, line) => {
+                let entry: Value = serde_json::from_slice(&line).unwrap();
+                format!(
+                    "! audit {} by {}",
+                    entry["event"].as_str().unwrap(),
+                    entry["actor"].as_str().unwrap()
+                )
+            }
             Effect::Remove(document) => format!("! remove {}", document.path()),
             Effect::Notice(_, body) => {
                 let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());

@@ -6,10 +6,12 @@ use super::head::{self, Head};
 use super::server::Shared;
 use super::write::encode;
 use crate::api::{Method, Problem, Reply, Request};
+use crate::core::ids::AgentId;
 use crate::runtime::ws;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 16 << 10;
@@ -29,6 +31,8 @@ pub struct Connection<'a> {
     pub local: SocketAddr,
     /// The server's.
     pub shared: &'a Shared,
+    /// What is learned of the caller once per connection.
+    pub caller: Arc<OnceLock<Option<AgentId>>>,
     /// By which the server finds this connection.
     pub id: u64,
 }
@@ -148,6 +152,7 @@ impl Connection<'_> {
             headers: head.headers.clone(),
             body,
             peer: self.peer,
+            caller: Arc::clone(&self.caller),
             local: self.local,
         }
     }

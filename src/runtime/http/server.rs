@@ -171,7 +171,7 @@ impl Shared {
     fn serve(&self, accepted: Accepted) {
         let Accepted { id, stream, peer } = accepted;
         if let Ok(local) = stream.local_addr() {
-            Connection { stream, peer, local, shared: self, id }.serve();
+            Connection { stream, peer, local, shared: self, caller: Arc::default(), id }.serve();
         }
         self.closed(id);
     }

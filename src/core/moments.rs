@@ -1,0 +1,45 @@
+//! What happens to agents, told to every feature that cares. The agents feature knows none of its listeners:
+//! they stand here, in one list.
+
+use super::ids::{AgentId, LineageId};
+use super::{Context, State};
+use crate::providers::Activity;
+
+/// Something has happened to an agent. Told after the event that caused it was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// A new lineage has begun: its first process is being started.
+    Spawned(AgentId),
+    /// Its process runs (first life, resume or successor).
+    Started(AgentId),
+    /// Its process is gone; the record says how. Not told of a life that a successor replaces.
+    Ended(AgentId),
+    /// A successor runs in its place, same lineage.
+    Rotated {
+        /// The life before.
+        old: AgentId,
+        /// The life now.
+        new: AgentId,
+    },
+    /// An ended agent goes on under a new id, same lineage.
+    Resumed {
+        /// The life before.
+        old: AgentId,
+        /// The life now.
+        new: AgentId,
+    },
+    /// A turn is over, whatever came of it.
+    TurnEnded(AgentId),
+    /// The record is gone.
+    Removed(AgentId, LineageId),
+}
+
+/// Tells every listener of a moment.
+pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
+    let _ = (state, cx, moment);
+}
+
+/// Tells every listener what an agent did, in order, before its record takes it in.
+pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
+    let _ = (state, cx, agent, activities);
+}
