@@ -183,8 +183,8 @@ fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
     }
 }
 
-/// Lets a program end when no turn is open and every message it was given is confirmed. A message that it took
-/// in the last moment may still begin a turn: closing its input does not cut that short.
+/// Lets a program end when no turn is open and every message it was given is confirmed. A message that it
+/// took in the last moment may still begin a turn: closing its input does not cut that short.
 pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
     let awaited = agent.queue.iter().any(|message| message.sent);

@@ -32,8 +32,8 @@ pub fn process_spec(
 const COMMON: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ", "XDG_*"];
 
-/// What a child gets: the common variables and the provider's `pass` of those `inherited`, then the launch's own,
-/// then `extra`. A later value replaces an earlier one.
+/// What a child gets: the common variables and the provider's `pass` of those `inherited`, then the
+/// launch's own, then `extra`. A later value replaces an earlier one.
 fn child_environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     pass: &[&str],

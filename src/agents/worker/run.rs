@@ -1,10 +1,9 @@
 //! One run: its process and its threads.
 //!
 //! ```text
-//! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, reports Exited
-//! out-<agent>  standard output -> lines -> conversation -> log, batches
-//! err-<agent>  standard error -> raw log, the last 4 KiB
-//! in-<agent>   queue -> standard input
+//! run-<agent> starts the program, waits for its end or for the order to stop it, sweeps, joins, reports
+//! Exited out-<agent> standard output -> lines -> conversation -> log, batches err-<agent> standard error
+//! -> raw log, the last 4 KiB in-<agent> queue -> standard input
 //! ```
 
 use super::env::process_spec;
@@ -120,8 +119,8 @@ impl Run {
         times.finish_ordered.map(|ordered| ordered.max(times.last_output) + limits.finish_grace)
     }
 
-    /// Lets the conversation act and does what it wants done: writes go to the queue in the order the conversation
-    /// made them, events to the output. `false` when not all writes were taken.
+    /// Lets the conversation act and does what it wants done: writes go to the queue in the order the
+    /// conversation made them, events to the output. `false` when not all writes were taken.
     pub fn converse(&self, act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>)) -> bool {
         self.converse_into(|item| self.input.push(item), act)
     }

@@ -44,7 +44,8 @@ pub trait Service: Send + Sync + 'static {
 /// Numbers of the edge. Sizes in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; above it the one that has waited longest for a head goes, or the new one gets 503.
+    /// Connections at once; above it the one that has waited longest for a head goes, or the new one gets
+    /// 503.
     pub connections: usize,
     /// Request line and headers together: 431 above.
     pub head_bytes: usize,

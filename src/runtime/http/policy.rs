@@ -130,7 +130,8 @@ impl Policy {
         if given.is_some_and(|given| same_bytes(given.trim().as_bytes(), token.as_bytes())) {
             return Ok(());
         }
-        let text = "this daemon listens beyond this machine: send Authorization: Bearer with the token of .svc/token";
+        let text = "this daemon listens beyond this machine: send Authorization: Bearer with the token of \
+             .svc/token";
         Err(Problem::new(401, "token_required", text).with_header("WWW-Authenticate", "Bearer"))
     }
 }

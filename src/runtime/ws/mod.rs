@@ -1,9 +1,10 @@
 //! Pushing messages to WebSocket clients.
 //!
-//! One hub thread numbers every message, frames it once, and puts the same bytes into the queue of each client
-//! that wants it. Each client has a writer thread, and a reader on its connection's thread.
+//! One hub thread numbers every message, frames it once, and puts the same bytes into the queue of each
+//! client that wants it. Each client has a writer thread, and a reader on its connection's thread.
 //!
-//! **Invariant:** the hub waits only for clients that read; one that does not keep up is cut off alone, with 1013.
+//! **Invariant:** the hub waits only for clients that read; one that does not keep up is cut off alone,
+//! with 1013.
 
 mod hub;
 mod queue;
