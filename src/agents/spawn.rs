@@ -85,10 +85,10 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
         check_model(provider.info(), model, &mut validator);
     }
     for skill in &request.skills {
-        validator.fail("skills", format!("skill {skill:?} is not installed"));
+        validator.fail("skills", format!("skills names {skill:?}, which is not installed"));
     }
     for integration in &request.integrations {
-        validator.fail("integrations", format!("integration {integration:?} is not installed"));
+        validator.fail("integrations", format!("integrations names {integration:?}, which is not installed"));
     }
     validator.finish()?;
     check_capacity(all)?;
