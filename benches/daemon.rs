@@ -305,7 +305,7 @@ fn wait_tight(look: impl Fn() -> bool) {
 fn push(table: &mut Table) {
     let lines = 50_000;
     let flood = json!([{"waitForFile": {"path": "go", "timeoutMs": 60_000}}, {"flood": {"lines": lines, "bytes": 80}}]);
-    for clients in [1_usize, 20, 60] {
+    for clients in [1_usize, 20, 100] {
         let daemon = Daemon::start_in(project(&[("wave", flood.clone()), ("echo", echo())]), &[]);
         let id = daemon.spawn("echo");
         daemon.wait_state(&id, &["running"]);
