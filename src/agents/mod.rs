@@ -26,9 +26,9 @@ pub use patch::Patch;
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
-pub use spawn::{SpawnRequest, StartOrder, spawn_agent};
+pub use spawn::{SpawnRequest, StartOrder, overlapping, spawn_agent};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
-pub use wait::{set_waiting, tell};
+pub use wait::{note, set_waiting, tell};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
@@ -126,6 +126,13 @@ pub enum RunOrder {
         message_id: u64,
         /// The words.
         text: String,
+    },
+    /// Answer its provider's question whether a tool may be used.
+    Decide {
+        /// As asked.
+        question: String,
+        /// Yes or no.
+        allow: bool,
     },
     /// Its work is done: let it end.
     Finish,

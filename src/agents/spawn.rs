@@ -145,6 +145,8 @@ pub fn launch_request(
         project_dir: all.project.dir.clone(),
         session,
         command: agent.command.to_vec(),
+        // What nobody owns and is not fenced in needs no asking.
+        hook_program: all.project.program.clone(),
     }
 }
 
@@ -295,6 +297,13 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         phase: Phase::Working,
         ..old.clone()
     }
+}
+
+/// Living agents of other lineages whose scope may name files that `agent`'s does.
+pub fn overlapping(all: &All, agent: &Agent) -> Vec<AgentId> {
+    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
+    let meeting = others.filter(|other| !scope::overlaps(&agent.scope, &other.scope).is_empty());
+    meeting.map(|other| other.id).collect()
 }
 
 /// Living agents whose scope may name the same files.

@@ -29,6 +29,7 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -44,6 +45,8 @@ pub struct CallId(pub u64);
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
+    /// This program's own file, for agents that call it back; `None` where it is not known.
+    pub program: Option<std::path::PathBuf>,
     /// Our process id.
     pub pid: u32,
     /// When we started.
@@ -105,6 +108,8 @@ pub struct State {
     pub agents: Arc<agents::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// Who owns which files.
+    pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
@@ -120,6 +125,8 @@ pub enum Command {
     Agents(agents::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About who may write which file.
+    Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// End the daemon.
@@ -221,6 +228,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));

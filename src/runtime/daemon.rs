@@ -91,6 +91,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     let bound = bind(&options, &state)?;
     let project = Project {
         dir: project_dir,
+        program: std::env::current_exe().ok(),
         pid: std::process::id(),
         started_at,
         host: bound.address.ip().to_string(),
