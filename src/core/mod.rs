@@ -29,6 +29,7 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::coordination;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -103,6 +104,8 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// Who holds which shared resources.
+    pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
     /// The configuration.
@@ -118,6 +121,8 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About locks.
+    Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
     /// About the configuration.
@@ -203,6 +208,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
@@ -220,6 +226,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
