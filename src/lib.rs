@@ -15,6 +15,7 @@ pub mod approvals;
 pub mod console;
 pub mod context;
 pub mod coordination;
+pub mod credentials;
 pub mod oversight;
 pub mod providers;
 pub mod settings;

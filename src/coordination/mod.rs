@@ -169,7 +169,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         expire(all, cx);
         match command {
             Command::Declare { agent_id, operation, resources, ttl_ms } => {
-                declare(all, cx, &agent_id, operation, resources, Duration::from_millis(ttl_ms))
+                declare(all, cx, &agent_id, &operation, &resources, Duration::from_millis(ttl_ms))
             }
             Command::Complete { agent_id, operation } => complete(all, cx, &agent_id, operation.as_deref()),
         }
@@ -181,8 +181,8 @@ fn declare(
     all: &mut All,
     cx: &mut Context,
     agent_id: &str,
-    operation: String,
-    resources: Vec<String>,
+    operation: &str,
+    resources: &[String],
     ttl: Duration,
 ) -> Result<Reply, Problem> {
     let owner = owner(all, cx, agent_id)?;
@@ -192,14 +192,14 @@ fn declare(
         let text = format!("agent {} has ended ({}) and can hold no lock", agent.name, agent.status_reason);
         return Err(Problem::new(409, "agent_ended", text));
     }
-    if let Some((holder, held, resource)) = all.coordination.conflict(&owner, &resources) {
+    if let Some((holder, held, resource)) = all.coordination.conflict(&owner, resources) {
         return Err(locked(all, holder, held, &resource));
     }
-    check_room(all, &owner, &operation, &resources)?;
+    check_room(all, &owner, operation, resources)?;
     let shown = shown_id(all, &owner);
     let expires_at = cx.now + ttl;
     let state = Arc::make_mut(&mut all.coordination);
-    state.hold(owner, operation.clone(), &resources, cx.now, expires_at);
+    state.hold(owner, operation.to_owned(), resources, cx.now, expires_at);
     let body = json!({"agentId": shown, "operation": operation, "resources": resources});
     cx.audit("coordination.declare", &body);
     cx.notice("coordination:declared", &body);

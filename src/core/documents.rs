@@ -11,6 +11,8 @@ use std::fmt;
 pub enum Document {
     /// Agents and everything that must agree with them.
     Agents,
+    /// Sealed keys and tokens.
+    Credentials,
     /// Who holds which shared resources.
     Locks,
     /// What waits for a person, and what was decided last.
@@ -61,6 +63,7 @@ impl Document {
     pub fn path(self) -> String {
         match self {
             Self::Agents => "state/agents.json".into(),
+            Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
             Self::Config => "config.json".into(),
@@ -72,6 +75,7 @@ impl Document {
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
+            Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),

@@ -30,6 +30,7 @@ use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
 use crate::coordination;
+use crate::credentials;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -104,6 +105,8 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// The vault's sealed entries.
+    pub credentials: Arc<credentials::State>,
     /// Who holds which shared resources.
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
@@ -121,6 +124,8 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About credentials, sealed already.
+    Credentials(credentials::Command),
     /// About locks.
     Coordination(coordination::Command),
     /// About approvals.
@@ -226,6 +231,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
