@@ -14,6 +14,8 @@ pub mod agents;
 pub mod approvals;
 pub mod console;
 pub mod context;
+pub mod coordination;
+pub mod credentials;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;

@@ -34,6 +34,7 @@ use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
+use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,6 +165,8 @@ pub enum Job {
         request: Box<LaunchRequest>,
         /// Variables to set.
         env: Vec<(String, String)>,
+        /// Variables whose values are still sealed.
+        secrets: Vec<SecretVariable>,
     },
     /// Nobody waits for this question any more: end its process.
     CancelQuery(CallId),
@@ -280,8 +283,11 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
-            audit(all, cx, "agent.patch", &target);
+            let name = patch.name.clone();
             let result = patch::apply(all, cx, &target, *patch);
+            if result.is_ok() {
+                audit(all, cx, "agent.patch", name.as_ref().unwrap_or(&target));
+            }
             cx.answer(call, result);
         }
         Command::Delete(target) => {
@@ -289,18 +295,21 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             delete(all, cx, call, &target);
         }
         Command::Instruct { target, message, deliver } => {
-            audit(all, cx, "agent.instruct", &target);
             let result = say::instruct(all, cx, &target, message, deliver);
+            if result.is_ok() {
+                audit(all, cx, "agent.instruct", &target);
+            }
             cx.answer(call, result);
         }
         Command::Query { target, question } => say::query(all, cx, call, &target, question),
         Command::Rotate(target) => {
-            audit(all, cx, "agent.rotate", &target);
             rotation::rotate(all, cx, call, &target);
         }
         Command::Resume { target, message } => {
-            audit(all, cx, "agent.resume", &target);
             let result = say::resume(all, cx, &target, message);
+            if result.is_ok() {
+                audit(all, cx, "agent.resume", &target);
+            }
             cx.answer(call, result);
         }
     }

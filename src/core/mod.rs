@@ -29,6 +29,8 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::coordination;
+use crate::credentials;
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
@@ -106,6 +108,10 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// The vault's sealed entries.
+    pub credentials: Arc<credentials::State>,
+    /// Who holds which shared resources.
+    pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
     /// Who owns which files.
@@ -123,6 +129,10 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About credentials, sealed already.
+    Credentials(credentials::Command),
+    /// About locks.
+    Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
     /// About who may write which file.
@@ -177,6 +187,8 @@ pub enum Effect {
     Remove(Document),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
+    /// Cut a journal to its last entries, so many.
+    Trim(Journal, usize),
     /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
     Notice(&'static str, Arc<[u8]>),
     /// Push the output of a run.
@@ -210,6 +222,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
@@ -227,6 +240,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Credentials(command) => credentials::command(state, cx, call, command),
+        Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),

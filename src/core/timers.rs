@@ -15,6 +15,8 @@ pub enum Timer {
     Silence(AgentId),
     /// A question has taken too long.
     Query(CallId),
+    /// The next lock expires.
+    Locks,
     /// An approval expires.
     Approval(ApprovalId),
 }
