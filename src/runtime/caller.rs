@@ -2,8 +2,8 @@
 //! process may be an agent's.
 //!
 //! A caller counts as the operator only when a process that is **not** our descendant is seen to hold the
-//! connection. Whoever cannot be seen (it hides, or hung up at once) counts as an agent that nobody knows. Newer
-//! processes are looked at first, because whoever has just connected has mostly just been started.
+//! connection. Whoever cannot be seen (it hides, or hung up at once) counts as an agent that nobody knows.
+//! Newer processes are looked at first, because whoever has just connected has mostly just been started.
 //!
 //! What this cannot see: a process that an agent has some service outside of our tree start for it (a job
 //! scheduler, a terminal multiplexer's server, another machine).
@@ -17,8 +17,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
-/// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its way
-/// from one process to another.
+/// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its
+/// way from one process to another.
 const LOOKS: usize = 3;
 /// Ancestors of an outside caller looked at for an agent's marker.
 const MAX_ANCESTORS: usize = 64;

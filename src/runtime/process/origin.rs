@@ -1,7 +1,7 @@
 //! Where a process comes from: out of one of our agents, out of us otherwise, or from elsewhere.
 //!
-//! The environment proves nothing here: a process chooses it for itself. Its ancestors, and the session it never
-//! left, it cannot choose; and as we are a subreaper, a descendant stays one whatever its parents do.
+//! The environment proves nothing here: a process chooses it for itself. Its ancestors, and the session it
+//! never left, it cannot choose; and as we are a subreaper, a descendant stays one whatever its parents do.
 
 use super::{os, reaper};
 use crate::core::ids::AgentId;
@@ -43,8 +43,8 @@ pub fn origin(pid: u32) -> Origin {
     Origin::Inside
 }
 
-/// The agent behind our own child `top`, whose descendants, from the process in question up to it, live in these
-/// sessions.
+/// The agent behind our own child `top`, whose descendants, from the process in question up to it, live in
+/// these sessions.
 fn inside(top: u32, sessions: &[u32]) -> Origin {
     match reaper::started_for(top) {
         Some(agent) => agent.map_or(Origin::Inside, Origin::Agent),
