@@ -3,6 +3,7 @@
 
 pub mod caller;
 pub mod clock;
+pub mod confine;
 pub mod daemon;
 pub mod detect;
 mod folder;
