@@ -134,8 +134,8 @@ fn decisions_4_who_hangs_up_at_once_changes_nothing() {
     let (host, port) = address.split_once(':').unwrap();
     let body = r#"{"maxAgents":99}"#;
     let script = format!(
-        "#!/bin/bash\nfor n in $(seq 20); do (\n exec 3<>/dev/tcp/{host}/{port}\n printf 'PATCH /api/config HTTP/1.1\\r\\n\
-         Host: {address}\\r\\nContent-Type: application/json\\r\\nContent-Length: {}\\r\\n\\r\\n%s' '{body}' >&3\n ); done\n\
+        "#!/bin/bash\nfor n in $(seq 50); do (\n exec 3<>/dev/tcp/{host}/{port}\n printf 'PATCH /api/config HTTP/1.1\\r\\n\
+         Host: {address}\\r\\nContent-Type: application/json\\r\\nContent-Length: {}\\r\\n\\r\\n%s' '{body}' >&3; exec 3>&-\n ); done\n\
          touch rushed\n",
         body.len()
     );
