@@ -1,9 +1,9 @@
-//! A hidden sub-command that fences itself in and then becomes another program: `svc __confine DIR.. -- PROGRAM
-//! ARG..`. With `enforcement: "kernel"` the daemon starts agents through it, so that they and everything they start
-//! can write only below these folders. Reading stays free.
+//! A hidden sub-command that fences itself in and then becomes another program: `svc __confine DIR.. --
+//! PROGRAM ARG..`. With `enforcement: "kernel"` the daemon starts agents through it, so that they and
+//! everything they start can write only below these folders. Reading stays free.
 //!
-//! The fence is Linux's Landlock: it needs no privilege and cannot be taken down from inside. A program that is to
-//! be fenced in and cannot be does not start.
+//! The fence is Linux's Landlock: it needs no privilege and cannot be taken down from inside. A program
+//! that is to be fenced in and cannot be does not start.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

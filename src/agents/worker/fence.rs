@@ -1,5 +1,5 @@
-//! Where a fenced-in agent may write: below its scope, in temporary folders, and where agent programs keep their
-//! own state.
+//! Where a fenced-in agent may write: below its scope, in temporary folders, and where agent programs keep
+//! their own state.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,8 +23,8 @@ const STATE_PLACES: &[&str] = &[
 /// Devices and the process's own settings.
 const SYSTEM_PLACES: &[&str] = &["/dev", "/proc", "/tmp", "/var/tmp"];
 
-/// The folders of a fence. A glob fences in its folder: the part before its first wildcard. A folder that does not
-/// exist yet is made, because nobody could name it to the kernel otherwise.
+/// The folders of a fence. A glob fences in its folder: the part before its first wildcard. A folder that
+/// does not exist yet is made, because nobody could name it to the kernel otherwise.
 pub fn places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = if scope.is_empty() {
         vec![working_dir.to_path_buf()]
