@@ -1,0 +1,1 @@
+//! What every store must do, as tests that take any store.
