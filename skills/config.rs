@@ -47,7 +47,9 @@ impl Config {
         let public_rpm = match told("SKILLS_PUBLIC_RPM") {
             None => PUBLIC_RPM,
             Some(text) => text.trim().parse().ok().filter(|rpm| *rpm <= RPM_MAX).ok_or_else(|| {
-                format!("SKILLS_PUBLIC_RPM must be a whole number from 0 (no limit) to {RPM_MAX}, it is {text:?}")
+                format!(
+                    "SKILLS_PUBLIC_RPM must be a whole number from 0 (no limit) to {RPM_MAX}, it is {text:?}"
+                )
             })?,
         };
         let proxies = match var("SKILLS_TRUSTED_PROXIES") {

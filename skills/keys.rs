@@ -57,9 +57,7 @@ impl Keys {
 
     /// Whether the header carries a valid key of either kind.
     pub fn knows(&self, header: Option<&str>) -> bool {
-        header.is_some_and(|header| {
-            holds(&self.writers, header) || holds(self.admin.as_slice(), header)
-        })
+        header.is_some_and(|header| holds(&self.writers, header) || holds(self.admin.as_slice(), header))
     }
 }
 

@@ -8,9 +8,7 @@
 use crate::authoring::content::{self, Content};
 use crate::authoring::{self, slug};
 use crate::catalogue::Catalogue;
-use crate::model::{
-    Profile, Source, Status, VENDOR_AUTHOR_ID, VENDOR_NAME, Verification,
-};
+use crate::model::{Profile, Source, Status, VENDOR_AUTHOR_ID, VENDOR_NAME, Verification};
 use crate::seed::whole_hundredths;
 use crate::store::Incoming;
 use serde_json::{Map, Value};

@@ -19,8 +19,10 @@ macro_rules! words {
 
         impl $name {
             /// All values, in the order of the specification.
+            #[allow(dead_code, reason = "not every list of words is walked")]
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
             /// Their words, in the same order.
+            #[allow(dead_code, reason = "not every list of words is shown")]
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
             /// The word in JSON and in the database.

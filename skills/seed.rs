@@ -4,9 +4,7 @@
 //! `data/skills/<id>/SKILL.md`; taking them in again updates text, never counters.
 
 use crate::authoring::content::{Content, front_matter, front_value};
-use crate::model::{
-    Category, Profile, Skill, Source, Status, VENDOR_AUTHOR_ID, VENDOR_NAME, Verification,
-};
+use crate::model::{Category, Profile, Skill, Source, Status, VENDOR_AUTHOR_ID, VENDOR_NAME, Verification};
 use crate::store::Incoming;
 use serde::Deserialize;
 use svc::core::time::Time;

@@ -40,8 +40,11 @@ pub fn open_store(config: &Config) -> Result<Arc<dyn Store>, String> {
 /// Errors: a sentence, before anything was served.
 pub fn run(config: &Config) -> Result<(), String> {
     let (stop, stopped) = bounded(1);
-    // First, so that a signal during the start ends it, too. A second signal has nothing to add.
-    let signals = Signals::start(move || drop(stop.try_send(())));
+    // First, so that a signal during the start ends it, too.
+    let signals = Signals::start(move || {
+        // A second signal has nothing to add to the first one.
+        let _ = stop.try_send(());
+    });
     let _signals = signals.map_err(|error| format!("cannot catch signals: {error}"))?;
     let store = open_store(config)?;
     if config.seeds {

@@ -32,10 +32,7 @@ pub fn check(v: &mut Validator, text: &str) {
     });
     let control = text.chars().find(|c| *c < ' ' && !matches!(c, '\t' | '\n' | '\r'));
     if let Some(bad) = control {
-        v.fail(
-            "content",
-            format!("content must not hold the control character U+{:04X}", u32::from(bad)),
-        );
+        v.fail("content", format!("content must not hold the control character U+{:04X}", u32::from(bad)));
     }
     // Every text is a CommonMark document; the parser is run so that what it cannot take is met here.
     if v.is_clean() {
@@ -65,9 +62,9 @@ pub fn body(text: &str) -> &str {
 
 /// One plain value of the front matter: `key: value` on one line, quotes taken off.
 pub fn front_value(front: &str, key: &str) -> Option<String> {
-    let line = front.lines().find(|line| {
-        line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'))
-    })?;
+    let line = front
+        .lines()
+        .find(|line| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':')))?;
     let value = line.split_once(':')?.1.trim();
     let quoted = |q: char| value.strip_prefix(q).and_then(|rest| rest.strip_suffix(q));
     Some(quoted('"').or_else(|| quoted('\'')).unwrap_or(value).to_owned())

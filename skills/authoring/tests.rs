@@ -75,7 +75,10 @@ fn limits_every_broken_rule_names_its_field() {
 #[test]
 fn decisions_2_defaults_of_a_create() {
     let skill = made(&[]);
-    assert_eq!((skill.id.as_str(), skill.icon.as_str(), skill.version.as_str()), ("tidy-tests", "T", "1.0.0"));
+    assert_eq!(
+        (skill.id.as_str(), skill.icon.as_str(), skill.version.as_str()),
+        ("tidy-tests", "T", "1.0.0")
+    );
     assert_eq!((skill.author.as_str(), skill.author_id.as_str()), ("Community", "community"));
     assert_eq!((skill.status, skill.source, skill.downloads), (Status::Draft, Source::Community, 0));
     assert_eq!(ignored_fields(&body(&[("id", json!("x")), ("downloads", json!(9))])), ["id", "downloads"]);
@@ -144,10 +147,9 @@ fn decisions_2_a_published_skill_that_costs_goes_back_to_review() {
 
 #[test]
 fn decisions_2_service_verification_clears_when_content_changes() {
-    for (mark, after) in [
-        (Verification::Service, Verification::Nobody),
-        (Verification::Creator, Verification::Creator),
-    ] {
+    for (mark, after) in
+        [(Verification::Service, Verification::Nobody), (Verification::Creator, Verification::Creator)]
+    {
         let mut skill = Skill { verification: mark, ..made(&[]) };
         let draft = parse_edit(json!({"content": "new"}).as_object().unwrap()).unwrap();
         edit(&mut skill, &draft, Time(2)).unwrap();

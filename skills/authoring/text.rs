@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn decisions_2_hidden_characters_are_refused() {
-        for c in ['\n', '\0', '\u{7f}', '\u{85}', '\u{200b}', '\u{200d}', '\u{202e}', '\u{2066}', '\u{feff}'] {
+        for c in ['\n', '\0', '\u{7f}', '\u{85}', '\u{200b}', '\u{200d}', '\u{202e}', '\u{2066}', '\u{feff}']
+        {
             assert!(fails(|v| drop(line(v, "name", &format!("abc{c}def"), 3, 100))), "{c:?}");
         }
         assert!(fails(|v| drop(line(v, "name", "abc\u{e0041}", 3, 100))));
@@ -174,7 +175,9 @@ mod tests {
         assert_eq!(cents(json!(4.99)), Some(499));
         assert_eq!(cents(json!(99.99)), Some(9999));
         assert_eq!(cents(json!(0.1)), Some(10));
-        for bad in [json!(-0.01), json!(100), json!(1.999), json!("1"), json!(1e300), json!(null), json!(true)] {
+        for bad in
+            [json!(-0.01), json!(100), json!(1.999), json!("1"), json!(1e300), json!(null), json!(true)]
+        {
             assert_eq!(cents(bad.clone()), None, "{bad}");
         }
     }

@@ -84,7 +84,8 @@ impl Snapshot {
             Arc::make_mut(&mut self.by_id).insert(entry.skill.id.clone(), index);
             self.entries.push(entry);
             for sort in Sort::ALL {
-                let place = if sort_later { Err(self.orders[sort as usize].len()) } else { self.place(sort, index) };
+                let place =
+                    if sort_later { Err(self.orders[sort as usize].len()) } else { self.place(sort, index) };
                 self.orders[sort as usize].insert(place.unwrap_or_else(|place| place), index);
             }
             return;

@@ -99,12 +99,18 @@ fn public() -> Vec<Route<Handler>> {
                 (404, "no such skill, or not published"),
                 (410, "no longer published"),
             ]),
-        write(Method::Post, "/api/v1/skills/:id/install", "Count an install", Access::Public, writes::install)
-            .replies(&[
-                (200, "downloads and counted"),
-                (404, "no such skill, or not published"),
-                (410, "no longer published"),
-            ]),
+        write(
+            Method::Post,
+            "/api/v1/skills/:id/install",
+            "Count an install",
+            Access::Public,
+            writes::install,
+        )
+        .replies(&[
+            (200, "downloads and counted"),
+            (404, "no such skill, or not published"),
+            (410, "no longer published"),
+        ]),
         get("/api/v1/openapi.json", "This description", system::openapi),
     ]
 }
@@ -123,14 +129,21 @@ fn keyed() -> Vec<Route<Handler>> {
                 (403, "the vendor's skill"),
                 (404, "no such skill"),
             ]),
-        write(Method::Delete, "/api/v1/skills/:id", "Take a skill off the list", Access::Writer, writes::unlist)
-            .replies(&[(200, "the skill"), (401, "no or a wrong key"), (404, "no such skill")]),
-        write(Method::Post, "/api/v1/skills/:id/publish", "Publish", Access::Writer, writes::publish).replies(&[
-            (200, "the skill"),
-            (400, "the skill has no content"),
-            (401, "no or a wrong key"),
-            (404, "no such skill"),
-        ]),
+        write(
+            Method::Delete,
+            "/api/v1/skills/:id",
+            "Take a skill off the list",
+            Access::Writer,
+            writes::unlist,
+        )
+        .replies(&[(200, "the skill"), (401, "no or a wrong key"), (404, "no such skill")]),
+        write(Method::Post, "/api/v1/skills/:id/publish", "Publish", Access::Writer, writes::publish)
+            .replies(&[
+                (200, "the skill"),
+                (400, "the skill has no content"),
+                (401, "no or a wrong key"),
+                (404, "no such skill"),
+            ]),
         write(Method::Post, "/api/v1/skills/:id/review", "Approve or reject", Access::Admin, writes::review)
             .body(crate::review::schema)
             .replies(&[
@@ -155,20 +168,33 @@ fn keyed() -> Vec<Route<Handler>> {
 fn files() -> Vec<Route<Handler>> {
     vec![
         get("/skills/registry.json", "Legacy registry file", legacy::registry),
-        get("/skills/content/:file", "Legacy content file <id>.md", legacy::content_file)
-            .replies(&[(200, "markdown"), (404, "no such file"), (410, "no longer published")]),
+        get("/skills/content/:file", "Legacy content file <id>.md", legacy::content_file).replies(&[
+            (200, "markdown"),
+            (404, "no such file"),
+            (410, "no longer published"),
+        ]),
         get("/.well-known/agent-skills/index.json", "Agent Skills discovery", legacy::discovery),
         get("/.well-known/agent-skills/:id/SKILL.md", "A skill as a SKILL.md file", legacy::skill_file)
             .replies(&[(200, "markdown"), (404, "no such skill"), (410, "no longer published")]),
-        get("/.well-known/skills/index.json", "Agent Skills discovery, first format", legacy::discovery_first),
-        get("/.well-known/skills/:id/SKILL.md", "A skill as a SKILL.md file", legacy::skill_file)
-            .replies(&[(200, "markdown"), (404, "no such skill"), (410, "no longer published")]),
+        get(
+            "/.well-known/skills/index.json",
+            "Agent Skills discovery, first format",
+            legacy::discovery_first,
+        ),
+        get("/.well-known/skills/:id/SKILL.md", "A skill as a SKILL.md file", legacy::skill_file).replies(&[
+            (200, "markdown"),
+            (404, "no such skill"),
+            (410, "no longer published"),
+        ]),
         get("/healthz", "Whether the service works", system::health)
             .replies(&[(200, "it does"), (503, "the store cannot be read")]),
         get("/metrics", "Counters, as Prometheus text", system::metrics),
         get("/", "The catalogue as a page", page::home).query(LIST_QUERY),
-        get("/s/:id", "A skill as a page", page::skill)
-            .replies(&[(200, "the page"), (404, "no such skill"), (410, "no longer published")]),
+        get("/s/:id", "A skill as a page", page::skill).replies(&[
+            (200, "the page"),
+            (404, "no such skill"),
+            (410, "no longer published"),
+        ]),
         get("/market.css", "The style of the pages", page::style),
     ]
 }

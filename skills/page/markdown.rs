@@ -33,7 +33,8 @@ pub fn render(text: &str) -> String {
 /// Whether an address is http, https or relative.
 pub fn is_safe_link(address: &str) -> bool {
     // Browsers leave out white space and controls, which would make another scheme of it.
-    if address.starts_with("//") || address.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+    if address.starts_with("//") || address.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\')
+    {
         return false;
     }
     match address.find(['/', '?', '#', ':']) {
@@ -73,10 +74,14 @@ mod tests {
              [near](./x.md) ![pic](https://evil.example/track.png)\n\n<https://b.example>\n\n\
              [ref]\n\n[ref]: vbscript:x \"title\\\" onmouseover=\\\"x\"\n",
         );
-        for bad in ["<script", "<img", "javascript:", "JaVaScRiPt", "data:text", "track.png", "vbscript:", "name: a"] {
+        for bad in
+            ["<script", "<img", "javascript:", "JaVaScRiPt", "data:text", "track.png", "vbscript:", "name: a"]
+        {
             assert!(!html.contains(bad), "{bad} in {html}");
         }
-        for good in ["&lt;script&gt;", "href=\"https://a.example/\"", "href=\"./x.md\"", "bad", "pic", "b.example"] {
+        for good in
+            ["&lt;script&gt;", "href=\"https://a.example/\"", "href=\"./x.md\"", "bad", "pic", "b.example"]
+        {
             assert!(html.contains(good), "{good} not in {html}");
         }
     }

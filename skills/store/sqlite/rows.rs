@@ -11,8 +11,7 @@ const SKILL_COLUMNS: &str = "id, name, description, author, author_id, profile, 
      digest, content_bytes, has_front_matter, downloads, seed_rating, seed_rating_count, rating_sum, \
      rating_count, price_cents, featured, verification, status, version, first_published_at, created_at, \
      updated_at";
-const AUTHOR_COLUMNS: &str =
-    "id, github_id, username, display_name, profile, portfolio, created_at";
+const AUTHOR_COLUMNS: &str = "id, github_id, username, display_name, profile, portfolio, created_at";
 
 fn json<T: DeserializeOwned>(row: &Row, column: &str) -> rusqlite::Result<T> {
     let text: String = row.get(column)?;

@@ -58,9 +58,7 @@ impl Writer {
                 place.and_then(|(connection, generation)| write(&Write { connection, generation, now }));
             let stays = done.as_ref().map(|_| ()).map_err(Clone::clone);
             let answer: Answer = Box::new(move |committed| {
-                let answer = done.and_then(|value| {
-                    committed.map(|generation| Written { value, generation })
-                });
+                let answer = done.and_then(|value| committed.map(|generation| Written { value, generation }));
                 // The asker waits below, so that this arrives.
                 let _ = sender.send(answer);
             });

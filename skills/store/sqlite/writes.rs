@@ -113,7 +113,8 @@ impl Write<'_> {
         }
         self.keep_author(&skill)?;
         rows::put_skill(self.connection, &skill, self.generation)?;
-        let data = json!({"digest": skill.digest, "priceCents": skill.price_cents, "status": skill.status.word()});
+        let data =
+            json!({"digest": skill.digest, "priceCents": skill.price_cents, "status": skill.status.word()});
         self.event("update", id, &data)?;
         Ok(skill)
     }
@@ -244,8 +245,7 @@ impl Write<'_> {
     /// See [`crate::store::Store::prune`].
     pub fn prune(&self) -> Result<u64, StoreError> {
         let passed = self.now.0.saturating_sub(installs::WINDOW_MS);
-        let gone =
-            self.connection.execute("DELETE FROM installs WHERE counted_at < ?1", [int(passed)])?;
+        let gone = self.connection.execute("DELETE FROM installs WHERE counted_at < ?1", [int(passed)])?;
         Ok(gone as u64)
     }
 }

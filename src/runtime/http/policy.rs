@@ -233,10 +233,12 @@ mod tests {
             assert_eq!(policy.check(&head), Ok(()), "{origin}");
             policy.echoed_origin(&head).map(str::to_owned)
         };
-        for good in ["http://localhost:5173", "http://[::1]:1", "https://127.0.0.1", "https://market.example"] {
+        for good in ["http://localhost:5173", "http://[::1]:1", "https://127.0.0.1", "https://market.example"]
+        {
             assert_eq!(echoed(good).as_deref(), Some(good));
         }
-        for bad in ["null", "https://evil.example", "http://localhost.evil.example", "http://market.example"] {
+        for bad in ["null", "https://evil.example", "http://localhost.evil.example", "http://market.example"]
+        {
             assert_eq!(echoed(bad), None, "{bad}");
         }
     }

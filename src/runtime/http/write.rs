@@ -9,7 +9,8 @@ use tiny_http::{HTTPVersion, Header, Response, StatusCode};
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// What a page of an allowed origin may read beyond the plain headers.
-const EXPOSED_HEADERS: &str = "ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Ignored-Fields";
+const EXPOSED_HEADERS: &str =
+    "ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Ignored-Fields";
 
 /// The reply as bytes. `head` is absent when the request could not be read.
 pub fn encode(reply: &Reply, head: Option<&Head>, keep_alive: bool, config: &Config) -> Vec<u8> {
