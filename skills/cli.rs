@@ -11,7 +11,6 @@ use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use svc::runtime::clock::now;
 
 const HELP: &str = "svc-skills: the skills marketplace service
@@ -98,10 +97,12 @@ fn parse(args: Vec<OsString>) -> Result<Option<Args>, lexopt::Error> {
 
 type Said = Result<String, (u8, String)>;
 
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn failed(error: impl ToString) -> (u8, String) {
     (FAILED, error.to_string())
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
 fn usage(error: impl ToString) -> (u8, String) {
     (WRONG_USAGE, error.to_string())
 }
@@ -122,7 +123,7 @@ fn dispatch(args: &Args) -> Said {
     let open = || serve::open_store(&config).map_err(failed);
     match words[..] {
         [] | ["serve"] => serve::run(&config).map(|()| String::new()).map_err(failed),
-        ["review"] => waiting(open()?),
+        ["review"] => waiting(&*open()?),
         ["review", id, decision] => decide(&*open()?, id, decision, ""),
         ["review", id, decision, note] => decide(&*open()?, id, decision, note),
         ["verify", id, who] => verify(&*open()?, id, who),
@@ -151,7 +152,7 @@ fn dispatch(args: &Args) -> Said {
     }
 }
 
-fn waiting(store: Arc<dyn Store>) -> Said {
+fn waiting(store: &dyn Store) -> Said {
     let mut skills = store.changes_since(0).map_err(failed)?.skills;
     skills.retain(|skill| skill.status == crate::model::Status::Review);
     if skills.is_empty() {

@@ -102,8 +102,8 @@ fn one(record: &Map<String, Value>, folder: &Path, now: Time) -> Result<Incoming
     if vendor {
         skill.source = Source::Vendor;
         skill.verification = Verification::Vendor;
-        skill.author = VENDOR_NAME.to_owned();
-        skill.author_id = VENDOR_AUTHOR_ID.to_owned();
+        VENDOR_NAME.clone_into(&mut skill.author);
+        VENDOR_AUTHOR_ID.clone_into(&mut skill.author_id);
         skill.profile = Profile::default();
     }
     Ok(Incoming { skill, content: content.text })

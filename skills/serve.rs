@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How often writes of other processes are looked for.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often passed windows are forgotten.
-const SWEEP_EVERY: Duration = Duration::from_mins(1);
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Opens the configured store.
 ///

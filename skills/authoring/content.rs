@@ -42,22 +42,26 @@ pub fn check(v: &mut Validator, text: &str) {
 
 /// The lines between the two `---` at the top.
 pub fn front_matter(text: &str) -> Option<&str> {
-    let rest = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n"))?;
-    if rest.starts_with("---") {
-        return Some("");
-    }
-    let end = rest.find("\n---\n").or_else(|| rest.find("\n---\r\n"));
-    let end = end.or_else(|| rest.ends_with("\n---").then(|| rest.len() - 4))?;
-    Some(&rest[..end])
+    divided(text).map(|(front, _)| front)
 }
 
 /// What comes after the front matter.
 pub fn body(text: &str) -> &str {
-    let Some(front) = front_matter(text) else { return text };
-    // The front matter is a part of the text, so its end is found by its length.
-    let start = front.as_ptr().addr() - text.as_ptr().addr() + front.len();
-    let rest = text[start..].trim_start_matches(['\r', '\n']);
-    rest.strip_prefix("---").unwrap_or(rest).trim_start_matches(['\r', '\n'])
+    divided(text).map_or(text, |(_, body)| body)
+}
+
+/// Front matter and the rest; `None` where there is none.
+fn divided(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix("---\n").or_else(|| text.strip_prefix("---\r\n"))?;
+    let mut start = 0;
+    for line in rest.split_inclusive('\n') {
+        let end = start + line.len();
+        if line.trim_end_matches(['\r', '\n']) == "---" {
+            return Some((&rest[..start], rest[end..].trim_start_matches(['\r', '\n'])));
+        }
+        start = end;
+    }
+    None
 }
 
 /// One plain value of the front matter: `key: value` on one line, quotes taken off.

@@ -9,6 +9,7 @@ use crate::model::{Author, Category, Status};
 use crate::store::Changes;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// List bodies kept per snapshot.
@@ -216,7 +217,7 @@ impl Snapshot {
         body.extend_from_slice(b"]}");
         // The tags of the parts stand for the parts: hashing them is quicker than hashing the body.
         let mut parts: String = page.iter().map(|entry| entry.etag.as_str()).collect();
-        parts.push_str(&format!("{total}{counts:?}"));
+        let _ = write!(parts, "{total}{counts:?}");
         let cached = Cached { etag: tag(&parts), body: body.into(), links: query.links(path, total) };
         self.keep(key, &cached);
         cached

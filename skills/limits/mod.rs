@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Length of the window.
-pub const WINDOW: Duration = Duration::from_mins(1);
+pub const WINDOW: Duration = Duration::from_secs(60);
 const WINDOW_MS: u32 = 60_000;
 /// Requests per window unless configured.
 pub const PUBLIC_RPM: u32 = 60;

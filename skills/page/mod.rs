@@ -182,14 +182,11 @@ fn skill_page(ask: &Ask) -> Result<Reply, Problem> {
     require_listed(&entry.skill)?;
     let skill = &entry.skill;
     let text = ask.market.catalogue.content(&skill.digest)?;
-    let tags: String = skill
-        .tags
-        .iter()
-        .map(|tag| {
-            let query = crate::catalogue::query::encoded(tag);
-            format!("<a href=\"/?search={query}\">{}</a>", escape(tag))
-        })
-        .collect();
+    let mut tags = String::new();
+    for tag in &skill.tags {
+        let query = crate::catalogue::query::encoded(tag);
+        let _ = write!(tags, "<a href=\"/?search={query}\">{}</a>", escape(tag));
+    }
     let body = format!(
         "<main class=\"narrow\"><section class=\"top\"><span class=\"icon {}\" aria-hidden=\"true\">{}</span>\
          <div><h1>{}</h1><p>{}</p><p class=\"figures\">{}<span>version {}</span></p>\

@@ -179,7 +179,7 @@ impl Store for Sqlite {
     }
 
     fn prune(&self, now: Time) -> Result<u64, StoreError> {
-        Ok(self.writer.write(now, |write| write.prune())?.value)
+        Ok(self.writer.write(now, |write| writes::Write::prune(write))?.value)
     }
 
     fn backup(&self, file: &Path) -> Result<(), StoreError> {
