@@ -16,6 +16,7 @@ pub mod context;
 pub mod oversight;
 pub mod providers;
 pub mod settings;
+pub mod workspace;
 
 pub mod routes;
 pub mod runtime;
