@@ -119,6 +119,8 @@ pub enum Event {
     Job(agents::JobReport),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// A thread of the workspace reports.
+    Workspace(workspace::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -180,6 +182,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),

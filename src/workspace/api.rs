@@ -1,7 +1,7 @@
 //! `/api/files`, `/api/indexer`, `/api/repos`: the routes.
 
-use super::{worker_files, worker_git, worker_write};
-use crate::api::{Method, Route};
+use super::{worker_files, worker_git, worker_index, worker_write};
+use crate::api::{Method, Reply, Route};
 use crate::routes::{Access, Handler};
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ const WRITE_BODY_BYTES: usize = 8 << 20;
 pub fn routes() -> Vec<Route<Handler>> {
     let mut routes = reading();
     routes.extend(writing());
+    routes.extend(indexing());
     routes
 }
 
@@ -111,6 +112,33 @@ fn writing() -> Vec<Route<Handler>> {
         )
         .query(&[PATH, ("recursive", "true to remove a folder with all in it")])
         .replies(&[(200, "path, type"), MISSING, (409, "the folder is not empty")]),
+    ]
+}
+
+fn indexing() -> Vec<Route<Handler>> {
+    use Handler::{Read, Work};
+    const STATUS: &[(u16, &str)] = &[(200, "indexed, lastIndexTime, workspaceCount, stats")];
+    vec![
+        Route::new(
+            Method::Get,
+            "/api/indexer",
+            "What is known of the codebase",
+            Read(|ask| Ok(Reply::ok(&ask.state.workspace.index_status()))),
+        )
+        .replies(STATUS),
+        Route::new(
+            Method::Get,
+            "/api/indexer/workspaces",
+            "The packages of the project",
+            Read(|ask| Ok(Reply::ok(&json!({"workspaces": ask.state.workspace.workspaces()})))),
+        ),
+        Route::new(
+            Method::Post,
+            "/api/indexer/rescan",
+            "Scan the project again",
+            Work(Access::Anyone, worker_index::rescan),
+        )
+        .replies(STATUS),
     ]
 }
 
