@@ -18,6 +18,7 @@ use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
+use crate::workspace::worker_watch::Watcher;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -173,6 +174,7 @@ impl Daemon {
             host: Arc::clone(&host),
             table: crate::routes::table(),
             hub: hub_handle.clone(),
+            listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
         };
         let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs)?;
         let state = spawn_state_thread(thread, outbox)?;

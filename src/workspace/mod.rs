@@ -13,6 +13,7 @@ mod tests;
 pub mod worker_files;
 pub mod worker_git;
 pub mod worker_index;
+pub mod worker_watch;
 pub mod worker_write;
 
 use crate::api::Reply;

@@ -31,6 +31,8 @@ const MANIFEST_BYTES: u64 = 1 << 20;
 const RACY_NS: i64 = 100_000_000;
 /// With more changed folders than this, a whole walk is cheaper than folder by folder.
 const MAX_RELISTED: usize = 256;
+/// Folders that are worth a thread of their own.
+const MIN_COMPARED: usize = 512;
 /// Threads of a walk at most.
 const MAX_THREADS: usize = 8;
 
@@ -157,23 +159,23 @@ impl Indexer {
 
     /// Folders whose names have changed, and folders that are no more.
     fn compare(&self, folders: &Folders) -> (Vec<Box<str>>, Vec<Box<str>>) {
-        let (mut changed, mut gone) = (Vec::new(), Vec::new());
-        let mut full = self.project.as_os_str().to_owned();
-        full.push("/");
-        let full = full.into_string().unwrap_or_default();
-        let mut at = String::with_capacity(full.len() + 256);
-        for (path, folder) in folders {
-            at.clear();
-            at.push_str(&full);
-            at.push_str(path);
-            match fs::symlink_metadata(&at) {
-                Ok(meta) if !meta.is_dir() => gone.push(path.clone()),
-                Ok(meta) if folder.changed_ns != 0 && changed_ns(&meta) == folder.changed_ns => {}
-                Ok(_) => changed.push(path.clone()),
-                Err(_) => gone.push(path.clone()),
+        let known: Vec<(&str, i64)> =
+            folders.iter().map(|(path, folder)| (&**path, folder.changed_ns)).collect();
+        let part = known.len().div_ceil(threads()).max(MIN_COMPARED);
+        std::thread::scope(|scope| {
+            let parts: Vec<_> =
+                known.chunks(part).map(|part| scope.spawn(|| compare_part(&self.project, part))).collect();
+            let (mut changed, mut gone) = (Vec::new(), Vec::new());
+            for part in parts {
+                // A part that panicked is looked at again as a whole.
+                let (more_changed, more_gone) = part
+                    .join()
+                    .unwrap_or_else(|_| (known.iter().map(|(path, _)| (*path).into()).collect(), Vec::new()));
+                changed.extend(more_changed);
+                gone.extend(more_gone);
             }
-        }
-        (changed, gone)
+            (changed, gone)
+        })
     }
 
     /// Takes over the new list of one folder: what it holds itself, folders that are new, folders that are no more.
@@ -237,6 +239,21 @@ impl Indexer {
         let folders = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         (folders, truncated.into_inner())
     }
+}
+
+/// Looks at the times of some folders: those that changed, and those that are gone.
+fn compare_part(project: &Path, known: &[(&str, i64)]) -> (Vec<Box<str>>, Vec<Box<str>>) {
+    let (mut changed, mut gone) = (Vec::new(), Vec::new());
+    for (path, known_ns) in known {
+        let at = if path.is_empty() { project.to_path_buf() } else { project.join(path) };
+        match fs::symlink_metadata(&at) {
+            Ok(meta) if !meta.is_dir() => gone.push((*path).into()),
+            Ok(meta) if *known_ns != 0 && changed_ns(&meta) == *known_ns => {}
+            Ok(_) => changed.push((*path).into()),
+            Err(_) => gone.push((*path).into()),
+        }
+    }
+    (changed, gone)
 }
 
 fn threads() -> usize {
