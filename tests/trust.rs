@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -46,11 +47,12 @@ fn attempts(url: &str) -> String {
         } else {
             format!("-H 'content-type: application/json' -d '{body}'")
         };
-        script.push_str(&format!(
+        let _ = write!(
+            script,
             "answer=$(curl -s -X {method} {data} -w ' %{{http_code}}' {url}{path})\n\
              status=${{answer##* }}; code=$(printf '%s' \"$answer\" | sed -n 's/.*\"code\":\"\\([a-z_]*\\)\".*/\\1/p')\n\
              echo \"{word} $status $code\" >> \"$1.tmp\"\n"
-        ));
+        );
     }
     script.push_str("mv \"$1.tmp\" \"$1\"\n");
     script
@@ -373,4 +375,24 @@ fn the_command_line_keeps_keys_shows_locks_and_tells_who_changed_what() {
     assert!(ok(&["audit", "-n", "1"], "").contains("coordination.declare"));
     assert_eq!(ok(&["audit", "--event", "nonsense"], ""), "no entry fits\n");
     assert_eq!(svc(&daemon, &["audit", "--limit", "many"], "").0, Some(1));
+}
+
+#[test]
+fn decisions_5_and_13_what_was_acknowledged_survives_a_kill() {
+    let folder = Arc::new(Folder::new("trust-kill"));
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    daemon.post("/api/credentials", &json!({"provider": "codex", "key": PLANTED}));
+    let body = json!({"agentId": "release", "operation": "publish", "resources": ["registry"]});
+    let until = daemon.post("/api/coordination/declare", &body)["expiresAt"].clone();
+    daemon.kill();
+    drop(daemon);
+    let daemon = Daemon::start_in(folder, &[]);
+    assert_eq!(daemon.get("/api/credentials")[0]["masked"], "sk-p...cret");
+    let held = daemon.get("/api/coordination");
+    assert_eq!(held["operations"]["release"]["resources"], json!(["registry"]));
+    assert_eq!(held["operations"]["release"]["expiresAt"], until);
+    let events = daemon.get("/api/audit");
+    let events: Vec<_> =
+        events["entries"].as_array().unwrap().iter().map(|entry| entry["event"].clone()).collect();
+    assert_eq!(events, ["coordination.declare", "credentials.set"], "newest first");
 }

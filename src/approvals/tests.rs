@@ -123,6 +123,36 @@ fn decisions_4_an_agent_may_not_approve() {
     assert_eq!(bench.audited("approval.approve")[0]["actor"], "telegram:1");
 }
 
+/// Nor may it do by another way what an approval would be needed for.
+#[test]
+fn decisions_4_an_agent_gives_nobody_more_freedom_than_it_has() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    bench.actor = Actor::Agent(agent);
+    for body in [json!({"permission": "full"}), json!({"scope": ["**"]})] {
+        let (status, reply) = bench.ask("PATCH", "/api/agents/a", &body);
+        assert_eq!((status, &reply["code"]), (403, &json!("agent_may_not")), "{body}");
+    }
+    assert_eq!(bench.ask("PATCH", "/api/agents/a", &json!({"name": "b", "permission": "auto"})).0, 200);
+    assert_eq!(bench.audited("agent.patch").len(), 1);
+    let spawn = |permission| {
+        let request = agents::SpawnRequest {
+            role: "dev".into(),
+            provider: Some("script".into()),
+            permission,
+            ..agents::SpawnRequest::default()
+        };
+        crate::core::Command::Agents(agents::Command::Spawn(Box::new(request)))
+    };
+    let (auto, full) = (crate::providers::Permission::Auto, crate::providers::Permission::Full);
+    assert_eq!(bench.command(spawn(full)).expect("answered").status, 403);
+    assert_eq!(bench.command(spawn(auto)).expect("answered").status, 201);
+    bench.actor = Actor::Operator;
+    assert_eq!(bench.ask("PATCH", "/api/agents/b", &json!({"permission": "full"})).0, 200);
+    bench.actor = Actor::Agent(agent);
+    assert_eq!(bench.command(spawn(full)).expect("answered").status, 201, "it has it itself now");
+}
+
 #[test]
 fn decisions_4_an_approval_expires_after_24_hours() {
     let mut bench = Bench::new();
