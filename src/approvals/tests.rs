@@ -196,6 +196,34 @@ fn decisions_2_an_agent_waits_while_an_approval_of_it_is_pending_and_goes_on_by_
     assert!(said[1].contains("was rejected"), "{said:?}");
 }
 
+/// Its program would otherwise be let go at the end of the turn in which it asked, and count as done.
+#[test]
+fn a_program_that_takes_input_is_kept_for_the_decision_and_then_told() {
+    for decision in ["approve", "reject", "nobody decides"] {
+        let mut bench = Bench::new();
+        let agent = bench.agent("a");
+        let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
+        bench.effects.clear();
+        let turn_over = || vec![crate::providers::Activity::TurnEnded(crate::providers::TurnEnd::default())];
+        bench.does(agent, turn_over());
+        let ordered = |bench: &Bench, wanted: fn(&agents::RunOrder) -> bool| {
+            bench.effects.iter().any(|effect| matches!(effect, Effect::Run(_, order) if wanted(order)))
+        };
+        let finish = |order: &agents::RunOrder| matches!(order, agents::RunOrder::Finish);
+        assert!(!ordered(&bench, finish), "{decision}: it waits");
+        if decision == "nobody decides" {
+            bench.pass(LIFETIME);
+        } else {
+            decide(&mut bench, &id, decision);
+        }
+        assert!(ordered(&bench, |order| matches!(order, agents::RunOrder::Say { .. })), "{decision}: told");
+        let message_id = bench.state.agents.get(agent).expect("known").queue[0].id;
+        let said = agents::report::RunReport::Said { message_id, delivered: true };
+        bench.apply(crate::core::Event::Run(agent, said));
+        assert!(ordered(&bench, finish), "{decision}: nothing holds it any more");
+    }
+}
+
 #[test]
 fn an_agent_that_completed_meanwhile_goes_on_when_approved_only() {
     for (decision, goes_on) in [("approve", true), ("reject", false)] {
