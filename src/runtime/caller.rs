@@ -92,7 +92,7 @@ fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     for pid in pids {
         match holds(pid, &wanted) {
             Ok(true) => return Ok(pid),
-            Err(error) if error == ErrorKind::PermissionDenied => unreadable.push(pid),
+            Err(ErrorKind::PermissionDenied) => unreadable.push(pid),
             Ok(false) | Err(_) => {}
         }
     }
