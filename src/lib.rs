@@ -17,6 +17,7 @@ pub mod context;
 pub mod oversight;
 pub mod providers;
 pub mod settings;
+pub mod usage;
 
 pub mod routes;
 pub mod runtime;

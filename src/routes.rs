@@ -72,5 +72,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::approvals::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
+    routes.extend(crate::context::triggers_api::routes());
+    routes.extend(crate::usage::api::routes());
     Table::new(routes)
 }

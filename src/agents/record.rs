@@ -252,6 +252,11 @@ impl Agent {
         (fraction * 10_000.0).round() / 10_000.0
     }
 
+    /// Whether it runs and was not told to end.
+    pub fn is_working(&self) -> bool {
+        self.phase == Phase::Working
+    }
+
     /// Sets status and reason; the time moves only when the status does.
     pub fn set_status(&mut self, now: Time, status: Status, reason: impl Into<String>) {
         if self.status != status {

@@ -29,8 +29,10 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::context::triggers;
 use crate::providers::registry;
 use crate::settings;
+use crate::usage;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
 use time::Time;
@@ -107,8 +109,12 @@ pub struct State {
     pub approvals: Arc<approvals::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
+    /// What agents use, and what follows from it.
+    pub usage: Arc<usage::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// When agents are rotated, and what was learned from their lives.
+    pub triggers: Arc<triggers::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -203,6 +209,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
             Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,

@@ -8,7 +8,9 @@ use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
-use svc::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Project, State, apply};
+use svc::core::{
+    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, apply,
+};
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use svc::routes::{Ask, Handler, table};
 
@@ -207,7 +209,7 @@ impl World {
     }
 
     fn render(&mut self, effects: Vec<Effect>) -> Vec<String> {
-        effects.into_iter().map(|effect| self.line(effect)).collect()
+        effects.into_iter().filter(|effect| !is_counting(effect)).map(|effect| self.line(effect)).collect()
     }
 
     fn name(&self, id: AgentId) -> String {
@@ -271,6 +273,12 @@ impl World {
             other => other.clone(),
         }
     }
+}
+
+/// Counters that are written now and then say nothing about an event.
+fn is_counting(effect: &Effect) -> bool {
+    let documents = [Document::Usage, Document::Adaptive];
+    matches!(effect, Effect::Put(document, Durability::Soon) if documents.contains(document))
 }
 
 /// A batch without frames.
