@@ -6,3 +6,5 @@ pub mod briefing;
 pub mod quality;
 pub mod triggers;
 pub mod triggers_api;
+#[cfg(test)]
+mod triggers_tests;

@@ -19,6 +19,8 @@ pub enum Document {
     Config,
     /// The task of a lineage.
     Prompt(LineageId),
+    /// What the counters said and what happened.
+    Timeline,
     /// The ledger.
     Usage,
 }
@@ -67,6 +69,7 @@ impl Document {
             Self::Approvals => "state/approvals.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
+            Self::Timeline => "state/timeline.json".into(),
             Self::Usage => "state/usage.json".into(),
         }
     }
@@ -77,6 +80,7 @@ impl Document {
             Self::Adaptive => serde_json::to_vec(&state.triggers.stored()),
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Prompt(lineage) => {

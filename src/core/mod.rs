@@ -30,6 +30,7 @@ use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
 use crate::context::triggers;
+use crate::oversight::timeline;
 use crate::providers::registry;
 use crate::settings;
 use crate::usage;
@@ -115,6 +116,8 @@ pub struct State {
     pub providers: Arc<registry::State>,
     /// When agents are rotated, and what was learned from their lives.
     pub triggers: Arc<triggers::State>,
+    /// What the counters said and what happened to agents.
+    pub timeline: Arc<timeline::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -210,6 +213,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
             Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
+            Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,

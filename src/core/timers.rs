@@ -15,6 +15,8 @@ pub enum Timer {
     Silence(AgentId),
     /// The ten minutes after a rotation to this agent are over.
     Velocity(AgentId),
+    /// A snapshot of the counters is due.
+    Snapshot,
     /// A question has taken too long.
     Query(CallId),
     /// An approval expires.

@@ -6,6 +6,7 @@ use crate::approvals;
 use crate::context::triggers;
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::oversight::timeline;
 use crate::settings;
 use crate::usage;
 use serde::de::DeserializeOwned;
@@ -75,6 +76,9 @@ fn load_usage(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: triggers::Stored = read(folder, Document::Adaptive, now)?.unwrap_or_default();
     known_version(Document::Adaptive, stored.version, triggers::STORED_VERSION)?;
     state.triggers = Arc::new(triggers::State::restore(stored));
+    let stored: timeline::Stored = read(folder, Document::Timeline, now)?.unwrap_or_default();
+    known_version(Document::Timeline, stored.version, timeline::STORED_VERSION)?;
+    state.timeline = Arc::new(timeline::State::restore(stored));
     state.agents.rotations().watch(Arc::make_mut(&mut state.timers));
     Ok(())
 }

@@ -9,7 +9,7 @@ use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
 use svc::core::{
-    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, apply,
+    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, Timer, apply,
 };
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use svc::routes::{Ask, Handler, table};
@@ -59,7 +59,10 @@ impl World {
 
     /// Applies one event and returns its effects, unrendered.
     pub fn apply(&mut self, event: Event) -> Vec<Effect> {
-        self.seed += 1;
+        // Snapshots of the counters need no randomness: the ids of a script do not depend on them.
+        if !matches!(event, Event::Timer(Timer::Snapshot)) {
+            self.seed += 1;
+        }
         let mut cx = Context::new(self.now, self.seed);
         cx.exit_sent = self.exit_sent;
         apply(&mut self.state, &mut cx, event);
@@ -277,7 +280,7 @@ impl World {
 
 /// Counters that are written now and then say nothing about an event.
 fn is_counting(effect: &Effect) -> bool {
-    let documents = [Document::Usage, Document::Adaptive];
+    let documents = [Document::Usage, Document::Adaptive, Document::Timeline];
     matches!(effect, Effect::Put(document, Durability::Soon) if documents.contains(document))
 }
 
