@@ -330,7 +330,8 @@ fn push(table: &mut Table) {
         daemon.wait_state(&flooder, &["running"]);
         std::fs::write(daemon.project.join("go"), "").unwrap();
         let counts: Vec<Counted> = std::thread::scope(|scope| {
-            let threads: Vec<_> = sockets.into_iter().map(|socket| scope.spawn(|| count(socket))).collect();
+            let threads: Vec<_> =
+                sockets.into_iter().map(|socket| scope.spawn(move || count(&socket))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let first = counts.iter().map(|c| c.first).min().unwrap();
@@ -353,9 +354,9 @@ struct Counted {
     last: Instant,
 }
 
-/// Frames until the flooding agent has ended its turn, counted by their heads alone: the daemon is measured here,
-/// not the client's library. Text frames of a server are never masked.
-fn count(socket: tungstenite::WebSocket<tungstenite::stream::MaybeTlsStream<TcpStream>>) -> Counted {
+/// Frames until the flooding agent has ended its turn, counted by their heads alone: the daemon is measured
+/// here, not the client's library. Text frames of a server are never masked.
+fn count(socket: &tungstenite::WebSocket<tungstenite::stream::MaybeTlsStream<TcpStream>>) -> Counted {
     let mut stream = match socket.get_ref() {
         tungstenite::stream::MaybeTlsStream::Plain(stream) => stream.try_clone().unwrap(),
         _ => unreachable!("the daemon speaks plain HTTP"),

@@ -72,6 +72,9 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::timeline::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
+    routes.extend(crate::ownership::api::routes());
+    routes.extend(crate::coordination::api::routes());
+    routes.extend(crate::credentials::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     routes.extend(crate::context::triggers_api::routes());

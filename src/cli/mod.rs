@@ -12,12 +12,14 @@ pub mod control;
 pub mod doctor;
 pub mod help;
 pub mod logs;
+mod ownership;
 pub mod rehearse;
 pub mod render;
 pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+mod tokens;
 pub mod wait;
 
 use args::Args;

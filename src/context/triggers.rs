@@ -179,12 +179,10 @@ pub fn scope_violation(all: &mut All, agent: AgentId) {
 pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
     match moment {
         Moment::Rotated { new: id, .. } | Moment::Ended(id) => life_over(all, cx, id),
-        Moment::Removed(_, lineage) => {
-            if all.triggers.lives.contains_key(&lineage) {
-                Arc::make_mut(&mut all.triggers).lives.remove(&lineage);
-            }
+        Moment::Removed(_, lineage) if all.triggers.lives.contains_key(&lineage) => {
+            Arc::make_mut(&mut all.triggers).lives.remove(&lineage);
         }
-        Moment::Spawned(_) | Moment::Started(_) | Moment::Resumed { .. } | Moment::TurnEnded(_) => {}
+        _ => {}
     }
 }
 

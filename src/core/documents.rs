@@ -13,6 +13,10 @@ pub enum Document {
     Adaptive,
     /// Agents and everything that must agree with them.
     Agents,
+    /// Sealed keys and tokens.
+    Credentials,
+    /// Who holds which shared resources.
+    Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
     /// The project's settings.
@@ -66,6 +70,8 @@ impl Document {
         match self {
             Self::Adaptive => "state/adaptive.json".into(),
             Self::Agents => "state/agents.json".into(),
+            Self::Credentials => "credentials.json".into(),
+            Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
@@ -79,6 +85,8 @@ impl Document {
         let encoded = match self {
             Self::Adaptive => serde_json::to_vec(&state.triggers.stored()),
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
+            Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
+            Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),

@@ -30,7 +30,10 @@ use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
 use crate::context::triggers;
+use crate::coordination;
+use crate::credentials;
 use crate::oversight::timeline;
+use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
 use crate::usage;
@@ -47,6 +50,8 @@ pub struct CallId(pub u64);
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
+    /// This program's own file, for agents that call it back; `None` where it is not known.
+    pub program: Option<std::path::PathBuf>,
     /// Our process id.
     pub pid: u32,
     /// When we started.
@@ -106,8 +111,14 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// The vault's sealed entries.
+    pub credentials: Arc<credentials::State>,
+    /// Who holds which shared resources.
+    pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// Who owns which files.
+    pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
     /// What agents use, and what follows from it.
@@ -127,8 +138,14 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About credentials, sealed already.
+    Credentials(credentials::Command),
+    /// About locks.
+    Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About who may write which file.
+    Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// End the daemon.
@@ -179,6 +196,8 @@ pub enum Effect {
     Remove(Document),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
+    /// Cut a journal to its last entries, so many.
+    Trim(Journal, usize),
     /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
     Notice(&'static str, Arc<[u8]>),
     /// Push the output of a run.
@@ -214,6 +233,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Query(call) => agents::query_timeout(state, cx, call),
             Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
             Timer::Snapshot => timeline::snapshot(state, cx),
+            Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
@@ -231,7 +251,10 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Credentials(command) => credentials::command(state, cx, call, command),
+        Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));

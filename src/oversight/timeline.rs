@@ -154,7 +154,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             (kind, id, agent(id).map(|agent| agent.status_reason.clone()))
         }
         Moment::Removed(id, _) => ("removed", id, None),
-        Moment::Started(_) | Moment::TurnEnded(_) => return,
+        _ => return,
     };
     let name = agent(id).map(|agent| agent.name.clone()).unwrap_or_default();
     let happened = Happened {

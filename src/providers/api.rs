@@ -40,7 +40,8 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
                 "version": version,
                 "authType": info.auth_type,
                 "envKey": info.env_key,
-                "hasKey": detection.is_some_and(|found| found.has_key),
+                "hasKey": detection.is_some_and(|found| found.has_key)
+                    || ask.state.credentials.has(info.id),
                 "models": info.models.iter().map(shown_model).collect::<Vec<_>>(),
                 "capabilities": info.capabilities,
                 "installCommand": info.install_command,

@@ -219,13 +219,14 @@ impl Work {
 
 /// Whether clients see this activity as `agent:output`: that is an event.
 pub fn is_event(activity: &Activity) -> bool {
-    !matches!(
+    matches!(
         activity,
-        Activity::Session { .. }
-            | Activity::TurnStarted
-            | Activity::Trouble { .. }
-            | Activity::Compacted
-            | Activity::Noise { .. }
+        Activity::Text { .. }
+            | Activity::Thinking { .. }
+            | Activity::ToolStarted { .. }
+            | Activity::ToolEnded { .. }
+            | Activity::Usage(_)
+            | Activity::TurnEnded(_)
     )
 }
 

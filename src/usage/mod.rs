@@ -235,7 +235,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
                 cx.push(Effect::Put(Document::Usage, Durability::Soon));
             }
         }
-        Moment::Spawned(_) | Moment::Started(_) | Moment::Ended(_) | Moment::TurnEnded(_) => {}
+        _ => {}
     }
 }
 
