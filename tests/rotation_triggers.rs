@@ -153,8 +153,7 @@ fn decisions_8_the_ledger_equals_the_known_totals_over_duplicates_rotations_resu
     let timeline = daemon.get("/api/timeline");
     let kinds: Vec<&str> =
         timeline["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
-    let wanted =
-        ["spawned", "rotated", "rotated", "rotated", "completed", "resumed", "completed", "removed"];
+    let wanted = ["spawned", "rotated", "rotated", "rotated", "completed", "resumed", "completed", "removed"];
     assert_eq!(kinds, wanted);
 }
 

@@ -84,6 +84,7 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let mut turn_over = false;
     let used = batch.activities.iter().any(|activity| matches!(activity, Activity::Usage(_)));
     moments::heard(all, cx, id, &batch.activities);
+    let usage = Arc::clone(&all.usage);
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };
     agent.last_activity = now;
@@ -93,6 +94,10 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     }
     for activity in &batch.activities {
         turn_over |= note(agent, activity, now);
+    }
+    if used && let Some(account) = usage.account(agent.lineage_id) {
+        // Where the provider tells no cost, the price table does.
+        agent.cost_usd = account.cost_usd();
     }
     cx.push(Effect::Output(batch));
     watch_silence(all, id, now);
@@ -145,7 +150,6 @@ fn note_usage(agent: &mut Agent, usage: &Usage) {
     }
     agent.context_tokens = usage.context_tokens.unwrap_or(agent.context_tokens);
     agent.context_window = usage.context_window.unwrap_or(agent.context_window);
-    agent.cost_usd += usage.cost_usd.unwrap_or_default();
 }
 
 fn note_turn_end(agent: &mut Agent, end: &TurnEnd, now: Time) {

@@ -77,6 +77,8 @@ enum Seen {
 #[derive(Debug, Clone)]
 pub struct Work {
     window: VecDeque<Seen>,
+    /// What the window holds, kept as it moves.
+    holds: Holds,
     count: u64,
     /// Points for words of the task.
     words: i32,
@@ -90,6 +92,7 @@ impl Work {
     pub fn new(task: &str) -> Self {
         let mut work = Self {
             window: VecDeque::new(),
+            holds: Holds::default(),
             count: 0,
             words: points_of(task),
             tier: Tier::Medium,
@@ -106,8 +109,11 @@ impl Work {
         }
         let seen = self.seen(activity);
         self.window.push_back(seen);
-        if self.window.len() > WINDOW {
-            self.window.pop_front();
+        self.holds.add(seen);
+        if self.window.len() > WINDOW
+            && let Some(oldest) = self.window.pop_front()
+        {
+            self.holds.remove(oldest);
         }
         self.count += 1;
         self.settle();
@@ -143,7 +149,7 @@ impl Work {
 
     /// What was seen, in a few words.
     pub fn summary(&self) -> String {
-        let (tools, files, failed) = self.seen_counts();
+        let Holds { tools, failed, files, .. } = &self.holds;
         format!("{} files written, {tools} tools used, {failed} failures", files.len())
     }
 
@@ -164,39 +170,21 @@ impl Work {
         }
     }
 
-    fn seen_counts(&self) -> (usize, BTreeSet<u64>, usize) {
-        let (mut tools, mut files, mut failed) = (0, BTreeSet::new(), 0);
-        for seen in &self.window {
-            match seen {
-                Seen::Tool(_) => tools += 1,
-                Seen::Wrote(path) => drop(files.insert(*path)),
-                Seen::Failed => failed += 1,
-                Seen::Other => {}
-            }
-        }
-        (tools, files, failed)
-    }
-
     fn points(&self) -> i32 {
         let mut points = 30 + self.words;
         if self.window.is_empty() {
             return points;
         }
-        let (tools, files, failed) = self.seen_counts();
+        let Holds { tools, failed, files, names } = &self.holds;
         points += match files.len() {
             0 => -20,
             1..=2 => -12,
             3..=9 => 0,
             _ => 15,
         };
-        if failed >= 5 && failed * 10 >= tools * 3 {
+        if *failed >= 5 && failed * 10 >= tools * 3 {
             points += 10;
         }
-        let names: BTreeSet<u64> = self
-            .window
-            .iter()
-            .filter_map(|seen| if let Seen::Tool(name) = seen { Some(*name) } else { None })
-            .collect();
         if names.len() >= 6 { points + 5 } else { points }
     }
 
@@ -214,6 +202,50 @@ impl Work {
             _ => return,
         };
         self.tier = moved;
+    }
+}
+
+/// What a window holds, so that no event has to look at all others.
+#[derive(Debug, Clone, Default)]
+struct Holds {
+    tools: usize,
+    failed: usize,
+    files: BTreeMap<u64, usize>,
+    names: BTreeMap<u64, usize>,
+}
+
+impl Holds {
+    fn add(&mut self, seen: Seen) {
+        match seen {
+            Seen::Tool(name) => {
+                self.tools += 1;
+                *self.names.entry(name).or_default() += 1;
+            }
+            Seen::Wrote(path) => *self.files.entry(path).or_default() += 1,
+            Seen::Failed => self.failed += 1,
+            Seen::Other => {}
+        }
+    }
+
+    fn remove(&mut self, seen: Seen) {
+        match seen {
+            Seen::Tool(name) => {
+                self.tools -= 1;
+                take_one(&mut self.names, name);
+            }
+            Seen::Wrote(path) => take_one(&mut self.files, path),
+            Seen::Failed => self.failed -= 1,
+            Seen::Other => {}
+        }
+    }
+}
+
+fn take_one(counts: &mut BTreeMap<u64, usize>, key: u64) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
     }
 }
 

@@ -47,7 +47,7 @@ pub struct State {
     today: budget::Today,
     saved: Saved,
     works: BTreeMap<LineageId, Arc<classifier::Work>>,
-    routes: BTreeMap<LineageId, routing::Route>,
+    routes: BTreeMap<LineageId, Arc<routing::Route>>,
     routed: routing::Totals,
 }
 

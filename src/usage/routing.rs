@@ -63,7 +63,7 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
     let route = Route { model: model.map(|model| model.id.to_owned()), tier, mode: mode.into(), reason };
     let state = Arc::make_mut(&mut all.usage);
     state.routed.decisions += 1;
-    state.routes.insert(agent.lineage_id, route);
+    state.routes.insert(agent.lineage_id, Arc::new(route));
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 

@@ -38,7 +38,7 @@ impl State {
             internal: self.internal.clone(),
             today: self.today,
             saved: self.saved,
-            routes: self.routes.iter().map(|(id, route)| (*id, route.clone())).collect(),
+            routes: self.routes.iter().map(|(id, route)| (*id, (**route).clone())).collect(),
             routed: self.routed,
         }
     }
@@ -54,7 +54,7 @@ pub fn restore(all: &mut All, stored: Stored, now: Time) {
         today: stored.today,
         saved: stored.saved,
         works: BTreeMap::new(),
-        routes: stored.routes.into_iter().collect(),
+        routes: stored.routes.into_iter().map(|(id, route)| (id, Arc::new(route))).collect(),
         routed: stored.routed,
     };
     for agent in all.agents.iter() {

@@ -184,6 +184,7 @@ fn decisions_8_cost_is_the_providers_own_where_it_reports_one_and_the_tables_els
     feed(&mut bench, id, vec![usage(1_000_000, 0)]);
     assert!((cost(&mut bench) - 7.2).abs() < 1e-9, "until the provider tells the next one");
     assert!((bench.state.usage.today_usd(bench.now) - 7.2).abs() < 1e-9);
+    assert!((bench.state.agents.get(id).unwrap().cost_usd - 7.2).abs() < 1e-9, "the record says the same");
 }
 
 #[test]
@@ -360,7 +361,10 @@ fn decisions_8_tiers_follow_the_work_with_hysteresis() {
         take(&mut work, &tool(300 + n, None, true));
     }
     assert_eq!(work.tier(), Tier::Heavy, "failures make 55");
-    assert!(work.len() <= WINDOW);
+    take(&mut work, &vec![text(); WINDOW]);
+    assert_eq!(work.len(), WINDOW);
+    assert_eq!(work.summary(), "0 files written, 0 tools used, 0 failures", "all of it has left the window");
+    assert_eq!(work.tier(), Tier::Light);
 }
 
 #[test]
