@@ -20,6 +20,7 @@ pub mod oversight;
 pub mod ownership;
 pub mod providers;
 pub mod settings;
+pub mod usage;
 pub mod workspace;
 
 pub mod routes;

@@ -5,6 +5,7 @@ mod trust;
 
 use super::ownership;
 use super::session::{Outcome, Session};
+use super::tokens;
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
 
 /// A headline of the help.
@@ -427,6 +428,7 @@ static TABLES: &[&[Command]] = &[
     &AGENT_COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
+    tokens::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

@@ -20,6 +20,7 @@ pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+mod tokens;
 pub mod trust;
 pub mod wait;
 
