@@ -71,5 +71,6 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
+    routes.extend(crate::memory::api::routes());
     Table::new(routes)
 }

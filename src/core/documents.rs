@@ -13,6 +13,14 @@ pub enum Document {
     Agents,
     /// The project's settings.
     Config,
+    /// The rules for all agents.
+    Constraints,
+    /// What worked.
+    Discoveries,
+    /// The last handoffs of each role.
+    HandoffChains,
+    /// What agents and roles have shown.
+    Specializations,
     /// The task of a lineage.
     Prompt(LineageId),
 }
@@ -58,6 +66,10 @@ impl Document {
         match self {
             Self::Agents => "state/agents.json".into(),
             Self::Config => "config.json".into(),
+            Self::Constraints => "memory/constraints.json".into(),
+            Self::Discoveries => "memory/discoveries.json".into(),
+            Self::HandoffChains => "memory/handoff-chains.json".into(),
+            Self::Specializations => "memory/specializations.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
         }
     }
@@ -67,6 +79,10 @@ impl Document {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),
+            Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
+            Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),
+            Self::Specializations => serde_json::to_vec_pretty(&state.memory.stored_specializations()),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
                 serde_json::to_vec(&stored)

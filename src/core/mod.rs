@@ -26,6 +26,7 @@ pub use timers::{Timer, Timers};
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::Reply;
+use crate::memory;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -88,6 +89,8 @@ pub struct State {
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// What the agents have learned.
+    pub memory: Arc<memory::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -99,6 +102,8 @@ pub enum Command {
     Agents(agents::Command),
     /// About the configuration.
     Settings(settings::Command),
+    /// About what the agents have learned.
+    Memory(memory::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -197,6 +202,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Memory(command) => memory::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

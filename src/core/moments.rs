@@ -36,10 +36,10 @@ pub enum Moment {
 
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
-    let _ = (state, cx, moment);
+    crate::memory::told(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
-    let _ = (state, cx, agent, activities);
+    crate::memory::heard(state, cx, agent, activities);
 }

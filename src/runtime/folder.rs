@@ -4,6 +4,7 @@ use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::memory;
 use crate::settings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -56,7 +57,42 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     };
     let agents = agents::State::restore(stored, prompt, now);
     trouble.map_or(Ok(()), Err)?;
-    Ok(State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() })
+    let memory = load_memory(folder, now)?;
+    Ok(State {
+        agents: Arc::new(agents),
+        settings: Arc::new(settings),
+        memory: Arc::new(memory),
+        ..State::default()
+    })
+}
+
+fn load_memory(folder: &Path, now: Time) -> Result<memory::State, String> {
+    Ok(memory::State::restore(
+        read_versioned(folder, Document::Constraints, now)?,
+        read_versioned(folder, Document::Discoveries, now)?,
+        read_versioned(folder, Document::HandoffChains, now)?,
+        read_versioned(folder, Document::Specializations, now)?,
+    ))
+}
+
+/// A document of memory, or its default. Written by a newer version it is refused.
+fn read_versioned<T: DeserializeOwned + Default>(
+    folder: &Path,
+    document: Document,
+    now: Time,
+) -> Result<T, String> {
+    let Some(stored) = read::<memory::store::Stored<T>>(folder, document, now)? else {
+        return Ok(T::default());
+    };
+    if stored.version > memory::store::VERSION {
+        return Err(format!(
+            "{} was written by a newer svc (format {}, this one knows {}); use that one",
+            document.path(),
+            stored.version,
+            memory::store::VERSION
+        ));
+    }
+    Ok(stored.content)
 }
 
 /// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.

@@ -271,6 +271,7 @@ fn name_of(event: &Event) -> &'static str {
     match event {
         Event::Call(_, _, Command::Agents(_)) => "an agent command",
         Event::Call(_, _, Command::Settings(_)) => "a settings command",
+        Event::Call(_, _, Command::Memory(_)) => "a memory command",
         Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",
         Event::Job(_) => "a job report",
