@@ -353,8 +353,8 @@ struct Counted {
     last: Instant,
 }
 
-/// Frames until the flooding agent has ended its turn, counted by their heads alone: the daemon is measured here,
-/// not the client's library. Text frames of a server are never masked.
+/// Frames until the flooding agent has ended its turn, counted by their heads alone: the daemon is measured
+/// here, not the client's library. Text frames of a server are never masked.
 fn count(socket: tungstenite::WebSocket<tungstenite::stream::MaybeTlsStream<TcpStream>>) -> Counted {
     let mut stream = match socket.get_ref() {
         tungstenite::stream::MaybeTlsStream::Plain(stream) => stream.try_clone().unwrap(),

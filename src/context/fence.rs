@@ -1,7 +1,7 @@
 //! Text from elsewhere inside a message: fenced, so that it reads as data and cannot end its own fence.
 
-/// `text` as a Markdown code block whose fence is longer than every run of backticks inside. Control characters
-/// other than line ends and tabs are left out.
+/// `text` as a Markdown code block whose fence is longer than every run of backticks inside. Control
+/// characters other than line ends and tabs are left out.
 pub fn fenced(text: &str) -> String {
     let text = clean(text);
     let mut longest = 0;

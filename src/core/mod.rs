@@ -26,6 +26,7 @@ pub use timers::{Timer, Timers};
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::Reply;
+use crate::context as briefing;
 use crate::memory;
 use crate::providers::registry;
 use crate::settings;
@@ -89,6 +90,8 @@ pub struct State {
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// What a thread keeps ready for briefings.
+    pub context: Arc<briefing::State>,
     /// What the agents have learned.
     pub memory: Arc<memory::State>,
     /// Deadlines.
@@ -119,6 +122,8 @@ pub enum Event {
     Job(agents::JobReport),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// A document that agents are told has changed.
+    Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -180,6 +185,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Context(report) => briefing::report(state, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),

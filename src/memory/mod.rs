@@ -1,9 +1,10 @@
 //! What the project's agents have learned: constraints, discoveries, handoff chains, specializations.
 //!
-//! Everything stands in files a person can read, below `.svc/memory/`, and what is relevant to a task is told to
-//! every new agent (see `context::briefing`).
+//! Everything stands in files a person can read, below `.svc/memory/`, and what is relevant to a task is
+//! told to every new agent (see `context::briefing`).
 //!
-//! **Invariant:** each store has a cap; what is dropped at it is the oldest, and a dropped constraint is told.
+//! **Invariant:** each store has a cap; what is dropped at it is the oldest, and a dropped constraint is
+//! told.
 //! **Invariant:** an acknowledged constraint, discovery or handoff is on disk.
 //! **Invariant:** no two constraints have one hash, no two discoveries one pair of trigger and fix.
 

@@ -1,7 +1,8 @@
-//! Which texts matter to a task: BM25 (Robertson and Zaragoza, 2009) over the words of the texts. Pure, without an
-//! index: the stores hold at most a thousand short texts.
+//! Which texts matter to a task: BM25 (Robertson and Zaragoza, 2009) over the words of the texts. Pure,
+//! without an index: the stores hold at most a thousand short texts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::LazyLock;
 
 /// Saturation of repeated words, as is customary.
 const K1: f64 = 1.2;
@@ -10,15 +11,19 @@ const B: f64 = 0.75;
 /// Words of a query that are looked at: a task may have 200 000 characters.
 const MAX_QUERY_WORDS: usize = 2_000;
 
-/// Words that say nothing of a task's subject: English function words, and what nearly every task and finding says.
-const STOP_WORDS: &str = "a about above add after again all also an and any are as at be because been before being \
-    but by can change code could create did do does doing done each edit else error every fail few file find fix for \
-    from function get give given had has have he her here him his how i if implement in into is issue it its job just \
-    know let like line look made make many may me module more most must my need needs new no nor not now of off old on \
-    once one only or other our out over please problem project pull push put read run same say see set she should so \
-    some src such sure svc take task than that the their them then there these they thing this those to too two under \
-    up update us use using very want was way we well were what when where which while who why will with without work \
+/// Words that say nothing of a task's subject: English function words, and what nearly every task and
+/// finding says.
+const STOP_WORDS: &str = "a about above add after again all also an and any are as at be because been before being but by \
+    can change code could create did do does doing done each edit else error every fail few file find \
+    fix for from function get give given had has have he her here him his how i if implement in into \
+    is issue it its job just know let like line look made make many may me module more most must my \
+    need needs new no nor not now of off old on once one only or other our out over please problem \
+    project pull push put read run same say see set she should so some src such sure svc take task \
+    than that the their them then there these they thing this those to too two under up update us use \
+    using very want was way we well were what when where which while who why will with without work \
     works write would yes you your";
+
+static STOPS: LazyLock<HashSet<&str>> = LazyLock::new(|| STOP_WORDS.split_whitespace().collect());
 
 /// The words of `text` that can tell something, stemmed, in order.
 pub fn words(text: &str) -> Vec<String> {
@@ -38,7 +43,7 @@ pub fn words(text: &str) -> Vec<String> {
 fn push_word(word: &str, found: &mut Vec<String>) {
     let lower = word.to_lowercase();
     let stem = stem(&lower);
-    let silent = |word: &str| STOP_WORDS.split_whitespace().any(|stop| stop == word);
+    let silent = |word: &str| STOPS.contains(word);
     if stem.chars().count() > 1 && !silent(&lower) && !silent(stem) {
         found.push(stem.to_owned());
     }
@@ -71,7 +76,8 @@ fn stem(word: &str) -> &str {
     cut.strip_suffix('e').filter(|rest| rest.chars().count() + 1 >= SHORTEST_STEM).unwrap_or(cut)
 }
 
-/// The texts that share a telling word with `query`: index and score, best first; equals keep the later text first.
+/// The texts that share a telling word with `query`: index and score, best first; equals keep the later
+/// text first.
 pub fn rank(query: &str, texts: &[&str]) -> Vec<(usize, f64)> {
     let query: BTreeSet<String> = words(query).into_iter().take(MAX_QUERY_WORDS).collect();
     let counted: Vec<(BTreeMap<String, usize>, usize)> = texts.iter().map(|text| count(text)).collect();

@@ -198,8 +198,8 @@ pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activit
     cx.push(Effect::Put(Document::Specializations, Durability::Soon));
 }
 
-/// A session's quality was scored, 0 to 100; `threshold` is the rotation threshold that suits the agent. To be
-/// called by whoever scores sessions, once for each.
+/// A session's quality was scored, 0 to 100; `threshold` is the rotation threshold that suits the agent. To
+/// be called by whoever scores sessions, once for each.
 pub fn session_scored(all: &mut All, cx: &mut Context, id: AgentId, score: f64, threshold: Option<f64>) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
     let memory = Arc::make_mut(&mut all.memory);

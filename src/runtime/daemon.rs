@@ -15,6 +15,7 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use std::fmt;
 use std::path::PathBuf;
@@ -96,6 +97,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
     };
+    state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
@@ -140,6 +142,7 @@ struct Daemon {
     core: Core,
     state: Thread,
     _detection: Thread,
+    _documents: worker_documents::Watch,
     processes: Arc<Processes>,
 }
 
@@ -179,14 +182,32 @@ impl Daemon {
         let _ = host.counters.set(Box::new(counters));
         let to_core = core.clone();
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
+        let documents = watch_documents(&core, &project_dir)?;
         let detection = start_detection(&core, &processes, project_dir)?;
-        Ok(Self { _signals: signals, server, core, state, _detection: detection, processes })
+        Ok(Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            _documents: documents,
+            processes,
+        })
     }
 
     /// Waits until the state thread has ended, and takes everything apart.
     fn wait(self) {
-        let Self { _signals: signals, server, core, state, _detection: detection, processes } = self;
+        let Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            _documents: documents,
+            processes,
+        } = self;
         drop(state);
+        drop(documents);
         drop(core);
         server.stop(CONNECTION_GRACE);
         drop(detection);
@@ -239,6 +260,12 @@ fn token(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Option<Stri
     let token = format!("{:016x}{:016x}", clock::random(), clock::random());
     super::store::replace(&path, format!("{token}\n").as_bytes())?;
     Ok(Some(token))
+}
+
+fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {
+    let known = core.snapshot().context.architecture().cloned();
+    let core = core.clone();
+    worker_documents::Watch::start(project, known, move |report| core.control(Event::Context(report)))
 }
 
 fn start_detection(core: &Core, processes: &Arc<Processes>, project: PathBuf) -> std::io::Result<Thread> {

@@ -276,6 +276,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Run(..) => "a run report",
         Event::Job(_) => "a job report",
         Event::Detected(_) => "a detection report",
+        Event::Context(_) => "a report of a document",
         Event::Storage(_) => "a storage report",
         Event::Timer(_) => "a timer",
         Event::Panicked => "a panic",
