@@ -13,6 +13,7 @@ pub mod core;
 pub mod agents;
 pub mod console;
 pub mod context;
+pub mod journalist;
 pub mod memory;
 pub mod oversight;
 pub mod providers;

@@ -72,6 +72,8 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     routes.extend(crate::memory::api::routes());
+    routes.extend(crate::journalist::api::routes());
+    routes.extend(crate::oversight::pm::routes());
     routes.extend(crate::context::api::routes());
     Table::new(routes)
 }

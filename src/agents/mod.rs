@@ -347,7 +347,11 @@ pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
             }
             rotation::brief_ready(all, cx, agent, brief);
         }
-        JobReport::Query(call, result) => say::query_done(all, cx, call, result),
+        JobReport::Query(call, result) => {
+            if !crate::oversight::questions::answered(all, cx, call, &result) {
+                say::query_done(all, cx, call, result);
+            }
+        }
     }
 }
 

@@ -85,9 +85,9 @@ fn index_summary(_all: &All) -> Option<String> {
     None
 }
 
-/// The part of the project map that belongs to a working directory. To be joined with the journalist's state.
-pub(crate) fn map_section(_all: &All, _working_dir: &str) -> Option<String> {
-    None
+/// The part of the project map that belongs to a working directory.
+pub(crate) fn map_section(all: &All, working_dir: &str) -> Option<String> {
+    crate::journalist::map_section(all, working_dir)
 }
 
 /// Resources an agent holds, one line each. To be joined with the coordination feature's state.

@@ -13,6 +13,10 @@ pub enum Document {
     Agents,
     /// The project's settings.
     Config,
+    /// The journalist's notes.
+    Journalist,
+    /// The project manager's reviews.
+    PmReviews,
     /// The rules for all agents.
     Constraints,
     /// What worked.
@@ -66,6 +70,8 @@ impl Document {
         match self {
             Self::Agents => "state/agents.json".into(),
             Self::Config => "config.json".into(),
+            Self::Journalist => "state/journalist.json".into(),
+            Self::PmReviews => "state/pm-reviews.json".into(),
             Self::Constraints => "memory/constraints.json".into(),
             Self::Discoveries => "memory/discoveries.json".into(),
             Self::HandoffChains => "memory/handoff-chains.json".into(),
@@ -79,6 +85,8 @@ impl Document {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
+            Self::PmReviews => serde_json::to_vec(&state.pm.stored()),
             Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),
             Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
             Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),

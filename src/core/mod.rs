@@ -27,7 +27,9 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::Reply;
 use crate::context as briefing;
+use crate::journalist;
 use crate::memory;
+use crate::oversight::{pm, questions};
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -92,6 +94,12 @@ pub struct State {
     pub providers: Arc<registry::State>,
     /// What a thread keeps ready for briefings.
     pub context: Arc<briefing::State>,
+    /// What agents did, written down.
+    pub journalist: Arc<journalist::State>,
+    /// The project manager's reviews.
+    pub pm: Arc<pm::State>,
+    /// Questions of the daemon's own to a model.
+    pub questions: Arc<questions::State>,
     /// What the agents have learned.
     pub memory: Arc<memory::State>,
     /// Deadlines.
@@ -107,6 +115,10 @@ pub enum Command {
     Settings(settings::Command),
     /// About what the agents have learned.
     Memory(memory::Command),
+    /// About the journalist.
+    Journalist(journalist::Command),
+    /// About reviews.
+    Pm(pm::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -122,6 +134,8 @@ pub enum Event {
     Job(agents::JobReport),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// The journalist's documents are written, or not.
+    Journalist(journalist::Report),
     /// A document that agents are told has changed.
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -167,6 +181,8 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// Documents of the journalist to be written.
+    Journalist(journalist::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.
@@ -185,12 +201,15 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Journalist => journalist::due(state, cx),
+            Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -207,8 +226,13 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
-        Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Settings(command) => {
+            settings::command(state, cx, call, command);
+            journalist::settings_changed(state, cx.now);
+        }
         Command::Memory(command) => memory::command(state, cx, call, command),
+        Command::Journalist(command) => journalist::command(state, cx, call, command),
+        Command::Pm(command) => pm::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

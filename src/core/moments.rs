@@ -37,9 +37,11 @@ pub enum Moment {
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::memory::told(state, cx, moment);
+    crate::journalist::told(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
     crate::memory::heard(state, cx, agent, activities);
+    crate::journalist::heard(state, cx, agent, activities);
 }

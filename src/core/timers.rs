@@ -14,6 +14,10 @@ pub enum Timer {
     Silence(AgentId),
     /// A question has taken too long.
     Query(CallId),
+    /// The journalist's next cycle.
+    Journalist,
+    /// A question of the daemon's own has taken too long.
+    Question(CallId),
 }
 
 /// The deadlines, findable by key and by time.
@@ -41,6 +45,11 @@ impl Timers {
     /// Whether `timer` has a deadline.
     pub fn is_set(&self, timer: Timer) -> bool {
         self.by_key.contains_key(&timer)
+    }
+
+    /// The deadline of `timer`.
+    pub fn get(&self, timer: Timer) -> Option<Time> {
+        self.by_key.get(&timer).copied()
     }
 
     /// The earliest deadline.

@@ -17,6 +17,7 @@ use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
+use crate::journalist::worker::Writer;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -239,7 +240,11 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), jobs, runs, hub, store })
+    let to_core = core.clone();
+    let journalist = Writer::start(project.to_path_buf(), move |report| {
+        to_core.report(Event::Journalist(report));
+    })?;
+    Ok(Outbox { core: core.clone(), jobs, runs, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

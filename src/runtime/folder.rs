@@ -4,7 +4,9 @@ use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::journalist;
 use crate::memory;
+use crate::oversight::pm;
 use crate::settings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -58,12 +60,20 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     let agents = agents::State::restore(stored, prompt, now);
     trouble.map_or(Ok(()), Err)?;
     let memory = load_memory(folder, now)?;
-    Ok(State {
+    let notes: journalist::store::Stored = read(folder, Document::Journalist, now)?.unwrap_or_default();
+    let reviews: pm::Stored = read(folder, Document::PmReviews, now)?.unwrap_or_default();
+    check_version(Document::Journalist, notes.version, journalist::store::VERSION)?;
+    check_version(Document::PmReviews, reviews.version, pm::VERSION)?;
+    let mut state = State {
         agents: Arc::new(agents),
         settings: Arc::new(settings),
         memory: Arc::new(memory),
+        journalist: Arc::new(journalist::State::restore(notes)),
+        pm: Arc::new(pm::State::restore(reviews)),
         ..State::default()
-    })
+    };
+    journalist::arm(&mut state, now);
+    Ok(state)
 }
 
 fn load_memory(folder: &Path, now: Time) -> Result<memory::State, String> {
@@ -75,6 +85,15 @@ fn load_memory(folder: &Path, now: Time) -> Result<memory::State, String> {
     ))
 }
 
+/// Refuses what a newer version has written.
+fn check_version(document: Document, found: u32, known: u32) -> Result<(), String> {
+    if found <= known {
+        return Ok(());
+    }
+    let path = document.path();
+    Err(format!("{path} was written by a newer svc (format {found}, this one knows {known}); use that one"))
+}
+
 /// A document of memory, or its default. Written by a newer version it is refused.
 fn read_versioned<T: DeserializeOwned + Default>(
     folder: &Path,
@@ -84,14 +103,7 @@ fn read_versioned<T: DeserializeOwned + Default>(
     let Some(stored) = read::<memory::store::Stored<T>>(folder, document, now)? else {
         return Ok(T::default());
     };
-    if stored.version > memory::store::VERSION {
-        return Err(format!(
-            "{} was written by a newer svc (format {}, this one knows {}); use that one",
-            document.path(),
-            stored.version,
-            memory::store::VERSION
-        ));
-    }
+    check_version(document, stored.version, memory::store::VERSION)?;
     Ok(stored.content)
 }
 

@@ -11,6 +11,7 @@ use crate::agents::{AgentChanges, RunOrder};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
+use crate::journalist::{self, worker::Writer};
 use crate::providers;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -27,6 +28,8 @@ pub struct Outbox {
     pub runs: Runs,
     /// WebSocket clients.
     pub hub: Hub,
+    /// The journalist's documents.
+    pub journalist: Writer,
     /// The disk; last, because all others may still have something to write.
     pub store: Store,
 }
@@ -44,6 +47,7 @@ impl Outbox {
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.jobs.order(job),
+            Effect::Journalist(order) => self.write_down(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
@@ -53,6 +57,13 @@ impl Outbox {
     /// Sends the answers when everything put before is on disk.
     pub fn commit(&mut self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
         self.store.commit(state, answers);
+    }
+
+    fn write_down(&self, order: journalist::Order) {
+        if !self.journalist.order(order) {
+            let report = journalist::Report::Written(Err("its thread is behind".to_owned()));
+            self.core.control(Event::Journalist(report));
+        }
     }
 
     fn order(&mut self, agent: AgentId, order: RunOrder) {
