@@ -60,15 +60,15 @@ pub struct Opt {
     pub help: &'static str,
 }
 
-const fn switch(long: &'static str, help: &'static str) -> Opt {
+pub(super) const fn switch(long: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value: "", choices: &[], help }
 }
 
-const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
+pub(super) const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value, choices: &[], help }
 }
 
-const fn choice(
+pub(super) const fn choice(
     long: &'static str,
     value: &'static str,
     choices: &'static [&'static str],
@@ -286,10 +286,10 @@ static AGENT_COMMANDS: [Command; 9] = [
         alias: "",
         group: Group::Agents,
         summary: "replace an agent by a fresh one that knows its work",
-        usage: "rotate TARGET",
+        usage: "rotate TARGET [--dry-run]",
         words: (1, 1),
         complete: Words::Agents,
-        options: &[],
+        options: &[switch("dry-run", "only show the brief, and what would be left out")],
         details: "",
         run: talk::rotate,
     },
@@ -411,7 +411,7 @@ static OTHER_COMMANDS: [Command; 7] = [
 
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&OTHER_COMMANDS)
+    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&super::memory::COMMANDS).chain(&OTHER_COMMANDS)
 }
 
 /// The command of this name or alias.
