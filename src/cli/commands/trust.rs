@@ -63,7 +63,8 @@ pub static COMMANDS: [Command; 6] = [
         complete: Words::OneOf(&["list", "set", "remove"]),
         options: &[],
         details: "The key is asked for, or read from standard input; never give it as an argument,\n\
-                  where others can see it. Keys are stored encrypted, and only the provider's own agents get them.",
+                  where others can see it. Keys are stored encrypted; only the\n\
+                  provider's own agents get them.",
         run: trust::credentials,
     },
     Command {
