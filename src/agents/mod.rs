@@ -319,8 +319,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
 }
 
-/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or the full
-/// permission would be an approval.
+/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or
+/// the full permission would be an approval.
 ///
 /// Errors: 403 `agent_may_not`.
 fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
