@@ -3,6 +3,7 @@
 
 use super::session::{Outcome, Session};
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
+use super::{files, index};
 
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -409,9 +410,38 @@ static OTHER_COMMANDS: [Command; 7] = [
     },
 ];
 
+static WORKSPACE_COMMANDS: [Command; 2] = [
+    Command {
+        name: "index",
+        alias: "",
+        group: Group::Look,
+        summary: "tell what is known of the codebase",
+        usage: "index [--rescan]",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[switch("rescan", "scan the project again first")],
+        details: "Counts files and folders that git does not ignore, and lists the packages of npm, yarn, pnpm, lerna,\n\
+                  Cargo, Go and uv workspaces. New agents are told the same.",
+        run: index::index,
+    },
+    Command {
+        name: "import",
+        alias: "",
+        group: Group::Look,
+        summary: "clone a repository into the project",
+        usage: "import URL [PATH] [--no-wait]",
+        words: (1, 2),
+        complete: Words::Free,
+        options: &[switch("no-wait", "print the import's id and return")],
+        details: "https and ssh addresses; one commit deep; without hooks and prompts. PATH is new and inside the project;\n\
+                  without it the repository's name is taken. Agents cannot.",
+        run: files::import,
+    },
+];
+
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&OTHER_COMMANDS)
+    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&WORKSPACE_COMMANDS).chain(&OTHER_COMMANDS)
 }
 
 /// The command of this name or alias.

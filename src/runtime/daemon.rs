@@ -17,6 +17,7 @@ use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
 use crate::workspace;
+use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
@@ -228,7 +229,12 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), jobs, runs, hub, store })
+    let to_core = core.clone();
+    let report = Arc::new(move |id, progress| {
+        to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
+    });
+    let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
+    Ok(Outbox { core: core.clone(), jobs, imports, runs, hub, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

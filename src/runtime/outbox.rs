@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::providers;
+use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Outbox {
     pub core: Core,
     /// One-off jobs.
     pub jobs: Jobs,
+    /// Imports of repositories.
+    pub imports: Imports,
     /// The runs of the agents.
     pub runs: Runs,
     /// WebSocket clients.
@@ -44,6 +47,7 @@ impl Outbox {
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.jobs.order(job),
+            Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}

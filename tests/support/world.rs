@@ -250,6 +250,7 @@ impl World {
             }
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
             Effect::Warn(text) => format!("! warn {text}"),
+            Effect::Import(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Exit => "! exit".into(),
         }
     }

@@ -1,0 +1,54 @@
+//! `svc index`: what the daemon knows of the codebase.
+
+use super::render::{Table, clean, count};
+use super::session::{Outcome, Session};
+use super::target::text;
+use serde_json::{Value, json};
+
+/// `svc index [--rescan]`.
+pub fn index(session: &Session) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?;
+    let status = if session.args.flag("rescan") {
+        client.post("/api/indexer/rescan", &json!({}))?
+    } else {
+        client.get("/api/indexer")?
+    };
+    let workspaces = client.get("/api/indexer/workspaces")?;
+    if out.json {
+        let mut whole = status;
+        whole["workspaces"] = workspaces["workspaces"].clone();
+        return out.document(&whole);
+    }
+    let list = workspaces["workspaces"].as_array().cloned().unwrap_or_default();
+    if out.quiet {
+        return out.lines(&list.iter().map(|workspace| clean(text(workspace, "path"))).collect::<Vec<_>>());
+    }
+    if status["indexed"] != true {
+        return out.line("the codebase is being indexed; ask again in a moment");
+    }
+    let number = |value: &Value| count(value.as_u64().unwrap_or_default());
+    let stats = &status["stats"];
+    out.line(&format!(
+        "{} files in {} folders, {} levels deep; scanned in {} ms{}",
+        number(&stats["totalFiles"]),
+        number(&stats["totalDirs"]),
+        stats["treeDepth"],
+        status["durationMs"],
+        if status["truncated"] == true { "; too large to be counted whole" } else { "" },
+    ))?;
+    if list.is_empty() {
+        return out.line("no workspaces: the project is one package, or none");
+    }
+    let mut table = Table::new(&["WORKSPACE", "NAME", "TYPE", "FILES", "FOLDERS"]).numeric(&[3, 4]);
+    for workspace in &list {
+        table.row(&[
+            clean(text(workspace, "path")),
+            clean(text(workspace, "name")),
+            text(workspace, "type").into(),
+            number(&workspace["files"]),
+            number(&workspace["dirs"]),
+        ]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}
