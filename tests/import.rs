@@ -174,3 +174,26 @@ fn imports_at_once_are_bounded_and_end_with_the_daemon() {
         "ssh has ended with the daemon"
     );
 }
+
+#[test]
+fn svc_import_waits_and_warns_of_agent_settings() {
+    let place = Place::new();
+    let svc = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_svc"))
+            .args(args)
+            .args(["--url", &place.daemon.url])
+            .env_remove("SVC_AGENT_ID")
+            .output()
+            .unwrap()
+    };
+    let ended = svc(&["import", "git@git.example.test:/repo"]);
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "imported into repo\n");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        said.contains("read them before you start one there: .claude, .mcp.json, pkg/AGENTS.md"),
+        "{said}"
+    );
+    let again = svc(&["import", "git@git.example.test:/repo"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
+}
