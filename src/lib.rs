@@ -11,11 +11,16 @@ pub mod api;
 pub mod core;
 
 pub mod agents;
+pub mod approvals;
 pub mod console;
 pub mod context;
+pub mod coordination;
+pub mod credentials;
 pub mod oversight;
+pub mod ownership;
 pub mod providers;
 pub mod settings;
+pub mod usage;
 pub mod workspace;
 
 pub mod routes;

@@ -98,7 +98,7 @@ impl Means {
             Job::Brief { agent, lineage, facts } => {
                 (self.report)(JobReport::Brief(agent, self.brief(lineage, &facts)));
             }
-            Job::Query { call, agent, provider, request, env } => {
+            Job::Query { call, agent, provider, request, env, .. } => {
                 let answer = self.ask(call, agent, provider, &request, &env);
                 lock(&self.asked).remove(&call);
                 (self.report)(JobReport::Query(call, answer));
@@ -133,7 +133,7 @@ impl Means {
         let provider = providers::by_id(provider).ok_or("its provider is gone")?;
         let launch = provider.launch(request)?;
         let marker = Marker { agent, project_dir: self.project.clone() };
-        let spec = process_spec(&launch, provider.info(), env, &request.working_dir, &marker);
+        let spec = process_spec(&launch, provider.info(), env, request, &marker);
         let running = self.processes.spawn(&spec).map_err(|error| error.to_string())?;
         let identity = running.identity;
         let wanted = match lock(&self.asked).get_mut(&call) {

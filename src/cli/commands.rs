@@ -1,9 +1,14 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+mod trust;
+
+use super::files;
+use super::index;
+use super::ownership;
 use super::session::{Outcome, Session};
+use super::tokens;
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
-use super::{files, index};
 
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +17,10 @@ pub enum Group {
     Daemon,
     /// Agents, one by one.
     Agents,
+    /// What people decide and plan with several agents.
+    Together,
+    /// What agents may do, and who said so.
+    Trust,
     /// What people look up.
     Look,
     /// The command line itself.
@@ -20,13 +29,16 @@ pub enum Group {
 
 impl Group {
     /// All, in the order of the help.
-    pub const ALL: [Self; 4] = [Self::Daemon, Self::Agents, Self::Look, Self::Help];
+    pub const ALL: [Self; 6] =
+        [Self::Daemon, Self::Agents, Self::Together, Self::Trust, Self::Look, Self::Help];
 
     /// The headline.
     pub fn title(self) -> &'static str {
         match self {
             Self::Daemon => "Daemon",
             Self::Agents => "Agents",
+            Self::Together => "Together",
+            Self::Trust => "Trust",
             Self::Look => "Setup",
             Self::Help => "Help",
         }
@@ -61,15 +73,15 @@ pub struct Opt {
     pub help: &'static str,
 }
 
-const fn switch(long: &'static str, help: &'static str) -> Opt {
+pub(super) const fn switch(long: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value: "", choices: &[], help }
 }
 
-const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
+pub(super) const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value, choices: &[], help }
 }
 
-const fn choice(
+pub(super) const fn choice(
     long: &'static str,
     value: &'static str,
     choices: &'static [&'static str],
@@ -78,7 +90,7 @@ const fn choice(
     Opt { long, short: None, value, choices, help }
 }
 
-const fn short(letter: char, option: Opt) -> Opt {
+pub(super) const fn short(letter: char, option: Opt) -> Opt {
     Opt { short: Some(letter), ..option }
 }
 
@@ -410,38 +422,23 @@ static OTHER_COMMANDS: [Command; 7] = [
     },
 ];
 
-static WORKSPACE_COMMANDS: [Command; 2] = [
-    Command {
-        name: "index",
-        alias: "",
-        group: Group::Look,
-        summary: "tell what is known of the codebase",
-        usage: "index [--rescan]",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[switch("rescan", "scan the project again first")],
-        details: "Counts files and folders that git does not ignore, and lists the packages of npm, yarn, pnpm, lerna,\n\
-                  Cargo, Go and uv workspaces. New agents are told the same.",
-        run: index::index,
-    },
-    Command {
-        name: "import",
-        alias: "",
-        group: Group::Look,
-        summary: "clone a repository into the project",
-        usage: "import URL [PATH] [--no-wait]",
-        words: (1, 2),
-        complete: Words::Free,
-        options: &[switch("no-wait", "print the import's id and return")],
-        details: "https and ssh addresses; one commit deep; without hooks and prompts. PATH is new and inside the project;\n\
-                  without it the repository's name is taken. Agents cannot.",
-        run: files::import,
-    },
+/// The tables of all features, each beside its commands. One line each, so that additions do not meet in
+/// one line.
+#[rustfmt::skip]
+static TABLES: &[&[Command]] = &[
+    &DAEMON_COMMANDS,
+    &AGENT_COMMANDS,
+    &trust::COMMANDS,
+    ownership::COMMANDS,
+    tokens::COMMANDS,
+    index::COMMANDS,
+    files::COMMANDS,
+    &OTHER_COMMANDS,
 ];
 
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&WORKSPACE_COMMANDS).chain(&OTHER_COMMANDS)
+    TABLES.iter().copied().flatten()
 }
 
 /// The command of this name or alias.

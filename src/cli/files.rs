@@ -1,17 +1,33 @@
 //! `svc import`: cloning a repository into the project.
 
 use super::client::Client;
+use super::commands::{Command, Group, Words, switch};
 use super::render::clean;
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// The command of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "import",
+    alias: "",
+    group: Group::Look,
+    summary: "clone a repository into the project",
+    usage: "import URL [PATH] [--no-wait]",
+    words: (1, 2),
+    complete: Words::Free,
+    options: &[switch("no-wait", "print the import's id and return")],
+    details: "https and ssh addresses; one commit deep; without hooks and prompts. PATH is new and inside the project;\n\
+                  without it the repository's name is taken. Agents cannot.",
+    run: import,
+}];
+
 /// Between two looks at an import; the daemon also tells it over WebSocket.
 const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// `svc import URL [PATH] [--no-wait]`.
-pub fn import(session: &Session) -> Outcome {
+fn import(session: &Session) -> Outcome {
     let out = &session.out;
     let words = &session.args.words;
     let client = session.client()?;

@@ -1,12 +1,28 @@
 //! `svc index`: what the daemon knows of the codebase.
 
+use super::commands::{Command, Group, Words, switch};
 use super::render::{Table, clean, count};
 use super::session::{Outcome, Session};
 use super::target::text;
 use serde_json::{Value, json};
 
+/// The command of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "index",
+    alias: "",
+    group: Group::Look,
+    summary: "tell what is known of the codebase",
+    usage: "index [--rescan]",
+    words: (0, 0),
+    complete: Words::Free,
+    options: &[switch("rescan", "scan the project again first")],
+    details: "Counts files and folders that git does not ignore, and lists the packages of npm, yarn, pnpm, lerna,\n\
+                  Cargo, Go and uv workspaces. New agents are told the same.",
+    run: index,
+}];
+
 /// `svc index [--rescan]`.
-pub fn index(session: &Session) -> Outcome {
+fn index(session: &Session) -> Outcome {
     let out = &session.out;
     let client = session.client()?;
     let status = if session.args.flag("rescan") {

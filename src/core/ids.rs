@@ -19,7 +19,7 @@ impl std::error::Error for NotAnId {}
 macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub u32);
 
         impl fmt::Display for $name {
@@ -63,6 +63,9 @@ hex_id!(
     /// What stays the same over rotations: tokens, memory, schedules and chat are keyed by it.
     LineageId
 );
+
+/// Stands for an agent's process when nobody can tell which agent's. No agent has this id.
+pub const UNKNOWN_AGENT: AgentId = AgentId(0);
 
 #[cfg(test)]
 mod tests {

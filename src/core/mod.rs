@@ -14,6 +14,8 @@ mod context;
 mod documents;
 pub mod ids;
 pub mod moments;
+#[cfg(test)]
+pub mod testing;
 pub mod time;
 mod timers;
 
@@ -25,9 +27,16 @@ pub use timers::{Timer, Timers};
 
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
-use crate::api::Reply;
+use crate::api::{Problem, Reply};
+use crate::approvals;
+use crate::context::triggers;
+use crate::coordination;
+use crate::credentials;
+use crate::oversight::timeline;
+use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
+use crate::usage;
 use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
@@ -42,6 +51,8 @@ pub struct CallId(pub u64);
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
+    /// This program's own file, for agents that call it back; `None` where it is not known.
+    pub program: Option<std::path::PathBuf>,
     /// Our process id.
     pub pid: u32,
     /// When we started.
@@ -76,6 +87,22 @@ pub struct Health {
     pub stopping: bool,
 }
 
+impl Health {
+    /// Whether a change can be acknowledged now.
+    ///
+    /// Errors: 503 `stopping`, 503 `storage_unavailable`.
+    pub fn writable(&self) -> Result<(), Problem> {
+        if self.stopping {
+            let text = "the daemon is stopping; start it again with svc start";
+            return Err(Problem::new(503, "stopping", text));
+        }
+        let Some(error) = &self.storage_error else { return Ok(()) };
+        let text =
+            format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+        Err(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
+    }
+}
+
 /// All state. Cheap to clone: one `Arc` per feature.
 #[derive(Debug, Clone, Default)]
 pub struct State {
@@ -85,12 +112,26 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// The vault's sealed entries.
+    pub credentials: Arc<credentials::State>,
+    /// Who holds which shared resources.
+    pub coordination: Arc<coordination::State>,
+    /// What waits for a person's yes or no.
+    pub approvals: Arc<approvals::State>,
+    /// Who owns which files.
+    pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
+    /// What agents use, and what follows from it.
+    pub usage: Arc<usage::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
     /// What is known of the project's files.
     pub workspace: Arc<workspace::State>,
+    /// When agents are rotated, and what was learned from their lives.
+    pub triggers: Arc<triggers::State>,
+    /// What the counters said and what happened to agents.
+    pub timeline: Arc<timeline::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -100,6 +141,14 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About credentials, sealed already.
+    Credentials(credentials::Command),
+    /// About locks.
+    Coordination(coordination::Command),
+    /// About approvals.
+    Approvals(approvals::Command),
+    /// About who may write which file.
+    Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// About the project's files.
@@ -154,6 +203,8 @@ pub enum Effect {
     Remove(Document),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
+    /// Cut a journal to its last entries, so many.
+    Trim(Journal, usize),
     /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
     Notice(&'static str, Arc<[u8]>),
     /// Push the output of a run.
@@ -190,6 +241,10 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
+            Timer::Snapshot => timeline::snapshot(state, cx),
+            Timer::Locks => coordination::expire(state, cx),
+            Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -206,6 +261,10 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Credentials(command) => credentials::command(state, cx, call, command),
+        Command::Coordination(command) => coordination::command(state, cx, call, command),
+        Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Shutdown => {

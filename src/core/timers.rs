@@ -3,6 +3,7 @@
 use super::CallId;
 use super::ids::AgentId;
 use super::time::Time;
+use crate::approvals::ApprovalId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is for.
@@ -12,8 +13,16 @@ pub enum Timer {
     StateNotice,
     /// An agent inside a turn has said nothing for too long.
     Silence(AgentId),
+    /// The ten minutes after a rotation to this agent are over.
+    Velocity(AgentId),
+    /// A snapshot of the counters is due.
+    Snapshot,
     /// A question has taken too long.
     Query(CallId),
+    /// The next lock expires.
+    Locks,
+    /// An approval expires.
+    Approval(ApprovalId),
 }
 
 /// The deadlines, findable by key and by time.

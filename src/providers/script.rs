@@ -92,6 +92,8 @@ mod tests {
             project_dir: "/p".into(),
             session,
             command: Vec::new(),
+            hook_program: None,
+            fence: None,
         }
     }
 

@@ -2,9 +2,15 @@
 
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
+use crate::approvals;
+use crate::context::triggers;
+use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::credentials;
+use crate::oversight::timeline;
 use crate::settings;
+use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, Permissions};
@@ -37,14 +43,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     let settings = settings::State::new(user, project)
         .map_err(|problem| format!("the configuration is refused: {}", problem.error))?;
     let stored: Stored = read(folder, Document::Agents, now)?.unwrap_or_default();
-    if stored.version > agents::STORED_VERSION {
-        return Err(format!(
-            "{} was written by a newer svc (format {}, this one knows {}); use that one",
-            Document::Agents.path(),
-            stored.version,
-            agents::STORED_VERSION
-        ));
-    }
+    known_version(Document::Agents, stored.version, agents::STORED_VERSION)?;
     let mut trouble = None;
     let prompt = |lineage| match read::<StoredPrompt>(folder, Document::Prompt(lineage), now) {
         Ok(Some(stored)) => stored.prompt,
@@ -56,7 +55,51 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     };
     let agents = agents::State::restore(stored, prompt, now);
     trouble.map_or(Ok(()), Err)?;
-    Ok(State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() })
+    let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
+    load_trust(folder, now, &mut state)?;
+    load_usage(folder, now, &mut state)?;
+    Ok(state)
+}
+
+/// What people have decided and agents hold.
+fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let timers = Arc::make_mut(&mut state.timers);
+    let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
+    known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
+    state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    let stored: credentials::Stored = read(folder, Document::Credentials, now)?.unwrap_or_default();
+    known_version(Document::Credentials, stored.version, credentials::STORED_VERSION)?;
+    state.credentials = Arc::new(credentials::State::restore(stored));
+    let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
+    known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
+    state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+    Ok(())
+}
+
+/// What agents have used.
+fn load_usage(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: usage::Stored = read(folder, Document::Usage, now)?.unwrap_or_default();
+    known_version(Document::Usage, stored.version, usage::STORED_VERSION)?;
+    usage::restore(state, stored, now);
+    let stored: triggers::Stored = read(folder, Document::Adaptive, now)?.unwrap_or_default();
+    known_version(Document::Adaptive, stored.version, triggers::STORED_VERSION)?;
+    state.triggers = Arc::new(triggers::State::restore(stored));
+    let stored: timeline::Stored = read(folder, Document::Timeline, now)?.unwrap_or_default();
+    known_version(Document::Timeline, stored.version, timeline::STORED_VERSION)?;
+    state.timeline = Arc::new(timeline::State::restore(stored));
+    state.agents.rotations().watch(Arc::make_mut(&mut state.timers));
+    Ok(())
+}
+
+/// Refuses a document that a newer daemon has written.
+fn known_version(document: Document, found: u32, known: u32) -> Result<(), String> {
+    if found <= known {
+        return Ok(());
+    }
+    Err(format!(
+        "{} was written by a newer svc (format {found}, this one knows {known}); use that one",
+        document.path()
+    ))
 }
 
 /// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.

@@ -159,8 +159,8 @@ impl Drop for Hub {
 }
 
 impl Hub {
-    /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a `state`
-    /// message without its closing brace.
+    /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a
+    /// `state` message without its closing brace.
     pub fn start(seq: u64, snapshot: impl Fn() -> Vec<u8> + Send + 'static) -> io::Result<Self> {
         let (sender, inbox) = bounded(INBOX);
         let stats = Arc::new(HubStats::default());
@@ -353,8 +353,8 @@ impl Body {
         }
     }
 
-    /// Waits for clients that are behind but read, so that a burst cuts off nobody who does. One that does not
-    /// read costs one wait, and is not waited for again until it has caught up.
+    /// Waits for clients that are behind but read, so that a burst cuts off nobody who does. One that does
+    /// not read costs one wait, and is not waited for again until it has caught up.
     fn pace(&mut self) {
         for member in self.clients.values_mut() {
             member.waited_for = if member.waited_for {

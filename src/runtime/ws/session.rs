@@ -122,8 +122,8 @@ impl Drop for Session {
     }
 }
 
-/// What tungstenite reads from and writes to: the socket, and the writer's queue, so that its pongs and closes
-/// never split a frame.
+/// What tungstenite reads from and writes to: the socket, and the writer's queue, so that its pongs and
+/// closes never split a frame.
 struct Pipe<'a> {
     stream: &'a TcpStream,
     queue: &'a Queue,
