@@ -3,6 +3,8 @@
 
 mod trust;
 
+use super::files;
+use super::index;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
@@ -430,6 +432,8 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
+    index::COMMANDS,
+    files::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

@@ -241,6 +241,8 @@ pub enum Effect {
     Job(agents::Job),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
+    /// Import a repository.
+    Import(workspace::import::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.

@@ -20,6 +20,7 @@ use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::journalist::worker::Writer;
 use crate::workspace;
+use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
@@ -260,7 +261,12 @@ fn outbox(
     let journalist = Writer::start(project.to_path_buf(), move |report| {
         to_core.report(Event::Journalist(report));
     })?;
-    Ok(Outbox { core: core.clone(), vault, jobs, runs, hub, journalist, store })
+    let to_core = core.clone();
+    let report = Arc::new(move |id, progress| {
+        to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
+    });
+    let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
+    Ok(Outbox { core: core.clone(), vault, jobs, imports, runs, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -14,6 +14,7 @@ use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
+use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub struct Outbox {
     pub vault: Arc<Vault>,
     /// One-off jobs.
     pub jobs: Jobs,
+    /// Imports of repositories.
+    pub imports: Imports,
     /// The runs of the agents.
     pub runs: Runs,
     /// WebSocket clients.
@@ -52,6 +55,7 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.job(job),
             Effect::Journalist(order) => self.write_down(order),
+            Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}

@@ -261,6 +261,7 @@ impl World {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))
             }
+            Effect::Import(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Exit => "! exit".into(),
         }
     }
