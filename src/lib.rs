@@ -21,6 +21,7 @@ pub mod ownership;
 pub mod providers;
 pub mod settings;
 pub mod usage;
+pub mod workspace;
 
 pub mod routes;
 pub mod runtime;

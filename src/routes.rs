@@ -79,5 +79,6 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::settings::api::routes());
     routes.extend(crate::context::triggers_api::routes());
     routes.extend(crate::usage::api::routes());
+    routes.extend(crate::workspace::api::routes());
     Table::new(routes)
 }

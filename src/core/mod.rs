@@ -37,6 +37,7 @@ use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
 use crate::usage;
+use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
 use time::Time;
@@ -129,6 +130,8 @@ pub struct State {
     pub triggers: Arc<triggers::State>,
     /// What the counters said and what happened to agents.
     pub timeline: Arc<timeline::State>,
+    /// What is known of the project's files.
+    pub workspace: Arc<workspace::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -148,6 +151,8 @@ pub enum Command {
     Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
+    /// About the project's files.
+    Workspace(workspace::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -163,6 +168,8 @@ pub enum Event {
     Job(agents::JobReport),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// A thread of the workspace reports.
+    Workspace(workspace::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -226,6 +233,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -256,6 +264,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
