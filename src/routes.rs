@@ -77,8 +77,8 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::credentials::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
+    routes.extend(crate::workspace::api::routes());
     routes.extend(crate::context::triggers_api::routes());
     routes.extend(crate::usage::api::routes());
-    routes.extend(crate::workspace::api::routes());
     Table::new(routes)
 }

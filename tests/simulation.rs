@@ -345,14 +345,14 @@ impl Simulation {
         );
         let project = Arc::clone(&self.world.state.project);
         self.world.state = State { agents: Arc::new(restored), project, ..State::default() };
-        let ledger = self.ledger.as_ref().map(|bytes| serde_json::from_slice(bytes).unwrap());
-        usage::restore(&mut self.world.state, ledger.unwrap_or_default(), now);
         if let Some(locks) = &self.locks {
             let stored = serde_json::from_slice(locks).unwrap();
             let state = &mut self.world.state;
             let timers = Arc::make_mut(&mut state.timers);
             state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
         }
+        let ledger = self.ledger.as_ref().map(|bytes| serde_json::from_slice(bytes).unwrap());
+        usage::restore(&mut self.world.state, ledger.unwrap_or_default(), now);
         self.model = self
             .world
             .state

@@ -126,12 +126,12 @@ pub struct State {
     pub usage: Arc<usage::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// What is known of the project's files.
+    pub workspace: Arc<workspace::State>,
     /// When agents are rotated, and what was learned from their lives.
     pub triggers: Arc<triggers::State>,
     /// What the counters said and what happened to agents.
     pub timeline: Arc<timeline::State>,
-    /// What is known of the project's files.
-    pub workspace: Arc<workspace::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }

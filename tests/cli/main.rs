@@ -457,6 +457,33 @@ fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
 }
 
 #[test]
+fn approvals_are_listed_and_decided_by_the_beginning_of_their_id() {
+    let fake = Fake::new(two());
+    assert_eq!(fake.ok(&["approvals"]).stdout, "nothing waits for you\n");
+    let approval = |id: &str, title: &str| {
+        json!({"id": id, "agentId": "3fa90001", "agentName": "backend-1", "status": "pending",
+            "requestedAt": "2026-01-01T00:00:00.000Z",
+            "action": {"type": "integration_exec", "description": "call create_issue of github",
+                "params": {"title": title}}})
+    };
+    fake.state.lock().unwrap().approvals =
+        vec![approval("apr-11110000", "a\u{1b}[31mb"), approval("apr-11220000", "c")];
+    let listed = fake.ok(&["approvals"]).stdout;
+    assert!(listed.contains("apr-11110000") && listed.contains("call create_issue of github"), "{listed}");
+    assert!(!listed.contains('\u{1b}'), "{listed}");
+    assert_eq!(fake.ok(&["approvals", "-q"]).stdout, "apr-11110000\napr-11220000\n");
+    assert_eq!(fake.ok(&["approvals", "--json"]).json()["pending"].as_array().unwrap().len(), 2);
+    failed(&fake.svc(&["approve", "11"]), 1, "fits apr-11110000, apr-11220000");
+    let told = fake.ok(&["approve", "apr-111"]).stdout;
+    assert!(told.starts_with("approved apr-11110000: backend-1 may call create_issue"), "{told}");
+    let told = fake.ok(&["reject", "1122", "--reason", "not now"]).stdout;
+    assert!(told.starts_with("rejected apr-11220000: backend-1 may not call"), "{told}");
+    assert_eq!(fake.sent("POST", "/api/approvals/apr-11220000/reject"), json!({"reason": "not now"}));
+    failed(&fake.svc(&["approve", "apr-99999999"]), 1, "no approval has the id");
+    failed(&fake.svc(&["approve"]), 2, "usage: svc approve ID");
+}
+
+#[test]
 fn tokens_tell_use_cost_savings_and_the_budget() {
     let fake = Fake::new(two());
     let told = fake.ok(&["tokens"]).stdout;
@@ -486,31 +513,4 @@ fn rotations_tell_why_and_what_they_saved() {
     assert!(told.contains(words) && told.contains(" 150k ") && told.contains("9.0k"), "{told}");
     assert_eq!(fake.ok(&["rotations", "-q"]).stdout, "3fa90009\n");
     assert_eq!(fake.ok(&["rotations", "--json"]).json()["totalRotations"], 1);
-}
-
-#[test]
-fn approvals_are_listed_and_decided_by_the_beginning_of_their_id() {
-    let fake = Fake::new(two());
-    assert_eq!(fake.ok(&["approvals"]).stdout, "nothing waits for you\n");
-    let approval = |id: &str, title: &str| {
-        json!({"id": id, "agentId": "3fa90001", "agentName": "backend-1", "status": "pending",
-            "requestedAt": "2026-01-01T00:00:00.000Z",
-            "action": {"type": "integration_exec", "description": "call create_issue of github",
-                "params": {"title": title}}})
-    };
-    fake.state.lock().unwrap().approvals =
-        vec![approval("apr-11110000", "a\u{1b}[31mb"), approval("apr-11220000", "c")];
-    let listed = fake.ok(&["approvals"]).stdout;
-    assert!(listed.contains("apr-11110000") && listed.contains("call create_issue of github"), "{listed}");
-    assert!(!listed.contains('\u{1b}'), "{listed}");
-    assert_eq!(fake.ok(&["approvals", "-q"]).stdout, "apr-11110000\napr-11220000\n");
-    assert_eq!(fake.ok(&["approvals", "--json"]).json()["pending"].as_array().unwrap().len(), 2);
-    failed(&fake.svc(&["approve", "11"]), 1, "fits apr-11110000, apr-11220000");
-    let told = fake.ok(&["approve", "apr-111"]).stdout;
-    assert!(told.starts_with("approved apr-11110000: backend-1 may call create_issue"), "{told}");
-    let told = fake.ok(&["reject", "1122", "--reason", "not now"]).stdout;
-    assert!(told.starts_with("rejected apr-11220000: backend-1 may not call"), "{told}");
-    assert_eq!(fake.sent("POST", "/api/approvals/apr-11220000/reject"), json!({"reason": "not now"}));
-    failed(&fake.svc(&["approve", "apr-99999999"]), 1, "no approval has the id");
-    failed(&fake.svc(&["approve"]), 2, "usage: svc approve ID");
 }
