@@ -11,6 +11,7 @@ pub mod api;
 pub mod core;
 
 pub mod agents;
+pub mod approvals;
 pub mod console;
 pub mod context;
 pub mod oversight;

@@ -69,6 +69,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::console::api::routes());
     routes.extend(crate::oversight::api::routes());
     routes.extend(crate::agents::api::routes());
+    routes.extend(crate::approvals::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     Table::new(routes)

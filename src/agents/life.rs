@@ -2,7 +2,7 @@
 
 use super::record::{Agent, Deliver, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, RunReport};
-use super::{LogEntry, RunOrder, rotation, say, touch};
+use super::{LogEntry, RunOrder, rotation, say, touch, wait};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
@@ -188,7 +188,9 @@ fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
 pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
     let awaited = agent.queue.iter().any(|message| message.sent);
-    if agent.phase == Phase::Working && !agent.turn_open && !awaited {
+    // It is about to be told what a person decided, and can take that without another life.
+    let waits = agent.status == Status::Waiting && wait::takes_input(&agent.provider);
+    if agent.phase == Phase::Working && !agent.turn_open && !awaited && !waits {
         agent.phase = Phase::Finishing;
         cx.push(Effect::Run(id, RunOrder::Finish));
     }

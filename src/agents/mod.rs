@@ -14,6 +14,7 @@ mod say;
 mod scope;
 mod spawn;
 mod store;
+mod wait;
 pub mod wire;
 pub mod worker;
 pub mod worker_api;
@@ -27,6 +28,7 @@ pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
 pub use spawn::{SpawnRequest, StartOrder, spawn_agent};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
+pub use wait::{set_waiting, tell};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};

@@ -11,6 +11,8 @@ use std::fmt;
 pub enum Document {
     /// Agents and everything that must agree with them.
     Agents,
+    /// What waits for a person, and what was decided last.
+    Approvals,
     /// The project's settings.
     Config,
     /// The task of a lineage.
@@ -57,6 +59,7 @@ impl Document {
     pub fn path(self) -> String {
         match self {
             Self::Agents => "state/agents.json".into(),
+            Self::Approvals => "state/approvals.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
         }
@@ -66,6 +69,7 @@ impl Document {
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
+            Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;

@@ -14,6 +14,8 @@ mod context;
 mod documents;
 pub mod ids;
 pub mod moments;
+#[cfg(test)]
+pub mod testing;
 pub mod time;
 mod timers;
 
@@ -25,7 +27,8 @@ pub use timers::{Timer, Timers};
 
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
-use crate::api::Reply;
+use crate::api::{Problem, Reply};
+use crate::approvals;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -75,6 +78,22 @@ pub struct Health {
     pub stopping: bool,
 }
 
+impl Health {
+    /// Whether a change can be acknowledged now.
+    ///
+    /// Errors: 503 `stopping`, 503 `storage_unavailable`.
+    pub fn writable(&self) -> Result<(), Problem> {
+        if self.stopping {
+            let text = "the daemon is stopping; start it again with svc start";
+            return Err(Problem::new(503, "stopping", text));
+        }
+        let Some(error) = &self.storage_error else { return Ok(()) };
+        let text =
+            format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+        Err(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
+    }
+}
+
 /// All state. Cheap to clone: one `Arc` per feature.
 #[derive(Debug, Clone, Default)]
 pub struct State {
@@ -84,6 +103,8 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// What waits for a person's yes or no.
+    pub approvals: Arc<approvals::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
@@ -97,6 +118,8 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About approvals.
+    Approvals(approvals::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// End the daemon.
@@ -180,6 +203,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Approval(id) => approvals::expire(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -196,6 +220,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));

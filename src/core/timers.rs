@@ -3,6 +3,7 @@
 use super::CallId;
 use super::ids::AgentId;
 use super::time::Time;
+use crate::approvals::ApprovalId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is for.
@@ -14,6 +15,8 @@ pub enum Timer {
     Silence(AgentId),
     /// A question has taken too long.
     Query(CallId),
+    /// An approval expires.
+    Approval(ApprovalId),
 }
 
 /// The deadlines, findable by key and by time.

@@ -2,6 +2,7 @@
 
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
+use crate::approvals;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::settings;
@@ -37,14 +38,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     let settings = settings::State::new(user, project)
         .map_err(|problem| format!("the configuration is refused: {}", problem.error))?;
     let stored: Stored = read(folder, Document::Agents, now)?.unwrap_or_default();
-    if stored.version > agents::STORED_VERSION {
-        return Err(format!(
-            "{} was written by a newer svc (format {}, this one knows {}); use that one",
-            Document::Agents.path(),
-            stored.version,
-            agents::STORED_VERSION
-        ));
-    }
+    known_version(Document::Agents, stored.version, agents::STORED_VERSION)?;
     let mut trouble = None;
     let prompt = |lineage| match read::<StoredPrompt>(folder, Document::Prompt(lineage), now) {
         Ok(Some(stored)) => stored.prompt,
@@ -56,7 +50,29 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     };
     let agents = agents::State::restore(stored, prompt, now);
     trouble.map_or(Ok(()), Err)?;
-    Ok(State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() })
+    let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
+    load_trust(folder, now, &mut state)?;
+    Ok(state)
+}
+
+/// What people have decided and agents hold.
+fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let timers = Arc::make_mut(&mut state.timers);
+    let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
+    known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
+    state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    Ok(())
+}
+
+/// Refuses a document that a newer daemon has written.
+fn known_version(document: Document, found: u32, known: u32) -> Result<(), String> {
+    if found <= known {
+        return Ok(());
+    }
+    Err(format!(
+        "{} was written by a newer svc (format {found}, this one knows {known}); use that one",
+        document.path()
+    ))
 }
 
 /// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.

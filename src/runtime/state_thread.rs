@@ -270,6 +270,7 @@ impl StateThread {
 fn name_of(event: &Event) -> &'static str {
     match event {
         Event::Call(_, _, Command::Agents(_)) => "an agent command",
+        Event::Call(_, _, Command::Approvals(_)) => "an approval command",
         Event::Call(_, _, Command::Settings(_)) => "a settings command",
         Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",

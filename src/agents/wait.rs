@@ -1,0 +1,49 @@
+//! What other features do to a living agent: show that it waits for a person, and tell it the outcome.
+
+use super::record::{Deliver, Instruction, Status};
+use super::{life, say, touch};
+use crate::core::ids::AgentId;
+use crate::core::{Context, Durability, Effect, State as All};
+use crate::providers;
+use std::sync::Arc;
+
+/// Shows a running agent as `waiting` for this reason, or lets a waiting one run on.
+pub fn set_waiting(all: &mut All, cx: &mut Context, id: AgentId, reason: Option<&str>) {
+    let Some(status) = all.agents.get(id).map(|agent| agent.status) else { return };
+    let (next, text) = match (status, reason) {
+        (Status::Running | Status::Waiting, Some(reason)) => (Status::Waiting, reason),
+        (Status::Waiting, None) => (Status::Running, "what it waited for was decided"),
+        _ => return,
+    };
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        agent.set_status(cx.now, next, text);
+    }
+    touch(all, cx, Durability::Soon);
+}
+
+/// Tells an agent something that concerns its work now: at once where it takes input, else when its run ends.
+/// One that has completed goes on with it if `may_resume`; every other ended one hears it in its next life.
+pub fn tell(all: &mut All, cx: &mut Context, id: AgentId, text: String, may_resume: bool) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let resumes = may_resume && agent.status == Status::Completed && !all.health.stopping;
+    if agent.status.is_live() || resumes {
+        let deliver = if takes_input(&agent.provider) { Deliver::Now } else { Deliver::Idle };
+        match say::instruct(all, cx, &id.to_string(), text.clone(), deliver) {
+            Ok(_) => return,
+            Err(problem) => cx.push(Effect::Warn(format!("agent {id} could not be told at once: {problem}"))),
+        }
+    }
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.next_message += 1;
+    let message = agents.next_message;
+    if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
+        agent.queue.push(Instruction { id: message, text: text.into(), deliver: Deliver::Idle, sent: false });
+    }
+    life::let_go_if_idle(all, cx, id);
+    touch(all, cx, Durability::BeforeReply);
+}
+
+/// Whether a message can be given to a running process of this provider.
+pub(super) fn takes_input(provider: &str) -> bool {
+    providers::by_id(provider).is_some_and(|provider| provider.info().capabilities.live_input)
+}

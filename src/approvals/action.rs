@@ -1,0 +1,207 @@
+//! What an approval is for, how it is compared, and what of it is shown.
+
+use super::ApprovalId;
+use crate::core::ids::AgentId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+
+/// Characters of one shown text inside the parameters.
+const SHOWN_TEXT_CHARS: usize = 500;
+/// Members of one shown list or object inside the parameters.
+const SHOWN_MEMBERS: usize = 50;
+/// Levels of the parameters shown.
+const SHOWN_DEPTH: usize = 6;
+/// Bytes of the shown parameters as JSON; above, they are shown as text cut to this.
+const SHOWN_BYTES: usize = 8 << 10;
+/// A member whose name holds one of these words is not shown.
+const SECRET_WORDS: &[&str] = &[
+    "password",
+    "passwd",
+    "secret",
+    "token",
+    "apikey",
+    "api_key",
+    "api-key",
+    "authorization",
+    "credential",
+    "private_key",
+];
+
+/// A gated action. On the wire `action` with its `type`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Action {
+    /// Writing a file outside of the agent's own scope.
+    ScopeViolation {
+        /// For people.
+        description: String,
+        /// Relative to the project.
+        file_path: String,
+        /// Who owns the file, if an agent does.
+        owner_id: Option<AgentId>,
+        /// Its name.
+        owner_name: Option<String>,
+    },
+    /// Calling a gated tool of an integration.
+    IntegrationExec {
+        /// For people.
+        description: String,
+        /// For example `github`.
+        integration_id: String,
+        /// For example `create_issue`.
+        tool: String,
+        /// The parameters, redacted and bounded, for people. Not what is compared.
+        params: Value,
+        /// What is compared: SHA-256 of the exact parameters, in hex.
+        params_hash: String,
+    },
+}
+
+impl Action {
+    /// Writing `file_path`, which belongs to `owner` if to anybody.
+    pub fn scope_violation(file_path: &str, owner: Option<(AgentId, &str)>) -> Self {
+        let whose =
+            owner.map_or_else(|| "outside of its scope".to_owned(), |(_, name)| format!("owned by {name}"));
+        Self::ScopeViolation {
+            description: format!("write {file_path}, {whose}"),
+            file_path: file_path.to_owned(),
+            owner_id: owner.map(|(id, _)| id),
+            owner_name: owner.map(|(_, name)| name.to_owned()),
+        }
+    }
+
+    /// Calling `tool` of an integration with exactly these parameters.
+    pub fn integration_exec(integration_id: &str, tool: &str, params: &Value) -> Self {
+        Self::IntegrationExec {
+            description: format!("call {tool} of {integration_id}"),
+            integration_id: integration_id.to_owned(),
+            tool: tool.to_owned(),
+            params: shown(params),
+            params_hash: hash(params),
+        }
+    }
+
+    /// For people.
+    pub fn description(&self) -> &str {
+        match self {
+            Self::ScopeViolation { description, .. } | Self::IntegrationExec { description, .. } => {
+                description
+            }
+        }
+    }
+
+    /// Whether both are the very same deed. The owner of a file may have changed its name meanwhile.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::ScopeViolation { file_path, .. }, Self::ScopeViolation { file_path: path, .. }) => {
+                file_path == path
+            }
+            (
+                Self::IntegrationExec { integration_id, tool, params_hash, .. },
+                Self::IntegrationExec { integration_id: id, tool: name, params_hash: hash, .. },
+            ) => (integration_id, tool, params_hash) == (id, name, hash),
+            _ => false,
+        }
+    }
+
+    /// What an agent does with an approval for it.
+    pub fn how_to_retry(&self, id: ApprovalId) -> String {
+        match self {
+            Self::ScopeViolation { file_path, .. } => format!("Write {file_path} again now."),
+            Self::IntegrationExec { integration_id, .. } => format!(
+                "Repeat the same POST /api/integrations/{integration_id}/exec with the same tool and params, \
+                 and \"approvalId\":\"{id}\"."
+            ),
+        }
+    }
+}
+
+/// SHA-256, in hex, of JSON with sorted members and no spaces.
+pub fn hash(value: &Value) -> String {
+    let mut canonical = String::new();
+    write_canonical(value, &mut canonical);
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(canonical.as_bytes()) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+fn write_canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut members: Vec<_> = map.iter().collect();
+            members.sort_unstable_by_key(|(name, _)| name.as_str());
+            out.push('{');
+            for (at, (name, member)) in members.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                let _ = write!(out, "{}:", Value::from(name.as_str()));
+                write_canonical(member, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                write_canonical(item, out);
+            }
+            out.push(']');
+        }
+        plain => {
+            let _ = write!(out, "{plain}");
+        }
+    }
+}
+
+/// Parameters as people may see them: secrets by name left out, long and deep ones cut.
+fn shown(params: &Value) -> Value {
+    let redacted = redact(params, 0);
+    let text = redacted.to_string();
+    if text.len() <= SHOWN_BYTES {
+        return redacted;
+    }
+    let mut end = SHOWN_BYTES;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    Value::String(format!("{}… ({} bytes)", &text[..end], text.len()))
+}
+
+fn redact(value: &Value, depth: usize) -> Value {
+    match value {
+        Value::Object(_) | Value::Array(_) if depth >= SHOWN_DEPTH => Value::String("…".into()),
+        Value::Object(map) => {
+            let member = |(name, value): (&String, &Value)| {
+                let lower = name.to_ascii_lowercase();
+                let is_secret = SECRET_WORDS.iter().any(|word| lower.contains(word));
+                let value = if is_secret { "[redacted]".into() } else { redact(value, depth + 1) };
+                (name.clone(), value)
+            };
+            let mut kept: Map<String, Value> = map.iter().take(SHOWN_MEMBERS).map(member).collect();
+            if map.len() > SHOWN_MEMBERS {
+                kept.insert("…".into(), format!("{} more", map.len() - SHOWN_MEMBERS).into());
+            }
+            Value::Object(kept)
+        }
+        Value::Array(items) => {
+            let mut kept: Vec<Value> =
+                items.iter().take(SHOWN_MEMBERS).map(|item| redact(item, depth + 1)).collect();
+            if items.len() > SHOWN_MEMBERS {
+                kept.push(format!("… {} more", items.len() - SHOWN_MEMBERS).into());
+            }
+            Value::Array(kept)
+        }
+        Value::String(text) => match text.char_indices().nth(SHOWN_TEXT_CHARS) {
+            Some((at, _)) => Value::String(format!("{}…", &text[..at])),
+            None => value.clone(),
+        },
+        plain => plain.clone(),
+    }
+}

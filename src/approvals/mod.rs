@@ -1,0 +1,398 @@
+//! Approvals: what an agent may do only after a person has said yes.
+//!
+//! A feature that meets a gated action calls [`request`]; a person decides; the agent is told by itself and tries
+//! again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the action does.
+//!
+//! **Invariant:** an approval lets exactly one attempt through, of exactly the action it was asked for, by the
+//! lineage it was asked for.
+//! **Invariant:** an identical request that is still pending is the same approval.
+//! **Invariant:** an agent never decides.
+
+mod action;
+pub mod api;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, hash};
+pub use record::{Approval, ApprovalId, Status, Stored, VERSION as STORED_VERSION};
+
+use crate::agents;
+use crate::api::{Problem, Reply};
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An approval that nobody decides, and one that nobody uses, expires after this time.
+pub const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// Approvals that are pending, or approved and not yet used, at most.
+pub const MAX_OPEN: usize = 200;
+/// Of these, those of one agent at most, so that none can block the others.
+pub const MAX_OPEN_PER_AGENT: usize = 50;
+/// Resolved approvals kept and shown.
+pub const MAX_RESOLVED: usize = 50;
+
+/// All approvals that matter, in the order of their requests.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    list: Vec<Arc<Approval>>,
+}
+
+/// A wish about approvals.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Decide one.
+    Decide {
+        /// Its id, for example `apr-0123abcd`.
+        id: String,
+        /// Yes or no.
+        decision: Decision,
+        /// Why, for the agent.
+        reason: Option<String>,
+    },
+}
+
+/// What a person says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Go on.
+    Approve,
+    /// Do not.
+    Reject,
+}
+
+impl Decision {
+    fn status(self) -> Status {
+        match self {
+            Self::Approve => Status::Approved,
+            Self::Reject => Status::Rejected,
+        }
+    }
+}
+
+/// A wish for an approval.
+#[derive(Debug, Clone)]
+pub struct NewApproval {
+    /// Who wants to act; `None` for somebody who is no agent.
+    pub agent: Option<AgentId>,
+    /// What it wants to do.
+    pub action: Action,
+}
+
+/// What an approval id is worth for an action at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody has decided yet.
+    Pending,
+    /// Go on. From [`claim`]: it is used up now.
+    Approved,
+    /// A person said no, perhaps why.
+    Rejected(Option<String>),
+    /// It was given for another action, or to another agent.
+    Mismatch,
+    /// It let its one attempt through already.
+    Used,
+    /// Its time is over.
+    Expired,
+    /// There is none of this id.
+    Unknown,
+}
+
+impl State {
+    /// Those of one agent or all, in the order of their requests.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Approval>> {
+        self.list.iter()
+    }
+
+    /// Those that wait for a person, oldest first.
+    pub fn pending(&self) -> impl Iterator<Item = &Arc<Approval>> {
+        self.iter().filter(|approval| approval.status == Status::Pending)
+    }
+
+    /// The last [`MAX_RESOLVED`] that were decided or expired, newest first.
+    pub fn resolved(&self) -> Vec<&Arc<Approval>> {
+        let mut list: Vec<_> = self.iter().filter(|approval| approval.status != Status::Pending).collect();
+        list.sort_by_key(|approval| std::cmp::Reverse((approval.resolved_at, approval.id)));
+        list.truncate(MAX_RESOLVED);
+        list
+    }
+
+    /// The approval of this id.
+    ///
+    /// Errors: 404.
+    pub fn find(&self, id: &str) -> Result<&Arc<Approval>, Problem> {
+        let wanted = id.parse::<ApprovalId>().ok();
+        self.iter().find(|approval| Some(approval.id) == wanted).ok_or_else(|| {
+            Problem::not_found(format!("no approval has the id {id:?}; GET /api/approvals lists them"))
+        })
+    }
+
+    fn edit(&mut self, id: ApprovalId) -> Option<&mut Approval> {
+        self.list.iter_mut().find(|approval| approval.id == id).map(Arc::make_mut)
+    }
+
+    /// What is written to disk.
+    pub fn stored(&self) -> Stored {
+        Stored { version: STORED_VERSION, approvals: self.list.clone() }
+    }
+
+    /// What an earlier daemon has left; deadlines that passed meanwhile come due at once.
+    pub fn restore(stored: Stored, timers: &mut Timers) -> Self {
+        for approval in stored.approvals.iter().filter(|approval| approval.is_open()) {
+            timers.set(Timer::Approval(approval.id), approval.expires_at);
+        }
+        Self { list: stored.approvals }
+    }
+}
+
+/// Asks a person. An identical request that is pending already gives the same id and `false`.
+///
+/// Errors: 409 `too_many_approvals`.
+pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(ApprovalId, bool), Problem> {
+    let lineage = lineage_of(all, new.agent);
+    let same =
+        |approval: &&Arc<Approval>| approval.lineage_id == lineage && approval.action.is_same(&new.action);
+    if let Some(known) = all.approvals.pending().find(same) {
+        return Ok((known.id, false));
+    }
+    check_room(all, lineage)?;
+    let id = ApprovalId(cx.fresh_id(|id| all.approvals.iter().any(|approval| approval.id.0 == id)));
+    let approval = Approval {
+        id,
+        agent_id: new.agent,
+        agent_name: name_of(all, new.agent),
+        lineage_id: lineage,
+        action: new.action,
+        status: Status::Pending,
+        requested_at: cx.now,
+        expires_at: cx.now + LIFETIME,
+        resolved_at: None,
+        resolved_by: None,
+        reason: None,
+        used_at: None,
+    };
+    cx.audit(
+        "approval.request",
+        &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}),
+    );
+    cx.notice("approval:request", &json!({"data": approval.shown()}));
+    Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval));
+    Arc::make_mut(&mut all.timers).set(Timer::Approval(id), cx.now + LIFETIME);
+    save(cx);
+    if let Some(lineage) = lineage {
+        show_waiting(all, cx, lineage);
+    }
+    Ok((id, true))
+}
+
+/// What the approval `id` is worth for this action of this agent, without using it.
+pub fn check(all: &All, now: Time, id: &str, agent: Option<AgentId>, action: &Action) -> Verdict {
+    let Ok(approval) = all.approvals.find(id) else { return Verdict::Unknown };
+    if approval.lineage_id != lineage_of(all, agent) || !approval.action.is_same(action) {
+        return Verdict::Mismatch;
+    }
+    match approval.status {
+        Status::Rejected => Verdict::Rejected(approval.reason.clone()),
+        Status::Approved if approval.used_at.is_some() => Verdict::Used,
+        Status::Expired => Verdict::Expired,
+        _ if now >= approval.expires_at => Verdict::Expired,
+        Status::Approved => Verdict::Approved,
+        Status::Pending => Verdict::Pending,
+    }
+}
+
+/// As [`check`], and uses the approval up when it is [`Verdict::Approved`].
+pub fn claim(all: &mut All, cx: &mut Context, id: &str, agent: Option<AgentId>, action: &Action) -> Verdict {
+    let verdict = check(all, cx.now, id, agent, action);
+    if verdict != Verdict::Approved {
+        return verdict;
+    }
+    let Ok(id) = id.parse::<ApprovalId>() else { return Verdict::Unknown };
+    if let Some(approval) = Arc::make_mut(&mut all.approvals).edit(id) {
+        approval.used_at = Some(cx.now);
+    }
+    Arc::make_mut(&mut all.timers).clear(Timer::Approval(id));
+    cx.audit("approval.use", &json!({"id": id}));
+    settle(all, cx);
+    verdict
+}
+
+/// The open approval (pending, or approved and not used) of this agent for this very action, for callers that
+/// carry no id, such as a hook that simply asks again.
+pub fn find_open(all: &All, now: Time, agent: Option<AgentId>, action: &Action) -> Option<ApprovalId> {
+    let lineage = lineage_of(all, agent);
+    let fits = |approval: &&Arc<Approval>| {
+        approval.lineage_id == lineage
+            && approval.is_open()
+            && now < approval.expires_at
+            && approval.action.is_same(action)
+    };
+    all.approvals.iter().filter(fits).last().map(|approval| approval.id)
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let Command::Decide { id, decision, reason } = command;
+    let result = all.health.writable().and_then(|()| decide(all, cx, &id, decision, reason));
+    cx.answer(call, result);
+}
+
+/// Errors: 403 `agent_may_not`, 404, 409 `already_resolved`.
+fn decide(
+    all: &mut All,
+    cx: &mut Context,
+    id: &str,
+    decision: Decision,
+    reason: Option<String>,
+) -> Result<Reply, Problem> {
+    if let Some(agent) = cx.actor.agent() {
+        let text = format!("agent {agent} may not decide an approval; a person has to, outside of an agent");
+        return Err(Problem::new(403, "agent_may_not", text));
+    }
+    let approval = Arc::clone(all.approvals.find(id)?);
+    if approval.status == decision.status() {
+        return Ok(Reply::ok(&approval.shown()));
+    }
+    if approval.status != Status::Pending {
+        let text = format!("approval {id} is {} already; the agent has to ask again", approval.status.word());
+        return Err(Problem::new(409, "already_resolved", text).with("status", approval.status.word()));
+    }
+    resolve(all, cx, approval.id, decision.status(), reason);
+    let text = match decision {
+        Decision::Approve => "approval.approve",
+        Decision::Reject => "approval.reject",
+    };
+    cx.audit(text, &json!({"id": approval.id, "agentId": approval.shown_agent(), "action": approval.action}));
+    Ok(Reply::ok(&all.approvals.find(id)?.shown()))
+}
+
+/// The deadline of an approval has come.
+pub fn expire(all: &mut All, cx: &mut Context, id: ApprovalId) {
+    let Ok(approval) = all.approvals.find(&id.to_string()).cloned() else { return };
+    if !approval.is_open() {
+        return;
+    }
+    cx.audit("approval.expire", &json!({"id": id, "agentId": approval.shown_agent()}));
+    resolve(all, cx, id, Status::Expired, None);
+}
+
+/// Something has happened to an agent: its approvals follow its lineage.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    match moment {
+        Moment::Rotated { new, .. } | Moment::Resumed { new, .. } => follow(all, cx, new),
+        Moment::Started(id) => {
+            if let Some(lineage) = lineage_of(all, Some(id)) {
+                show_waiting(all, cx, lineage);
+            }
+        }
+        Moment::Removed(_, lineage) => {
+            let open = |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.is_open();
+            let ids: Vec<ApprovalId> =
+                all.approvals.iter().filter(open).map(|approval| approval.id).collect();
+            for id in ids {
+                resolve(all, cx, id, Status::Expired, Some("its agent was removed".into()));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Sets the outcome, tells everybody, and tells the agent.
+fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reason: Option<String>) {
+    let now = cx.now;
+    let actor = cx.actor.to_string();
+    let Some(approval) = Arc::make_mut(&mut all.approvals).edit(id) else { return };
+    approval.status = status;
+    approval.resolved_at = Some(now);
+    approval.resolved_by = Some(actor);
+    approval.reason = reason;
+    approval.expires_at = now + LIFETIME;
+    let approval = approval.clone();
+    let timers = Arc::make_mut(&mut all.timers);
+    timers.clear(Timer::Approval(id));
+    if approval.is_open() {
+        timers.set(Timer::Approval(id), approval.expires_at);
+    }
+    cx.notice("approval:resolved", &json!({"data": approval.resolution()}));
+    settle(all, cx);
+    let Some(lineage) = approval.lineage_id else { return };
+    show_waiting(all, cx, lineage);
+    let Some(agent) = current(all, lineage) else { return };
+    let may_resume = status == Status::Approved;
+    agents::tell(all, cx, agent, approval.message_to_agent(), may_resume);
+}
+
+/// Forgets what nobody needs, and has the rest written.
+fn settle(all: &mut All, cx: &mut Context) {
+    let mut closed: Vec<(Option<Time>, ApprovalId)> = all
+        .approvals
+        .iter()
+        .filter(|approval| !approval.is_open())
+        .map(|approval| (approval.resolved_at, approval.id))
+        .collect();
+    closed.sort_unstable();
+    let surplus = closed.len().saturating_sub(MAX_RESOLVED);
+    for (_, id) in closed.into_iter().take(surplus) {
+        Arc::make_mut(&mut all.approvals).list.retain(|approval| approval.id != id);
+    }
+    save(cx);
+}
+
+fn save(cx: &mut Context) {
+    cx.push(Effect::Put(Document::Approvals, Durability::BeforeReply));
+}
+
+/// An agent is shown as waiting exactly while an approval of it is pending.
+fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
+    let Some(agent) = current(all, lineage) else { return };
+    let pending = all.approvals.pending().find(|approval| approval.lineage_id == Some(lineage));
+    let reason = pending
+        .map(|approval| format!("it waits for approval {}: {}", approval.id, approval.action.description()));
+    agents::set_waiting(all, cx, agent, reason.as_deref());
+}
+
+/// The open approvals of a lineage name its present life.
+fn follow(all: &mut All, cx: &mut Context, new: AgentId) {
+    let Some(lineage) = lineage_of(all, Some(new)) else { return };
+    let is_its = |approval: &Arc<Approval>| approval.lineage_id == Some(lineage) && approval.is_open();
+    if !all.approvals.iter().any(is_its) {
+        return;
+    }
+    for approval in Arc::make_mut(&mut all.approvals).list.iter_mut().filter(|approval| is_its(approval)) {
+        Arc::make_mut(approval).agent_id = Some(new);
+    }
+    save(cx);
+}
+
+fn check_room(all: &All, lineage: Option<LineageId>) -> Result<(), Problem> {
+    let open = all.approvals.iter().filter(|approval| approval.is_open());
+    let open: Vec<_> = open.collect();
+    let own = open.iter().filter(|approval| approval.lineage_id == lineage).count();
+    let (count, limit, whose) = if own >= MAX_OPEN_PER_AGENT {
+        (own, MAX_OPEN_PER_AGENT, "of this agent ")
+    } else {
+        (open.len(), MAX_OPEN, "")
+    };
+    if count < limit {
+        return Ok(());
+    }
+    let text =
+        format!("{count} approvals {whose}are open and {limit} is the limit; a person has to decide some");
+    Err(Problem::new(409, "too_many_approvals", text))
+}
+
+fn lineage_of(all: &All, agent: Option<AgentId>) -> Option<LineageId> {
+    all.agents.find(&agent?.to_string()).ok().map(|agent| agent.lineage_id)
+}
+
+fn current(all: &All, lineage: LineageId) -> Option<AgentId> {
+    all.agents.iter().find(|agent| agent.lineage_id == lineage).map(|agent| agent.id)
+}
+
+fn name_of(all: &All, agent: Option<AgentId>) -> String {
+    let found = agent.and_then(|id| all.agents.find(&id.to_string()).ok());
+    found.map_or_else(|| "operator".to_owned(), |agent| agent.name.clone())
+}

@@ -1,0 +1,186 @@
+//! The record of an approval, and how it is shown.
+
+use super::Action;
+use crate::core::ids::{AgentId, LineageId, NotAnId};
+use crate::core::time::{Time, rfc3339};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Names an approval: `apr-` and 8 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApprovalId(pub u32);
+
+impl fmt::Display for ApprovalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "apr-{:08x}", self.0)
+    }
+}
+
+impl FromStr for ApprovalId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        text.strip_prefix("apr-").ok_or(NotAnId)?.parse::<AgentId>().map(|hex| Self(hex.0))
+    }
+}
+
+impl Serialize for ApprovalId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ApprovalId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Where an approval is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// A person has to decide.
+    Pending,
+    /// A person said yes.
+    Approved,
+    /// A person said no.
+    Rejected,
+    /// Nobody decided, or nobody used it, in time.
+    Expired,
+}
+
+impl Status {
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Rejected => "rejected",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// The facts of one approval, as they are stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// Its name.
+    pub id: ApprovalId,
+    /// Who wants to act: the present life of the agent; `None` for somebody who is no agent.
+    pub agent_id: Option<AgentId>,
+    /// Its name, or `operator`.
+    pub agent_name: String,
+    /// What it is bound to: it stays valid over a rotation.
+    pub lineage_id: Option<LineageId>,
+    /// What it is for.
+    pub action: Action,
+    /// Where it is in its life.
+    pub status: Status,
+    /// When it was asked for.
+    #[serde(with = "rfc3339")]
+    pub requested_at: Time,
+    /// When it is over if nothing happens.
+    #[serde(with = "rfc3339")]
+    pub expires_at: Time,
+    /// When it was decided or expired, in milliseconds since 1970.
+    pub resolved_at: Option<Time>,
+    /// Who decided.
+    pub resolved_by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// When it let its one attempt through.
+    pub used_at: Option<Time>,
+}
+
+impl Approval {
+    /// Whether something can still come of it.
+    pub fn is_open(&self) -> bool {
+        match self.status {
+            Status::Pending => true,
+            Status::Approved => self.used_at.is_none(),
+            Status::Rejected | Status::Expired => false,
+        }
+    }
+
+    /// The agent's id, or `operator`.
+    pub fn shown_agent(&self) -> String {
+        self.agent_id.map_or_else(|| "operator".to_owned(), |id| id.to_string())
+    }
+
+    /// The record on the wire.
+    pub fn shown(&self) -> Value {
+        let mut body = json!({
+            "id": self.id,
+            "agentId": self.shown_agent(),
+            "agentName": self.agent_name,
+            "action": self.action,
+            "status": self.status,
+            "requestedAt": self.requested_at.to_string(),
+            "expiresAt": self.expires_at.to_string(),
+        });
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                body[name] = value.into();
+            }
+        };
+        add("resolvedAt", self.resolved_at.map(|at| at.to_string()));
+        add("resolvedBy", self.resolved_by.clone());
+        add("reason", self.reason.clone());
+        add("usedAt", self.used_at.map(|at| at.to_string()));
+        body
+    }
+
+    /// What `approval:resolved` tells.
+    pub fn resolution(&self) -> Value {
+        let mut body = json!({
+            "id": self.id,
+            "status": self.status,
+            "resolvedAt": self.resolved_at.map(|at| at.to_string()),
+            "agentId": self.shown_agent(),
+            "agentName": self.agent_name,
+        });
+        if let Some(reason) = &self.reason {
+            body["reason"] = json!(reason);
+        }
+        body
+    }
+
+    /// What the agent is told after the decision.
+    pub fn message_to_agent(&self) -> String {
+        let what = self.action.description();
+        let id = self.id;
+        let why = self.reason.as_ref().map_or_else(String::new, |reason| format!(" Reason given: {reason}."));
+        match self.status {
+            Status::Approved => {
+                let how = self.action.how_to_retry(id);
+                format!("Approval {id} was granted: {what}.{why} {how} It is valid for one attempt.")
+            }
+            Status::Rejected => {
+                format!(
+                    "Approval {id} was rejected: {what}.{why} Do not try it again; find another way or report."
+                )
+            }
+            _ => format!(
+                "Approval {id} has expired without effect: {what}.{why} Ask again if it is still needed."
+            ),
+        }
+    }
+}
+
+/// `.svc/state/approvals.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Format version.
+    pub version: u32,
+    /// In the order of their requests.
+    pub approvals: Vec<Arc<Approval>>,
+}
+
+/// The version this code writes.
+pub const VERSION: u32 = 1;

@@ -1,0 +1,269 @@
+use super::*;
+use crate::core::Actor;
+use crate::core::testing::Bench;
+use serde_json::{Value, json};
+
+fn exec(params: &Value) -> Action {
+    Action::integration_exec("github", "create_issue", params)
+}
+
+fn ask_for(bench: &mut Bench, agent: Option<AgentId>, action: Action) -> (String, bool) {
+    let outcome = bench.with(|all, cx| request(all, cx, NewApproval { agent, action }));
+    let (id, is_new) = outcome.expect("there is room");
+    (id.to_string(), is_new)
+}
+
+fn decide(bench: &mut Bench, id: &str, decision: &str) -> (u16, Value) {
+    bench.ask("POST", "/api/approvals", &json!({"id": id, "decision": decision}))
+}
+
+#[test]
+fn a_request_is_pending_shown_and_announced() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("worker");
+    let (id, is_new) = ask_for(&mut bench, Some(agent), exec(&json!({"title": "x"})));
+    assert!(is_new && id.len() == 12 && id.starts_with("apr-"), "decisions 1: approvals apr-<8 hex>: {id}");
+    let (status, body) = bench.ask("GET", "/api/approvals", &Value::Null);
+    assert_eq!(status, 200);
+    let record = &body["pending"][0];
+    assert_eq!(record["id"], id);
+    assert_eq!((&record["agentId"], &record["agentName"]), (&json!(agent), &json!("worker")));
+    assert_eq!(record["action"]["type"], "integration_exec");
+    assert_eq!(record["action"]["integrationId"], "github");
+    assert_eq!(record["action"]["tool"], "create_issue");
+    assert_eq!(record["action"]["paramsHash"].as_str().map(str::len), Some(64));
+    assert!(record["action"]["description"].is_string());
+    assert_eq!((&record["status"], &record["resolvedAt"]), (&json!("pending"), &Value::Null));
+    assert!(record["requestedAt"].as_str().is_some_and(|at| at.ends_with('Z')));
+    assert_eq!(bench.notices("approval:request")[0]["data"]["id"], id);
+    assert_eq!(bench.audited("approval.request").len(), 1);
+}
+
+#[test]
+fn decisions_4_an_identical_pending_request_is_folded() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.agent("a"), bench.agent("b"));
+    let (first, _) = ask_for(&mut bench, Some(a), exec(&json!({"x": 1, "y": [2, 3]})));
+    let (again, is_new) = ask_for(&mut bench, Some(a), exec(&json!({"y": [2, 3], "x": 1})));
+    assert_eq!((&again, is_new), (&first, false), "the order of members does not matter");
+    for (agent, params) in [(Some(a), json!({"x": 1, "y": [3, 2]})), (Some(b), json!({"x": 1, "y": [2, 3]}))]
+    {
+        let (other, is_new) = ask_for(&mut bench, agent, exec(&params));
+        assert!(is_new && other != first);
+    }
+    assert_eq!(bench.notices("approval:request").len(), 3);
+}
+
+#[test]
+fn decisions_4_an_approval_is_bound_and_works_once() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.agent("a"), bench.agent("b"));
+    let params = json!({"title": "x"});
+    let (id, _) = ask_for(&mut bench, Some(a), exec(&params));
+    let claim = |bench: &mut Bench, id: &str, agent, action: &Action| {
+        bench.with(|all, cx| claim(all, cx, id, agent, action))
+    };
+    assert_eq!(claim(&mut bench, &id, Some(a), &exec(&params)), Verdict::Pending);
+    assert_eq!(decide(&mut bench, &id, "approve").0, 200);
+    let other_tool = Action::integration_exec("github", "delete_file", &params);
+    let other_kind = Action::integration_exec("gitlab", "create_issue", &params);
+    assert_eq!(claim(&mut bench, &id, Some(a), &exec(&json!({"title": "y"}))), Verdict::Mismatch);
+    assert_eq!(claim(&mut bench, &id, Some(a), &other_tool), Verdict::Mismatch);
+    assert_eq!(claim(&mut bench, &id, Some(a), &other_kind), Verdict::Mismatch);
+    assert_eq!(claim(&mut bench, &id, Some(b), &exec(&params)), Verdict::Mismatch);
+    assert_eq!(claim(&mut bench, &id, None, &exec(&params)), Verdict::Mismatch);
+    assert_eq!(claim(&mut bench, "apr-00000000", Some(a), &exec(&params)), Verdict::Unknown);
+    assert_eq!(claim(&mut bench, "nonsense", Some(a), &exec(&params)), Verdict::Unknown);
+    assert_eq!(claim(&mut bench, &id, Some(a), &exec(&params)), Verdict::Approved, "the one attempt");
+    assert_eq!(claim(&mut bench, &id, Some(a), &exec(&params)), Verdict::Used, "and no second");
+    let (again, is_new) = ask_for(&mut bench, Some(a), exec(&params));
+    assert!(is_new && again != id, "a used approval folds nothing");
+}
+
+#[test]
+fn decisions_4_deciding_twice_is_200_for_the_same_and_409_for_the_other() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
+    let (status, body) =
+        bench.ask("POST", &format!("/api/approvals/{id}/reject"), &json!({"reason": "too risky"}));
+    assert_eq!((status, &body["status"], &body["reason"]), (200, &json!("rejected"), &json!("too risky")));
+    assert!(body["resolvedAt"].is_string());
+    assert_eq!(decide(&mut bench, &id, "reject"), (200, body));
+    assert_eq!(bench.notices("approval:resolved").len(), 1, "the same decision changes nothing");
+    let (status, body) = decide(&mut bench, &id, "approve");
+    assert_eq!((status, &body["code"]), (409, &json!("already_resolved")));
+    let told = &bench.notices("approval:resolved")[0]["data"];
+    assert_eq!((&told["id"], &told["status"]), (&json!(id), &json!("rejected")));
+    assert!(told["resolvedAt"].is_string());
+    let verdict = check(&bench.state, bench.now, &id, Some(agent), &exec(&json!({})));
+    assert_eq!(verdict, Verdict::Rejected(Some("too risky".into())));
+}
+
+#[test]
+fn decisions_4_unknown_ids_and_wrong_decisions_are_refused() {
+    let mut bench = Bench::new();
+    assert_eq!(decide(&mut bench, "apr-12345678", "approve").0, 404);
+    assert_eq!(bench.ask("POST", "/api/approvals/x/approve", &Value::Null).0, 404);
+    let (status, body) = bench.ask("POST", "/api/approvals", &json!({"decision": "maybe"}));
+    assert_eq!(status, 400);
+    assert_eq!(body["errors"].as_array().map(Vec::len), Some(2), "id and decision: {body}");
+}
+
+#[test]
+fn decisions_4_an_agent_may_not_approve() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
+    bench.actor = Actor::Agent(agent);
+    let (status, body) = decide(&mut bench, &id, "approve");
+    assert_eq!((status, &body["code"]), (403, &json!("agent_may_not")));
+    bench.actor = Actor::Chat("telegram:1".into());
+    assert_eq!(decide(&mut bench, &id, "approve").0, 200, "a person on a chat may");
+    assert_eq!(bench.audited("approval.approve")[0]["actor"], "telegram:1");
+}
+
+#[test]
+fn decisions_4_an_approval_expires_after_24_hours() {
+    let mut bench = Bench::new();
+    let (id, _) = ask_for(&mut bench, None, exec(&json!({})));
+    let (approved, _) = ask_for(&mut bench, None, exec(&json!({"n": 1})));
+    bench.pass(Duration::from_hours(23));
+    assert_eq!(check(&bench.state, bench.now, &id, None, &exec(&json!({}))), Verdict::Pending);
+    decide(&mut bench, &approved, "approve");
+    bench.pass(Duration::from_hours(1));
+    assert_eq!(check(&bench.state, bench.now, &id, None, &exec(&json!({}))), Verdict::Expired);
+    assert_eq!(bench.notices("approval:resolved")[1]["data"]["status"], "expired");
+    assert_eq!(decide(&mut bench, &id, "approve").0, 409);
+    let verdict = |bench: &Bench| check(&bench.state, bench.now, &approved, None, &exec(&json!({"n": 1})));
+    assert_eq!(verdict(&bench), Verdict::Approved, "an agent has 24 hours from the decision");
+    bench.pass(Duration::from_hours(24));
+    assert_eq!(verdict(&bench), Verdict::Expired);
+}
+
+#[test]
+fn decisions_2_an_agent_waits_while_an_approval_of_it_is_pending_and_goes_on_by_itself() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    let state = |bench: &Bench, id: AgentId| bench.state.agents.get(id).expect("known").status;
+    let (first, _) = ask_for(&mut bench, Some(agent), exec(&json!({"n": 1})));
+    let (second, _) = ask_for(&mut bench, Some(agent), exec(&json!({"n": 2})));
+    assert_eq!(state(&bench, agent), agents::Status::Waiting);
+    decide(&mut bench, &first, "approve");
+    assert_eq!(state(&bench, agent), agents::Status::Waiting, "the second is still pending");
+    decide(&mut bench, &second, "reject");
+    assert_eq!(state(&bench, agent), agents::Status::Running);
+    let said: Vec<String> = bench
+        .state
+        .agents
+        .get(agent)
+        .expect("known")
+        .queue
+        .iter()
+        .map(|message| message.text.to_string())
+        .collect();
+    assert!(said[0].contains(&format!("\"approvalId\":\"{first}\"")), "{said:?}");
+    assert!(said[1].contains("was rejected"), "{said:?}");
+}
+
+#[test]
+fn an_agent_that_completed_meanwhile_goes_on_when_approved_only() {
+    for (decision, goes_on) in [("approve", true), ("reject", false)] {
+        let mut bench = Bench::new();
+        let agent = bench.agent("a");
+        let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
+        bench.exits(agent, 0);
+        decide(&mut bench, &id, decision);
+        let record = bench.state.agents.find("a").expect("known");
+        assert_eq!(record.status.is_live(), goes_on, "{decision}");
+        assert_eq!(record.queue.len(), usize::from(!goes_on), "a rejected one hears it in its next life");
+    }
+}
+
+#[test]
+fn an_approval_follows_its_lineage_over_a_rotation_and_ends_with_the_record() {
+    let mut bench = Bench::new();
+    let old = bench.agent("a");
+    let (id, _) = ask_for(&mut bench, Some(old), exec(&json!({})));
+    let new = bench.rotates("a");
+    let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
+    assert_eq!(body["agentId"], json!(new));
+    assert_eq!(bench.state.agents.get(new).expect("known").status, agents::Status::Waiting);
+    decide(&mut bench, &id, "approve");
+    assert_eq!(check(&bench.state, bench.now, &id, Some(new), &exec(&json!({}))), Verdict::Approved);
+    bench.exits(new, 1);
+    assert_eq!(bench.ask("DELETE", "/api/agents/a", &Value::Null).0, 200);
+    let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
+    assert_eq!(body["status"], "expired");
+}
+
+#[test]
+fn approvals_are_bounded_and_the_bound_is_named() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    for n in 0..MAX_OPEN_PER_AGENT {
+        ask_for(&mut bench, Some(agent), exec(&json!({ "n": n })));
+    }
+    let refuse = |bench: &mut Bench, agent| {
+        let action = exec(&json!({"n": "more"}));
+        bench.with(|all, cx| request(all, cx, NewApproval { agent, action })).unwrap_err()
+    };
+    let problem = refuse(&mut bench, Some(agent));
+    assert_eq!((problem.status, problem.code), (409, "too_many_approvals"));
+    assert!(problem.error.contains("50"), "{}", problem.error);
+    let ids: Vec<String> = bench.state.approvals.pending().map(|approval| approval.id.to_string()).collect();
+    for id in ids {
+        decide(&mut bench, &id, "reject");
+    }
+    for n in 0..20 {
+        let (id, _) = ask_for(&mut bench, None, exec(&json!({ "n": n })));
+        decide(&mut bench, &id, "reject");
+    }
+    let (_, body) = bench.ask("GET", "/api/approvals", &Value::Null);
+    assert_eq!(body["resolved"].as_array().map(Vec::len), Some(MAX_RESOLVED), "decisions 4: last 50");
+    assert_eq!(bench.state.approvals.iter().count(), MAX_RESOLVED);
+}
+
+#[test]
+fn approvals_survive_a_restart_with_their_deadlines() {
+    let mut bench = Bench::new();
+    let (id, _) = ask_for(&mut bench, None, exec(&json!({})));
+    let bytes = Document::Approvals.encode(&bench.state).expect("there").expect("encodes");
+    let mut next = Bench::new();
+    let stored: Stored = serde_json::from_slice(&bytes).expect("reads");
+    let mut timers = Timers::default();
+    next.state.approvals = Arc::new(State::restore(stored, &mut timers));
+    next.state.timers = Arc::new(timers);
+    assert_eq!(next.state.approvals.stored().approvals, bench.state.approvals.stored().approvals);
+    next.pass(LIFETIME);
+    assert_eq!(check(&next.state, next.now, &id, None, &exec(&json!({}))), Verdict::Expired);
+}
+
+#[test]
+fn decisions_4_shown_parameters_are_redacted_and_bounded() {
+    let action = exec(&json!({
+        "title": "x".repeat(5000), "apiToken": "hunter2", "nested": {"password": ["hunter2"]},
+        "list": vec![0; 500],
+    }));
+    let text = json!(action).to_string();
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(text.contains("[redacted]") && text.len() < 2000, "{} bytes", text.len());
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    assert!(json!(exec(&deep)).to_string().len() < 500);
+    let wide = json!((0..50).map(|_| "y".repeat(500)).collect::<Vec<_>>());
+    assert!(json!(exec(&wide)).to_string().len() < 10_000);
+}
+
+#[test]
+fn decisions_4_a_scope_violation_names_file_and_owner() {
+    let mut bench = Bench::new();
+    let (owner, agent) = (bench.agent("owner"), bench.agent("a"));
+    let action = Action::scope_violation("src/a.rs", Some((owner, "owner")));
+    let (id, _) = ask_for(&mut bench, Some(agent), action);
+    let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
+    let action = &body["action"];
+    assert_eq!((&action["type"], &action["filePath"]), (&json!("scope_violation"), &json!("src/a.rs")));
+    assert_eq!((&action["ownerId"], &action["ownerName"]), (&json!(owner), &json!("owner")));
+    let again = Action::scope_violation("src/a.rs", None);
+    assert_eq!(find_open(&bench.state, bench.now, Some(agent), &again).map(|id| id.to_string()), Some(id));
+}

@@ -1,0 +1,184 @@
+//! For the pure tests of the features: a core, its clock, and agents to act with.
+
+use super::ids::AgentId;
+use super::time::Time;
+use super::{Actor, CallId, Command, Context, Effect, Event, State, apply};
+use crate::agents::report::RunReport;
+use crate::agents::{self, SpawnRequest};
+use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
+use crate::routes::{Ask, Handler, table};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A core under test.
+pub struct Bench {
+    /// Its state.
+    pub state: State,
+    /// Its clock.
+    pub now: Time,
+    /// Who calls.
+    pub actor: Actor,
+    /// All effects but replies so far.
+    pub effects: Vec<Effect>,
+    table: Table<Handler>,
+    seed: u64,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Bench {
+    /// An empty daemon.
+    pub fn new() -> Self {
+        let now = Time(1_767_225_600_000);
+        let (effects, table) = (Vec::new(), table());
+        Self { state: State::default(), now, actor: Actor::Operator, effects, table, seed: 1 }
+    }
+
+    /// Runs `change` as one event would.
+    pub fn with<T>(&mut self, change: impl FnOnce(&mut State, &mut Context) -> T) -> T {
+        self.seed += 1;
+        let mut cx = Context::new(self.now, self.seed);
+        cx.actor = self.actor.clone();
+        let outcome = change(&mut self.state, &mut cx);
+        self.effects.extend(cx.take());
+        outcome
+    }
+
+    /// Applies an event; the reply, if one came.
+    pub fn apply(&mut self, event: Event) -> Option<Reply> {
+        self.seed += 1;
+        let mut cx = Context::new(self.now, self.seed);
+        apply(&mut self.state, &mut cx, event);
+        let mut answer = None;
+        for effect in cx.take() {
+            match effect {
+                Effect::Reply(_, reply) => {
+                    assert!(answer.replace(reply).is_none(), "two replies to one call");
+                }
+                other => self.effects.push(other),
+            }
+        }
+        answer
+    }
+
+    /// A command of the operator or of whoever is the actor.
+    pub fn command(&mut self, command: Command) -> Option<Reply> {
+        self.apply(Event::Call(CallId(self.seed), self.actor.clone(), command))
+    }
+
+    /// A request as its route takes it: status and body.
+    pub fn ask(&mut self, method: &str, target: &str, body: &Value) -> (u16, Value) {
+        let reply = match self.route(method, target, body) {
+            Ok(reply) => reply,
+            Err(command) => self.command(command).expect("an answer"),
+        };
+        let body = serde_json::from_slice(reply.body.bytes()).unwrap_or(Value::Null);
+        (reply.status, body)
+    }
+
+    fn route(&self, method: &str, target: &str, body: &Value) -> Result<Reply, Command> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let address = "127.0.0.1:1".parse().unwrap();
+        let request = Request {
+            method: method.parse::<Method>().unwrap(),
+            path: path.to_owned(),
+            segments: path.trim_start_matches('/').split('/').map(ToOwned::to_owned).collect(),
+            query: crate::api::parse_query(query).unwrap(),
+            headers: Vec::new(),
+            body: if body.is_null() { Vec::new() } else { body.to_string().into_bytes() },
+            peer: address,
+            local: address,
+            caller: Arc::default(),
+        };
+        let Found::Route(route, params) = self.table.find(&request.method, &request.segments) else {
+            panic!("no route for {method} {target}");
+        };
+        self.handle(route.handler, &request, &params)
+    }
+
+    fn handle(&self, handler: Handler, request: &Request, params: &Params) -> Result<Reply, Command> {
+        let caller = self.actor.agent();
+        let find_caller = || caller;
+        let ask = Ask { request, params, state: &self.state, now: self.now, find_caller: &find_caller };
+        let refuse = |problem: Problem| Ok(problem.into());
+        match handler {
+            Handler::Read(read) => read(&ask).or_else(refuse),
+            Handler::Write(_, parse) => match parse(&ask) {
+                Ok(command) => Err(command),
+                Err(problem) => refuse(problem),
+            },
+            Handler::Work(..) => panic!("{} does I/O", request.path),
+        }
+    }
+
+    /// A running agent of this name.
+    pub fn agent(&mut self, name: &str) -> AgentId {
+        let request = SpawnRequest {
+            role: "dev".into(),
+            name: Some(name.into()),
+            provider: Some("script".into()),
+            isolation: "shared".into(),
+            ..SpawnRequest::default()
+        };
+        self.command(Command::Agents(agents::Command::Spawn(Box::new(request))));
+        let id = self.state.agents.find(name).expect("spawned").id;
+        self.apply(Event::Run(id, RunReport::Started { pid: 1, start_ticks: 1 }));
+        id
+    }
+
+    /// The process of an agent exits with this code.
+    pub fn exits(&mut self, id: AgentId, code: i32) {
+        let report =
+            RunReport::Exited { code: Some(code), signal: None, stderr_tail: String::new(), leaked: 0 };
+        self.apply(Event::Run(id, report));
+    }
+
+    /// Replaces an agent by a successor that runs.
+    pub fn rotates(&mut self, name: &str) -> AgentId {
+        let old = self.state.agents.find(name).expect("known").id;
+        self.command(Command::Agents(agents::Command::Rotate(name.into())));
+        self.apply(Event::Job(agents::JobReport::Brief(old, Ok("brief".into()))));
+        self.exits(old, 0);
+        let new = self.state.agents.find(name).expect("known").id;
+        self.apply(Event::Run(new, RunReport::Started { pid: 2, start_ticks: 2 }));
+        assert_ne!(old, new);
+        new
+    }
+
+    /// Time passes; deadlines come due in their order.
+    pub fn pass(&mut self, length: Duration) {
+        let until = self.now + length;
+        while let Some((at, _)) = self.state.timers.next().filter(|(at, _)| *at <= until) {
+            self.now = self.now.max(at);
+            let timer = Arc::make_mut(&mut self.state.timers).take_due(self.now).expect("due");
+            self.apply(Event::Timer(timer));
+        }
+        self.now = until;
+    }
+
+    /// The bodies of the notices of this type so far.
+    pub fn notices(&self, kind: &str) -> Vec<Value> {
+        let body = |effect: &Effect| match effect {
+            Effect::Notice(found, body) if *found == kind => {
+                let whole = [body.as_ref(), b"}"].concat();
+                Some(serde_json::from_slice(&whole).expect("json"))
+            }
+            _ => None,
+        };
+        self.effects.iter().filter_map(body).collect()
+    }
+
+    /// The entries of the audit log so far, those of this event.
+    pub fn audited(&self, event: &str) -> Vec<Value> {
+        let entry = |effect: &Effect| match effect {
+            Effect::Append(super::Journal::Audit, line) => serde_json::from_slice::<Value>(line).ok(),
+            _ => None,
+        };
+        self.effects.iter().filter_map(entry).filter(|entry| entry["event"] == event).collect()
+    }
+}
