@@ -16,7 +16,9 @@ pub mod console;
 pub mod context;
 pub mod oversight;
 pub mod providers;
+pub mod schedules;
 pub mod settings;
+pub mod teams;
 
 pub mod routes;
 pub mod runtime;

@@ -70,6 +70,8 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::api::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
+    routes.extend(crate::teams::api::routes());
+    routes.extend(crate::schedules::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     Table::new(routes)

@@ -75,6 +75,9 @@ fn introduction(all: &All, agent: &Agent) -> String {
         agent.name, agent.role
     );
     text.push_str("Work on your own until the task is done, then end your turn with a short summary.\n");
+    if agent.role == "planner" {
+        text.push_str(crate::teams::plan::INSTRUCTIONS);
+    }
     if !agent.scope.is_empty() {
         let _ = write!(
             text,

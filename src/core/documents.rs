@@ -13,6 +13,10 @@ pub enum Document {
     Agents,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// Teams, recommendation, plans.
+    Teams,
+    /// Schedules and their histories.
+    Schedules,
     /// The project's settings.
     Config,
     /// The task of a lineage.
@@ -60,6 +64,8 @@ impl Document {
         match self {
             Self::Agents => "state/agents.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Teams => "state/teams.json".into(),
+            Self::Schedules => "state/schedules.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
         }
@@ -70,6 +76,8 @@ impl Document {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Teams => serde_json::to_vec(&state.teams.stored()),
+            Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;

@@ -105,6 +105,10 @@ pub struct State {
     pub agents: Arc<agents::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// Teams, recommendations, plans.
+    pub teams: Arc<crate::teams::State>,
+    /// What is started by the clock.
+    pub schedules: Arc<crate::schedules::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
@@ -120,6 +124,10 @@ pub enum Command {
     Agents(agents::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About teams.
+    Teams(crate::teams::Command),
+    /// About schedules.
+    Schedules(crate::schedules::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// End the daemon.
@@ -135,6 +143,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// A planner's file was looked at.
+    Plan(crate::teams::plan::Found),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -182,6 +192,8 @@ pub enum Effect {
     Job(agents::Job),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
+    /// Look at a planner's file.
+    Plan(crate::teams::plan::Look),
     /// A warning for the daemon's log.
     Warn(String),
     /// All agents are gone: end.
@@ -197,13 +209,19 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
-        Event::Detected(found) => registry::detected(state, found),
+        Event::Plan(found) => crate::teams::plan::found(state, cx, found),
+        Event::Detected(found) => {
+            registry::detected(state, found);
+            moments::started(state, cx);
+        }
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
+            Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -221,6 +239,8 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Teams(command) => crate::teams::command(state, cx, call, command),
+        Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));

@@ -37,9 +37,16 @@ pub enum Moment {
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
+    crate::teams::moment(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
-    let _ = (state, cx, agent, activities);
+    crate::teams::plan::heard(state, cx, agent, activities);
+}
+
+/// Tells every listener that the daemon has started and knows its providers.
+pub fn started(state: &mut State, cx: &mut Context) {
+    crate::teams::phases::settle(state, cx);
+    crate::schedules::started(state, cx);
 }

@@ -16,6 +16,7 @@ use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
+use crate::teams::worker::PlanReader;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -218,7 +219,8 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), jobs, runs, hub, store })
+    let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
+    Ok(Outbox { core: core.clone(), jobs, plans, runs, hub, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -5,7 +5,9 @@ use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::schedules;
 use crate::settings;
+use crate::teams;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, Permissions};
@@ -52,6 +54,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     load_trust(folder, now, &mut state)?;
+    load_teams(folder, now, &mut state)?;
     Ok(state)
 }
 
@@ -61,6 +64,17 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
     known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
     state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    Ok(())
+}
+
+/// Teams with their plans, and schedules with their next times.
+fn load_teams(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: teams::Stored = read(folder, Document::Teams, now)?.unwrap_or_default();
+    known_version(Document::Teams, stored.version, teams::STORED_VERSION)?;
+    state.teams = Arc::new(teams::State::restore(stored, now));
+    let stored: schedules::Stored = read(folder, Document::Schedules, now)?.unwrap_or_default();
+    known_version(Document::Schedules, stored.version, schedules::STORED_VERSION)?;
+    state.schedules = Arc::new(schedules::State::restore(stored));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::providers;
+use crate::teams::worker::PlanReader;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub struct Outbox {
     pub core: Core,
     /// One-off jobs.
     pub jobs: Jobs,
+    /// Looks at planners' files.
+    pub plans: PlanReader,
     /// The runs of the agents.
     pub runs: Runs,
     /// WebSocket clients.
@@ -45,6 +48,7 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.jobs.order(job),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
+            Effect::Plan(look) => self.plans.order(look),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
         }

@@ -271,6 +271,9 @@ fn name_of(event: &Event) -> &'static str {
     match event {
         Event::Call(_, _, Command::Agents(_)) => "an agent command",
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
+        Event::Call(_, _, Command::Teams(_)) => "a team command",
+        Event::Call(_, _, Command::Schedules(_)) => "a schedule command",
+        Event::Plan(_) => "a planner's file",
         Event::Call(_, _, Command::Settings(_)) => "a settings command",
         Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",
