@@ -85,8 +85,8 @@ pub fn join_team(all: &mut All, cx: &mut Context, ids: &[AgentId], team: &str) {
     touch(all, cx, Durability::BeforeReply);
 }
 
-/// Lets a successor in name have the name of an agent that has ended: its record gets a number behind a dot. The
-/// caller starts the successor in the same event, which writes the registry.
+/// Lets a successor in name have the name of an agent that has ended: its record gets a number behind a
+/// dot. The caller starts the successor in the same event, which writes the registry.
 pub fn give_up_name(all: &mut All, name: &str) {
     let holder = all.agents.iter().find(|agent| agent.name == name && !agent.status.is_live());
     let Some(id) = holder.map(|agent| agent.id) else { return };

@@ -70,8 +70,8 @@ fn look_at_folder(project: &Path, relative: &str) -> Result<(), String> {
     if real.is_dir() { Ok(()) } else { Err("is not a folder".into()) }
 }
 
-/// Makes a folder inside the project, and those it stands in, unless it is there. No part of it may be a link that
-/// leads out.
+/// Makes a folder inside the project, and those it stands in, unless it is there. No part of it may be a
+/// link that leads out.
 pub fn make_folder(project: &Path, relative: &str) -> Result<(), String> {
     let path = Path::new(relative);
     if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {

@@ -1,13 +1,13 @@
 //! Cron expressions: five fields, and the next time they name in a time zone. Pure.
 //!
-//! `minute hour day-of-month month day-of-week`; each field is a list of `*`, `a`, `a-b`, `*/n`, `a-b/n` or `a/n`
-//! (from `a` to the end by `n`). Months and days of the week have names (`JAN`, `mon`); day 7 is Sunday, as 0 is. When
-//! both day fields are restricted, a day that fits either fits.
+//! `minute hour day-of-month month day-of-week`; each field is a list of `*`, `a`, `a-b`, `*/n`, `a-b/n` or
+//! `a/n` (from `a` to the end by `n`). Months and days of the week have names (`JAN`, `mon`); day 7 is
+//! Sunday, as 0 is. When both day fields are restricted, a day that fits either fits.
 //!
-//! Where clocks change, the rule is that of cronie: an expression of whose minute or hour field the first item begins
-//! with `*` follows the clock on the wall, so it skips an hour that does not exist and runs in both hours that exist
-//! twice. Any other names a certain time of the day, which comes once a day: in a gap it runs at the gap's end, and in
-//! an hour that exists twice it runs the first time only.
+//! Where clocks change, the rule is that of cronie: an expression of whose minute or hour field the first
+//! item begins with `*` follows the clock on the wall, so it skips an hour that does not exist and runs in
+//! both hours that exist twice. Any other names a certain time of the day, which comes once a day: in a gap
+//! it runs at the gap's end, and in an hour that exists twice it runs the first time only.
 
 use crate::core::time::Time;
 use jiff::civil::{Date, DateTime};
@@ -17,8 +17,8 @@ use std::fmt;
 
 /// Characters of an expression at most.
 pub const MAX_CHARS: usize = 200;
-/// The next time is looked for over so many days: the leap day of a year may be 8 years away, and further where
-/// a gap in the clocks swallows it.
+/// The next time is looked for over so many days: the leap day of a year may be 8 years away, and further
+/// where a gap in the clocks swallows it.
 const MAX_DAYS: usize = 366 * 41;
 /// Milliseconds of a minute.
 pub const MINUTE_MS: u64 = 60_000;

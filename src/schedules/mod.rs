@@ -1,7 +1,7 @@
 //! Schedules: agents that the clock starts.
 //!
-//! **Invariant:** a schedule starts at most one agent for one minute, over restarts of the daemon too: the minute is
-//! marked as used before the order to start is given, and a mark is never taken back.
+//! **Invariant:** a schedule starts at most one agent for one minute, over restarts of the daemon too: the
+//! minute is marked as used before the order to start is given, and a mark is never taken back.
 //! **Invariant:** an enabled schedule has a next time, and a timer for it.
 
 pub mod api;

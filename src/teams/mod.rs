@@ -3,8 +3,8 @@
 //!
 //! **Invariant:** there always is a default team; it takes the agents of a team that is deleted.
 //! **Invariant:** names of teams are unique without regard to case.
-//! **Invariant:** a planned team is registered, by lineage, before its first process is ordered; each member is
-//! started at most once, and restarted at most once.
+//! **Invariant:** a planned team is registered, by lineage, before its first process is ordered; each
+//! member is started at most once, and restarted at most once.
 
 pub mod api;
 pub mod phases;

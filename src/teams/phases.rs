@@ -7,10 +7,10 @@
 //!               ▼   │                               ▼   │
 //!             Blocked(1)                          Blocked(2)
 //! ```
-//! A member that crashes is restarted once; that it crashes again, is stopped or cannot be started blocks its phase.
-//! Members are known by lineage, so that rotations and resumes change nothing. A member that a restart of the daemon
-//! interrupted keeps its phase waiting until somebody resumes it. Members for whom there is no room are started when
-//! there is.
+//! A member that crashes is restarted once; that it crashes again, is stopped or cannot be started blocks
+//! its phase. Members are known by lineage, so that rotations and resumes change nothing. A member that a
+//! restart of the daemon interrupted keeps its phase waiting until somebody resumes it. Members for whom
+//! there is no room are started when there is.
 
 use super::plan::{Planned, Recommendation};
 use super::qc::NAME_PREFIX;
@@ -142,7 +142,8 @@ pub fn change_team(plan: &mut Arc<Plan>, from: &str, to: &str) {
 
 /// `POST /api/recommended-team/launch`: registers the team, then starts its first phase: 200.
 ///
-/// Errors: 404 without a recommendation, 400 for an unknown team, 409 `already_launched`, 409 `too_many_plans`.
+/// Errors: 404 without a recommendation, 400 for an unknown team, 409 `already_launched`, 409
+/// `too_many_plans`.
 pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Problem> {
     let Launch { agents, project_dir, team_id } = wish;
     let recommendation = all.teams.planning.recommendation.clone();
@@ -265,9 +266,10 @@ fn add_qc(plan: &mut Plan) {
     plan.members.push(Member { phase: 2, request, qc: true, lineage: None, outcome, restarts: 0 });
 }
 
-const QC_TASK: &str = "You are quality control: the builders of this team have finished, and nobody has looked at \
-their work as a whole. Read what they changed, build the project, run its tests, and repair what does not fit \
-together. Change nothing else. End with a short list of what you checked and what you repaired.";
+const QC_TASK: &str = "You are quality control: the builders of this team have finished, and nobody has \
+    looked at their work as a whole. Read what they changed, build the project, run its tests, and repair \
+    what does not fit together. Change nothing else. End with a short list of what you checked and what \
+    you repaired.";
 
 /// The working directory that all share, or else the project's root.
 fn shared_folder(members: &[Member]) -> String {

@@ -1,7 +1,7 @@
 //! The planner's recommendation: what it is asked for, how it is found, and how it is read.
 //!
-//! A planner writes `.svc/recommended-team.json` or ends with that JSON in its answer. The answer is heard; the
-//! file is looked at by a worker each time a planner's turn ends.
+//! A planner writes `.svc/recommended-team.json` or ends with that JSON in its answer. The answer is heard;
+//! the file is looked at by a worker each time a planner's turn ends.
 
 use super::{State, put};
 use crate::agents;
@@ -27,15 +27,17 @@ pub const PLANNER: &str = "planner";
 
 /// What every planner is told in its first message.
 pub const INSTRUCTIONS: &str = "
-You plan; others build. Look at the project, split the task into parts that can be done side by side by separate
-agents, and write the team that you recommend to the file .svc/recommended-team.json in the project's root:
+You plan; others build. Look at the project, split the task into parts that can be done side by side by
+separate agents, and write the team that you recommend to the file .svc/recommended-team.json in the
+project's root:
 
-{\"agents\": [{\"role\": \"backend\", \"phase\": 1, \"scope\": [\"src/api/**\"], \"prompt\": \"What this agent is to do\"}]}
+{\"agents\": [{\"role\": \"backend\", \"phase\": 1, \"scope\": [\"src/api/**\"], \"prompt\": \"What to do\"}]}
 
-Each agent has a role (letters, digits, - and _), a phase (1 works first; a later phase begins when the one before is
-done), a scope (globs of the files it owns; scopes must not overlap) and a prompt that stands on its own, for the
-agent does not see yours. Optional are name, provider, model and workingDir (a folder inside the project), and beside
-agents a projectDir, the folder of all of them. Do not write the code yourself.
+Each agent has a role (letters, digits, - and _), a phase (1 works first; a later phase begins when the one
+before is done), a scope (globs of the files it owns; scopes must not overlap) and a prompt that stands on
+its own, for the agent does not see yours. Optional are name, provider, model and workingDir (a folder
+inside the project), and beside agents a projectDir, the folder of all of them. Do not write the code
+yourself.
 ";
 
 /// A planned agent.

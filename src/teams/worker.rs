@@ -43,7 +43,8 @@ impl PlanReader {
     }
 }
 
-/// Text of a plain file, and a digest of that and its time, so that the same text written again is new; `None` when there is none.
+/// Text of a plain file, and a digest of that and its time, so that the same text written again is new;
+/// `None` when there is none.
 fn read(path: &Path) -> Result<Option<(String, String)>, String> {
     // Neither a link, which may lead anywhere, nor a pipe, which may never end.
     let file =
