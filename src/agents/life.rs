@@ -119,7 +119,7 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
                 touch_file(agent, path, *writes);
             }
         }
-        Activity::ToolEnded { .. } | Activity::Noise { .. } => {}
+        Activity::ToolEnded { .. } | Activity::PermissionAsked { .. } | Activity::Noise { .. } => {}
         Activity::Usage(usage) => note_usage(agent, usage),
         Activity::Trouble { text } => agent.set_status(now, agent.status, text.clone()),
         Activity::Compacted => agent.current_activity = Some("the provider compacted its context".into()),
@@ -361,7 +361,8 @@ fn watch_silence(all: &mut All, id: AgentId, now: Time) {
 /// An open turn has been silent for too long: say so, end nothing.
 pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
-    if !agent.turn_open || !agent.status.is_live() || agent.stalled {
+    // One that waits for a person is not silent by itself.
+    if !agent.turn_open || !agent.status.is_live() || agent.stalled || agent.status == Status::Waiting {
         return;
     }
     agent.stalled = true;

@@ -26,14 +26,15 @@ pub use patch::{Patch, change_team, give_up_name, join_team};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
-pub use spawn::{SpawnRequest, StartOrder, check_capacity, check_pattern, spawn_agent};
+pub use spawn::{SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
-pub use wait::{set_waiting, tell};
+pub use wait::{note, set_waiting, tell};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
+use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,6 +128,13 @@ pub enum RunOrder {
         /// The words.
         text: String,
     },
+    /// Answer its provider's question whether a tool may be used.
+    Decide {
+        /// As asked.
+        question: String,
+        /// Yes or no.
+        allow: bool,
+    },
     /// Its work is done: let it end.
     Finish,
     /// End it with everything it started.
@@ -157,6 +165,8 @@ pub enum Job {
         request: Box<LaunchRequest>,
         /// Variables to set.
         env: Vec<(String, String)>,
+        /// Variables whose values are still sealed.
+        secrets: Vec<SecretVariable>,
     },
     /// Nobody waits for this question any more: end its process.
     CancelQuery(CallId),
@@ -273,8 +283,11 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
-            audit(all, cx, "agent.patch", &target);
+            let name = patch.name.clone();
             let result = patch::apply(all, cx, &target, *patch);
+            if result.is_ok() {
+                audit(all, cx, "agent.patch", name.as_ref().unwrap_or(&target));
+            }
             cx.answer(call, result);
         }
         Command::Delete(target) => {
@@ -282,18 +295,21 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             delete(all, cx, call, &target);
         }
         Command::Instruct { target, message, deliver } => {
-            audit(all, cx, "agent.instruct", &target);
             let result = say::instruct(all, cx, &target, message, deliver);
+            if result.is_ok() {
+                audit(all, cx, "agent.instruct", &target);
+            }
             cx.answer(call, result);
         }
         Command::Query { target, question } => say::query(all, cx, call, &target, question),
         Command::Rotate(target) => {
-            audit(all, cx, "agent.rotate", &target);
             rotation::rotate(all, cx, call, &target);
         }
         Command::Resume { target, message } => {
-            audit(all, cx, "agent.resume", &target);
             let result = say::resume(all, cx, &target, message);
+            if result.is_ok() {
+                audit(all, cx, "agent.resume", &target);
+            }
             cx.answer(call, result);
         }
     }

@@ -6,6 +6,7 @@ use crate::api::{Problem, Reply, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::credentials::{self, SecretVariable};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use crate::schedules::{self, Timing};
 use crate::teams;
@@ -66,6 +67,8 @@ pub struct StartOrder {
     pub request: LaunchRequest,
     /// Variables beyond the provider's own.
     pub env: Vec<(String, String)>,
+    /// Variables whose values are still sealed.
+    pub secrets: Vec<SecretVariable>,
 }
 
 /// Starts a new agent: 201 with the record and the overlaps of its scope.
@@ -133,10 +136,10 @@ fn check_request(
         check_model(provider.info(), model, validator);
     }
     for skill in &request.skills {
-        validator.fail("skills", format!("skill {skill:?} is not installed"));
+        validator.fail("skills", format!("skills names {skill:?}, which is not installed"));
     }
     for integration in &request.integrations {
-        validator.fail("integrations", format!("integration {integration:?} is not installed"));
+        validator.fail("integrations", format!("integrations names {integration:?}, which is not installed"));
     }
 }
 
@@ -172,6 +175,7 @@ pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, 
         provider,
         request: launch_request(all, &agent, Purpose::Work, prompt, session),
         env: environment(all, &agent),
+        secrets: credentials::variables(all, &agent),
     };
     cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
     Arc::make_mut(&mut all.agents).insert(agent);
@@ -198,6 +202,8 @@ pub fn launch_request(
         project_dir: all.project.dir.clone(),
         session,
         command: agent.command.to_vec(),
+        // What nobody owns and is not fenced in needs no asking.
+        hook_program: all.project.program.clone(),
     }
 }
 
@@ -348,6 +354,13 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         phase: Phase::Working,
         ..old.clone()
     }
+}
+
+/// Living agents of other lineages whose scope may name files that `agent`'s does.
+pub fn overlapping(all: &All, agent: &Agent) -> Vec<AgentId> {
+    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
+    let meeting = others.filter(|other| !scope::overlaps(&agent.scope, &other.scope).is_empty());
+    meeting.map(|other| other.id).collect()
 }
 
 /// Living agents whose scope may name the same files.

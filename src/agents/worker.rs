@@ -157,6 +157,15 @@ impl Runs {
         self.run(agent).is_some_and(|run| run.input.push(Item::Say { message_id, text }))
     }
 
+    /// Answers the provider's question whether a tool may be used; harmless when nobody waits for it any
+    /// more.
+    pub fn decide(&self, agent: AgentId, question: &str, allow: bool) {
+        if let Some(run) = self.run(agent) {
+            run.converse(|conversation, steps| conversation.decide(question, allow, steps));
+            run.output.flush();
+        }
+    }
+
     /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is
     /// stopped; its `Exited` carries code and signal as they are.
     pub fn finish(&self, agent: AgentId) {

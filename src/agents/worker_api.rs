@@ -24,7 +24,7 @@ const DEFAULT_TAIL: u64 = 100;
 /// `POST /api/agents`.
 pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let mut request = parse_spawn(ask.request)?;
-    prepare(host, &mut request)?;
+    prepare(host, ask, &mut request)?;
     let worktree = request.worktree.clone();
     let command = crate::core::Command::Agents(Command::Spawn(Box::new(request)));
     let Some(path) = worktree else { return Ok(Answer::Command(command)) };
@@ -35,16 +35,27 @@ pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// Looks at the folder of an agent that is to be started, and makes its worktree where it wants one.
 ///
 /// Errors: 400.
-pub fn prepare(host: &Host, request: &mut SpawnRequest) -> Result<(), Problem> {
+pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(), Problem> {
     let mut validator = Validator::default();
     if let Err(fault) = look_at_folder(&host.project, &request.working_dir) {
         validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
+    }
+    if let Some(fault) = look_at_scenario(host, ask, request) {
+        validator.fail("model", fault);
     }
     validator.finish()?;
     if request.isolation == "worktree" {
         request.worktree = Some(make_worktree(host, request)?);
     }
     Ok(())
+}
+
+/// What is wrong with the scenario that the built-in `script` agent is asked to play, if anything.
+fn look_at_scenario(host: &Host, ask: &Ask, request: &SpawnRequest) -> Option<String> {
+    let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
+    let model = request.model.as_deref().filter(|model| provider == "script" && *model != "auto")?;
+    let fault = crate::rehearsal::find_scenario(model, Some(&host.project)).err()?;
+    Some(format!("model {model:?} is no scenario of provider script: {fault}"))
 }
 
 /// Removes a worktree that was made for an agent that then was refused.

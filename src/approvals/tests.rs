@@ -258,12 +258,12 @@ fn decisions_4_shown_parameters_are_redacted_and_bounded() {
 fn decisions_4_a_scope_violation_names_file_and_owner() {
     let mut bench = Bench::new();
     let (owner, agent) = (bench.agent("owner"), bench.agent("a"));
-    let action = Action::scope_violation("src/a.rs", Some((owner, "owner")));
+    let action = Action::scope_violation("src/a.rs", Some((owner, "owner")), false);
     let (id, _) = ask_for(&mut bench, Some(agent), action);
     let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
     let action = &body["action"];
     assert_eq!((&action["type"], &action["filePath"]), (&json!("scope_violation"), &json!("src/a.rs")));
     assert_eq!((&action["ownerId"], &action["ownerName"]), (&json!(owner), &json!("owner")));
-    let again = Action::scope_violation("src/a.rs", None);
+    let again = Action::scope_violation("src/a.rs", None, false);
     assert_eq!(find_open(&bench.state, bench.now, Some(agent), &again).map(|id| id.to_string()), Some(id));
 }

@@ -1,6 +1,7 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+use super::ownership;
 use super::session::{Outcome, Session};
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
 
@@ -11,6 +12,8 @@ pub enum Group {
     Daemon,
     /// Agents, one by one.
     Agents,
+    /// What people decide and plan with several agents.
+    Together,
     /// What people look up.
     Look,
     /// The command line itself.
@@ -19,13 +22,14 @@ pub enum Group {
 
 impl Group {
     /// All, in the order of the help.
-    pub const ALL: [Self; 4] = [Self::Daemon, Self::Agents, Self::Look, Self::Help];
+    pub const ALL: [Self; 5] = [Self::Daemon, Self::Agents, Self::Together, Self::Look, Self::Help];
 
     /// The headline.
     pub fn title(self) -> &'static str {
         match self {
             Self::Daemon => "Daemon",
             Self::Agents => "Agents",
+            Self::Together => "Together",
             Self::Look => "Setup",
             Self::Help => "Help",
         }
@@ -60,15 +64,15 @@ pub struct Opt {
     pub help: &'static str,
 }
 
-const fn switch(long: &'static str, help: &'static str) -> Opt {
+pub(super) const fn switch(long: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value: "", choices: &[], help }
 }
 
-const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
+pub(super) const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value, choices: &[], help }
 }
 
-const fn choice(
+pub(super) const fn choice(
     long: &'static str,
     value: &'static str,
     choices: &'static [&'static str],
@@ -77,7 +81,7 @@ const fn choice(
     Opt { long, short: None, value, choices, help }
 }
 
-const fn short(letter: char, option: Opt) -> Opt {
+pub(super) const fn short(letter: char, option: Opt) -> Opt {
     Opt { short: Some(letter), ..option }
 }
 
@@ -409,9 +413,19 @@ static OTHER_COMMANDS: [Command; 7] = [
     },
 ];
 
+/// The tables of all features, each beside its commands. One line each, so that additions do not meet in
+/// one line.
+#[rustfmt::skip]
+static TABLES: &[&[Command]] = &[
+    &DAEMON_COMMANDS,
+    &AGENT_COMMANDS,
+    ownership::COMMANDS,
+    &OTHER_COMMANDS,
+];
+
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&OTHER_COMMANDS)
+    TABLES.iter().copied().flatten()
 }
 
 /// The command of this name or alias.

@@ -12,6 +12,7 @@ pub mod control;
 pub mod doctor;
 pub mod help;
 pub mod logs;
+mod ownership;
 pub mod rehearse;
 pub mod render;
 pub mod session;

@@ -11,6 +11,10 @@ use std::fmt;
 pub enum Document {
     /// Agents and everything that must agree with them.
     Agents,
+    /// Sealed keys and tokens.
+    Credentials,
+    /// Who holds which shared resources.
+    Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
     /// Teams, recommendation, plans.
@@ -63,6 +67,8 @@ impl Document {
     pub fn path(self) -> String {
         match self {
             Self::Agents => "state/agents.json".into(),
+            Self::Credentials => "credentials.json".into(),
+            Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
             Self::Teams => "state/teams.json".into(),
             Self::Schedules => "state/schedules.json".into(),
@@ -75,6 +81,8 @@ impl Document {
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
+            Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
+            Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Teams => serde_json::to_vec(&state.teams.stored()),
             Self::Schedules => serde_json::to_vec(&state.schedules.stored()),

@@ -29,6 +29,9 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::coordination;
+use crate::credentials;
+use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -44,6 +47,8 @@ pub struct CallId(pub u64);
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
+    /// This program's own file, for agents that call it back; `None` where it is not known.
+    pub program: Option<std::path::PathBuf>,
     /// Our process id.
     pub pid: u32,
     /// When we started.
@@ -103,12 +108,18 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// The vault's sealed entries.
+    pub credentials: Arc<credentials::State>,
+    /// Who holds which shared resources.
+    pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
     /// Teams, recommendations, plans.
     pub teams: Arc<crate::teams::State>,
     /// What is started by the clock.
     pub schedules: Arc<crate::schedules::State>,
+    /// Who owns which files.
+    pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
@@ -122,12 +133,18 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About credentials, sealed already.
+    Credentials(credentials::Command),
+    /// About locks.
+    Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
     /// About teams.
     Teams(crate::teams::Command),
     /// About schedules.
     Schedules(crate::schedules::Command),
+    /// About who may write which file.
+    Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// End the daemon.
@@ -180,6 +197,8 @@ pub enum Effect {
     Remove(Document),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
+    /// Cut a journal to its last entries, so many.
+    Trim(Journal, usize),
     /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
     Notice(&'static str, Arc<[u8]>),
     /// Push the output of a run.
@@ -219,6 +238,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
@@ -238,9 +258,12 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Credentials(command) => credentials::command(state, cx, call, command),
+        Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Teams(command) => crate::teams::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
+        Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));

@@ -19,6 +19,8 @@ pub enum Timer {
     ScheduleStart(ScheduleId),
     /// A question has taken too long.
     Query(CallId),
+    /// The next lock expires.
+    Locks,
     /// An approval expires.
     Approval(ApprovalId),
 }

@@ -1,4 +1,6 @@
 //! Looking after the daemon: health, status, metrics.
 
 pub mod api;
+pub mod audit;
 pub mod worker_api;
+pub mod worker_audit;

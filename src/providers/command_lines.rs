@@ -16,6 +16,7 @@ fn request(prompt: &str) -> LaunchRequest {
         project_dir: PathBuf::from("/project"),
         session: SessionStart::Fresh,
         command: Vec::new(),
+        hook_program: None,
     }
 }
 
@@ -87,10 +88,10 @@ fn facts_1_1_claude_code() {
     let base = "claude -p --input-format stream-json --output-format stream-json --verbose";
     let query = "--permission-mode dontAsk --disallowedTools Bash,Edit,MultiEdit,NotebookEdit,Write";
     let check = |case, rest: &str| check("claude-code", case, &format!("{base} {rest}"));
-    check(Case::Auto, "--permission-mode acceptEdits");
-    check(Case::Model, "--model m-1 --permission-mode acceptEdits");
-    check(Case::Max, "--effort max --permission-mode acceptEdits");
-    check(Case::Resume, "--permission-mode acceptEdits --resume s-1");
+    check(Case::Auto, "--permission-mode acceptEdits --permission-prompt-tool stdio");
+    check(Case::Model, "--model m-1 --permission-mode acceptEdits --permission-prompt-tool stdio");
+    check(Case::Max, "--effort max --permission-mode acceptEdits --permission-prompt-tool stdio");
+    check(Case::Resume, "--permission-mode acceptEdits --permission-prompt-tool stdio --resume s-1");
     check(Case::Fork, &format!("{query} --resume s-1 --fork-session"));
     check(Case::FreshQuery, query);
     let full = launch("claude-code", &request_of(Case::Full));

@@ -92,6 +92,8 @@ pub struct LaunchRequest {
     pub session: SessionStart,
     /// For `acp`: the command to run instead of a preset.
     pub command: Vec<String>,
+    /// This program, where the agent's writes are to be asked about by `svc hook`.
+    pub hook_program: Option<PathBuf>,
 }
 
 /// The command line of one run and the protocol to speak with it.

@@ -138,6 +138,11 @@ pub trait Conversation: Send {
         false
     }
 
+    /// A person's answer to [`Activity::PermissionAsked`]. An unknown question is ignored.
+    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
+        let _ = (question, allow, out);
+    }
+
     /// Called when a turn has ended and nothing is left to say: lets the program end.
     fn finish(&mut self, out: &mut Vec<Step>) {
         out.push(Step::CloseInput);

@@ -92,6 +92,7 @@ mod tests {
             project_dir: "/p".into(),
             session,
             command: Vec::new(),
+            hook_program: None,
         }
     }
 

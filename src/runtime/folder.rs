@@ -3,8 +3,10 @@
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
+use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::credentials;
 use crate::schedules;
 use crate::settings;
 use crate::teams;
@@ -64,6 +66,12 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
     known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
     state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    let stored: credentials::Stored = read(folder, Document::Credentials, now)?.unwrap_or_default();
+    known_version(Document::Credentials, stored.version, credentials::STORED_VERSION)?;
+    state.credentials = Arc::new(credentials::State::restore(stored));
+    let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
+    known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
+    state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
     Ok(())
 }
 

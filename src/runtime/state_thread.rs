@@ -270,7 +270,10 @@ impl StateThread {
 fn name_of(event: &Event) -> &'static str {
     match event {
         Event::Call(_, _, Command::Agents(_)) => "an agent command",
+        Event::Call(_, _, Command::Credentials(_)) => "a credentials command",
+        Event::Call(_, _, Command::Coordination(_)) => "a lock command",
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
+        Event::Call(_, _, Command::Ownership(_)) => "an ownership command",
         Event::Call(_, _, Command::Teams(_)) => "a team command",
         Event::Call(_, _, Command::Schedules(_)) => "a schedule command",
         Event::Plan(_) => "a planner's file",

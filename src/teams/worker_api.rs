@@ -23,7 +23,8 @@ pub fn load(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         if request.working_dir.is_empty() {
             request.working_dir.clone_from(&team.working_dir);
         }
-        let looked = prepare(host, &mut request).map(|()| request.worktree).map_err(|problem| problem.error);
+        let looked =
+            prepare(host, ask, &mut request).map(|()| request.worktree).map_err(|problem| problem.error);
         prepared.insert(name, looked);
     }
     Ok(Answer::Command(crate::core::Command::Teams(Command::Load { target, prepared })))

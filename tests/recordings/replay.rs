@@ -65,6 +65,7 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         project_dir: PathBuf::from("/project"),
         session,
         command: Vec::new(),
+        hook_program: None,
     };
     let provider = by_id(provider_of(name)).expect("a registered provider");
     provider.launch(&request).expect("a launch").conversation
@@ -93,6 +94,14 @@ pub fn lines(name: &str) -> Vec<String> {
     lines
 }
 
+/// A person answers a question as in the recording.
+fn answer(name: &str, conversation: &mut dyn Conversation, steps: &mut Vec<Step>) {
+    if let Some(Step::Event(Activity::PermissionAsked { question, .. })) = steps.last() {
+        let question = question.clone();
+        conversation.decide(&question, name != "acp/claude-reject", steps);
+    }
+}
+
 /// A recording and what came of it.
 pub struct Replay {
     pub steps: Vec<Step>,
@@ -113,6 +122,7 @@ impl Replay {
         conversation.open(&mut steps);
         for line in lines {
             conversation.line(line, &mut steps);
+            answer(name, conversation.as_mut(), &mut steps);
         }
         conversation.end(&mut steps);
         Self { steps }

@@ -31,6 +31,7 @@ impl World {
     /// An empty daemon at 2026-01-01.
     pub fn new() -> Self {
         let project = Project {
+            program: None,
             dir: "/project".into(),
             pid: 4242,
             started_at: Time(1_767_225_600_000),
@@ -241,6 +242,7 @@ impl World {
                     entry["actor"].as_str().unwrap()
                 )
             }
+            Effect::Trim(journal, entries) => format!("! trim {} to {entries}", journal.path()),
             Effect::Remove(document) => format!("! remove {}", document.path()),
             Effect::Notice(_, body) => {
                 let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());
@@ -323,6 +325,7 @@ pub fn activity(what: &str, words: &str) -> Activity {
 
 fn order_words(order: &RunOrder) -> String {
     match order {
+        RunOrder::Decide { question, allow } => format!("decide {question} {allow} for"),
         RunOrder::Start(start) => format!(
             "start with {:?} as {:?}:",
             start.request.prompt.lines().next().unwrap_or_default(),

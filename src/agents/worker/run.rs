@@ -1,9 +1,11 @@
 //! One run: its process and its threads.
 //!
 //! ```text
-//! run-<agent> starts the program, waits for its end or for the order to stop it, sweeps, joins, reports
-//! Exited out-<agent> standard output -> lines -> conversation -> log, batches err-<agent> standard error
-//! -> raw log, the last 4 KiB in-<agent> queue -> standard input
+//! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, and
+//!              reports Exited
+//! out-<agent>  standard output -> lines -> conversation -> log, batches
+//! err-<agent>  standard error -> raw log, the last 4 KiB
+//! in-<agent>   queue -> standard input
 //! ```
 
 use super::env::process_spec;

@@ -18,7 +18,7 @@ use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::{CloseFrame, Frame, coding::CloseCode};
 
 /// Clients at once; a further one gets 503.
-pub const MAX_CLIENTS: usize = 64;
+pub const MAX_CLIENTS: usize = 128;
 
 /// A whole text message as the bytes that go over the wire.
 fn text_frame(text: Vec<u8>, out: &mut Vec<u8>) {
