@@ -22,6 +22,7 @@ pub mod providers;
 pub mod schedules;
 pub mod settings;
 pub mod teams;
+pub mod toys;
 
 pub mod routes;
 pub mod runtime;

@@ -141,6 +141,8 @@ pub enum Command {
     Approvals(approvals::Command),
     /// About teams.
     Teams(crate::teams::Command),
+    /// About toys.
+    Toys(crate::toys::Command),
     /// About schedules.
     Schedules(crate::schedules::Command),
     /// About who may write which file.
@@ -262,6 +264,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Teams(command) => crate::teams::command(state, cx, call, command),
+        Command::Toys(command) => crate::toys::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),

@@ -155,7 +155,7 @@ pub fn remove_below(all: &mut All, cx: &mut Context, prefix: &str) -> usize {
     names.iter().filter(|name| remove(all, cx, name)).count()
 }
 
-/// What the processes of `agent` get from the vault: the key of its provider.
+/// What the processes of `agent` get from the vault: the key of its provider, that of its team's toy.
 pub fn variables(all: &All, agent: &Agent) -> Vec<SecretVariable> {
     let variable = || {
         let info = providers::by_id(&agent.provider)?.info();
@@ -163,7 +163,7 @@ pub fn variables(all: &All, agent: &Agent) -> Vec<SecretVariable> {
         let (variable, name) = (info.env_key.to_owned(), info.id.to_owned());
         Some(SecretVariable { variable, name, sealed: entry.sealed.clone() })
     };
-    variable().into_iter().collect()
+    variable().into_iter().chain(crate::toys::variables(all, agent)).collect()
 }
 
 /// Checks an entry's name: words of `A-Z a-z 0-9 _ . -` joined by `/`, at most [`MAX_NAME_BYTES`].

@@ -275,6 +275,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
         Event::Call(_, _, Command::Ownership(_)) => "an ownership command",
         Event::Call(_, _, Command::Teams(_)) => "a team command",
+        Event::Call(_, _, Command::Toys(_)) => "a toy command",
         Event::Call(_, _, Command::Schedules(_)) => "a schedule command",
         Event::Plan(_) => "a planner's file",
         Event::Call(_, _, Command::Settings(_)) => "a settings command",

@@ -187,6 +187,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             phases::settle(all, cx);
         }
         Moment::Started(_) | Moment::Rotated { .. } => phases::settle(all, cx),
+        Moment::Decided { .. } => {}
     }
 }
 
