@@ -1,6 +1,7 @@
 //! Toys: public APIs to play with. Launching one makes a team and starts a planner for it.
 //!
-//! **Invariant:** the key of a toy is in the vault and in the environment of its team's agents, never in a prompt.
+//! **Invariant:** the key of a toy is in the vault and in the environment of its team's agents, never in a
+//! prompt.
 
 pub mod api;
 #[cfg(test)]
