@@ -78,5 +78,6 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::credentials::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
+    routes.extend(crate::workspace::api::routes());
     Table::new(routes)
 }

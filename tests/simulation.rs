@@ -9,6 +9,7 @@ use std::time::Duration;
 use support::world::{World, activity, output};
 use svc::agents::report::RunReport;
 use svc::agents::{self, JobReport, RunOrder, Status};
+use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::{CallId, Command, Document, Durability, Effect, Event, State};
 use svc::providers::Tokens;
@@ -56,6 +57,8 @@ struct Simulation {
     waiting: BTreeSet<CallId>,
     /// The registry as the disk has it, and what is on its way there.
     disk: Option<Vec<u8>>,
+    /// The locks as the disk has them.
+    locks: Option<Vec<u8>>,
     prompts: BTreeMap<LineageId, Vec<u8>>,
     /// What a client that follows `state` messages believes.
     model: BTreeMap<AgentId, String>,
@@ -79,6 +82,7 @@ impl Simulation {
             queries: BTreeSet::new(),
             waiting: BTreeSet::new(),
             disk: None,
+            locks: None,
             prompts: BTreeMap::new(),
             model: BTreeMap::new(),
             fed: BTreeMap::new(),
@@ -130,13 +134,22 @@ impl Simulation {
         let target = self.pick(&names).map_or_else(|| "nobody".to_owned(), |id| id.to_string());
         self.messages += 1;
         let text = format!("message-{};", self.messages);
-        let (method, path, body) = match self.below(10) {
+        let (method, path, body) = match self.below(13) {
             0..=3 => ("POST", "/api/agents".to_owned(), r#"{"role":"dev","provider":"script"}"#.to_owned()),
             4 => ("DELETE", format!("/api/agents/{target}"), String::new()),
             5 => ("POST", format!("/api/agents/{target}/rotate"), String::new()),
             6 => ("POST", format!("/api/agents/{target}/resume"), String::new()),
             7 => ("POST", format!("/api/agents/{target}/query"), r#"{"question":"?"}"#.to_owned()),
             8 => ("PATCH", format!("/api/agents/{target}"), r#"{"effort":"high"}"#.to_owned()),
+            9..=11 => {
+                let what = if self.below(4) == 0 { "complete" } else { "declare" };
+                let (name, ttl) = (self.below(5), 1000 + self.below(100_000));
+                let body = format!(
+                    r#"{{"agentId":"{target}","operation":"o","resources":["r{name}"],"ttlMs":{ttl}}}"#
+                );
+                let body = if what == "declare" { body } else { format!(r#"{{"agentId":"{target}"}}"#) };
+                ("POST", format!("/api/coordination/{what}"), body)
+            }
             _ => {
                 let deliver = self.pick(&["now", "idle", "rotation"]).unwrap();
                 let body = format!(r#"{{"message":"{text}","deliver":"{deliver}"}}"#);
@@ -249,6 +262,9 @@ impl Simulation {
                     let bytes = document.encode(&self.world.state).unwrap().unwrap();
                     self.prompts.insert(lineage, bytes);
                 }
+                Effect::Put(Document::Locks, _) => {
+                    self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
+                }
                 Effect::Put(Document::Agents, Durability::Soon) if !durable && self.below(3) == 0 => {
                     self.write();
                 }
@@ -322,6 +338,12 @@ impl Simulation {
         );
         let project = Arc::clone(&self.world.state.project);
         self.world.state = State { agents: Arc::new(restored), project, ..State::default() };
+        if let Some(locks) = &self.locks {
+            let stored = serde_json::from_slice(locks).unwrap();
+            let state = &mut self.world.state;
+            let timers = Arc::make_mut(&mut state.timers);
+            state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+        }
         self.model = self
             .world
             .state
@@ -335,8 +357,25 @@ impl Simulation {
         }
     }
 
+    /// A resource is never held twice; an ended agent holds nothing, unless the daemon ended under it.
+    fn check_locks(&self) {
+        let seed = self.seed;
+        let mut held = BTreeSet::new();
+        for (owner, operation) in self.world.state.coordination.iter() {
+            for resource in &operation.resources {
+                assert!(held.insert(resource.clone()), "seed {seed}: {resource} is held twice");
+            }
+            let coordination::Owner::Agent(lineage) = owner else { continue };
+            let agent = self.world.state.agents.iter().find(|agent| agent.lineage_id == *lineage);
+            let agent = agent.unwrap_or_else(|| panic!("seed {seed}: a removed agent holds a lock"));
+            let may_hold = agent.status.is_live() || agent.status == Status::Interrupted;
+            assert!(may_hold, "seed {seed}: {} has ended and holds a lock", agent.name);
+        }
+    }
+
     /// Holds after every event.
     fn check(&self) {
+        self.check_locks();
         let seed = self.seed;
         let agents = &self.world.state.agents;
         let mut names = BTreeSet::new();

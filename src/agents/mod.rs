@@ -35,7 +35,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::credentials::SecretVariable;
-use crate::providers::{LaunchRequest, Tokens};
+use crate::providers::{LaunchRequest, Permission, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -277,6 +277,9 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         return cx
             .reply(call, Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"));
     }
+    if let Err(problem) = may(all, cx, &command) {
+        return cx.reply(call, problem);
+    }
     match command {
         Command::Spawn(request) => {
             let result = spawn::spawn(all, cx, *request);
@@ -312,6 +315,29 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             }
             cx.answer(call, result);
         }
+    }
+}
+
+/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or the full
+/// permission would be an approval.
+///
+/// Errors: 403 `agent_may_not`.
+fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
+    let Some(caller) = cx.actor.agent() else { return Ok(()) };
+    let refuse = |what: &str| {
+        let text = format!("agent {caller} may not {what}; a person has to, outside of an agent");
+        Err(Problem::new(403, "agent_may_not", text))
+    };
+    let has_full = all.agents.get(caller).is_some_and(|agent| agent.permission == Permission::Full);
+    match command {
+        Command::Spawn(request) if request.permission == Permission::Full && !has_full => {
+            refuse("start an agent with the full permission, which it does not have itself")
+        }
+        Command::Patch(_, patch) if patch.permission == Some(Permission::Full) && !has_full => {
+            refuse("give the full permission, which it does not have itself")
+        }
+        Command::Patch(_, patch) if patch.scope.is_some() => refuse("change which files an agent owns"),
+        _ => Ok(()),
     }
 }
 

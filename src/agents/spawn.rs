@@ -204,6 +204,7 @@ pub fn launch_request(
         command: agent.command.to_vec(),
         // What nobody owns and is not fenced in needs no asking.
         hook_program: all.project.program.clone(),
+        fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
     }
 }
 

@@ -34,6 +34,7 @@ use crate::credentials;
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
+use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
 use time::Time;
@@ -124,6 +125,8 @@ pub struct State {
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// What is known of the project's files.
+    pub workspace: Arc<workspace::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -149,6 +152,8 @@ pub enum Command {
     Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
+    /// About the project's files.
+    Workspace(workspace::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -166,6 +171,8 @@ pub enum Event {
     Plan(crate::teams::plan::Found),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// A thread of the workspace reports.
+    Workspace(workspace::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -235,6 +242,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             registry::detected(state, found);
             moments::started(state, cx);
         }
+        Event::Detected(found) => registry::detected(state, found),
+        Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -268,6 +277,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
