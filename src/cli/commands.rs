@@ -5,7 +5,7 @@ mod trust;
 
 use super::ownership;
 use super::session::{Outcome, Session};
-use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
+use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, teams, wait};
 
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -425,6 +425,7 @@ static OTHER_COMMANDS: [Command; 7] = [
 static TABLES: &[&[Command]] = &[
     &DAEMON_COMMANDS,
     &AGENT_COMMANDS,
+    &teams::COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
     &OTHER_COMMANDS,

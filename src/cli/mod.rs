@@ -14,12 +14,16 @@ pub mod doctor;
 pub mod help;
 pub mod logs;
 mod ownership;
+pub mod plan;
 pub mod rehearse;
 pub mod render;
+pub mod schedules;
 pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+pub mod teams;
+pub mod toys;
 pub mod trust;
 pub mod wait;
 

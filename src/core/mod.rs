@@ -242,7 +242,6 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             registry::detected(state, found);
             moments::started(state, cx);
         }
-        Event::Detected(found) => registry::detected(state, found),
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
