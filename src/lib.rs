@@ -23,6 +23,7 @@ pub mod schedules;
 pub mod settings;
 pub mod teams;
 pub mod toys;
+pub mod usage;
 pub mod workspace;
 
 pub mod routes;

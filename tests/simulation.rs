@@ -13,6 +13,7 @@ use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::{CallId, Command, Document, Durability, Effect, Event, State};
 use svc::providers::Tokens;
+use svc::usage;
 
 /// Seeds of a usual run; `SVC_SEEDS=2000` searches longer.
 const SEEDS: u64 = 60;
@@ -60,6 +61,8 @@ struct Simulation {
     /// The locks as the disk has them.
     locks: Option<Vec<u8>>,
     prompts: BTreeMap<LineageId, Vec<u8>>,
+    /// The ledger as the disk has it, written at moments of its own.
+    ledger: Option<Vec<u8>>,
     /// What a client that follows `state` messages believes.
     model: BTreeMap<AgentId, String>,
     /// Tokens fed, by lineage.
@@ -84,6 +87,7 @@ impl Simulation {
             disk: None,
             locks: None,
             prompts: BTreeMap::new(),
+            ledger: None,
             model: BTreeMap::new(),
             fed: BTreeMap::new(),
             promised: Vec::new(),
@@ -268,6 +272,9 @@ impl Simulation {
                 Effect::Put(Document::Agents, Durability::Soon) if !durable && self.below(3) == 0 => {
                     self.write();
                 }
+                Effect::Put(document @ Document::Usage, _) if self.below(3) == 0 => {
+                    self.ledger = Some(document.encode(&self.world.state).unwrap().unwrap());
+                }
                 Effect::Run(id, order) => self.order(id, order),
                 Effect::Job(agents::Job::Brief { agent, .. }) => self.briefs.push(agent),
                 Effect::StateChanged(changes) => {
@@ -344,6 +351,8 @@ impl Simulation {
             let timers = Arc::make_mut(&mut state.timers);
             state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
         }
+        let ledger = self.ledger.as_ref().map(|bytes| serde_json::from_slice(bytes).unwrap());
+        usage::restore(&mut self.world.state, ledger.unwrap_or_default(), now);
         self.model = self
             .world
             .state
@@ -389,13 +398,20 @@ impl Simulation {
             assert_eq!(agent.status.is_live(), process, "seed {seed}: {name} is {:?}", agent.status);
             let fed = self.fed.get(&agent.lineage_id).copied().unwrap_or_default();
             assert_eq!(agent.tokens.total(), fed, "seed {seed}: {name}'s tokens");
+            let booked = self.world.state.usage.tokens_of(agent.lineage_id);
+            assert_eq!(booked, fed, "seed {seed}: {name}'s account");
             // Whoever has nothing to do is let go: it either works, or is told to end, or was just spoken to.
             let idle = agent.phase == agents::Phase::Working && !agent.turn_open;
             let awaited = agent.queue.iter().any(|message| message.sent);
-            assert!(!idle || awaited, "seed {seed}: {name} waits for nothing");
+            // Or its successor is being prepared, and goes on with what there is.
+            let rotating = self.briefs.contains(&agent.id);
+            assert!(!idle || awaited || rotating, "seed {seed}: {name} waits for nothing");
             if agent.status == Status::Completed {
                 assert!(agent.exit.is_some(), "seed {seed}: {name} completed without an exit");
             }
+        }
+        if self.random.is_multiple_of(8) {
+            self.check_ledger();
         }
         assert!(agents.live().count() <= 10, "seed {seed}: more than maxAgents live");
         for (lineage, text) in &self.promised {
@@ -403,6 +419,18 @@ impl Simulation {
             let kept = agent.queue.iter().any(|message| *message.text == **text);
             assert!(kept, "seed {seed}: {} lost the acknowledged {text:?}", agent.name);
         }
+    }
+
+    /// The agents' tokens, the teams' and the total are the same.
+    fn check_ledger(&self) {
+        let sum = |rows: &serde_json::Value, field: &str| -> u64 {
+            rows.as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum()
+        };
+        let summary = usage::report::summary(&self.world.state);
+        let teams = usage::report::by_team(&self.world.state);
+        let total = summary["totalUsed"].as_u64().unwrap();
+        assert_eq!(sum(&summary["perAgent"], "used"), total, "seed {}: the agents' tokens", self.seed);
+        assert_eq!(sum(&teams["teams"], "totalTokens"), total, "seed {}: the teams' tokens", self.seed);
     }
 
     /// Everything comes to rest: every call is answered and a follower knows what GET knows.

@@ -5,6 +5,7 @@
 //! **Invariant:** names are unique among the records.
 
 pub mod api;
+pub mod history;
 mod life;
 mod patch;
 mod record;
@@ -55,7 +56,7 @@ pub struct State {
     /// Earlier lives: id to lineage, in the order they ended.
     aliases: BTreeMap<AgentId, LineageId>,
     alias_order: std::collections::VecDeque<AgentId>,
-    rotations: Arc<rotation::History>,
+    rotations: Arc<history::History>,
     pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
     queries: BTreeMap<CallId, AgentId>,
     /// Tokens of questions, kept apart from the agents' own.
@@ -216,7 +217,7 @@ impl State {
     }
 
     /// Past rotations.
-    pub fn rotations(&self) -> &rotation::History {
+    pub fn rotations(&self) -> &history::History {
         &self.rotations
     }
 

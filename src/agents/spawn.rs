@@ -10,6 +10,7 @@ use crate::credentials::{self, SecretVariable};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use crate::schedules::{self, Timing};
 use crate::teams;
+use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -110,6 +111,7 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -
     check_request(all, provider, &mut request, &mut validator);
     validator.finish()?;
     check_capacity(all)?;
+    usage::check_budget(all, cx.now)?;
     Ok(register(all, cx, provider, request))
 }
 
@@ -156,6 +158,7 @@ fn register(
         "agent.spawn",
         &json!({"agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider}),
     );
+    usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
     start(all, cx, agent, prompt, SessionStart::Fresh);
@@ -194,7 +197,7 @@ pub fn launch_request(
     LaunchRequest {
         purpose,
         prompt,
-        model: agent.model.clone().filter(|model| model != "auto"),
+        model: chosen_model(all, agent),
         effort: agent.effort,
         permission: agent.permission,
         // Joining nothing would add a slash, and programs tell their sessions apart by this path.
@@ -206,6 +209,12 @@ pub fn launch_request(
         hook_program: all.project.program.clone(),
         fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
     }
+}
+
+/// The model that was named, else the one that routing has chosen, else the provider's own choice.
+fn chosen_model(all: &All, agent: &Agent) -> Option<String> {
+    let named = agent.model.clone().filter(|model| model != "auto");
+    named.or_else(|| usage::routing::model_for(all, agent.lineage_id).map(str::to_owned))
 }
 
 /// Variables every process of `agent` gets.

@@ -5,6 +5,7 @@ mod trust;
 
 use super::ownership;
 use super::session::{Outcome, Session};
+use super::tokens;
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, teams, wait};
 
 /// A headline of the help.
@@ -428,6 +429,7 @@ static TABLES: &[&[Command]] = &[
     &teams::COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
+    tokens::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

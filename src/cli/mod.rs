@@ -23,6 +23,7 @@ pub mod settings;
 pub mod talk;
 pub mod target;
 pub mod teams;
+mod tokens;
 pub mod toys;
 pub mod trust;
 pub mod wait;

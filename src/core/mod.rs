@@ -29,11 +29,14 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::oversight::timeline;
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
+use crate::usage;
 use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
@@ -123,10 +126,16 @@ pub struct State {
     pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
+    /// What agents use, and what follows from it.
+    pub usage: Arc<usage::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
     /// What is known of the project's files.
     pub workspace: Arc<workspace::State>,
+    /// When agents are rotated, and what was learned from their lives.
+    pub triggers: Arc<triggers::State>,
+    /// What the counters said and what happened to agents.
+    pub timeline: Arc<timeline::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -248,6 +257,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
+            Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),

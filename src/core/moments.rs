@@ -46,6 +46,9 @@ pub enum Moment {
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
     crate::teams::moment(state, cx, moment);
+    crate::context::triggers::moment(state, cx, moment);
+    crate::usage::moment(state, cx, moment);
+    crate::oversight::timeline::moment(state, cx, moment);
     crate::ownership::moment(state, cx, moment);
     crate::coordination::moment(state, cx, moment);
 }
@@ -53,6 +56,9 @@ pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
     crate::teams::plan::heard(state, cx, agent, activities);
+    crate::context::triggers::heard(state, cx, agent, activities);
+    crate::usage::heard(state, cx, agent, activities);
+    crate::oversight::timeline::changed(state, cx.now);
     crate::ownership::heard(state, cx, agent, activities);
 }
 

@@ -17,6 +17,10 @@ pub enum Timer {
     ScheduleDue(ScheduleId),
     /// A schedule's agent is to be started, now that its time is on its way to the disk.
     ScheduleStart(ScheduleId),
+    /// The ten minutes after a rotation to this agent are over.
+    Velocity(AgentId),
+    /// A snapshot of the counters is due.
+    Snapshot,
     /// A question has taken too long.
     Query(CallId),
     /// The next lock expires.

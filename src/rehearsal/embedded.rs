@@ -38,6 +38,7 @@ const EMBEDDED: &[(&str, &str)] = embedded![
     "team-planner",
     "team-builder",
     "team-crasher",
+    "degrading",
 ];
 
 /// The scenario of this name: `.svc/rehearsals/NAME.json` below the project, or else an embedded one.

@@ -3,13 +3,16 @@
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
+use crate::context::triggers;
 use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
+use crate::oversight::timeline;
 use crate::schedules;
 use crate::settings;
 use crate::teams;
+use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, Permissions};
@@ -57,6 +60,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     load_trust(folder, now, &mut state)?;
     load_teams(folder, now, &mut state)?;
+    load_usage(folder, now, &mut state)?;
     Ok(state)
 }
 
@@ -83,6 +87,21 @@ fn load_teams(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: schedules::Stored = read(folder, Document::Schedules, now)?.unwrap_or_default();
     known_version(Document::Schedules, stored.version, schedules::STORED_VERSION)?;
     state.schedules = Arc::new(schedules::State::restore(stored));
+    Ok(())
+}
+
+/// What agents have used.
+fn load_usage(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: usage::Stored = read(folder, Document::Usage, now)?.unwrap_or_default();
+    known_version(Document::Usage, stored.version, usage::STORED_VERSION)?;
+    usage::restore(state, stored, now);
+    let stored: triggers::Stored = read(folder, Document::Adaptive, now)?.unwrap_or_default();
+    known_version(Document::Adaptive, stored.version, triggers::STORED_VERSION)?;
+    state.triggers = Arc::new(triggers::State::restore(stored));
+    let stored: timeline::Stored = read(folder, Document::Timeline, now)?.unwrap_or_default();
+    known_version(Document::Timeline, stored.version, timeline::STORED_VERSION)?;
+    state.timeline = Arc::new(timeline::State::restore(stored));
+    state.agents.rotations().watch(Arc::make_mut(&mut state.timers));
     Ok(())
 }
 
