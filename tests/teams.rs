@@ -190,3 +190,66 @@ fn toys_the_key_reaches_the_environment_and_no_file_but_the_vault() {
     let found = Command::new("grep").args(["-rl", KEY]).arg(daemon.project.join(".svc")).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "the key stands in a file");
 }
+
+/// Runs `svc` for the daemon's project; its exit code, standard output and standard error.
+fn svc(daemon: &Daemon, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(args).arg("--project").arg(&daemon.project);
+    command.env_remove("SVC_AGENT_ID").env_remove("SVC_DAEMON_URL");
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+fn ok(daemon: &Daemon, args: &[&str]) -> String {
+    let (code, out, err) = svc(daemon, args);
+    assert_eq!(code, Some(0), "svc {args:?}\n{out}\n{err}");
+    out
+}
+
+/// Issue 6: `svc plan`, planner, launch, builders, quality control, done.
+#[test]
+fn svc_plan_goes_from_the_task_to_the_end_of_quality_control() {
+    let daemon = Daemon::start();
+    let planner = ["--provider", "script", "--model", "team-planner"];
+    let told = ok(&daemon, &[&["plan", "build a page and its API"], &planner[..]].concat());
+    assert!(told.contains("builder-api") && told.contains("builder-web"), "{told}");
+    let (code, _, err) = svc(&daemon, &["plan", "again", "--provider", "script", "--model", "quick"]);
+    assert_eq!(code, Some(1), "a planner that recommends nothing: {err}");
+    assert!(err.contains("has recommended no team"), "{err}");
+    let launched = ok(&daemon, &["team", "launch", "--follow"]);
+    for line in ["phase 1: builder-web completed, restarted", "phase 2: qc-1 completed"] {
+        assert!(launched.contains(line), "{line:?} is missing in\n{launched}");
+    }
+    let again = ok(&daemon, &[&["plan", "once more", "--launch"], &planner[..]].concat());
+    assert!(again.contains("phase 2: qc-2 completed"), "{again}");
+}
+
+#[test]
+fn teams_schedules_and_toys_from_the_command_line() {
+    let daemon = Daemon::start();
+    daemon.wait_state(&daemon.spawn("quick"), &["completed"]);
+    assert!(ok(&daemon, &["team"]).contains("default"));
+    assert!(ok(&daemon, &["team", "save", "crew", "tester-1"]).contains("saved crew with 1 agents"));
+    assert!(ok(&daemon, &["team", "show", "crew"]).contains("tester-1"));
+    assert!(ok(&daemon, &["team", "load", "crew"]).contains("started tester-1"));
+    ok(&daemon, &["team", "rename", "crew", "Crew of two"]);
+    ok(&daemon, &["team", "delete", "Crew of two"]);
+    let (code, _, err) = svc(&daemon, &["team", "delete", "default"]);
+    assert!(code == Some(1) && err.contains("cannot be deleted"), "{err}");
+    let add = ["schedule", "add", "30 6 * * mon-fri", "cleaner", "tidy", "up", "--provider", "script"];
+    let added = ok(&daemon, &[&add[..], &["--timezone", "Europe/Berlin", "--model", "quick"]].concat());
+    assert!(added.contains("added cleaner; next at 20"), "{added}");
+    assert!(ok(&daemon, &["schedule"]).contains("Europe/Berlin"));
+    assert!(ok(&daemon, &["schedule", "run", "cleaner"]).contains("started cleaner-1"));
+    assert!(ok(&daemon, &["schedule", "show", "cleaner"]).contains("started"));
+    assert!(ok(&daemon, &["schedule", "disable", "cleaner"]).contains("disabled"));
+    ok(&daemon, &["schedule", "delete", "cleaner"]);
+    let (code, _, err) = svc(&daemon, &["schedule", "add", "61 * * * *", "cleaner", "x"]);
+    assert!(code == Some(1) && err.contains("minute"), "{err}");
+    assert!(ok(&daemon, &["toys", "--category", "fun", "-q"]).contains("pokeapi"));
+    assert!(ok(&daemon, &["toys", "show", "pokeapi"]).contains("- Build"));
+    let toy = ["toys", "launch", "pokeapi", "a", "quiz", "--provider", "script", "--model", "quick"];
+    assert!(ok(&daemon, &toy).contains("made the team PokeAPI and started planner-1"));
+    assert_eq!(svc(&daemon, &["schedule", "nonsense"]).0, Some(2));
+}
