@@ -382,11 +382,12 @@ fn tell(cx: &mut Context, plan: &Plan) {
 
 /// Takes one member on: starts it, restarts it, or notes how it ended.
 fn look_at(all: &mut All, cx: &mut Context, plan: &mut Plan, index: usize) {
-    if plan.members[index].outcome == Outcome::Pending {
+    // What could not be started is tried again whenever something has changed: a name, a budget, a provider.
+    if plan.members[index].lineage.is_none() {
         return start(all, cx, plan, index);
     }
     let member = &mut plan.members[index];
-    if member.outcome == Outcome::Completed || member.lineage.is_none() {
+    if member.outcome == Outcome::Completed {
         return;
     }
     let Some(agent) = record(all, member).cloned() else {

@@ -381,3 +381,49 @@ fn deleting_a_team_takes_its_plan_along() {
     let qc = bench.state.agents.find("qc-1").unwrap();
     assert_eq!(qc.team_id.as_deref(), Some("00000001"));
 }
+
+#[test]
+fn a_recommendation_is_found_in_words_and_every_fault_is_named() {
+    for text in [
+        "{\"agents\":[]}",
+        "Use {braces} like this: {\"x\": 1} and then\n```json\n{\"agents\": []}\n```\nthat is all",
+    ] {
+        assert!(plan::within(text).is_some(), "{text}");
+    }
+    for text in ["", "no JSON", "{\"agents\": 5}", "{\"agents\": [", "[{\"role\":\"x\"}]"] {
+        assert!(plan::within(text).is_none(), "{text}");
+    }
+    assert!(plan::within(&"{".repeat(100_000)).is_none(), "bounded");
+    let faults = |body: Value| {
+        let problem = plan::parse(body.as_object().unwrap(), plan::From::Planner).unwrap_err();
+        problem.errors.into_iter().map(|error| error.field).collect::<Vec<_>>()
+    };
+    assert_eq!(faults(json!({})), ["agents"]);
+    assert_eq!(faults(json!({"agents": []})), ["agents"]);
+    assert_eq!(faults(json!({"agents": vec![json!({"role": "x"}); 51]})), ["agents"]);
+    let many = json!({"agents": [5, {"role": "a b", "phase": 21}, {"role": "x", "workingDir": "../up"}],
+        "projectDir": "/etc"});
+    let expected = [
+        "agents[0]",
+        "agents[0].role",
+        "agents[1].phase",
+        "agents[1].role",
+        "agents[2].workingDir",
+        "projectDir",
+    ];
+    assert_eq!(faults(many), expected);
+    let twice = json!({"agents": [{"role": "x", "name": "n"}, {"role": "y", "name": "n"}]});
+    assert_eq!(faults(twice), ["agents"]);
+}
+
+#[test]
+fn a_member_that_could_not_be_started_is_tried_again() {
+    let mut bench = Bench::new();
+    bench.agent("b-1");
+    let (_, body) = launch(&mut bench, planned(&json!([builder("b-1"), builder("b-2")])));
+    assert!(body["failed"][0]["error"].as_str().unwrap().contains("in use"), "{body}");
+    assert_eq!(bench.notices("phase2:failed").len(), 1);
+    ends(&mut bench, "b-1", 0);
+    assert_eq!(state_of(&bench, "b-1"), Status::Starting, "its name is free now");
+    assert_eq!(bench.state.teams.plans()[0].phase, Phase::Working { phase: 1 });
+}

@@ -68,3 +68,32 @@ fn read(path: &Path) -> Result<Option<(String, String)>, String> {
     }
     String::from_utf8(bytes).map(|text| Some((text, digest))).map_err(|_| "is not UTF-8 text".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_file_of_bounded_size_is_read() {
+        let folder = std::env::temp_dir().join(format!("svc-plan-reader-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("team.json");
+        assert_eq!(read(&file), Ok(None));
+        std::fs::write(&file, "{}").unwrap();
+        let (text, digest) = read(&file).unwrap().unwrap();
+        assert_eq!(text, "{}");
+        assert_eq!(read(&file).unwrap().unwrap().1, digest, "the same file is the same");
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+        assert_ne!(read(&file).unwrap().unwrap().1, digest, "the same text written again is new");
+        std::fs::write(&file, b"\xff").unwrap();
+        assert_eq!(read(&file), Err("is not UTF-8 text".into()));
+        let large = usize::try_from(MAX_FILE_BYTES).unwrap() + 1;
+        std::fs::write(&file, vec![b' '; large]).unwrap();
+        assert!(read(&file).unwrap_err().contains("bytes"));
+        std::os::unix::fs::symlink("/etc/hostname", folder.join("link")).unwrap();
+        assert!(read(&folder.join("link")).is_err(), "a link may lead anywhere");
+        assert_eq!(read(&folder), Err("is not a plain file".into()));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
