@@ -122,6 +122,10 @@ pub struct State {
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// Teams, recommendations, plans.
+    pub teams: Arc<crate::teams::State>,
+    /// What is started by the clock.
+    pub schedules: Arc<crate::schedules::State>,
     /// Who owns which files.
     pub ownership: Arc<ownership::State>,
     /// The configuration.
@@ -161,6 +165,12 @@ pub enum Command {
     Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About teams.
+    Teams(crate::teams::Command),
+    /// About toys.
+    Toys(crate::toys::Command),
+    /// About schedules.
+    Schedules(crate::schedules::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
     /// About the configuration.
@@ -186,6 +196,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// A planner's file was looked at.
+    Plan(crate::teams::plan::Found),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
@@ -245,6 +257,8 @@ pub enum Effect {
     Import(workspace::import::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
+    /// Look at a planner's file.
+    Plan(crate::teams::plan::Look),
     /// A warning for the daemon's log.
     Warn(String),
     /// All agents are gone: end.
@@ -260,7 +274,11 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
-        Event::Detected(found) => registry::detected(state, found),
+        Event::Plan(found) => crate::teams::plan::found(state, cx, found),
+        Event::Detected(found) => {
+            registry::detected(state, found);
+            moments::started(state, cx);
+        }
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
@@ -275,6 +293,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::Journalist => journalist::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
+            Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
+            Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -294,6 +314,9 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Teams(command) => crate::teams::command(state, cx, call, command),
+        Command::Toys(command) => crate::toys::command(state, cx, call, command),
+        Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {

@@ -14,6 +14,7 @@ use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
+use crate::teams::worker::PlanReader;
 use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -30,6 +31,8 @@ pub struct Outbox {
     pub jobs: Jobs,
     /// Imports of repositories.
     pub imports: Imports,
+    /// Looks at planners' files.
+    pub plans: PlanReader,
     /// The runs of the agents.
     pub runs: Runs,
     /// WebSocket clients.
@@ -57,6 +60,7 @@ impl Outbox {
             Effect::Journalist(order) => self.write_down(order),
             Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
+            Effect::Plan(look) => self.plans.order(look),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
         }
