@@ -14,6 +14,7 @@ pub mod agents;
 pub mod approvals;
 pub mod console;
 pub mod context;
+pub mod integrations;
 pub mod oversight;
 pub mod providers;
 pub mod settings;

@@ -70,6 +70,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::api::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
+    routes.extend(crate::integrations::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     Table::new(routes)

@@ -13,6 +13,8 @@ pub enum Document {
     Agents,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// Which integrations are installed.
+    Integrations,
     /// The project's settings.
     Config,
     /// The task of a lineage.
@@ -60,6 +62,7 @@ impl Document {
         match self {
             Self::Agents => "state/agents.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
         }
@@ -70,6 +73,7 @@ impl Document {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;

@@ -29,6 +29,7 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::integrations;
 use crate::providers::registry;
 use crate::settings;
 use ids::{AgentId, LineageId};
@@ -105,6 +106,8 @@ pub struct State {
     pub agents: Arc<agents::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// The integrations.
+    pub integrations: Arc<integrations::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
     /// Which providers are installed.
@@ -120,6 +123,8 @@ pub enum Command {
     Agents(agents::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About integrations.
+    Integrations(integrations::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// End the daemon.
@@ -135,6 +140,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// The threads of the integrations report.
+    Integration(integrations::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -180,6 +187,8 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// An order to the threads of the integrations.
+    Integration(integrations::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.
@@ -197,6 +206,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Integration(report) => integrations::report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
@@ -204,6 +214,10 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
+            Timer::IntegrationCall(call) => integrations::call_timeout(state, cx, call),
+            Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
+            Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -221,6 +235,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));

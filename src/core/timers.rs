@@ -4,6 +4,7 @@ use super::CallId;
 use super::ids::AgentId;
 use super::time::Time;
 use crate::approvals::ApprovalId;
+use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is for.
@@ -15,6 +16,14 @@ pub enum Timer {
     Silence(AgentId),
     /// A question has taken too long.
     Query(CallId),
+    /// A tool server has not shaken hands in time.
+    IntegrationStart(RunId),
+    /// A tool server has not answered in time.
+    IntegrationCall(CallId),
+    /// A tool server has had nothing to do for long.
+    IntegrationIdle(RunId),
+    /// An installation takes long.
+    IntegrationInstall(CallId),
     /// An approval expires.
     Approval(ApprovalId),
 }

@@ -16,6 +16,7 @@ use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
+use crate::integrations::worker::Servers;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -215,10 +216,13 @@ fn outbox(
     let report = Arc::new(move |report| to_core.report(Event::Job(report)));
     let jobs = Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report);
     let to_core = core.clone();
+    let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
+    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), report);
+    let to_core = core.clone();
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), jobs, runs, hub, store })
+    Ok(Outbox { core: core.clone(), jobs, runs, servers, hub, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -5,6 +5,7 @@ use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::integrations;
 use crate::settings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -61,6 +62,9 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
     known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
     state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    let stored: integrations::Stored = read(folder, Document::Integrations, now)?.unwrap_or_default();
+    known_version(Document::Integrations, stored.version, integrations::STORED_VERSION)?;
+    state.integrations = Arc::new(integrations::State::restore(stored));
     Ok(())
 }
 

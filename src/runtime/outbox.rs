@@ -11,6 +11,7 @@ use crate::agents::{AgentChanges, RunOrder};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
+use crate::integrations::worker::Servers;
 use crate::providers;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -25,6 +26,8 @@ pub struct Outbox {
     pub jobs: Jobs,
     /// The runs of the agents.
     pub runs: Runs,
+    /// The servers of the integrations.
+    pub servers: Servers,
     /// WebSocket clients.
     pub hub: Hub,
     /// The disk; last, because all others may still have something to write.
@@ -44,6 +47,7 @@ impl Outbox {
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.jobs.order(job),
+            Effect::Integration(order) => self.servers.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}

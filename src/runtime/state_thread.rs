@@ -271,10 +271,12 @@ fn name_of(event: &Event) -> &'static str {
     match event {
         Event::Call(_, _, Command::Agents(_)) => "an agent command",
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
+        Event::Call(_, _, Command::Integrations(_)) => "an integrations command",
         Event::Call(_, _, Command::Settings(_)) => "a settings command",
         Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",
         Event::Job(_) => "a job report",
+        Event::Integration(_) => "an integrations report",
         Event::Detected(_) => "a detection report",
         Event::Storage(_) => "a storage report",
         Event::Timer(_) => "a timer",
