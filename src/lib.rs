@@ -14,6 +14,8 @@ pub mod agents;
 pub mod approvals;
 pub mod console;
 pub mod context;
+pub mod coordination;
+pub mod credentials;
 pub mod integrations;
 pub mod oversight;
 pub mod providers;

@@ -71,6 +71,8 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
     routes.extend(crate::integrations::api::routes());
+    routes.extend(crate::coordination::api::routes());
+    routes.extend(crate::credentials::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     Table::new(routes)

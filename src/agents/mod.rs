@@ -34,6 +34,7 @@ use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
+use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,6 +158,8 @@ pub enum Job {
         request: Box<LaunchRequest>,
         /// Variables to set.
         env: Vec<(String, String)>,
+        /// Variables whose values are still sealed.
+        secrets: Vec<SecretVariable>,
     },
     /// Nobody waits for this question any more: end its process.
     CancelQuery(CallId),

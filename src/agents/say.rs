@@ -8,6 +8,7 @@ use crate::api::{Problem, Reply};
 use crate::context::briefing;
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
+use crate::credentials;
 use crate::providers::{self, Purpose, SessionStart, Tokens};
 use serde_json::json;
 use std::sync::Arc;
@@ -203,6 +204,7 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
         provider: provider.info().id,
         request: Box::new(request),
         env,
+        secrets: credentials::variables(all, &agent),
     }));
 }
 

@@ -6,6 +6,7 @@ use crate::api::{Problem, Reply, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::credentials::{self, SecretVariable};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub struct StartOrder {
     pub request: LaunchRequest,
     /// Variables beyond the provider's own.
     pub env: Vec<(String, String)>,
+    /// Variables whose values are still sealed.
+    pub secrets: Vec<SecretVariable>,
 }
 
 /// Starts a new agent: 201 with the record and the overlaps of its scope.
@@ -119,6 +122,7 @@ pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, 
         provider,
         request: launch_request(all, &agent, Purpose::Work, prompt, session),
         env: environment(all, &agent),
+        secrets: credentials::variables(all, &agent),
     };
     cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
     Arc::make_mut(&mut all.agents).insert(agent);

@@ -98,7 +98,7 @@ impl Means {
             Job::Brief { agent, lineage, facts } => {
                 (self.report)(JobReport::Brief(agent, self.brief(lineage, &facts)));
             }
-            Job::Query { call, agent, provider, request, env } => {
+            Job::Query { call, agent, provider, request, env, .. } => {
                 let answer = self.ask(call, agent, provider, &request, &env);
                 lock(&self.asked).remove(&call);
                 (self.report)(JobReport::Query(call, answer));

@@ -11,6 +11,10 @@ use std::fmt;
 pub enum Document {
     /// Agents and everything that must agree with them.
     Agents,
+    /// Sealed keys and tokens.
+    Credentials,
+    /// Who holds which shared resources.
+    Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
     /// Which integrations are installed.
@@ -61,6 +65,8 @@ impl Document {
     pub fn path(self) -> String {
         match self {
             Self::Agents => "state/agents.json".into(),
+            Self::Credentials => "credentials.json".into(),
+            Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
             Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
@@ -72,6 +78,8 @@ impl Document {
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
         let encoded = match self {
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
+            Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
+            Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),

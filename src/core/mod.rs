@@ -29,6 +29,8 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::coordination;
+use crate::credentials;
 use crate::integrations;
 use crate::providers::registry;
 use crate::settings;
@@ -104,6 +106,10 @@ pub struct State {
     pub health: Arc<Health>,
     /// The agents.
     pub agents: Arc<agents::State>,
+    /// The vault's sealed entries.
+    pub credentials: Arc<credentials::State>,
+    /// Who holds which shared resources.
+    pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
     /// The integrations.
@@ -121,6 +127,10 @@ pub struct State {
 pub enum Command {
     /// About agents.
     Agents(agents::Command),
+    /// About credentials, sealed already.
+    Credentials(credentials::Command),
+    /// About locks.
+    Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
     /// About integrations.
@@ -213,6 +223,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
             Timer::IntegrationCall(call) => integrations::call_timeout(state, cx, call),
@@ -234,6 +245,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Agents(command) => agents::command(state, cx, call, command),
+        Command::Credentials(command) => credentials::command(state, cx, call, command),
+        Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),

@@ -37,6 +37,7 @@ pub enum Moment {
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
+    crate::coordination::moment(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.

@@ -24,6 +24,8 @@ pub enum Timer {
     IntegrationIdle(RunId),
     /// An installation takes long.
     IntegrationInstall(CallId),
+    /// The next lock expires.
+    Locks,
     /// An approval expires.
     Approval(ApprovalId),
 }

@@ -1,8 +1,9 @@
 //! `/api/integrations`.
 
-use super::catalogue::{Definition, EnvKey, Kind};
-use super::{Command, exec, record};
+use super::catalogue::{Definition, EnvKey, Kind, OAuth};
+use super::{Command, exec, record, worker_oauth};
 use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::credentials::Secret;
 use crate::routes::{Access, Ask, Handler};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ const MAX_LIST: usize = 100;
 /// The routes of the integrations.
 pub fn routes() -> Vec<Route<Handler>> {
     let mut routes = operator_routes();
+    routes.extend(credential_routes());
     routes.extend(agent_routes());
     routes
 }
@@ -85,6 +87,88 @@ fn operator_routes() -> Vec<Route<Handler>> {
     ]
 }
 
+fn credential_routes() -> Vec<Route<Handler>> {
+    use Access::OperatorOnly;
+    use Handler::{Work, Write};
+    vec![
+        Route::new(
+            Method::Post,
+            "/api/integrations/:id/credentials",
+            "Store a credential of an integration, encrypted",
+            Work(OperatorOnly, worker_oauth::set_credential),
+        )
+        .body(|| {
+            json!({
+                "type": "object",
+                "required": ["key", "value"],
+                "properties": {"key": {"type": "string"}, "value": {"type": "string", "writeOnly": true}},
+            })
+        })
+        .replies(&[(200, "ok, key, masked"), (400, "no such key"), (404, "no such integration")]),
+        Route::new(
+            Method::Delete,
+            "/api/integrations/:id/credentials/:key",
+            "Forget a credential of an integration",
+            Write(OperatorOnly, |ask| {
+                command(Command::RemoveCredential(target(ask), ask.params.get("key").to_owned()))
+            }),
+        )
+        .replies(&[(200, "it is gone"), (404, "not set")]),
+        Route::new(
+            Method::Post,
+            "/api/integrations/:id/oauth/start",
+            "Begin a consent flow",
+            Work(OperatorOnly, worker_oauth::start),
+        )
+        .replies(&[
+            (200, "url to open in a browser, redirectUri, expiresAt"),
+            (400, "it has no consent flow, or its client id is not set"),
+        ]),
+        Route::new(
+            Method::Get,
+            "/api/integrations/oauth/callback",
+            "Where the browser comes back from a consent",
+            Write(OperatorOnly, callback),
+        )
+        .query(&[
+            ("state", "as it was given to the authorisation server"),
+            ("code", "for tokens"),
+            ("error", "why there is no code"),
+        ])
+        .replies(&[(200, "a page for the person"), (400, "a page that says why not")]),
+    ]
+}
+
+/// Reads `POST /api/integrations/:id/credentials`. No message repeats the value.
+pub(super) fn parse_credential(ask: &Ask) -> Result<(String, String, Secret), Problem> {
+    let id = target(ask);
+    let definition = definition(ask, &id)?;
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let key = word(&mut fields, "key", MAX_NAME_CHARS, true).unwrap_or_default();
+    let known = definition.keys();
+    if !key.is_empty() {
+        fields.validator.check(known.contains(&key.as_str()), "key", || {
+            let list = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            format!("key must be one that integration {id} takes ({list}), it is {key:?}")
+        });
+    }
+    let secret = crate::credentials::api::secret(&mut fields, "value");
+    fields.validator.finish()?;
+    Ok((id, key, secret))
+}
+
+fn callback(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let given = |name: &str| ask.request.query(name).unwrap_or_default();
+    let cut = |text: &str| text.chars().take(MAX_WORD_CHARS).collect::<String>();
+    let code = match (given("code"), given("error")) {
+        ("", "") => Err("the authorisation server sent neither code nor error".to_owned()),
+        ("", error) => Err(cut(error)),
+        (code, _) => Ok(cut(code)),
+    };
+    command(Command::OAuthCallback(cut(given("state")), code))
+}
+
 fn command(command: Command) -> Result<crate::core::Command, Problem> {
     Ok(crate::core::Command::Integrations(command))
 }
@@ -98,11 +182,13 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {
-    let id = target(ask);
-    let definition = ask.state.integrations.definition(&id).ok_or_else(|| {
+    Ok(Reply::ok(&record(ask.state, definition(ask, &target(ask))?)))
+}
+
+fn definition<'a>(ask: &Ask<'a>, id: &str) -> Result<&'a Definition, Problem> {
+    ask.state.integrations.definition(id).ok_or_else(|| {
         Problem::not_found(format!("no integration has the id {id:?}; GET /api/integrations lists them"))
-    })?;
-    Ok(Reply::ok(&record(ask.state, definition)))
+    })
 }
 
 fn install(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -178,7 +264,7 @@ fn add(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let id = word(&mut fields, "id", MAX_ID_CHARS, true).unwrap_or_default();
     if !id.is_empty() {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let fits = id.chars().all(plain) && !id.starts_with('-');
+        let fits = id.chars().all(plain) && !id.starts_with('-') && id != "oauth";
         fields.validator.check(fits, "id", || {
             format!("id must have 1 to {MAX_ID_CHARS} of a-z, 0-9 and - and not begin with -, it is {id:?}")
         });
@@ -187,13 +273,14 @@ fn add(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let command_word = word(&mut fields, "command", MAX_WORD_CHARS, true).unwrap_or_default();
     let transport = fields.choice("transport", &["stdio"]).unwrap_or("stdio");
     let env = env_keys(&mut fields);
-    let oauth = fields.value("oauth").map(|value| serde_json::from_value(value.clone()));
-    fields.validator.check(!matches!(oauth, Some(Err(_))), "oauth", || {
-        "oauth must have authorizeUrl, tokenUrl, clientIdKey, refreshTokenKey, and may have scopes, \
-         clientSecretKey, accessTokenKey, extra"
+    let oauth = fields.value("oauth").map(|value| serde_json::from_value::<OAuth>(value.clone()).ok());
+    let fits = oauth.as_ref().is_none_or(|flow| flow.as_ref().is_some_and(is_safe));
+    fields.validator.check(fits, "oauth", || {
+        "oauth must have authorizeUrl, tokenUrl (https, or http on this machine), clientIdKey, refreshTokenKey, \
+         and may have scopes, clientSecretKey, accessTokenKey, extra"
             .to_owned()
     });
-    let oauth = oauth.and_then(Result::ok);
+    let oauth = oauth.flatten();
     let definition = Definition {
         id,
         name,
@@ -224,8 +311,7 @@ fn env_keys(fields: &mut Fields) -> Vec<EnvKey> {
     let Some(value) = fields.value("env") else { return Vec::new() };
     let read = |entry: &Value| -> Option<EnvKey> {
         let key = entry.as_str().or_else(|| entry["key"].as_str())?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let fits = !key.is_empty() && key.len() <= MAX_NAME_CHARS && key.chars().all(is_name);
+        let fits = is_variable(key);
         let has_value = entry.get("value").is_some();
         let required = entry.get("required").map_or(Some(true), Value::as_bool)?;
         (fits && !has_value && !is_ours(key)).then(|| EnvKey { key: key.to_owned(), required })
@@ -240,6 +326,24 @@ fn env_keys(fields: &mut Fields) -> Vec<EnvKey> {
             .to_owned()
     });
     keys.unwrap_or_default()
+}
+
+/// A consent flow whose secrets go nowhere in plain text and replace no variable of ours.
+fn is_safe(oauth: &OAuth) -> bool {
+    let local = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with(['/', ':']);
+    let is_private = |url: &str| {
+        url.starts_with("https://") || local.iter().any(|base| url.strip_prefix(base).is_some_and(ends))
+    };
+    let more = oauth.client_secret_key.iter().chain(&oauth.access_token_key);
+    let mut keys = [&oauth.client_id_key, &oauth.refresh_token_key].into_iter().chain(more);
+    [&oauth.authorize_url, &oauth.token_url].into_iter().all(|url| is_private(url))
+        && keys.all(|key| is_variable(key) && !is_ours(key))
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.chars().all(is_name)
 }
 
 /// Variables that decide what is run or who a process belongs to; a credential never replaces them.

@@ -169,14 +169,12 @@ pub fn remove(all: &mut All, cx: &mut Context, call: CallId, id: &str) -> Result
             format!("integration {id} is being installed; try again then"),
         ));
     }
-    let Some(definition) =
-        all.integrations.definition(id).filter(|_| all.integrations.is_installed(id)).cloned()
-    else {
+    if !all.integrations.is_installed(id) {
         let text = format!("integration {id:?} is not installed; GET /api/integrations lists what is");
         return Err(Problem::not_found(text));
-    };
+    }
     life::stop(all, cx, id, "it was removed");
-    secrets::remove_all(all, cx, &definition);
+    secrets::remove_all(all, cx, id);
     let state = edit(all);
     state.installed.remove(id);
     state.removing.insert(id.to_owned(), vec![call]);

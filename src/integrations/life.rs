@@ -11,7 +11,7 @@
 //! Any end that was not ordered is a crash, exit code 0 too. Only a successful call of a tool resets the count.
 
 use super::exec::{self, fail_call};
-use super::{Order, RunId, State, edit, secrets, tell_status};
+use super::{Order, RunId, State, edit, oauth, secrets, tell_status};
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Effect, State as All, Timer, Timers};
 use serde_json::Value;
@@ -110,8 +110,15 @@ pub fn refusal(all: &All, id: &str) -> Option<String> {
 
 /// Hands a call that is registered already to its server, which is started if need be.
 pub fn enter(all: &mut All, cx: &mut Context, id: &str, call: CallId) {
+    let is_token_over = oauth::renewal(all, id, cx.now).is_some();
     let server = edit(all).servers.entry(id.to_owned()).or_default();
     match &mut server.phase {
+        // It is started anew, with a renewed token.
+        Phase::Running(run, in_flight) if is_token_over && in_flight.is_empty() => {
+            let run = *run;
+            server.phase = Phase::Stopping(run, vec![call]);
+            cx.push(Effect::Integration(Order::Stop(run)));
+        }
         Phase::Starting(_, waiting) | Phase::Stopping(_, waiting) => waiting.push(call),
         Phase::Running(run, in_flight) => {
             let run = *run;
@@ -134,17 +141,16 @@ fn start(all: &mut All, cx: &mut Context, id: &str, waiting: Vec<CallId>) {
         }
         return;
     };
-    let env = all
-        .integrations
-        .definition(id)
-        .map(|definition| secrets::environment(all, definition))
-        .unwrap_or_default();
+    let definition = all.integrations.definition(id);
+    let secrets = definition.map(|definition| secrets::environment(all, definition)).unwrap_or_default();
+    let renewal = oauth::renewal(all, id, cx.now);
     let marker = AgentId(cx.fresh_id(|id| all.agents.get(AgentId(id)).is_some()));
     let spec = super::ServerSpec {
         id: id.to_owned(),
         program: installed.program.clone(),
         args: installed.args.clone(),
-        env,
+        secrets,
+        renewal,
         marker,
     };
     let state = edit(all);

@@ -14,6 +14,7 @@ pub mod exec;
 pub mod gates;
 mod install;
 mod life;
+pub mod oauth;
 pub mod protocol;
 pub mod rate;
 mod secrets;
@@ -22,6 +23,7 @@ mod store;
 mod tests;
 pub mod worker;
 mod worker_install;
+mod worker_oauth;
 mod worker_pipes;
 
 pub use install::{InstallOrder, Package};
@@ -29,12 +31,13 @@ pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT};
 pub use store::{Installed, Stored, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
+use crate::core::time::Time;
 use crate::core::{Actor, CallId, Context, Document, Durability, Effect, State as All};
+use crate::credentials::{Sealed, SecretVariable};
 use catalogue::Definition;
 use protocol::Ask;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 /// Calls that wait for servers, of all integrations together.
@@ -57,6 +60,10 @@ pub struct State {
     servers: BTreeMap<String, life::Server>,
     windows: BTreeMap<String, rate::Window>,
     calls: BTreeMap<CallId, PendingCall>,
+    /// Consents that are waited for, oldest first.
+    consents: Vec<oauth::Pending>,
+    /// Until when access tokens are valid.
+    expiries: BTreeMap<String, Time>,
     last_run: u64,
 }
 
@@ -84,10 +91,27 @@ pub enum Command {
     Tools(String),
     /// Call a tool.
     Exec(Box<exec::Request>),
+    /// Keep a credential.
+    SetCredential {
+        /// The integration.
+        id: String,
+        /// The variable.
+        key: String,
+        /// Sealed for `integration/<id>/<key>`.
+        sealed: Sealed,
+        /// What the caller is shown of it.
+        masked: String,
+    },
+    /// Forget a credential: the integration and the variable.
+    RemoveCredential(String, String),
+    /// Begin a consent flow.
+    OAuthStart(Box<oauth::Start>),
+    /// A browser comes back: the state, and the code or why there is none.
+    OAuthCallback(String, Result<String, String>),
 }
 
-/// What a server's process needs. Printing it shows no value of a variable.
-#[derive(Clone)]
+/// What a server's process needs.
+#[derive(Debug, Clone)]
 pub struct ServerSpec {
     /// Which integration.
     pub id: String,
@@ -95,17 +119,12 @@ pub struct ServerSpec {
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Its credentials.
-    pub env: Vec<(String, String)>,
+    /// Its credentials, still sealed.
+    pub secrets: Vec<SecretVariable>,
+    /// How to renew its access token first.
+    pub renewal: Option<oauth::Exchange>,
     /// Marks its processes, as an agent's id does; no agent has it.
     pub marker: crate::core::ids::AgentId,
-}
-
-impl fmt::Debug for ServerSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<_> = self.env.iter().map(|(key, _)| key).collect();
-        write!(f, "{} ({} {:?}, with {keys:?})", self.id, self.program, self.args)
-    }
 }
 
 /// An order to the threads of the servers.
@@ -119,6 +138,8 @@ pub enum Order {
     Cancel(RunId, CallId),
     /// End a server.
     Stop(RunId),
+    /// Have tokens for a code. Ends with exactly one [`Report::Exchanged`].
+    Exchange(CallId, Box<oauth::Exchange>),
     /// Install a package. Ends with exactly one [`Report::Installed`].
     Install(Box<InstallOrder>),
     /// Remove a package when its server is gone. Ends with exactly one [`Report::Removed`].
@@ -134,6 +155,10 @@ pub enum Report {
     Answered(RunId, CallId, Result<Value, String>),
     /// The server is gone, and every process it started; how, in words.
     Exited(RunId, String),
+    /// The tokens for a code are there, or why not.
+    Exchanged(CallId, String, Result<oauth::Tokens, String>),
+    /// An access token was renewed when a server was started.
+    Renewed(String, oauth::Tokens),
     /// A package is installed, or why not.
     Installed(String, Result<Package, String>),
     /// A package is gone, or why not.
@@ -174,13 +199,14 @@ impl State {
 
     /// What is written to disk.
     pub fn stored(&self) -> Stored {
-        Stored { version: STORED_VERSION, installed: self.installed.values().cloned().collect() }
+        let installed = self.installed.values().cloned().collect();
+        Stored { version: STORED_VERSION, installed, token_expiries: self.expiries.clone() }
     }
 
     /// What an earlier daemon has left.
     pub fn restore(stored: Stored) -> Self {
         let installed = stored.installed.into_iter().map(|one| (one.id.clone(), one)).collect();
-        Self { installed, ..Self::default() }
+        Self { installed, expiries: stored.token_expiries, ..Self::default() }
     }
 
     /// The catalogue and what the operator added, each as [`record`] shows it.
@@ -264,6 +290,12 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::Remove(id) => install::remove(all, cx, call, &id).map(|()| None),
         Command::Tools(id) => exec::tools(all, cx, call, &id).map(|()| None),
         Command::Exec(request) => exec::exec(all, cx, call, *request),
+        Command::SetCredential { id, key, sealed, masked } => {
+            secrets::set(all, cx, (&id, &key), sealed, &masked).map(Some)
+        }
+        Command::RemoveCredential(id, key) => secrets::remove(all, cx, &id, &key).map(Some),
+        Command::OAuthStart(start) => Ok(Some(oauth::start(all, cx, *start))),
+        Command::OAuthCallback(state, code) => Ok(oauth::callback(all, cx, call, &state, code)),
     };
     match result {
         Ok(None) => {}
@@ -278,6 +310,12 @@ pub fn report(all: &mut All, cx: &mut Context, report: Report) {
         Report::Ready(run, protocol, server) => life::ready(all, cx, run, protocol, &server),
         Report::Answered(run, call, result) => life::answered(all, cx, run, call, result),
         Report::Exited(run, how) => life::exited(all, cx, run, &how),
+        Report::Exchanged(call, id, result) => oauth::exchanged(all, cx, call, &id, result),
+        Report::Renewed(id, tokens) => {
+            if let Err(problem) = oauth::keep(all, cx, &id, tokens) {
+                cx.push(Effect::Warn(format!("the renewed token of {id} was not kept: {problem}")));
+            }
+        }
         Report::Installed(id, result) => install::installed(all, cx, &id, result),
         Report::Removed(id, result) => install::removed(all, cx, &id, &result),
     }

@@ -3,6 +3,7 @@
 use super::catalogue::Definition;
 use crate::core::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The format of [`Stored`]; a newer one is refused.
@@ -36,4 +37,7 @@ pub struct Stored {
     pub version: u32,
     /// By id.
     pub installed: Vec<Arc<Installed>>,
+    /// Until when access tokens are valid, by integration.
+    #[serde(default)]
+    pub token_expiries: BTreeMap<String, Time>,
 }

@@ -96,6 +96,7 @@ impl Rig {
                 Order::Cancel(run, _) => format!("cancel {}", run.0),
                 Order::Stop(run) => format!("stop {}", run.0),
                 Order::Install(order) => format!("install {}@{}", order.package, order.version),
+                Order::Exchange(..) => "exchange".to_owned(),
                 Order::Remove(id) => format!("remove {id}"),
             })
             .collect()

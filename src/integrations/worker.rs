@@ -12,10 +12,11 @@
 //! **Invariant:** each [`Order::Start`] ends with exactly one [`Report::Exited`]; then no process of it is left.
 
 use super::protocol::{Ask, Client, Step};
-use super::worker_install;
 use super::worker_pipes::{ServerLog, read_errors, read_output, write_input};
 use super::{Order, Report, RunId, ServerSpec};
+use super::{worker_install, worker_oauth};
 use crate::core::CallId;
+use crate::credentials::Vault;
 use crate::runtime::process::{Exit, Identity, Marker, Processes, Running, Sink, Source, Spec, Stdin, Wake};
 use crate::runtime::threads::Thread;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
@@ -52,6 +53,7 @@ pub(super) struct Means {
     pub processes: Arc<Processes>,
     /// The project's root.
     pub project: PathBuf,
+    pub vault: Arc<Vault>,
     pub report: Reporter,
 }
 
@@ -139,9 +141,9 @@ impl Server {
 
 impl Servers {
     /// None yet. `project` is the root, which has `.svc`.
-    pub fn new(processes: Arc<Processes>, project: PathBuf, report: Reporter) -> Self {
+    pub fn new(processes: Arc<Processes>, project: PathBuf, vault: Arc<Vault>, report: Reporter) -> Self {
         let (cancel, cancelled) = bounded(0);
-        let means = Arc::new(Means { processes, project, report });
+        let means = Arc::new(Means { processes, project, vault, report });
         Self { means, live: HashMap::new(), threads: Vec::new(), cancel: Some(cancel), cancelled }
     }
 
@@ -160,6 +162,15 @@ impl Servers {
                 if let Some(server) = self.live.get(&run) {
                     server.stop();
                 }
+            }
+            Order::Exchange(call, order) => {
+                let means = Arc::clone(&self.means);
+                let id = order.id.clone();
+                let failed = move |error| Report::Exchanged(call, id, Err(error));
+                self.spawn("mcp-oauth", failed, move || {
+                    let result = worker_oauth::exchange(&means.vault, &order);
+                    (means.report)(Report::Exchanged(call, order.id.clone(), result));
+                });
             }
             Order::Install(order) => {
                 let (means, cancelled) = (Arc::clone(&self.means), self.cancelled.clone());
@@ -198,7 +209,6 @@ impl Servers {
     fn start(&mut self, run: RunId, spec: ServerSpec) {
         let (input, orders) = bounded(MAX_QUEUED);
         let (alive, gone) = bounded::<()>(0);
-        let secrets = spec.env.iter().map(|(_, value)| value.clone()).collect();
         let server = Arc::new(Server {
             run,
             id: spec.id.clone(),
@@ -206,7 +216,7 @@ impl Servers {
             input: Mutex::new(Some(input)),
             bell: bounded(1),
             trouble: Mutex::default(),
-            log: ServerLog::new(&self.means.project, &spec.id, secrets),
+            log: ServerLog::new(&self.means.project, &spec.id),
             report: Arc::clone(&self.means.report),
             gone,
         });
@@ -268,9 +278,13 @@ fn file_uri(path: &Path) -> String {
 /// A server's life; how it ended.
 fn live(means: &Means, server: &Arc<Server>, spec: &ServerSpec, orders: Receiver<Item>) -> String {
     let marker = Marker { agent: spec.marker, project_dir: means.project.clone() };
-    let running = match means.processes.spawn(&process_spec(means, spec, &marker)) {
+    let started = credentials(means, server, spec).and_then(|env| {
+        let spec = process_spec(means, spec, &env, &marker);
+        means.processes.spawn(&spec).map_err(|error| error.to_string())
+    });
+    let running = match started {
         Ok(running) => running,
-        Err(error) => return error.to_string(),
+        Err(error) => return error,
     };
     let (identity, exit_channel) = (running.identity, running.exit.clone());
     let mut threads = match Threads::start(server, running, orders) {
@@ -295,6 +309,26 @@ fn live(means: &Means, server: &Arc<Server>, spec: &ServerSpec, orders: Receiver
     let exit = end(means, identity, &marker, exit, &exit_channel);
     threads.join();
     describe(exit, server.log.last_words().as_deref())
+}
+
+/// The credentials of a server in plain text; an access token that is due is renewed first.
+fn credentials(means: &Means, server: &Server, spec: &ServerSpec) -> Result<Vec<(String, String)>, String> {
+    let mut env = means.vault.variables(&spec.secrets)?;
+    server.log.hide(env.iter().map(|(_, value)| value.clone()).collect());
+    let Some(renewal) = &spec.renewal else { return Ok(env) };
+    let tokens = worker_oauth::exchange(&means.vault, renewal)
+        .map_err(|error| format!("its access token could not be renewed: {error}"))?;
+    let renewed = [(&renewal.refresh_name, &tokens.refresh)];
+    let access = renewal.access_name.iter().map(|name| (name, &tokens.access));
+    for (name, sealed) in renewed.into_iter().chain(access) {
+        if let Some(sealed) = sealed {
+            let key = name.rsplit('/').next().unwrap_or_default();
+            env.push((key.to_owned(), means.vault.open(name, sealed)?.expose().to_owned()));
+        }
+    }
+    server.log.hide(env.iter().map(|(_, value)| value.clone()).collect());
+    (means.report)(Report::Renewed(spec.id.clone(), tokens));
+    Ok(env)
 }
 
 /// Ends what is left of a server.
@@ -361,9 +395,9 @@ pub(super) fn inherited(more: &[&str]) -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_allowed)).collect()
 }
 
-fn process_spec(means: &Means, spec: &ServerSpec, marker: &Marker) -> Spec {
+fn process_spec(means: &Means, spec: &ServerSpec, credentials: &[(String, String)], marker: &Marker) -> Spec {
     let mut env = inherited(&[]);
-    env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
+    env.extend(credentials.iter().map(|(name, value)| (name.into(), value.into())));
     Spec {
         program: (&spec.program).into(),
         args: spec.args.iter().map(OsString::from).collect(),

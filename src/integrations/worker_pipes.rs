@@ -31,7 +31,7 @@ const MASKED_MIN_CHARS: usize = 6;
 /// The log of a server, `.svc/logs/integrations/<id>.log`. Values of its credentials are never in it.
 pub struct ServerLog {
     path: PathBuf,
-    secrets: Vec<String>,
+    secrets: Mutex<Vec<String>>,
     inner: Mutex<LogFile>,
 }
 
@@ -43,18 +43,23 @@ struct LogFile {
 }
 
 impl ServerLog {
-    /// A log that hides these values.
-    pub fn new(project: &Path, id: &str, mut secrets: Vec<String>) -> Self {
+    /// A log that hides nothing yet.
+    pub fn new(project: &Path, id: &str) -> Self {
+        let path = project.join(".svc/logs/integrations").join(format!("{id}.log"));
+        Self { path, secrets: Mutex::default(), inner: Mutex::default() }
+    }
+
+    /// Has these values hidden from now on.
+    pub fn hide(&self, mut secrets: Vec<String>) {
         secrets.retain(|value| value.chars().count() >= MASKED_MIN_CHARS);
         // A value may be a part of another.
         secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        let path = project.join(".svc/logs/integrations").join(format!("{id}.log"));
-        Self { path, secrets, inner: Mutex::default() }
+        *lock(&self.secrets) = secrets;
     }
 
     /// `text` without the values of credentials.
     pub fn masked(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "****"))
+        lock(&self.secrets).iter().fold(text.to_owned(), |text, secret| text.replace(secret, "****"))
     }
 
     /// Writes a line. A log that cannot be written costs its lines, no more.
@@ -245,8 +250,8 @@ mod tests {
 
     #[test]
     fn credentials_are_masked_longest_first() {
-        let log =
-            ServerLog::new(Path::new("/p"), "x", vec!["secret".into(), "secret-longer".into(), "a".into()]);
+        let log = ServerLog::new(Path::new("/p"), "x");
+        log.hide(vec!["secret".into(), "secret-longer".into(), "a".into()]);
         assert_eq!(log.masked("a secret-longer and secret"), "a **** and ****");
     }
 }

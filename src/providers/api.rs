@@ -32,7 +32,8 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
                 "version": version,
                 "authType": info.auth_type,
                 "envKey": info.env_key,
-                "hasKey": detection.is_some_and(|found| found.has_key),
+                "hasKey": detection.is_some_and(|found| found.has_key)
+                    || ask.state.credentials.has(info.id),
                 "models": info.models,
                 "capabilities": info.capabilities,
                 "installCommand": info.install_command,

@@ -16,6 +16,7 @@ use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
+use crate::credentials::Vault;
 use crate::integrations::worker::Servers;
 use std::fmt;
 use std::path::PathBuf;
@@ -156,11 +157,13 @@ impl Daemon {
         let (core, thread) = Core::new(state);
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
+        let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
         let policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
             project: project_dir.clone(),
             logs: Arc::clone(logs),
+            vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
             counters: OnceLock::new(),
         });
@@ -171,7 +174,7 @@ impl Daemon {
             table: crate::routes::table(),
             hub: hub_handle.clone(),
         };
-        let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs)?;
+        let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
         let state = spawn_state_thread(thread, outbox)?;
         let server = http::Server::start(bound, config, Arc::new(service))?;
         let stats = server.stats();
@@ -208,6 +211,7 @@ fn outbox(
     project: &std::path::Path,
     processes: &Arc<Processes>,
     logs: &Arc<LogStore>,
+    vault: Arc<Vault>,
 ) -> std::io::Result<Outbox> {
     let to_core = core.clone();
     let report = Arc::new(move |agent, report| to_core.report(Event::Run(agent, report)));
@@ -217,12 +221,12 @@ fn outbox(
     let jobs = Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report);
     let to_core = core.clone();
     let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
-    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), report);
+    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
     let to_core = core.clone();
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), jobs, runs, servers, hub, store })
+    Ok(Outbox { core: core.clone(), vault, jobs, runs, servers, hub, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

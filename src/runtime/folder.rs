@@ -3,8 +3,10 @@
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
+use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
+use crate::credentials;
 use crate::integrations;
 use crate::settings;
 use serde::de::DeserializeOwned;
@@ -65,6 +67,12 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: integrations::Stored = read(folder, Document::Integrations, now)?.unwrap_or_default();
     known_version(Document::Integrations, stored.version, integrations::STORED_VERSION)?;
     state.integrations = Arc::new(integrations::State::restore(stored));
+    let stored: credentials::Stored = read(folder, Document::Credentials, now)?.unwrap_or_default();
+    known_version(Document::Credentials, stored.version, credentials::STORED_VERSION)?;
+    state.credentials = Arc::new(credentials::State::restore(stored));
+    let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
+    known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
+    state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use super::process::Processes;
 use crate::agents::worker_log::LogStore;
+use crate::credentials::Vault;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +15,8 @@ pub struct Host {
     pub project: PathBuf,
     /// The agents' logs.
     pub logs: Arc<LogStore>,
+    /// Seals and opens credentials.
+    pub vault: Arc<Vault>,
     /// For short commands such as `git diff`.
     pub processes: Arc<Processes>,
     /// Counters of the HTTP server and the hub, known once they run.

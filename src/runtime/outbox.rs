@@ -7,10 +7,11 @@ use super::ws::{Hub, HubMessage};
 use crate::agents::report::RunReport;
 use crate::agents::worker::{RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
-use crate::agents::{AgentChanges, RunOrder};
+use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
+use crate::credentials::Vault;
 use crate::integrations::worker::Servers;
 use crate::providers;
 use crossbeam_channel::Sender;
@@ -22,6 +23,8 @@ use std::time::Duration;
 pub struct Outbox {
     /// Where refusals of the destinations go.
     pub core: Core,
+    /// Opens the keys that agents get.
+    pub vault: Arc<Vault>,
     /// One-off jobs.
     pub jobs: Jobs,
     /// The runs of the agents.
@@ -46,8 +49,8 @@ impl Outbox {
             Effect::Output(batch) => self.hub.send(HubMessage::Output(batch)),
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
-            Effect::Job(job) => self.jobs.order(job),
             Effect::Integration(order) => self.servers.order(order),
+            Effect::Job(job) => self.job(job),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
@@ -59,13 +62,29 @@ impl Outbox {
         self.store.commit(state, answers);
     }
 
+    /// A question's process gets the same keys as its agent.
+    fn job(&mut self, mut job: Job) {
+        if let Job::Query { call, env, secrets, .. } = &mut job {
+            match self.vault.variables(secrets) {
+                Ok(secrets) => env.extend(secrets),
+                Err(error) => {
+                    return self.core.control(Event::Job(JobReport::Query(*call, Err(error))));
+                }
+            }
+        }
+        self.jobs.order(job);
+    }
+
     fn order(&mut self, agent: AgentId, order: RunOrder) {
         match order {
             RunOrder::Start(start) => {
                 let Some(provider) = providers::by_id(start.provider) else { return };
-                let (lineage, request) = (start.lineage, start.request);
-                let spec = RunSpec { agent, lineage, request, provider, env_extra: start.env };
-                if let Err(error) = self.runs.start(spec) {
+                let StartOrder { lineage, request, env, secrets, .. } = *start;
+                let started = self.vault.variables(&secrets).and_then(|secrets| {
+                    let env_extra = env.into_iter().chain(secrets).collect();
+                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra })
+                });
+                if let Err(error) = started {
                     self.core.control(Event::Run(agent, RunReport::StartFailed { error }));
                 }
             }

@@ -270,6 +270,8 @@ impl StateThread {
 fn name_of(event: &Event) -> &'static str {
     match event {
         Event::Call(_, _, Command::Agents(_)) => "an agent command",
+        Event::Call(_, _, Command::Credentials(_)) => "a credentials command",
+        Event::Call(_, _, Command::Coordination(_)) => "a lock command",
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
         Event::Call(_, _, Command::Integrations(_)) => "an integrations command",
         Event::Call(_, _, Command::Settings(_)) => "a settings command",

@@ -1,0 +1,43 @@
+//! The locks as they stand on disk.
+
+use super::{Operation, Owner, State};
+use crate::agents;
+use crate::core::{Timer, Timers};
+use serde::{Deserialize, Serialize};
+
+/// The version this code writes.
+pub const VERSION: u32 = 1;
+
+/// `.svc/state/locks.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Format version.
+    pub version: u32,
+    /// What each owner holds.
+    pub held: Vec<(Owner, Vec<Operation>)>,
+}
+
+impl State {
+    /// What is written to disk.
+    pub fn stored(&self) -> Stored {
+        let held = self.held.iter().map(|(owner, operations)| (owner.clone(), operations.clone())).collect();
+        Stored { version: VERSION, held }
+    }
+
+    /// What an earlier daemon has left. Locks of agents that had ended, or are gone, were about to be released:
+    /// their release was lost with the daemon.
+    pub fn restore(stored: Stored, agents: &agents::State, timers: &mut Timers) -> Self {
+        let keeps = |owner: &Owner| match owner {
+            Owner::Named(_) => true,
+            Owner::Agent(lineage) => agents
+                .iter()
+                .any(|agent| agent.lineage_id == *lineage && agent.status == agents::Status::Interrupted),
+        };
+        let held = stored.held.into_iter().filter(|(owner, _)| keeps(owner)).collect();
+        let state = Self { held };
+        if let Some(at) = state.next_expiry() {
+            timers.set(Timer::Locks, at);
+        }
+        state
+    }
+}
