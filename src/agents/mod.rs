@@ -276,8 +276,11 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
-            audit(all, cx, "agent.patch", &target);
+            let name = patch.name.clone();
             let result = patch::apply(all, cx, &target, *patch);
+            if result.is_ok() {
+                audit(all, cx, "agent.patch", name.as_ref().unwrap_or(&target));
+            }
             cx.answer(call, result);
         }
         Command::Delete(target) => {
@@ -285,18 +288,21 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             delete(all, cx, call, &target);
         }
         Command::Instruct { target, message, deliver } => {
-            audit(all, cx, "agent.instruct", &target);
             let result = say::instruct(all, cx, &target, message, deliver);
+            if result.is_ok() {
+                audit(all, cx, "agent.instruct", &target);
+            }
             cx.answer(call, result);
         }
         Command::Query { target, question } => say::query(all, cx, call, &target, question),
         Command::Rotate(target) => {
-            audit(all, cx, "agent.rotate", &target);
             rotation::rotate(all, cx, call, &target);
         }
         Command::Resume { target, message } => {
-            audit(all, cx, "agent.resume", &target);
             let result = say::resume(all, cx, &target, message);
+            if result.is_ok() {
+                audit(all, cx, "agent.resume", &target);
+            }
             cx.answer(call, result);
         }
     }

@@ -107,6 +107,7 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     if let Some(record) = agents.edit(id) {
         record.set_status(cx.now, Status::Rotating, format!("a rotation ({reason}) prepares its successor"));
     }
+    cx.audit("agent.rotate", &json!({"agentId": id, "name": agent.name, "reason": reason}));
     cx.notice("rotation:start", &json!({"agentId": id, "agentName": agent.name, "reason": reason}));
     let facts = Box::new(brief::Facts::of(all, &agent, reason));
     cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));

@@ -19,7 +19,7 @@ pub use record::{Approval, ApprovalId, Status, Stored, VERSION as STORED_VERSION
 
 use crate::agents;
 use crate::api::{Problem, Reply};
-use crate::core::ids::{AgentId, LineageId};
+use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
 use serde_json::json;
@@ -150,8 +150,12 @@ impl State {
 
 /// Asks a person. An identical request that is pending already gives the same id and `false`.
 ///
-/// Errors: 409 `too_many_approvals`.
+/// Errors: 403 `agent_may_not` for an agent nobody knows, 409 `too_many_approvals`.
 pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(ApprovalId, bool), Problem> {
+    if new.agent == Some(UNKNOWN_AGENT) {
+        let text = "a process that has left its agent may not ask for approvals; ask from within the agent";
+        return Err(Problem::new(403, "agent_may_not", text));
+    }
     let lineage = lineage_of(all, new.agent);
     let same =
         |approval: &&Arc<Approval>| approval.lineage_id == lineage && approval.action.is_same(&new.action);
@@ -191,7 +195,8 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
 /// What the approval `id` is worth for this action of this agent, without using it.
 pub fn check(all: &All, now: Time, id: &str, agent: Option<AgentId>, action: &Action) -> Verdict {
     let Ok(approval) = all.approvals.find(id) else { return Verdict::Unknown };
-    if approval.lineage_id != lineage_of(all, agent) || !approval.action.is_same(action) {
+    let is_its = agent != Some(UNKNOWN_AGENT) && approval.lineage_id == lineage_of(all, agent);
+    if !is_its || !approval.action.is_same(action) {
         return Verdict::Mismatch;
     }
     match approval.status {

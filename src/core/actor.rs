@@ -1,6 +1,6 @@
 //! Who wishes something.
 
-use super::ids::AgentId;
+use super::ids::{AgentId, UNKNOWN_AGENT};
 use std::fmt;
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Operator => f.write_str("operator"),
+            Self::Agent(UNKNOWN_AGENT) => f.write_str("agent:unknown"),
             Self::Agent(id) => write!(f, "agent:{id}"),
             Self::Chat(user) => f.write_str(user),
             Self::Daemon => f.write_str("daemon"),

@@ -64,6 +64,9 @@ hex_id!(
     LineageId
 );
 
+/// Stands for an agent's process when nobody can tell which agent's. No agent has this id.
+pub const UNKNOWN_AGENT: AgentId = AgentId(0);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -187,6 +187,8 @@ pub enum Effect {
     Remove(Document),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
+    /// Cut a journal to its last entries, so many.
+    Trim(Journal, usize),
     /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
     Notice(&'static str, Arc<[u8]>),
     /// Push the output of a run.

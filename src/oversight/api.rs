@@ -1,5 +1,6 @@
 //! `/api/health`, `/api/status`, `/api/openapi.json`, `/metrics`, `/api/shutdown`.
 
+use super::{audit, worker_audit};
 use crate::api::{Method, Problem, Reply, Route, openapi};
 use crate::core::Command;
 use crate::routes::{Access, Answer, Ask, Handler};
@@ -26,6 +27,14 @@ pub fn routes() -> Vec<Route<Handler>> {
             Handler::Write(Access::OperatorOnly, |_| Ok(Command::Shutdown)),
         )
         .replies(&[(202, "it ends"), (403, "the caller is an agent")]),
+        Route::new(
+            Method::Get,
+            "/api/audit",
+            "Who changed what, newest first",
+            Handler::Work(Access::Anyone, worker_audit::list),
+        )
+        .query(audit::QUERY)
+        .replies(&[(200, "entries, and whether there are more"), (400, "a parameter is wrong")]),
     ]
 }
 

@@ -1,21 +1,74 @@
 //! Who is calling: the kernel knows which process holds the other end of a loopback connection, and that
-//! process may be an agent's. Looked up only for endpoints that agents may not use.
+//! process may be an agent's.
 //!
-//! Source: proc(5), `/proc/net/tcp`, `/proc/PID/fd`, `/proc/PID/stat`.
+//! A caller counts as the operator only when a process that is **not** our descendant is seen to hold the
+//! connection. Whoever cannot be seen (it hides, or hung up at once) counts as an agent that nobody knows. Newer
+//! processes are looked at first, because whoever has just connected has mostly just been started.
+//!
+//! What this cannot see: a process that an agent has some service outside of our tree start for it (a job
+//! scheduler, a terminal multiplexer's server, another machine).
+//!
+//! Source: proc(5): `/proc/PID/fd`, `/proc/PID/stat`.
 
-use super::process::agent_of;
+use super::process::{Origin, agent_of, origin, parent_of};
+use super::socket_table::{Found, socket};
 use crate::core::State;
-use crate::core::ids::AgentId;
+use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 
-/// Ancestors looked at, so that a damaged process table cannot keep us here.
+/// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its way
+/// from one process to another.
+const LOOKS: usize = 3;
+/// Ancestors of an outside caller looked at for an agent's marker.
 const MAX_ANCESTORS: usize = 64;
 
-/// The agent whose process calls, if it is one's. `None` also where the kernel cannot tell.
+/// The agent whose process calls: `None` for everybody else, also where the kernel cannot tell, and
+/// [`UNKNOWN_AGENT`] for a process of an agent nobody knows which.
 pub fn calling_agent(state: &State, peer: SocketAddr, local: SocketAddr) -> Option<AgentId> {
-    let inode = socket_inode(peer, local)?;
-    let mut pid = owner_of(inode)?;
+    if !peer.ip().is_loopback() && peer.ip().to_canonical() != local.ip().to_canonical() {
+        // Another machine: the operator's token speaks for it.
+        return None;
+    }
+    let mut hidden = Vec::new();
+    for _ in 0..LOOKS {
+        let (inode, user) = match socket(peer, local) {
+            Found::Socket { inode, user } => (inode, user),
+            Found::Gone => return Some(UNKNOWN_AGENT),
+            Found::NotTold => return None,
+        };
+        match holder_of(inode) {
+            Ok(pid) => return judge(state, pid),
+            Err(unreadable) => hidden = unreadable,
+        }
+        hidden.retain(|pid| runs_as(*pid, user));
+        if hidden.iter().any(|pid| origin(*pid) != Origin::Outside) {
+            // One of our own hides what it holds: it may well be this.
+            return Some(UNKNOWN_AGENT);
+        }
+    }
+    // Somebody outside of our tree who may not be looked at, for example another user; or nobody at all.
+    if hidden.is_empty() { Some(UNKNOWN_AGENT) } else { None }
+}
+
+/// Whether a process runs as this user, as anybody may read of any process.
+fn runs_as(pid: u32, user: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    ids.split_ascii_whitespace().any(|id| id.parse() == Ok(user))
+}
+
+fn judge(state: &State, pid: u32) -> Option<AgentId> {
+    match origin(pid) {
+        Origin::Agent(agent) => Some(agent),
+        Origin::Inside => Some(UNKNOWN_AGENT),
+        Origin::Outside => marked(state, pid),
+    }
+}
+
+/// A process outside of our tree that says it is an agent's, for example one that an earlier daemon has left.
+fn marked(state: &State, mut pid: u32) -> Option<AgentId> {
     for _ in 0..MAX_ANCESTORS {
         if pid <= 1 || pid == state.project.pid {
             return None;
@@ -23,67 +76,39 @@ pub fn calling_agent(state: &State, peer: SocketAddr, local: SocketAddr) -> Opti
         if let Some(agent) = agent_of(pid, &state.project.dir) {
             return Some(agent);
         }
-        if let Some(agent) = state.agents.live().find(|agent| agent.pid == Some(pid)) {
-            return Some(agent.id);
-        }
         pid = parent_of(pid)?;
     }
     None
 }
 
-/// The inode of the socket whose own end is `peer` and whose other end is `local`.
-fn socket_inode(peer: SocketAddr, local: SocketAddr) -> Option<u64> {
-    let tables = if peer.is_ipv4() { ["/proc/net/tcp", "/proc/net/tcp6"] } else { ["/proc/net/tcp6", ""] };
-    tables.iter().filter_map(|table| fs::read_to_string(table).ok()).find_map(|text| {
-        text.lines().skip(1).find_map(|line| {
-            let mut columns = line.split_ascii_whitespace();
-            let own = parse_address(columns.nth(1)?)?;
-            let other = parse_address(columns.next()?)?;
-            let inode = columns.nth(6)?.parse().ok()?;
-            (own == plain(peer) && other == plain(local) && inode != 0).then_some(inode)
-        })
-    })
-}
-
-fn plain(address: SocketAddr) -> (IpAddr, u16) {
-    (address.ip().to_canonical(), address.port())
-}
-
-/// `0100007F:7A69`: 32-bit words in host byte order, then the port.
-fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
-    let (address, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let words: Vec<[u8; 4]> = (0..address.len() / 8)
-        .filter_map(|word| u32::from_str_radix(address.get(word * 8..word * 8 + 8)?, 16).ok())
-        .map(u32::to_ne_bytes)
-        .collect();
-    let ip = match words.as_slice() {
-        [word] => IpAddr::from(*word),
-        [a, b, c, d] => {
-            let bytes: Vec<u8> = [a, b, c, d].into_iter().flatten().copied().collect();
-            IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical()
-        }
-        _ => return None,
-    };
-    Some((ip, port))
-}
-
-fn owner_of(inode: u64) -> Option<u32> {
+/// The newest process that holds the socket; else those that may not be looked at.
+fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     let wanted = format!("socket:[{inode}]");
-    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let mut descriptors = fs::read_dir(entry.path().join("fd")).ok()?.flatten();
-        descriptors
-            .any(|fd| fs::read_link(fd.path()).is_ok_and(|link| link.as_os_str() == wanted.as_str()))
-            .then_some(pid)
-    })
+    let Ok(entries) = fs::read_dir("/proc") else { return Err(Vec::new()) };
+    let mut pids: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable_by(|a, b| b.cmp(a));
+    let mut unreadable = Vec::new();
+    for pid in pids {
+        match holds(pid, &wanted) {
+            Ok(true) => return Ok(pid),
+            Err(error) if error == ErrorKind::PermissionDenied => unreadable.push(pid),
+            Ok(false) | Err(_) => {}
+        }
+    }
+    Err(unreadable)
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may itself contain spaces and parentheses.
-    let rest = &stat[stat.rfind(')')? + 1..];
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+fn holds(pid: u32, wanted: &str) -> Result<bool, ErrorKind> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.kind())?;
+    for descriptor in descriptors.flatten() {
+        match fs::read_link(descriptor.path()) {
+            Ok(link) if link.as_os_str() == wanted => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error.kind()),
+            _ => {}
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -91,21 +116,38 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    #[test]
-    fn decisions_4_the_kernel_tells_which_process_holds_the_other_end() {
+    fn pair() -> (TcpListener, TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (server, peer) = listener.accept().unwrap();
-        let inode = socket_inode(peer, server.local_addr().unwrap()).unwrap();
-        assert_eq!(owner_of(inode), Some(std::process::id()));
-        assert!(parent_of(std::process::id()).is_some_and(|pid| pid > 0));
+        let (server, _) = listener.accept().unwrap();
+        (listener, client, server)
+    }
+
+    #[test]
+    fn decisions_4_the_kernel_tells_which_process_holds_the_other_end() {
+        let (_listener, client, server) = pair();
+        let (peer, local) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
+        let Found::Socket { inode, user } = socket(peer, local) else {
+            panic!("the connection is not listed")
+        };
+        assert_eq!(holder_of(inode), Ok(std::process::id()));
+        assert!(runs_as(std::process::id(), user) && !runs_as(std::process::id(), user + 1));
+        assert_eq!(calling_agent(&State::default(), peer, local), None, "this process is nobody's agent");
         drop(client);
     }
 
     #[test]
-    fn addresses_of_the_kernels_table_are_read() {
-        let v4 = u32::from_ne_bytes([127, 0, 0, 1]);
-        assert_eq!(parse_address(&format!("{v4:08X}:7AB7")), Some(("127.0.0.1".parse().unwrap(), 31415)));
-        assert_eq!(parse_address("nonsense"), None);
+    fn decisions_4_who_hangs_up_before_anybody_looks_is_no_operator() {
+        let (_listener, client, server) = pair();
+        let (peer, local) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
+        drop(client);
+        assert_eq!(calling_agent(&State::default(), peer, local), Some(UNKNOWN_AGENT));
+    }
+
+    #[test]
+    fn another_machine_is_not_looked_for() {
+        let peer = "192.0.2.1:5".parse().unwrap();
+        let local = "192.0.2.2:31415".parse().unwrap();
+        assert_eq!(calling_agent(&State::default(), peer, local), None);
     }
 }

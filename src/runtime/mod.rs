@@ -15,6 +15,7 @@ pub mod process;
 pub mod rehearsal_signals;
 mod service;
 pub mod signals;
+mod socket_table;
 pub mod state_thread;
 pub mod store;
 pub mod terminal;

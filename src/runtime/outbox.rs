@@ -45,6 +45,7 @@ impl Outbox {
             Effect::Put(document, Durability::BeforeReply) => self.store.put(document, state, Duration::ZERO),
             Effect::Remove(document) => self.store.remove(document),
             Effect::Append(journal, line) => self.store.append(journal, line),
+            Effect::Trim(journal, entries) => self.store.trim(journal, entries),
             Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),
             Effect::Output(batch) => self.hub.send(HubMessage::Output(batch)),
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),

@@ -7,6 +7,7 @@ use super::http;
 use super::state_thread::Core;
 use super::ws::{HubHandle, Subscription};
 use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
+use crate::core::ids::UNKNOWN_AGENT;
 use crate::routes::{Access, Answer, Ask, Handler};
 use std::sync::Arc;
 
@@ -79,10 +80,11 @@ fn allow(access: Access, ask: &Ask) -> Result<(), Problem> {
     }
     match ask.caller() {
         None => Ok(()),
-        Some(agent) => Err(Problem::new(
-            403,
-            "agent_may_not",
-            format!("agent {agent} may not do this; a person has to, outside of an agent"),
-        )),
+        Some(agent) => {
+            let who =
+                if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
+            let text = format!("{who} may not do this; a person has to, outside of an agent");
+            Err(Problem::new(403, "agent_may_not", text))
+        }
     }
 }

@@ -43,6 +43,7 @@ struct Inbox {
     logs: VecDeque<LogLine>,
     logs_dropped: u64,
     lines: Vec<(Journal, Arc<[u8]>)>,
+    trims: BTreeMap<Journal, usize>,
     closing: bool,
 }
 
@@ -114,6 +115,13 @@ impl Store {
         self.with(|inbox| inbox.lines.push((journal, line)));
     }
 
+    /// Has a journal cut to its last `entries`.
+    pub fn trim(&self, journal: Journal, entries: usize) {
+        self.with(|inbox| {
+            inbox.trims.insert(journal, entries);
+        });
+    }
+
     /// Appends a line to an agent's log.
     pub fn log(&self, lineage: LineageId, agent: AgentId, at: Time, entry: LogEntry) {
         self.with(|inbox| {
@@ -134,6 +142,7 @@ struct Round {
     answers: Vec<Answer>,
     logs: VecDeque<LogLine>,
     lines: Vec<(Journal, Arc<[u8]>)>,
+    trims: BTreeMap<Journal, usize>,
     closing: bool,
 }
 
@@ -163,6 +172,11 @@ impl Writer {
             }
         }
         self.append(&round.lines);
+        for (journal, entries) in &round.trims {
+            if let Err(error) = trim_lines(&self.folder.join(journal.path()), *entries) {
+                log::warn!("{} could not be trimmed: {error}", journal.path());
+            }
+        }
         let outcome = match &round.state {
             Some(state) => self.documents(state, &round.documents),
             None => Ok(()),
@@ -244,6 +258,7 @@ fn next_round(shared: &Shared) -> Round {
             || !inbox.answers.is_empty()
             || !inbox.logs.is_empty()
             || !inbox.lines.is_empty()
+            || !inbox.trims.is_empty()
             || !inbox.removals.is_empty()
             || inbox.due.values().any(|due| *due <= now);
         if urgent {
@@ -277,6 +292,7 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         answers: std::mem::take(&mut inbox.answers),
         logs: std::mem::take(&mut inbox.logs),
         lines: std::mem::take(&mut inbox.lines),
+        trims: std::mem::take(&mut inbox.trims),
         closing: inbox.closing,
     }
 }
@@ -290,12 +306,29 @@ fn append_rotating(path: &Path, bytes: &[u8], max_bytes: u64) -> io::Result<()> 
     let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(path);
     let mut file = open()?;
     if file.metadata()?.len() + bytes.len() as u64 > max_bytes {
-        let mut older = path.as_os_str().to_owned();
-        older.push(".1");
-        fs::rename(path, older)?;
+        fs::rename(path, older_of(path))?;
         file = open()?;
     }
     file.write_all(bytes)
+}
+
+/// The file that a journal had before the last rotation.
+pub fn older_of(path: &Path) -> PathBuf {
+    let mut older = path.as_os_str().to_owned();
+    older.push(".1");
+    older.into()
+}
+
+/// Keeps the last `entries` whole lines of a journal and of its rotated part.
+fn trim_lines(path: &Path, entries: usize) -> io::Result<()> {
+    let read = |path: &Path| fs::read(path).or_else(|error| missing_is_fine(error).map(|()| Vec::new()));
+    let bytes = [read(&older_of(path))?, read(path)?].concat();
+    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+    if lines.len() > entries {
+        replace(path, &lines[lines.len() - entries..].concat())?;
+        fs::remove_file(older_of(path)).or_else(missing_is_fine)?;
+    }
+    Ok(())
 }
 
 /// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.
@@ -317,4 +350,31 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
         named(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_a_journal_rotates_at_its_size_and_is_trimmed_to_its_last_entries() {
+        let folder = std::env::temp_dir().join(format!("svc-journal-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("audit.jsonl");
+        for n in 0..100 {
+            append_rotating(&path, format!("{{\"n\":{n}}}\n").as_bytes(), 600).unwrap();
+        }
+        let lines = |path: &Path| fs::read_to_string(path).unwrap_or_default().lines().count();
+        assert!(fs::metadata(&path).unwrap().len() <= 600 && lines(&older_of(&path)) > 0);
+        trim_lines(&path, 60).unwrap();
+        let kept = fs::read_to_string(&path).unwrap();
+        assert_eq!((kept.lines().next(), kept.lines().last()), (Some("{\"n\":40}"), Some("{\"n\":99}")));
+        assert!(!older_of(&path).exists());
+        trim_lines(&path, 60).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), kept, "nothing to do");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        fs::remove_dir_all(folder).unwrap();
+        trim_lines(&path, 1).unwrap();
+    }
 }

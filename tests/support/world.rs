@@ -229,6 +229,7 @@ impl World {
                     entry["actor"].as_str().unwrap()
                 )
             }
+            Effect::Trim(journal, entries) => format!("! trim {} to {entries}", journal.path()),
             Effect::Remove(document) => format!("! remove {}", document.path()),
             Effect::Notice(_, body) => {
                 let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());

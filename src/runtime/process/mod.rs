@@ -14,6 +14,7 @@
 //! process group and no further.
 
 mod capture;
+mod origin;
 #[cfg_attr(target_os = "linux", path = "os_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "os_other.rs")]
 mod os;
@@ -24,6 +25,7 @@ mod spawn;
 mod stop;
 
 pub use capture::Captured;
+pub use origin::{Origin, origin};
 pub use pipe::{Progress, Sink, Source, Wake};
 pub use spawn::{Running, Spec, Stdin};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};
@@ -70,6 +72,11 @@ pub struct Exit {
 /// The agent whose marker a process carries, if it is one of this project.
 pub fn agent_of(pid: u32, project_dir: &std::path::Path) -> Option<AgentId> {
     scan::marked_agent(&os::environ(pid), project_dir)
+}
+
+/// The parent of a process, if both are there.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    os::stat(pid).map(|stat| stat.parent)
 }
 
 /// The owner of all child processes. Its reaper thread ends with it.

@@ -6,6 +6,7 @@
 #![allow(unsafe_code, reason = "system calls that std does not offer")]
 
 use super::{Exit, Identity};
+use crate::core::ids::AgentId;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::io;
@@ -40,6 +41,8 @@ struct Inner {
 
 struct Child {
     start_ticks: u64,
+    /// Whom it works for; `None` for a tool of our own.
+    agent: Option<AgentId>,
     exit: Sender<Exit>,
 }
 
@@ -55,13 +58,14 @@ fn lock() -> MutexGuard<'static, Inner> {
 
 /// Runs `start`, which forks, and registers the child it returns before the reaper can collect it.
 pub(super) fn register<T>(
+    agent: Option<AgentId>,
     start: impl FnOnce() -> io::Result<(Identity, T)>,
 ) -> io::Result<(Identity, T, Receiver<Exit>)> {
     let mut inner = lock();
     let (identity, value) = start()?;
     // One exit is all that is ever sent, so the reaper never waits here.
     let (exit, receiver) = bounded(1);
-    let child = Child { start_ticks: identity.start_ticks, exit };
+    let child = Child { start_ticks: identity.start_ticks, agent, exit };
     inner.children.get_or_insert_default().insert(identity.pid, child);
     inner.started += 1;
     drop(inner);
@@ -87,6 +91,12 @@ pub(super) fn is_registered(identity: Identity) -> bool {
     let inner = lock();
     let child = inner.children.as_ref().and_then(|children| children.get(&identity.pid));
     child.is_some_and(|child| child.start_ticks == identity.start_ticks)
+}
+
+/// Whom a child that was started here, and is not collected yet, works for (`Some(None)`: a tool of our own);
+/// `None` for every other process, adopted ones included.
+pub(super) fn started_for(pid: u32) -> Option<Option<AgentId>> {
+    lock().children.as_ref()?.get(&pid).map(|child| child.agent)
 }
 
 /// How many children have been collected so far; see [`wait_collected`].

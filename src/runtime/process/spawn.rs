@@ -83,13 +83,14 @@ impl Processes {
         let name = Path::new(&spec.program).display();
         let fail = |error: io::Error| io::Error::new(error.kind(), format!("cannot start {name}: {error}"));
         let mut command = command(spec).map_err(fail)?;
-        let (identity, mut child, exit) = reaper::register(|| {
-            let child = command.spawn()?;
-            let pid = child.id();
-            let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
-            Ok((Identity { pid, start_ticks }, child))
-        })
-        .map_err(|error| fail(explain(error)))?;
+        let (identity, mut child, exit) =
+            reaper::register(spec.marker.as_ref().map(|marker| marker.agent), || {
+                let child = command.spawn()?;
+                let pid = child.id();
+                let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
+                Ok((Identity { pid, start_ticks }, child))
+            })
+            .map_err(|error| fail(explain(error)))?;
         let file = |fd: Option<OwnedFd>| fd.map(File::from);
         let outputs =
             (file(child.stdout.take().map(OwnedFd::from)), file(child.stderr.take().map(OwnedFd::from)));
