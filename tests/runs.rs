@@ -127,6 +127,7 @@ impl Desk {
             project_dir: self.folder.clone(),
             session: SessionStart::Fresh,
             command: Vec::new(),
+            has_integrations: false,
         };
         let agent = unique_agent();
         let env_extra = vec![("SVC_AGENT_NAME".into(), "backend-1".into())];

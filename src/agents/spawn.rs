@@ -91,7 +91,9 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
         validator.fail("skills", format!("skill {skill:?} is not installed"));
     }
     for integration in &request.integrations {
-        validator.fail("integrations", format!("integration {integration:?} is not installed"));
+        if let Err(problem) = all.integrations.find(integration) {
+            validator.fail("integrations", problem.error);
+        }
     }
     validator.finish()?;
     check_capacity(all)?;
@@ -149,6 +151,7 @@ pub fn launch_request(
         project_dir: all.project.dir.clone(),
         session,
         command: agent.command.to_vec(),
+        has_integrations: !agent.integrations.is_empty(),
     }
 }
 

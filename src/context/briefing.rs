@@ -94,5 +94,6 @@ fn introduction(all: &All, agent: &Agent) -> String {
             let _ = writeln!(text, "- {} ({}): {}", other.name, other.role, other.scope.join(", "));
         }
     }
+    text.extend(crate::integrations::instructions::section(all, agent));
     text
 }

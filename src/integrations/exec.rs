@@ -4,7 +4,7 @@ use super::{MAX_CALLS, PendingCall, edit, gates, life};
 use crate::api::{Problem, Reply};
 use crate::approvals::{self, Action, NewApproval, Verdict};
 use crate::core::ids::AgentId;
-use crate::core::{CallId, Context, State as All, Timer};
+use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
 use crate::integrations::protocol::Ask;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -204,7 +204,7 @@ fn run(all: &mut All, cx: &mut Context, call: CallId, pending: PendingCall) -> R
 
 /// Answers a call with what its server said.
 pub(super) fn finish(
-    all: &All,
+    all: &mut All,
     cx: &mut Context,
     call: CallId,
     pending: &PendingCall,
@@ -213,7 +213,10 @@ pub(super) fn finish(
     let id = &pending.integration;
     cx.actor.clone_from(&pending.actor);
     match (result, &pending.entry) {
-        (Ok(tools), None) => cx.reply(call, Reply::ok(&json!({"tools": marked(all, id, tools)}))),
+        (Ok(tools), None) => {
+            remember(all, cx, id, &tools);
+            cx.reply(call, Reply::ok(&json!({"tools": marked(all, id, tools)})));
+        }
         (Ok(result), Some(entry)) => {
             cx.audit("integration.exec", entry);
             cx.reply(call, Reply::ok(&json!({"result": result})));
@@ -237,6 +240,17 @@ pub(super) fn fail_call(all: &mut All, cx: &mut Context, call: CallId, code: &'s
     }
     cx.reply(call, server_problem(code, &pending.integration, why));
     cx.actor = actor;
+}
+
+/// Keeps the names of the tools for the briefings of agents.
+fn remember(all: &mut All, cx: &mut Context, id: &str, tools: &Value) {
+    let name = |tool: &Value| tool["name"].as_str().map(ToOwned::to_owned);
+    let names: Vec<String> = tools.as_array().into_iter().flatten().filter_map(name).collect();
+    if all.integrations.tool_names.get(id).is_some_and(|known| **known == names) {
+        return;
+    }
+    edit(all).tool_names.insert(id.to_owned(), Arc::new(names));
+    cx.push(Effect::Put(Document::Integrations, Durability::Soon));
 }
 
 /// Tells of each tool whether it is gated.

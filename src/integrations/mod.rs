@@ -13,7 +13,9 @@ pub mod catalogue;
 pub mod exec;
 pub mod gates;
 mod install;
+pub mod instructions;
 mod life;
+pub mod mcp_file;
 pub mod oauth;
 pub mod protocol;
 pub mod rate;
@@ -23,6 +25,7 @@ mod store;
 mod tests;
 pub mod worker;
 mod worker_install;
+pub mod worker_mcp_file;
 mod worker_oauth;
 mod worker_pipes;
 
@@ -64,6 +67,8 @@ pub struct State {
     consents: Vec<oauth::Pending>,
     /// Until when access tokens are valid.
     expiries: BTreeMap<String, Time>,
+    /// Names of the tools, as they were listed last.
+    tool_names: BTreeMap<String, Arc<Vec<String>>>,
     last_run: u64,
 }
 
@@ -200,13 +205,15 @@ impl State {
     /// What is written to disk.
     pub fn stored(&self) -> Stored {
         let installed = self.installed.values().cloned().collect();
-        Stored { version: STORED_VERSION, installed, token_expiries: self.expiries.clone() }
+        let (token_expiries, tool_names) = (self.expiries.clone(), self.tool_names.clone());
+        Stored { version: STORED_VERSION, installed, token_expiries, tool_names }
     }
 
     /// What an earlier daemon has left.
     pub fn restore(stored: Stored) -> Self {
         let installed = stored.installed.into_iter().map(|one| (one.id.clone(), one)).collect();
-        Self { installed, expiries: stored.token_expiries, ..Self::default() }
+        let (expiries, tool_names) = (stored.token_expiries, stored.tool_names);
+        Self { installed, expiries, tool_names, ..Self::default() }
     }
 
     /// The catalogue and what the operator added, each as [`record`] shows it.

@@ -40,4 +40,7 @@ pub struct Stored {
     /// Until when access tokens are valid, by integration.
     #[serde(default)]
     pub token_expiries: BTreeMap<String, Time>,
+    /// Names of the tools, as they were listed last.
+    #[serde(default)]
+    pub tool_names: BTreeMap<String, Arc<Vec<String>>>,
 }

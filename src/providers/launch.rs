@@ -92,6 +92,8 @@ pub struct LaunchRequest {
     pub session: SessionStart,
     /// For `acp`: the command to run instead of a preset.
     pub command: Vec<String>,
+    /// Whether integrations are attached: a provider with native support gets our `.mcp.json`.
+    pub has_integrations: bool,
 }
 
 /// The command line of one run and the protocol to speak with it.

@@ -1,0 +1,66 @@
+//! What an agent is told about its integrations.
+
+use super::{gates, secrets};
+use crate::agents::Agent;
+use crate::core::State as All;
+use std::fmt::Write as _;
+
+/// Tools named for one integration; the endpoint lists the rest.
+const MAX_TOOLS_NAMED: usize = 60;
+
+/// Whether the provider gets a `.mcp.json` instead of instructions.
+pub fn is_native(provider: &str) -> bool {
+    provider == "claude-code"
+}
+
+/// The section of the briefing, for an agent with attached integrations on a provider without native support.
+pub fn section(all: &All, agent: &Agent) -> Option<String> {
+    if agent.integrations.is_empty() {
+        return None;
+    }
+    if is_native(&agent.provider) {
+        return Some(format!(
+            "\n# Integrations\n\nThe MCP server \"{}\" gives you the tools of these integrations: {}. Begin with its tool \
+             integration_tools. A call that needs a person's approval says so; go on with other work, or end your \
+             turn, until you are told the decision.\n",
+            super::mcp_file::SERVER,
+            agent.integrations.join(", ")
+        ));
+    }
+    let (url, id) = (all.project.url(), agent.id);
+    let mut text = format!(
+        "\n# Integrations\n\nYou can call tools of external services over HTTP, with any HTTP client.\n\n\
+         - List the tools: `curl -s {url}/api/integrations/INTEGRATION/tools`\n\
+         - Call one: `curl -s -X POST {url}/api/integrations/INTEGRATION/exec -H 'Content-Type: application/json' \
+         -d '{{\"tool\":\"NAME\",\"params\":{{}},\"agent\":\"{id}\"}}'`\n\nYour integrations:\n"
+    );
+    for name in agent.integrations.iter() {
+        integration(all, name, &mut text);
+    }
+    text.push_str(
+        "\nRules: read a tool's inputSchema before you call it. Status 200 has `result`; `result.isError` true means that \
+         the tool itself failed. Status 202 means that a person has to approve: note `approvalId`, go on with other \
+         work or end your turn; you are told the decision, then repeat the very same call with \"approvalId\". Never \
+         try to approve by yourself. Status 403: a person said no, do not try again. Status 429: 30 calls a minute are \
+         the limit of each integration, wait. Status 400: read `error`.\n",
+    );
+    Some(text)
+}
+
+fn integration(all: &All, id: &str, text: &mut String) {
+    let Some(definition) = all.integrations.definition(id) else { return };
+    let _ = write!(text, "- INTEGRATION `{id}` ({})", definition.name);
+    if let Some(tools) = all.integrations.tool_names.get(id) {
+        let named: Vec<&str> = tools.iter().take(MAX_TOOLS_NAMED).map(String::as_str).collect();
+        let more = if tools.len() > named.len() { " and more" } else { "" };
+        let _ = write!(text, ", tools: {}{more}", named.join(", "));
+    }
+    let gated = gates::gated_tools(definition);
+    if !gated.is_empty() {
+        let _ = write!(text, "; these need a person's approval: {}", gated.join(", "));
+    }
+    if !secrets::is_configured(all, definition) {
+        text.push_str("; its credentials are not set yet, so that calls may fail");
+    }
+    text.push('\n');
+}
