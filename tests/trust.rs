@@ -326,3 +326,51 @@ fn issue_4_the_cost_of_knowing_the_caller_is_told() {
         );
     }
 }
+
+/// One call of the command line in a daemon's project.
+fn svc(daemon: &Daemon, args: &[&str], input: &str) -> (Option<i32>, String, String) {
+    use std::process::Stdio;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(args).current_dir(&daemon.project).env_remove("SVC_AGENT_ID").env_remove("SVC_DAEMON_URL");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_command_line_keeps_keys_shows_locks_and_tells_who_changed_what() {
+    let daemon = Daemon::start();
+    let ok = |args: &[&str], input: &str| {
+        let (code, out, err) = svc(&daemon, args, input);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{args:?}: {out}");
+        out
+    };
+    assert_eq!(
+        ok(&["credentials", "list"], ""),
+        "no key is stored; store one with 'svc credentials set PROVIDER'\n"
+    );
+    let told = ok(&["credentials", "set", "codex"], &format!("{PLANTED}\n"));
+    assert_eq!(told, "stored the key of codex: sk-p...cret\n");
+    assert!(ok(&["credentials", "list"], "").contains("sk-p...cret"));
+    assert_eq!(ok(&["credentials", "list", "-q"], ""), "codex\n");
+    assert_eq!(ok(&["credentials", "remove", "codex"], ""), "forgot the key of codex\n");
+    assert_eq!(svc(&daemon, &["credentials", "remove", "codex"], "").0, Some(1));
+    assert_eq!(svc(&daemon, &["credentials", "set", "codex"], "\n").0, Some(2));
+    assert_eq!(svc(&daemon, &["credentials", "set", "codex", PLANTED], "").0, Some(2), "never an argument");
+    assert_eq!(ok(&["locks"], ""), "nobody holds a resource\n");
+    let body =
+        json!({"agentId": "release", "operation": "npm install", "resources": ["package.json", "lock"]});
+    daemon.post("/api/coordination/declare", &body);
+    let locks = ok(&["locks"], "");
+    assert!(locks.contains("npm install") && locks.contains("package.json lock"), "{locks}");
+    assert_eq!(ok(&["approvals"], ""), "nothing waits for you\n");
+    let audit = ok(&["audit", "--event", "credentials"], "");
+    let events: Vec<_> = audit.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert_eq!(events, ["credentials.remove", "credentials.set"], "{audit}");
+    assert!(ok(&["audit", "-n", "1"], "").contains("coordination.declare"));
+    assert_eq!(ok(&["audit", "--event", "nonsense"], ""), "no entry fits\n");
+    assert_eq!(svc(&daemon, &["audit", "--limit", "many"], "").0, Some(1));
+}

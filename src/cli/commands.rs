@@ -1,6 +1,8 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+mod trust;
+
 use super::session::{Outcome, Session};
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
 
@@ -11,6 +13,8 @@ pub enum Group {
     Daemon,
     /// Agents, one by one.
     Agents,
+    /// What agents may do, and who said so.
+    Trust,
     /// What people look up.
     Look,
     /// The command line itself.
@@ -19,13 +23,14 @@ pub enum Group {
 
 impl Group {
     /// All, in the order of the help.
-    pub const ALL: [Self; 4] = [Self::Daemon, Self::Agents, Self::Look, Self::Help];
+    pub const ALL: [Self; 5] = [Self::Daemon, Self::Agents, Self::Trust, Self::Look, Self::Help];
 
     /// The headline.
     pub fn title(self) -> &'static str {
         match self {
             Self::Daemon => "Daemon",
             Self::Agents => "Agents",
+            Self::Trust => "Trust",
             Self::Look => "Setup",
             Self::Help => "Help",
         }
@@ -411,7 +416,7 @@ static OTHER_COMMANDS: [Command; 7] = [
 
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&OTHER_COMMANDS)
+    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&trust::COMMANDS).chain(&OTHER_COMMANDS)
 }
 
 /// The command of this name or alias.

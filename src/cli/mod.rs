@@ -4,6 +4,7 @@
 //! derive from it. Nothing here holds state that the daemon does not have.
 
 pub mod agents;
+pub mod approvals;
 pub mod args;
 pub mod client;
 pub mod commands;
@@ -18,6 +19,7 @@ pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+pub mod trust;
 pub mod wait;
 
 use args::Args;

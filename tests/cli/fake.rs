@@ -93,6 +93,7 @@ pub struct State {
     pub agents: Vec<Value>,
     pub log: Vec<Value>,
     pub config: Value,
+    pub approvals: Vec<Value>,
     pub requests: Vec<(String, String, Value)>,
     pub headers: Vec<String>,
     /// After so many looks at the registry, every live agent ends with this status.
@@ -233,6 +234,18 @@ impl State {
                      "hasKey": false, "models": [], "installCommand": "get codex"},
                 ]),
             ),
+            ("GET", ["approvals"]) => (200, json!({"pending": self.approvals, "resolved": []})),
+            ("POST", ["approvals", id, decision]) => match self.approvals.iter().find(|one| one["id"] == *id)
+            {
+                Some(one) => {
+                    let mut one = one.clone();
+                    one["status"] = json!(format!("{decision}ed").replace("ee", "e"));
+                    (200, one)
+                }
+                None => {
+                    (404, json!({"error": format!("no approval has the id \"{id}\""), "code": "not_found"}))
+                }
+            },
             ("GET", ["teams"]) => (200, json!({"teams": [{"id": "0000beef", "name": "web"}]})),
             ("GET", ["agents"]) => {
                 self.look();

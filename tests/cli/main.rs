@@ -28,7 +28,7 @@ fn help_fits_one_screen_and_names_every_command() {
     let folder = Folder::new();
     let overview = svc(&folder.0, &["--help"]);
     let lines = overview.stdout.lines().count();
-    assert!(overview.code == 0 && (24..=40).contains(&lines), "{lines} lines");
+    assert!(overview.code == 0 && (24..=60).contains(&lines), "{lines} lines");
     assert!(overview.stdout.lines().all(|line| line.chars().count() <= 80), "{}", overview.stdout);
     assert_eq!(svc(&folder.0, &["help"]).stdout, overview.stdout);
     assert_eq!(svc(&folder.0, &[]).stdout, overview.stdout);
@@ -454,4 +454,31 @@ fn a_reader_that_has_seen_enough_ends_the_command_quietly() {
         let ended = finish(child);
         assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{args:?}");
     }
+}
+
+#[test]
+fn approvals_are_listed_and_decided_by_the_beginning_of_their_id() {
+    let fake = Fake::new(two());
+    assert_eq!(fake.ok(&["approvals"]).stdout, "nothing waits for you\n");
+    let approval = |id: &str, title: &str| {
+        json!({"id": id, "agentId": "3fa90001", "agentName": "backend-1", "status": "pending",
+            "requestedAt": "2026-01-01T00:00:00.000Z",
+            "action": {"type": "integration_exec", "description": "call create_issue of github",
+                "params": {"title": title}}})
+    };
+    fake.state.lock().unwrap().approvals =
+        vec![approval("apr-11110000", "a\u{1b}[31mb"), approval("apr-11220000", "c")];
+    let listed = fake.ok(&["approvals"]).stdout;
+    assert!(listed.contains("apr-11110000") && listed.contains("call create_issue of github"), "{listed}");
+    assert!(!listed.contains('\u{1b}'), "{listed}");
+    assert_eq!(fake.ok(&["approvals", "-q"]).stdout, "apr-11110000\napr-11220000\n");
+    assert_eq!(fake.ok(&["approvals", "--json"]).json()["pending"].as_array().unwrap().len(), 2);
+    failed(&fake.svc(&["approve", "11"]), 1, "fits apr-11110000, apr-11220000");
+    let told = fake.ok(&["approve", "apr-111"]).stdout;
+    assert!(told.starts_with("approved apr-11110000: backend-1 may call create_issue"), "{told}");
+    let told = fake.ok(&["reject", "1122", "--reason", "not now"]).stdout;
+    assert!(told.starts_with("rejected apr-11220000: backend-1 may not call"), "{told}");
+    assert_eq!(fake.sent("POST", "/api/approvals/apr-11220000/reject"), json!({"reason": "not now"}));
+    failed(&fake.svc(&["approve", "apr-99999999"]), 1, "no approval has the id");
+    failed(&fake.svc(&["approve"]), 2, "usage: svc approve ID");
 }
