@@ -1,6 +1,7 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+mod tools;
 mod trust;
 
 use super::session::{Outcome, Session};
@@ -416,7 +417,12 @@ static OTHER_COMMANDS: [Command; 7] = [
 
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS.iter().chain(&AGENT_COMMANDS).chain(&trust::COMMANDS).chain(&OTHER_COMMANDS)
+    DAEMON_COMMANDS
+        .iter()
+        .chain(&AGENT_COMMANDS)
+        .chain(&trust::COMMANDS)
+        .chain(&tools::COMMANDS)
+        .chain(&OTHER_COMMANDS)
 }
 
 /// The command of this name or alias.
