@@ -20,4 +20,4 @@ check: ## formatting, lints, no async runtime in the tree
 	tests/no-async-runtime
 
 bench: ## speed and memory, as a table with the machine
-	cargo bench --locked
+	cargo bench --locked --bench daemon

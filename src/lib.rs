@@ -18,8 +18,11 @@ pub mod coordination;
 pub mod credentials;
 pub mod integrations;
 pub mod oversight;
+pub mod ownership;
 pub mod providers;
 pub mod settings;
+pub mod usage;
+pub mod workspace;
 
 pub mod routes;
 pub mod runtime;

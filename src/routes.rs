@@ -68,12 +68,18 @@ pub fn table() -> Table<Handler> {
     let mut routes: Vec<Route<Handler>> = Vec::new();
     routes.extend(crate::console::api::routes());
     routes.extend(crate::oversight::api::routes());
+    routes.extend(crate::oversight::dashboard::routes());
+    routes.extend(crate::oversight::timeline::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
     routes.extend(crate::integrations::api::routes());
+    routes.extend(crate::ownership::api::routes());
     routes.extend(crate::coordination::api::routes());
     routes.extend(crate::credentials::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
+    routes.extend(crate::workspace::api::routes());
+    routes.extend(crate::context::triggers_api::routes());
+    routes.extend(crate::usage::api::routes());
     Table::new(routes)
 }

@@ -1,5 +1,5 @@
-//! Raw sockets against the built daemon: what decisions §1 says of each kind of bad request, and that the daemon
-//! lives on after it.
+//! Raw sockets against the built daemon: what decisions §1 says of each kind of bad request, and that the
+//! daemon lives on after it.
 
 mod support;
 

@@ -46,7 +46,8 @@ fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
         let mut stuck = daemon.connect("");
         let (daemon_ref, code) = (&daemon, &stuck_code);
         scope.spawn(move || {
-            // It reads nothing until the daemon has given it up; then what the system had buffered, and the close.
+            // It reads nothing until the daemon has given it up; then what the system had buffered, and the
+            // close.
             wait_within(LIMIT, "the stuck client to be cut off", || slow_closed(daemon_ref).then_some(()));
             let close = loop {
                 match stuck.read() {

@@ -128,6 +128,8 @@ impl Desk {
             session: SessionStart::Fresh,
             command: Vec::new(),
             has_integrations: false,
+            hook_program: None,
+            fence: None,
         };
         let agent = unique_agent();
         let env_extra = vec![("SVC_AGENT_NAME".into(), "backend-1".into())];
@@ -262,7 +264,8 @@ fn decisions_2_the_child_gets_an_allow_list() {
 fn decisions_2_long_lines_split_characters_and_deep_json_are_survived() {
     let desk = desk();
     let mut spec = desk.spec(
-        "head -c 1000000 /dev/zero | tr '\\0' a; echo; printf '\\360\\237'; sleep 0.05; printf '\\230\\200\\n'; \
+        "head -c 1000000 /dev/zero | tr '\\0' a; echo; printf '\\360\\237'; sleep 0.05; printf \
+             '\\230\\200\\n'; \
          head -c 5000000 /dev/zero | tr '\\0' b; echo; \
          printf '[%.0s' $(seq 120); printf ']%.0s' $(seq 120); echo; echo panic; echo after",
     );

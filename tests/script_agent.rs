@@ -253,7 +253,8 @@ fn a_flood_has_every_line_in_order() {
 #[test]
 fn bad_lines_are_bad_and_the_agent_goes_on() {
     let project = Project::steps(&json!([
-        {"badUtf8": true}, {"hugeLine": 100_000}, {"halfLine": "half "}, {"halfLine": "whole"}, {"newline": true},
+        {"badUtf8": true}, {"hugeLine": 100_000}, {"halfLine": "half \
+             "}, {"halfLine": "whole"}, {"newline": true},
         {"answer": "after"},
     ]));
     let agent = project.play(&["--model", "test"]);

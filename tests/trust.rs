@@ -3,6 +3,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -46,11 +47,12 @@ fn attempts(url: &str) -> String {
         } else {
             format!("-H 'content-type: application/json' -d '{body}'")
         };
-        script.push_str(&format!(
+        let _ = write!(
+            script,
             "answer=$(curl -s -X {method} {data} -w ' %{{http_code}}' {url}{path})\n\
              status=${{answer##* }}; code=$(printf '%s' \"$answer\" | sed -n 's/.*\"code\":\"\\([a-z_]*\\)\".*/\\1/p')\n\
              echo \"{word} $status $code\" >> \"$1.tmp\"\n"
-        ));
+        );
     }
     script.push_str("mv \"$1.tmp\" \"$1\"\n");
     script
@@ -110,7 +112,8 @@ fn decisions_4_an_agents_process_may_not_do_what_is_a_persons() {
 #[test]
 fn decisions_4_a_process_that_left_its_agent_is_no_operator() {
     let daemon = daemon_with_victim();
-    // Two forks, a session of its own, no variable left: nothing but the kernel's memory ties it to the agent.
+    // Two forks, a session of its own, no variable left: nothing but the kernel's memory ties it to the
+    // agent.
     let hide = "(env -i setsid sh -c 'while [ \"$(cut -d\" \" -f4 /proc/$$/stat)\" = \"'$$'\" ]; do :; done; \
                 sh attempts.sh hidden' >/dev/null 2>&1 &)";
     spawn_running(&daemon, "thief", &format!("PATH=$PATH sh -c '{}'; true", hide.replace('\'', "'\\''")));
@@ -186,22 +189,45 @@ fn files_with(folder: &Path, needle: &[u8], found: &mut Vec<String>) {
     }
 }
 
-#[test]
-fn issue_4_a_planted_secret_is_found_nowhere_but_in_its_agents_environment() {
-    let folder = Arc::new(Folder::new("secret"));
+/// Puts a program in the place of a provider's, which tells whether it was given the key, without writing it down. A
+/// `PATH` that finds it first.
+fn stand_in_for_codex(folder: &Folder) -> String {
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
-    // Stands in for the provider's program: it tells whether it was given the key, without writing it down.
+    let (head, tail) = PLANTED.split_at(10);
     write_script(
         &bin.join("codex"),
         &format!(
             "#!/bin/sh\ncase \"$*\" in *--version*) echo codex 9.9.9; exit;; esac\n\
-             [ \"$OPENAI_API_KEY\" = \"{}\"\"{}\" ] && echo yes > got-key || echo no > got-key\nexec cat >/dev/null\n",
-            &PLANTED[..10],
-            &PLANTED[10..]
+             [ \"$OPENAI_API_KEY\" = \"{head}\"\"{tail}\" ] && echo yes > got-key || echo no > got-key\n\
+             exec cat >/dev/null\n"
         ),
     );
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+/// Looks at every process of the project: no argument holds the key, and only the rich agent's environment does.
+fn no_process_but_the_agents_has_it(daemon: &Daemon) {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    for pid in pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let is_ours =
+            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|dir| dir.starts_with(&daemon.project));
+        if !is_ours && pid != daemon.pid() {
+            continue;
+        }
+        let has = |bytes: &[u8], what: &str| bytes.windows(what.len()).any(|part| part == what.as_bytes());
+        assert!(!has(&read("cmdline"), PLANTED), "in an argument of {pid}");
+        let environ = read("environ");
+        let is_rich = has(&environ, "SVC_AGENT_NAME=rich");
+        assert!(is_rich || !has(&environ, PLANTED), "in the environment of {pid}");
+    }
+}
+
+#[test]
+fn issue_4_a_planted_secret_is_found_nowhere_but_in_its_agents_environment() {
+    let folder = Arc::new(Folder::new("secret"));
+    let path = stand_in_for_codex(&folder);
     let daemon = Daemon::start_in(Arc::clone(&folder), &[("PATH", &path), ("SVC_LOG", "trace")]);
     let (status, body) =
         daemon.send("POST", "/api/credentials", &json!({"provider": "codex", "key": PLANTED}));
@@ -237,18 +263,7 @@ fn issue_4_a_planted_secret_is_found_nowhere_but_in_its_agents_environment() {
         assert!(!daemon.get(path).to_string().contains(PLANTED), "{path}");
     }
     assert_eq!(daemon.get("/api/audit?event=credentials.set")["entries"][0]["name"], "codex");
-    let mut holders = Vec::new();
-    for pid in
-        fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok())
-    {
-        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let has = |bytes: &[u8]| bytes.windows(PLANTED.len()).any(|part| part == PLANTED.as_bytes());
-        assert!(!has(&read("cmdline")), "in an argument of {pid}");
-        if has(&read("environ")) {
-            holders.push(String::from_utf8_lossy(&read("comm")).trim().to_owned());
-        }
-    }
-    assert!(holders.iter().all(|name| !name.is_empty()) && holders.len() <= 2, "{holders:?}");
+    no_process_but_the_agents_has_it(&daemon);
     let project = daemon.project.clone();
     assert_eq!(daemon.stop(), Some(0));
     let mut found = Vec::new();
@@ -271,7 +286,7 @@ fn timed(stream: &mut TcpStream, request: &str) -> Duration {
     let begun = Instant::now();
     stream.write_all(request.as_bytes()).unwrap();
     let mut seen = Vec::new();
-    let mut buffer = [0; 65536];
+    let mut buffer = vec![0; 65536];
     loop {
         let count = stream.read(&mut buffer).unwrap();
         assert!(count > 0, "closed: {}", String::from_utf8_lossy(&seen));
@@ -359,7 +374,11 @@ fn the_command_line_keeps_keys_shows_locks_and_tells_who_changed_what() {
     assert_eq!(ok(&["credentials", "remove", "codex"], ""), "forgot the key of codex\n");
     assert_eq!(svc(&daemon, &["credentials", "remove", "codex"], "").0, Some(1));
     assert_eq!(svc(&daemon, &["credentials", "set", "codex"], "\n").0, Some(2));
-    assert_eq!(svc(&daemon, &["credentials", "set", "codex", PLANTED], "").0, Some(2), "never an argument");
+    assert_eq!(
+        svc(&daemon, &["credentials", "set", "codex", "sk-an-argument"], "").0,
+        Some(2),
+        "never an argument"
+    );
     assert_eq!(ok(&["locks"], ""), "nobody holds a resource\n");
     let body =
         json!({"agentId": "release", "operation": "npm install", "resources": ["package.json", "lock"]});
@@ -373,4 +392,24 @@ fn the_command_line_keeps_keys_shows_locks_and_tells_who_changed_what() {
     assert!(ok(&["audit", "-n", "1"], "").contains("coordination.declare"));
     assert_eq!(ok(&["audit", "--event", "nonsense"], ""), "no entry fits\n");
     assert_eq!(svc(&daemon, &["audit", "--limit", "many"], "").0, Some(1));
+}
+
+#[test]
+fn decisions_5_and_13_what_was_acknowledged_survives_a_kill() {
+    let folder = Arc::new(Folder::new("trust-kill"));
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    daemon.post("/api/credentials", &json!({"provider": "codex", "key": PLANTED}));
+    let body = json!({"agentId": "release", "operation": "publish", "resources": ["registry"]});
+    let until = daemon.post("/api/coordination/declare", &body)["expiresAt"].clone();
+    daemon.kill();
+    drop(daemon);
+    let daemon = Daemon::start_in(folder, &[]);
+    assert_eq!(daemon.get("/api/credentials")[0]["masked"], "sk-p...cret");
+    let held = daemon.get("/api/coordination");
+    assert_eq!(held["operations"]["release"]["resources"], json!(["registry"]));
+    assert_eq!(held["operations"]["release"]["expiresAt"], until);
+    let events = daemon.get("/api/audit");
+    let events: Vec<_> =
+        events["entries"].as_array().unwrap().iter().map(|entry| entry["event"].clone()).collect();
+    assert_eq!(events, ["coordination.declare", "credentials.set"], "newest first");
 }

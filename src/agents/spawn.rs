@@ -8,6 +8,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
+use crate::usage;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -88,15 +89,16 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
         check_model(provider.info(), model, &mut validator);
     }
     for skill in &request.skills {
-        validator.fail("skills", format!("skill {skill:?} is not installed"));
+        validator.fail("skills", format!("skills names {skill:?}, which is not installed"));
     }
     for integration in &request.integrations {
-        if let Err(problem) = all.integrations.find(integration) {
-            validator.fail("integrations", problem.error);
-        }
+        validator.check(all.integrations.is_installed(integration), "integrations", || {
+            format!("integrations names {integration:?}, which is not installed")
+        });
     }
     validator.finish()?;
     check_capacity(all)?;
+    usage::check_budget(all, cx.now)?;
 
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
@@ -105,6 +107,7 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
         "agent.spawn",
         &json!({"agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider}),
     );
+    usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
     start(all, cx, agent, prompt, SessionStart::Fresh);
@@ -143,7 +146,7 @@ pub fn launch_request(
     LaunchRequest {
         purpose,
         prompt,
-        model: agent.model.clone().filter(|model| model != "auto"),
+        model: chosen_model(all, agent),
         effort: agent.effort,
         permission: agent.permission,
         // Joining nothing would add a slash, and programs tell their sessions apart by this path.
@@ -152,7 +155,16 @@ pub fn launch_request(
         session,
         command: agent.command.to_vec(),
         has_integrations: !agent.integrations.is_empty(),
+        // What nobody owns and is not fenced in needs no asking.
+        hook_program: all.project.program.clone(),
+        fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
     }
+}
+
+/// The model that was named, else the one that routing has chosen, else the provider's own choice.
+fn chosen_model(all: &All, agent: &Agent) -> Option<String> {
+    let named = agent.model.clone().filter(|model| model != "auto");
+    named.or_else(|| usage::routing::model_for(all, agent.lineage_id).map(str::to_owned))
 }
 
 /// Variables every process of `agent` gets.
@@ -302,6 +314,13 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         phase: Phase::Working,
         ..old.clone()
     }
+}
+
+/// Living agents of other lineages whose scope may name files that `agent`'s does.
+pub fn overlapping(all: &All, agent: &Agent) -> Vec<AgentId> {
+    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
+    let meeting = others.filter(|other| !scope::overlaps(&agent.scope, &other.scope).is_empty());
+    meeting.map(|other| other.id).collect()
 }
 
 /// Living agents whose scope may name the same files.

@@ -43,6 +43,19 @@ pub fn tell(all: &mut All, cx: &mut Context, id: AgentId, text: String, may_resu
     touch(all, cx, Durability::BeforeReply);
 }
 
+/// Leaves a note for an agent's next handoff. A full queue keeps what it has: a note is worth less than a
+/// message.
+pub fn note(all: &mut All, cx: &mut Context, id: AgentId, text: String) {
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.next_message += 1;
+    let message = agents.next_message;
+    if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
+        let text = text.into();
+        agent.queue.push(Instruction { id: message, text, deliver: Deliver::Rotation, sent: false });
+    }
+    touch(all, cx, Durability::Soon);
+}
+
 /// Whether a message can be given to a running process of this provider.
 pub(super) fn takes_input(provider: &str) -> bool {
     providers::by_id(provider).is_some_and(|provider| provider.info().capabilities.live_input)

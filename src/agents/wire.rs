@@ -83,6 +83,7 @@ impl Wire {
             Activity::TurnStarted
             | Activity::Trouble { .. }
             | Activity::Compacted
+            | Activity::PermissionAsked { .. }
             | Activity::Noise { .. } => None,
         }
     }

@@ -1,12 +1,13 @@
 //! The runs of the agents: every program that works for one, and the threads around it.
 //!
-//! [`Runs`] takes orders and never makes its caller wait; what happens is told through the reporter, in order, and
-//! ends with exactly one [`RunReport::StartFailed`] or [`RunReport::Exited`] per run.
+//! [`Runs`] takes orders and never makes its caller wait; what happens is told through the reporter, in
+//! order, and ends with exactly one [`RunReport::StartFailed`] or [`RunReport::Exited`] per run.
 //!
-//! **Invariant:** when `Exited` is reported, every descendant is gone or counted as leaked, all output has been
-//! reported, and every accepted message has had its [`RunReport::Said`].
+//! **Invariant:** when `Exited` is reported, every descendant is gone or counted as leaked, all output has
+//! been reported, and every accepted message has had its [`RunReport::Said`].
 
 mod env;
+mod fence;
 mod input;
 mod lines;
 mod output;
@@ -35,7 +36,8 @@ pub const FINISH_GRACE: Duration = Duration::from_secs(10);
 /// Stack of a run's own thread in bytes; a provider's `launch` runs on it.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Takes what the threads report. It may block, which makes the agent wait; once nobody listens it must return.
+/// Takes what the threads report. It may block, which makes the agent wait; once nobody listens it must
+/// return.
 pub type Reporter = dyn Fn(AgentId, RunReport) + Send + Sync;
 
 /// What to run.
@@ -112,7 +114,8 @@ impl Runs {
 
     /// Starts a run: `Started` or `StartFailed` follows.
     ///
-    /// Errors (nothing follows then): the agent runs already, the daemon is stopping, or there is no thread left.
+    /// Errors (nothing follows then): the agent runs already, the daemon is stopping, or there is no thread
+    /// left.
     pub fn start(&self, spec: RunSpec) -> Result<(), String> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err("the daemon is stopping".into());
@@ -149,22 +152,31 @@ impl Runs {
         Ok(())
     }
 
-    /// Says something to a running agent: `Said` follows. `false` (and nothing follows) when it does not run, or
-    /// too much waits to be read by it already.
+    /// Says something to a running agent: `Said` follows. `false` (and nothing follows) when it does not
+    /// run, or too much waits to be read by it already.
     pub fn say(&self, agent: AgentId, message_id: u64, text: String) -> bool {
         self.run(agent).is_some_and(|run| run.input.push(Item::Say { message_id, text }))
     }
 
-    /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is stopped;
-    /// its `Exited` carries code and signal as they are.
+    /// Answers the provider's question whether a tool may be used; harmless when nobody waits for it any
+    /// more.
+    pub fn decide(&self, agent: AgentId, question: &str, allow: bool) {
+        if let Some(run) = self.run(agent) {
+            run.converse(|conversation, steps| conversation.decide(question, allow, steps));
+            run.output.flush();
+        }
+    }
+
+    /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is
+    /// stopped; its `Exited` carries code and signal as they are.
     pub fn finish(&self, agent: AgentId) {
         if let Some(run) = self.run(agent) {
             run.finish();
         }
     }
 
-    /// Stops an agent and everything it started. Harmless when it does not run; a run that has not started its
-    /// program yet reports `Exited` without code and signal.
+    /// Stops an agent and everything it started. Harmless when it does not run; a run that has not started
+    /// its program yet reports `Exited` without code and signal.
     pub fn stop(&self, agent: AgentId) {
         if let Some(run) = self.run(agent) {
             run.stop();
@@ -180,8 +192,8 @@ impl Runs {
         }
     }
 
-    /// Stops all and waits until their last reports have been taken, at most until `deadline`. Not for the thread that
-    /// takes the reports. Returns how many runs were not over by then.
+    /// Stops all and waits until their last reports have been taken, at most until `deadline`. Not for the
+    /// thread that takes the reports. Returns how many runs were not over by then.
     pub fn shutdown(&self, deadline: Instant) -> usize {
         self.stop_all();
         let left = self.wait_until(deadline);

@@ -27,6 +27,9 @@ pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     if let Err(fault) = look_at_folder(&host.project, &request.working_dir) {
         validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
     }
+    if let Some(fault) = look_at_scenario(host, ask, &request) {
+        validator.fail("model", fault);
+    }
     validator.finish()?;
     let worktree = if request.isolation == "worktree" { Some(make_worktree(host, &request)?) } else { None };
     request.worktree.clone_from(&worktree);
@@ -34,6 +37,14 @@ pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let Some(path) = worktree else { return Ok(Answer::Command(command)) };
     let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
     Ok(Answer::Undoable(command, Box::new(move || remove_worktree(&processes, &project, &path))))
+}
+
+/// What is wrong with the scenario that the built-in `script` agent is asked to play, if anything.
+fn look_at_scenario(host: &Host, ask: &Ask, request: &SpawnRequest) -> Option<String> {
+    let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
+    let model = request.model.as_deref().filter(|model| provider == "script" && *model != "auto")?;
+    let fault = crate::rehearsal::find_scenario(model, Some(&host.project)).err()?;
+    Some(format!("model {model:?} is no scenario of provider script: {fault}"))
 }
 
 /// Removes a worktree that was made for an agent that then was refused.

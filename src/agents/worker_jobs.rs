@@ -133,7 +133,7 @@ impl Means {
         let provider = providers::by_id(provider).ok_or("its provider is gone")?;
         let launch = provider.launch(request)?;
         let marker = Marker { agent, project_dir: self.project.clone() };
-        let spec = process_spec(&launch, provider.info(), env, &request.working_dir, &marker);
+        let spec = process_spec(&launch, provider.info(), env, request, &marker);
         let running = self.processes.spawn(&spec).map_err(|error| error.to_string())?;
         let identity = running.identity;
         let wanted = match lock(&self.asked).get_mut(&call) {

@@ -1,4 +1,5 @@
-//! The logs of the agents: per lineage a folder of numbered JSON lines, and the provider's raw lines beside them.
+//! The logs of the agents: per lineage a folder of numbered JSON lines, and the provider's raw lines beside
+//! them.
 //!
 //! ```text
 //! <dir>/<lineage>/000000000001.jsonl   LogRecord lines, named by the number of the first
@@ -6,8 +7,8 @@
 //!                 raw-000001.jsonl     what the program really printed, the oldest dropped first
 //! ```
 //!
-//! **Invariant:** within a lineage numbers have no gaps and times never go back, so that a page is found by number
-//! or by time through the index, without reading more than a stretch of one segment.
+//! **Invariant:** within a lineage numbers have no gaps and times never go back, so that a page is found by
+//! number or by time through the index, without reading more than a stretch of one segment.
 //!
 //! **Invariant:** an append that fails leaves no half line behind and uses up no number.
 

@@ -43,6 +43,22 @@ pub enum Action {
         owner_id: Option<AgentId>,
         /// Its name.
         owner_name: Option<String>,
+        /// It was seen after the deed: nobody waits, and the decision is about keeping it.
+        #[serde(default)]
+        written: bool,
+    },
+    /// Using a tool that the provider asks about while its turn stands still.
+    ToolPermission {
+        /// For people.
+        description: String,
+        /// The provider's name of the tool.
+        tool: String,
+        /// Its arguments, redacted and bounded, for people.
+        params: Value,
+        /// What is compared: SHA-256 of the exact arguments, in hex.
+        params_hash: String,
+        /// By which the provider's question is answered, within its run.
+        question: String,
     },
     /// Calling a gated tool of an integration.
     IntegrationExec {
@@ -60,12 +76,14 @@ pub enum Action {
 }
 
 impl Action {
-    /// Writing `file_path`, which belongs to `owner` if to anybody.
-    pub fn scope_violation(file_path: &str, owner: Option<(AgentId, &str)>) -> Self {
+    /// Writing `file_path`, which belongs to `owner` if to anybody; `written` when it has happened already.
+    pub fn scope_violation(file_path: &str, owner: Option<(AgentId, &str)>, written: bool) -> Self {
         let whose =
             owner.map_or_else(|| "outside of its scope".to_owned(), |(_, name)| format!("owned by {name}"));
+        let verb = if written { "keep what it wrote to" } else { "write" };
         Self::ScopeViolation {
-            description: format!("write {file_path}, {whose}"),
+            description: format!("{verb} {file_path}, {whose}"),
+            written,
             file_path: file_path.to_owned(),
             owner_id: owner.map(|(id, _)| id),
             owner_name: owner.map(|(_, name)| name.to_owned()),
@@ -83,21 +101,42 @@ impl Action {
         }
     }
 
+    /// Using a tool with exactly these arguments, asked by a provider under this name.
+    pub fn tool_permission(tool: &str, params: &Value, question: &str) -> Self {
+        Self::ToolPermission {
+            description: format!("use {tool}"),
+            tool: tool.to_owned(),
+            params: shown(params),
+            params_hash: hash(params),
+            question: question.to_owned(),
+        }
+    }
+
     /// For people.
     pub fn description(&self) -> &str {
         match self {
-            Self::ScopeViolation { description, .. } | Self::IntegrationExec { description, .. } => {
-                description
-            }
+            Self::ScopeViolation { description, .. }
+            | Self::IntegrationExec { description, .. }
+            | Self::ToolPermission { description, .. } => description,
         }
+    }
+
+    /// Whether the agent cannot go on with it before the decision.
+    pub fn blocks(&self) -> bool {
+        !matches!(self, Self::ScopeViolation { written: true, .. })
     }
 
     /// Whether both are the very same deed. The owner of a file may have changed its name meanwhile.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::ScopeViolation { file_path, .. }, Self::ScopeViolation { file_path: path, .. }) => {
-                file_path == path
-            }
+            (
+                Self::ScopeViolation { file_path, written, .. },
+                Self::ScopeViolation { file_path: path, written: done, .. },
+            ) => (file_path, written) == (path, done),
+            (
+                Self::ToolPermission { params_hash, question, .. },
+                Self::ToolPermission { params_hash: hash, question: other, .. },
+            ) => (params_hash, question) == (hash, other),
             (
                 Self::IntegrationExec { integration_id, tool, params_hash, .. },
                 Self::IntegrationExec { integration_id: id, tool: name, params_hash: hash, .. },
@@ -106,13 +145,16 @@ impl Action {
         }
     }
 
-    /// What an agent does with an approval for it.
+    /// What an agent does with an approval for it; empty when there is nothing to do.
     pub fn how_to_retry(&self, id: ApprovalId) -> String {
         match self {
-            Self::ScopeViolation { file_path, .. } => format!("Write {file_path} again now."),
+            Self::ScopeViolation { written: true, .. } | Self::ToolPermission { .. } => String::new(),
+            Self::ScopeViolation { file_path, .. } => {
+                format!("Write {file_path} again now. It is valid for one attempt.")
+            }
             Self::IntegrationExec { integration_id, .. } => format!(
                 "Repeat the same POST /api/integrations/{integration_id}/exec with the same tool and params, \
-                 and \"approvalId\":\"{id}\"."
+                 and \"approvalId\":\"{id}\". It is valid for one attempt."
             ),
         }
     }

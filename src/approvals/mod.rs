@@ -1,10 +1,11 @@
 //! Approvals: what an agent may do only after a person has said yes.
 //!
-//! A feature that meets a gated action calls [`request`]; a person decides; the agent is told by itself and tries
-//! again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the action does.
+//! A feature that meets a gated action calls [`request`]; a person decides; the agent is told by itself and
+//! tries again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the
+//! action does.
 //!
-//! **Invariant:** an approval lets exactly one attempt through, of exactly the action it was asked for, by the
-//! lineage it was asked for.
+//! **Invariant:** an approval lets exactly one attempt through, of exactly the action it was asked for, by
+//! the lineage it was asked for.
 //! **Invariant:** an identical request that is still pending is the same approval.
 //! **Invariant:** an agent never decides.
 
@@ -140,7 +141,17 @@ impl State {
     }
 
     /// What an earlier daemon has left; deadlines that passed meanwhile come due at once.
-    pub fn restore(stored: Stored, timers: &mut Timers) -> Self {
+    pub fn restore(mut stored: Stored, timers: &mut Timers) -> Self {
+        for approval in &mut stored.approvals {
+            let is_question = matches!(approval.action, Action::ToolPermission { .. });
+            if is_question && approval.is_open() {
+                // The run that asked ended with the earlier daemon.
+                let approval = Arc::make_mut(approval);
+                approval.status = Status::Expired;
+                approval.resolved_at = Some(approval.requested_at);
+                approval.reason = Some("the daemon was restarted before the decision".into());
+            }
+        }
         for approval in stored.approvals.iter().filter(|approval| approval.is_open()) {
             timers.set(Timer::Approval(approval.id), approval.expires_at);
         }
@@ -287,12 +298,17 @@ pub fn expire(all: &mut All, cx: &mut Context, id: ApprovalId) {
 /// Something has happened to an agent: its approvals follow its lineage.
 pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
     match moment {
-        Moment::Rotated { new, .. } | Moment::Resumed { new, .. } => follow(all, cx, new),
+        Moment::Rotated { old, new } => {
+            end_questions(all, cx, old);
+            follow(all, cx, new);
+        }
+        Moment::Resumed { new, .. } => follow(all, cx, new),
         Moment::Started(id) => {
             if let Some(lineage) = lineage_of(all, Some(id)) {
                 show_waiting(all, cx, lineage);
             }
         }
+        Moment::Ended(id) => end_questions(all, cx, id),
         Moment::Removed(_, lineage) => {
             let open = |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.is_open();
             let ids: Vec<ApprovalId> =
@@ -302,6 +318,19 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             }
         }
         _ => {}
+    }
+}
+
+/// A run that is over waits for no answer any more.
+fn end_questions(all: &mut All, cx: &mut Context, agent: AgentId) {
+    let is_question = |approval: &&Arc<Approval>| {
+        approval.agent_id == Some(agent)
+            && approval.status == Status::Pending
+            && matches!(approval.action, Action::ToolPermission { .. })
+    };
+    let ids: Vec<ApprovalId> = all.approvals.iter().filter(is_question).map(|approval| approval.id).collect();
+    for id in ids {
+        resolve(all, cx, id, Status::Expired, Some("its run ended before the decision".into()));
     }
 }
 
@@ -323,10 +352,15 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     }
     cx.notice("approval:resolved", &json!({"data": approval.resolution()}));
     settle(all, cx);
+    cx.moment(Moment::Decided { approval: id, approved: status == Status::Approved });
     let Some(lineage) = approval.lineage_id else { return };
     show_waiting(all, cx, lineage);
+    if matches!(approval.action, Action::ToolPermission { .. }) {
+        // Its provider waits for the answer and gets it, not a message.
+        return;
+    }
     let Some(agent) = current(all, lineage) else { return };
-    let may_resume = status == Status::Approved;
+    let may_resume = status == Status::Approved && approval.action.blocks();
     agents::tell(all, cx, agent, approval.message_to_agent(), may_resume);
 }
 
@@ -353,7 +387,9 @@ fn save(cx: &mut Context) {
 /// An agent is shown as waiting exactly while an approval of it is pending.
 fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
     let Some(agent) = current(all, lineage) else { return };
-    let pending = all.approvals.pending().find(|approval| approval.lineage_id == Some(lineage));
+    let blocking =
+        |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.action.blocks();
+    let pending = all.approvals.pending().find(blocking);
     let reason = pending
         .map(|approval| format!("it waits for approval {}: {}", approval.id, approval.action.description()));
     agents::set_waiting(all, cx, agent, reason.as_deref());

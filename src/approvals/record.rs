@@ -159,7 +159,12 @@ impl Approval {
         match self.status {
             Status::Approved => {
                 let how = self.action.how_to_retry(id);
-                format!("Approval {id} was granted: {what}.{why} {how} It is valid for one attempt.")
+                format!("Approval {id} was granted: {what}.{why} {how}").trim_end().to_owned()
+            }
+            Status::Rejected if !self.action.blocks() => {
+                format!(
+                    "Approval {id} was rejected: {what}.{why} Undo that change, or report why it must stay."
+                )
             }
             Status::Rejected => {
                 format!(

@@ -251,7 +251,8 @@ mod tests {
         let record = |state: &str| {
             json!({"name": "a-1", "id": "0000000a", "status": "active", "state": state, "provider": "script",
                 "model": "builder", "tokensUsed": 12400, "contextUsage": 0.42,
-                "spawnedAt": "1970-01-01T00:00:00.000Z", "currentActivity": "Write x.rs", "statusReason": "exit code 3"})
+                "spawnedAt": "1970-01-01T00:00:00.000Z", "currentActivity": "Write \
+                     x.rs", "statusReason": "exit code 3"})
         };
         let lines = table(&[record("running"), record("crashed")], Time(180_000)).lines(None, false);
         let cells: Vec<&str> = lines[1].split_whitespace().collect();

@@ -90,7 +90,8 @@ impl Surroundings {
                 format!("no daemon runs for {dir}; start one with 'svc start --background'")
             }
             None => format!(
-                "{} is in no project: there is no .svc folder here or above; start a daemon in your project's \
+                "{} is in no project: there is no .svc folder here or above; start a daemon in your \
+                     project's \
                  folder with 'svc start --background', or name it with --project DIR",
                 self.folder.display()
             ),

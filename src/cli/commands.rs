@@ -4,7 +4,9 @@
 mod tools;
 mod trust;
 
+use super::ownership;
 use super::session::{Outcome, Session};
+use super::tokens;
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
 
 /// A headline of the help.
@@ -14,6 +16,8 @@ pub enum Group {
     Daemon,
     /// Agents, one by one.
     Agents,
+    /// What people decide and plan with several agents.
+    Together,
     /// What agents may do, and who said so.
     Trust,
     /// What people look up.
@@ -24,13 +28,15 @@ pub enum Group {
 
 impl Group {
     /// All, in the order of the help.
-    pub const ALL: [Self; 5] = [Self::Daemon, Self::Agents, Self::Trust, Self::Look, Self::Help];
+    pub const ALL: [Self; 6] =
+        [Self::Daemon, Self::Agents, Self::Together, Self::Trust, Self::Look, Self::Help];
 
     /// The headline.
     pub fn title(self) -> &'static str {
         match self {
             Self::Daemon => "Daemon",
             Self::Agents => "Agents",
+            Self::Together => "Together",
             Self::Trust => "Trust",
             Self::Look => "Setup",
             Self::Help => "Help",
@@ -66,15 +72,15 @@ pub struct Opt {
     pub help: &'static str,
 }
 
-const fn switch(long: &'static str, help: &'static str) -> Opt {
+pub(super) const fn switch(long: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value: "", choices: &[], help }
 }
 
-const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
+pub(super) const fn value(long: &'static str, value: &'static str, help: &'static str) -> Opt {
     Opt { long, short: None, value, choices: &[], help }
 }
 
-const fn choice(
+pub(super) const fn choice(
     long: &'static str,
     value: &'static str,
     choices: &'static [&'static str],
@@ -83,7 +89,7 @@ const fn choice(
     Opt { long, short: None, value, choices, help }
 }
 
-const fn short(letter: char, option: Opt) -> Opt {
+pub(super) const fn short(letter: char, option: Opt) -> Opt {
     Opt { short: Some(letter), ..option }
 }
 
@@ -415,14 +421,22 @@ static OTHER_COMMANDS: [Command; 7] = [
     },
 ];
 
+/// The tables of all features, each beside its commands. One line each, so that additions do not meet in
+/// one line.
+#[rustfmt::skip]
+static TABLES: &[&[Command]] = &[
+    &DAEMON_COMMANDS,
+    &AGENT_COMMANDS,
+    &trust::COMMANDS,
+    ownership::COMMANDS,
+    tokens::COMMANDS,
+    &tools::COMMANDS,
+    &OTHER_COMMANDS,
+];
+
 /// All commands, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
-    DAEMON_COMMANDS
-        .iter()
-        .chain(&AGENT_COMMANDS)
-        .chain(&trust::COMMANDS)
-        .chain(&tools::COMMANDS)
-        .chain(&OTHER_COMMANDS)
+    TABLES.iter().copied().flatten()
 }
 
 /// The command of this name or alias.

@@ -69,7 +69,8 @@ fn bash() -> String {
     let _ = writeln!(script, "    *) options=\"--help --version\"; words=\"{}\" ;;\n  esac", all_names());
     script.push_str(
         "  case \"$current\" in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$current\")) ;;\n    \
-         *) COMPREPLY=($(compgen -W \"$words\" -- \"$current\")) ;;\n  esac\n}\ncomplete -o default -F _svc svc\n",
+         *) COMPREPLY=($(compgen -W \"$words\" -- \"$current\")) ;;\n  esac\n}\ncomplete -o default -F \
+              _svc svc\n",
     );
     script
 }

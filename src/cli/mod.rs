@@ -15,12 +15,14 @@ pub mod help;
 pub mod integrations;
 pub mod logs;
 pub mod mcp;
+mod ownership;
 pub mod rehearse;
 pub mod render;
 pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+mod tokens;
 pub mod trust;
 pub mod wait;
 

@@ -1,11 +1,12 @@
 //! Locks: an agent declares what it is about to do to shared resources, and others keep off until it is done.
 //!
-//! A resource is any text that the agents agree on, compared exactly. Locks of an agent belong to its lineage, so a
-//! rotation or resume takes them along. Somebody who is no agent may hold locks under a name of its own.
+//! A resource is any text that the agents agree on, compared exactly. Locks of an agent belong to its
+//! lineage, so a rotation or resume takes them along. Somebody who is no agent may hold locks under a name
+//! of its own.
 //!
 //! **Invariant:** a resource is held by one owner, in one operation.
-//! **Invariant:** an agent that has ended holds nothing. One that was interrupted with the daemon keeps its locks
-//! until they expire, for it may be resumed in the middle of the operation.
+//! **Invariant:** an agent that has ended holds nothing. One that was interrupted with the daemon keeps its
+//! locks until they expire, for it may be resumed in the middle of the operation.
 
 pub mod api;
 mod store;

@@ -24,8 +24,8 @@ impl State {
         Stored { version: VERSION, held }
     }
 
-    /// What an earlier daemon has left. Locks of agents that had ended, or are gone, were about to be released:
-    /// their release was lost with the daemon.
+    /// What an earlier daemon has left. Locks of agents that had ended, or are gone, were about to be
+    /// released: their release was lost with the daemon.
     pub fn restore(stored: Stored, agents: &agents::State, timers: &mut Timers) -> Self {
         let keeps = |owner: &Owner| match owner {
             Owner::Named(_) => true,

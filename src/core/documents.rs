@@ -9,6 +9,8 @@ use std::fmt;
 /// One file of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Document {
+    /// What was learned about how full a context may get.
+    Adaptive,
     /// Agents and everything that must agree with them.
     Agents,
     /// Sealed keys and tokens.
@@ -23,6 +25,10 @@ pub enum Document {
     Config,
     /// The task of a lineage.
     Prompt(LineageId),
+    /// What the counters said and what happened.
+    Timeline,
+    /// The ledger.
+    Usage,
 }
 
 /// A file of lines that only grows, until it is rotated.
@@ -64,6 +70,7 @@ impl Document {
     /// Its path below `.svc/`.
     pub fn path(self) -> String {
         match self {
+            Self::Adaptive => "state/adaptive.json".into(),
             Self::Agents => "state/agents.json".into(),
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
@@ -71,17 +78,22 @@ impl Document {
             Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
+            Self::Timeline => "state/timeline.json".into(),
+            Self::Usage => "state/usage.json".into(),
         }
     }
 
     /// Its content for `state`; `None` when the thing it describes is gone.
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
         let encoded = match self {
+            Self::Adaptive => serde_json::to_vec(&state.triggers.stored()),
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
+            Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
+            Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;

@@ -29,11 +29,16 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::integrations;
+use crate::oversight::timeline;
+use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
+use crate::usage;
+use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
 use time::Time;
@@ -47,6 +52,8 @@ pub struct CallId(pub u64);
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
+    /// This program's own file, for agents that call it back; `None` where it is not known.
+    pub program: Option<std::path::PathBuf>,
     /// Our process id.
     pub pid: u32,
     /// When we started.
@@ -114,10 +121,20 @@ pub struct State {
     pub approvals: Arc<approvals::State>,
     /// The integrations.
     pub integrations: Arc<integrations::State>,
+    /// Who owns which files.
+    pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
+    /// What agents use, and what follows from it.
+    pub usage: Arc<usage::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// What is known of the project's files.
+    pub workspace: Arc<workspace::State>,
+    /// When agents are rotated, and what was learned from their lives.
+    pub triggers: Arc<triggers::State>,
+    /// What the counters said and what happened to agents.
+    pub timeline: Arc<timeline::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -135,8 +152,12 @@ pub enum Command {
     Approvals(approvals::Command),
     /// About integrations.
     Integrations(integrations::Command),
+    /// About who may write which file.
+    Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
+    /// About the project's files.
+    Workspace(workspace::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -154,6 +175,8 @@ pub enum Event {
     Integration(integrations::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// A thread of the workspace reports.
+    Workspace(workspace::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -220,11 +243,14 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Integration(report) => integrations::report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
+            Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
@@ -251,7 +277,9 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
+        Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

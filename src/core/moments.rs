@@ -3,6 +3,7 @@
 
 use super::ids::{AgentId, LineageId};
 use super::{Context, State};
+use crate::approvals::ApprovalId;
 use crate::providers::Activity;
 
 /// Something has happened to an agent. Told after the event that caused it was applied.
@@ -30,6 +31,13 @@ pub enum Moment {
     },
     /// A turn is over, whatever came of it.
     TurnEnded(AgentId),
+    /// An approval was decided, or has expired without one.
+    Decided {
+        /// Which.
+        approval: ApprovalId,
+        /// What came of it.
+        approved: bool,
+    },
     /// The record is gone.
     Removed(AgentId, LineageId),
 }
@@ -37,10 +45,17 @@ pub enum Moment {
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
+    crate::context::triggers::moment(state, cx, moment);
+    crate::usage::moment(state, cx, moment);
+    crate::oversight::timeline::moment(state, cx, moment);
+    crate::ownership::moment(state, cx, moment);
     crate::coordination::moment(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
-    let _ = (state, cx, agent, activities);
+    crate::context::triggers::heard(state, cx, agent, activities);
+    crate::usage::heard(state, cx, agent, activities);
+    crate::oversight::timeline::changed(state, cx.now);
+    crate::ownership::heard(state, cx, agent, activities);
 }

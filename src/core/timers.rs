@@ -14,6 +14,10 @@ pub enum Timer {
     StateNotice,
     /// An agent inside a turn has said nothing for too long.
     Silence(AgentId),
+    /// The ten minutes after a rotation to this agent are over.
+    Velocity(AgentId),
+    /// A snapshot of the counters is due.
+    Snapshot,
     /// A question has taken too long.
     Query(CallId),
     /// A tool server has not shaken hands in time.

@@ -1,7 +1,8 @@
 //! The vault: API keys and tokens, encrypted at rest.
 //!
-//! The core holds and stores sealed entries only. A worker seals a key before the core hears of it ([`Vault::seal`])
-//! and opens it where it is needed ([`Vault::open`]); only [`Secret`] carries it in between.
+//! The core holds and stores sealed entries only. A worker seals a key before the core hears of it
+//! ([`Vault::seal`]) and opens it where it is needed ([`Vault::open`]); only [`Secret`] carries it in
+//! between.
 //!
 //! Names: a provider's id (`claude-code`), `integration/<id>/<key>`, `gateway/<id>/<key>`, `toy/<id>`.
 //!

@@ -1,8 +1,8 @@
 //! The side of the vault that does I/O: its key, randomness, and the endpoints that see plain text.
 //!
-//! AES-256-GCM with a random nonce of 12 bytes per sealing; the entry's name is authenticated along with it, so that
-//! an entry moved to another name does not open. The key is 32 random bytes in `.svc/credentials.key`, made on first
-//! use, or comes from `SVC_MASTER_KEY`.
+//! AES-256-GCM with a random nonce of 12 bytes per sealing; the entry's name is authenticated along with
+//! it, so that an entry moved to another name does not open. The key is 32 random bytes in
+//! `.svc/credentials.key`, made on first use, or comes from `SVC_MASTER_KEY`.
 //!
 //! Source: NIST SP 800-38D.
 
@@ -39,8 +39,8 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// A vault whose key is in `folder` (`.svc`), or given as the text of `SVC_MASTER_KEY`: 64 hexadecimal digits
-    /// (32 bytes), or a passphrase.
+    /// A vault whose key is in `folder` (`.svc`), or given as the text of `SVC_MASTER_KEY`: 64 hexadecimal
+    /// digits (32 bytes), or a passphrase.
     ///
     /// Errors: a sentence when the text is too short, or the key's file is damaged or cannot be read.
     pub fn open_in(folder: &Path, master_key: Option<&str>) -> Result<Self, String> {

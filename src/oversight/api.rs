@@ -1,12 +1,10 @@
 //! `/api/health`, `/api/status`, `/api/openapi.json`, `/metrics`, `/api/shutdown`.
 
-use super::{audit, worker_audit};
+use super::{audit, worker_api, worker_audit};
 use crate::api::{Method, Problem, Reply, Route, openapi};
 use crate::core::Command;
-use crate::routes::{Access, Answer, Ask, Handler};
-use crate::runtime::host::Host;
+use crate::routes::{Access, Ask, Handler};
 use serde_json::json;
-use std::fmt::Write as _;
 
 /// The routes of the daemon's own state.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -18,7 +16,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Get,
             "/metrics",
             "Counters as Prometheus text",
-            Handler::Work(Access::Anyone, metrics),
+            Handler::Work(Access::Anyone, worker_api::metrics),
         ),
         Route::new(
             Method::Post,
@@ -38,8 +36,9 @@ pub fn routes() -> Vec<Route<Handler>> {
     ]
 }
 
+/// Seconds since the daemon started.
 #[allow(clippy::cast_precision_loss, reason = "an uptime in seconds with three decimals")]
-fn uptime_seconds(ask: &Ask) -> f64 {
+pub fn uptime_seconds(ask: &Ask) -> f64 {
     ask.now.since(ask.state.project.started_at).as_millis() as f64 / 1000.0
 }
 
@@ -78,25 +77,4 @@ fn status(ask: &Ask) -> Result<Reply, Problem> {
 
 fn openapi(_ask: &Ask) -> Result<Reply, Problem> {
     Ok(Reply::ok(&openapi::document(&crate::routes::table(), "svc daemon", crate::VERSION)))
-}
-
-fn metrics(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let state = ask.state;
-    let mut text = String::new();
-    let mut gauge = |name: &str, help: &str, kind: &str, value: u64| {
-        let _ = writeln!(text, "# HELP svc_{name} {help}\n# TYPE svc_{name} {kind}\nsvc_{name} {value}");
-    };
-    let live = u64::try_from(state.agents.live().count()).unwrap_or(u64::MAX);
-    let all = u64::try_from(state.agents.iter().count()).unwrap_or(u64::MAX);
-    let tokens = state.agents.iter().map(|agent| agent.tokens.total()).sum();
-    gauge("agents_live", "Agents that are alive", "gauge", live);
-    gauge("agents", "Agent records", "gauge", all);
-    gauge("tokens_total", "Tokens used by all recorded agents", "counter", tokens);
-    gauge("rotations_total", "Rotations completed", "counter", state.agents.rotations().total);
-    gauge("leaked_processes_total", "Descendants that could not be ended", "counter", state.health.leaked);
-    gauge("panics_total", "Events whose handling panicked", "counter", state.health.panics);
-    for (name, help, kind, value) in host.counters() {
-        gauge(name, help, kind, value);
-    }
-    Ok(Answer::Reply(Reply::bytes(200, "text/plain; version=0.0.4", text)))
 }

@@ -62,8 +62,8 @@ impl Query {
         Ok(query)
     }
 
-    /// The newest entries that fit, newest first, and whether there are more. A line that is no entry (the power went
-    /// while it was written) is passed over.
+    /// The newest entries that fit, newest first, and whether there are more. A line that is no entry (the
+    /// power went while it was written) is passed over.
     pub fn pick<'a>(&self, lines_newest_first: impl Iterator<Item = &'a str>) -> (Vec<Value>, bool) {
         let mut entries = Vec::new();
         for line in lines_newest_first {

@@ -2,4 +2,7 @@
 
 pub mod api;
 pub mod audit;
+pub mod dashboard;
+pub mod timeline;
+pub mod worker_api;
 pub mod worker_audit;

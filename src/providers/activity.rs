@@ -188,6 +188,15 @@ pub enum Activity {
         /// What it returned, cut to 64 KiB.
         output: String,
     },
+    /// The provider asks whether a tool may be used; its turn stands still until it is answered.
+    PermissionAsked {
+        /// By which [`crate::providers::Conversation::decide`] answers it.
+        question: String,
+        /// The provider's name of the tool.
+        name: String,
+        /// Its arguments.
+        input: Value,
+    },
     /// Tokens, context or cost have changed.
     Usage(Usage),
     /// The provider retries against its endpoint, or warns: shown as the status reason.

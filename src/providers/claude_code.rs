@@ -9,12 +9,19 @@ use super::{
     Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
     Purpose, SessionStart, Tier, wire,
 };
+use serde_json::json;
+use std::path::Path;
 
 /// Claude Code.
 pub struct ClaudeCode;
 
 /// What a question may not use, whatever the user's settings allow.
 const WRITING_TOOLS: &str = "Bash,Edit,MultiEdit,NotebookEdit,Write";
+
+/// The tools whose writes are judged beforehand.
+const WRITE_TOOLS: &str = "Edit|MultiEdit|NotebookEdit|Write";
+/// The daemon answers at once; a hook that takes longer is given up by Claude Code, and its own rules apply.
+const HOOK_TIMEOUT_SECONDS: u64 = 10;
 
 static INFO: Info = Info {
     id: "claude-code",
@@ -73,7 +80,11 @@ impl Provider for ClaudeCode {
             (Purpose::Query, _) => {
                 add(&["--permission-mode", "dontAsk", "--disallowedTools", WRITING_TOOLS]);
             }
-            (Purpose::Work, Permission::Auto) => add(&["--permission-mode", "acceptEdits"]),
+            (Purpose::Work, Permission::Auto) => {
+                add(&["--permission-mode", "acceptEdits"]);
+                // What goes beyond edits is asked over the stream, and a person answers.
+                add(&["--permission-prompt-tool", "stdio"]);
+            }
             (Purpose::Work, Permission::Full) => {
                 add(&["--dangerously-skip-permissions"]);
                 // Without it the program refuses that flag when it runs as root.
@@ -83,6 +94,9 @@ impl Provider for ClaudeCode {
         if request.has_integrations && request.purpose == Purpose::Work {
             // Calls of our own server are not asked about: its gated tools ask a person anyway.
             add(&["--allowedTools", "mcp__svc"]);
+        }
+        if let Some(program) = request.hook_program.as_ref().filter(|_| request.purpose == Purpose::Work) {
+            add(&["--settings", &hook_settings(program)]);
         }
         match &request.session {
             SessionStart::Fresh => {}
@@ -97,4 +111,11 @@ impl Provider for ClaudeCode {
             conversation: Box::new(stream::Stream::new(&request.prompt, &request.session)),
         })
     }
+}
+
+/// Settings beyond the user's own: before a tool writes a file, `svc hook` asks the daemon.
+fn hook_settings(program: &Path) -> String {
+    let command = format!("'{}' hook", program.to_string_lossy().replace('\'', "'\\''"));
+    let hook = json!({"type": "command", "command": command, "timeout": HOOK_TIMEOUT_SECONDS});
+    json!({"hooks": {"PreToolUse": [{"matcher": WRITE_TOOLS, "hooks": [hook]}]}}).to_string()
 }

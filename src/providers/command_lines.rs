@@ -17,6 +17,8 @@ fn request(prompt: &str) -> LaunchRequest {
         session: SessionStart::Fresh,
         command: Vec::new(),
         has_integrations: false,
+        hook_program: None,
+        fence: None,
     }
 }
 
@@ -88,10 +90,10 @@ fn facts_1_1_claude_code() {
     let base = "claude -p --input-format stream-json --output-format stream-json --verbose";
     let query = "--permission-mode dontAsk --disallowedTools Bash,Edit,MultiEdit,NotebookEdit,Write";
     let check = |case, rest: &str| check("claude-code", case, &format!("{base} {rest}"));
-    check(Case::Auto, "--permission-mode acceptEdits");
-    check(Case::Model, "--model m-1 --permission-mode acceptEdits");
-    check(Case::Max, "--effort max --permission-mode acceptEdits");
-    check(Case::Resume, "--permission-mode acceptEdits --resume s-1");
+    check(Case::Auto, "--permission-mode acceptEdits --permission-prompt-tool stdio");
+    check(Case::Model, "--model m-1 --permission-mode acceptEdits --permission-prompt-tool stdio");
+    check(Case::Max, "--effort max --permission-mode acceptEdits --permission-prompt-tool stdio");
+    check(Case::Resume, "--permission-mode acceptEdits --permission-prompt-tool stdio --resume s-1");
     check(Case::Fork, &format!("{query} --resume s-1 --fork-session"));
     check(Case::FreshQuery, query);
     let full = launch("claude-code", &request_of(Case::Full));

@@ -43,7 +43,7 @@ pub struct Capabilities {
 }
 
 /// How much a model costs and can, for routing. Prices live in `data/`, not here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// Quick, cheap work.
@@ -136,6 +136,11 @@ pub trait Conversation: Send {
     fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
         let _ = (text, out);
         false
+    }
+
+    /// A person's answer to [`Activity::PermissionAsked`]. An unknown question is ignored.
+    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
+        let _ = (question, allow, out);
     }
 
     /// Called when a turn has ended and nothing is left to say: lets the program end.

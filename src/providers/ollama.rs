@@ -129,6 +129,8 @@ mod tests {
             session: SessionStart::Fresh,
             command: Vec::new(),
             has_integrations: false,
+            hook_program: None,
+            fence: None,
         }
     }
 

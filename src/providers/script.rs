@@ -93,6 +93,8 @@ mod tests {
             session,
             command: Vec::new(),
             has_integrations: false,
+            hook_program: None,
+            fence: None,
         }
     }
 

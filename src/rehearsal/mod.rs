@@ -3,6 +3,7 @@
 //! network and without tokens.
 
 mod embedded;
+pub use embedded::find as find_scenario;
 pub mod input;
 mod node;
 pub mod output;

@@ -2,8 +2,8 @@
 //! process may be an agent's.
 //!
 //! A caller counts as the operator only when a process that is **not** our descendant is seen to hold the
-//! connection. Whoever cannot be seen (it hides, or hung up at once) counts as an agent that nobody knows. Newer
-//! processes are looked at first, because whoever has just connected has mostly just been started.
+//! connection. Whoever cannot be seen (it hides, or hung up at once) counts as an agent that nobody knows.
+//! Newer processes are looked at first, because whoever has just connected has mostly just been started.
 //!
 //! What this cannot see: a process that an agent has some service outside of our tree start for it (a job
 //! scheduler, a terminal multiplexer's server, another machine).
@@ -18,8 +18,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-/// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its way
-/// from one process to another.
+/// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its
+/// way from one process to another.
 const LOOKS: usize = 3;
 /// Ancestors of an outside caller looked at for an agent's marker.
 const MAX_ANCESTORS: usize = 64;
@@ -92,7 +92,7 @@ fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     for pid in pids {
         match holds(pid, &wanted) {
             Ok(true) => return Ok(pid),
-            Err(error) if error == ErrorKind::PermissionDenied => unreadable.push(pid),
+            Err(ErrorKind::PermissionDenied) => unreadable.push(pid),
             Ok(false) | Err(_) => {}
         }
     }

@@ -18,6 +18,9 @@ use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::integrations::worker::Servers;
+use crate::workspace;
+use crate::workspace::worker_index::Indexer;
+use crate::workspace::worker_watch::Watcher;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -93,6 +96,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     let bound = bind(&options, &state)?;
     let project = Project {
         dir: project_dir,
+        program: std::env::current_exe().ok(),
         pid: std::process::id(),
         started_at,
         host: bound.address.ip().to_string(),
@@ -142,6 +146,7 @@ struct Daemon {
     core: Core,
     state: Thread,
     _detection: Thread,
+    indexing: Indexing,
     processes: Arc<Processes>,
 }
 
@@ -165,6 +170,7 @@ impl Daemon {
             logs: Arc::clone(logs),
             vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
+            indexer: Arc::new(Indexer::new(project_dir.clone())),
             counters: OnceLock::new(),
         });
         let hub_handle = hub.handle();
@@ -173,6 +179,7 @@ impl Daemon {
             host: Arc::clone(&host),
             table: crate::routes::table(),
             hub: hub_handle.clone(),
+            listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
         };
         let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
         let state = spawn_state_thread(thread, outbox)?;
@@ -184,16 +191,20 @@ impl Daemon {
         let to_core = core.clone();
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
         let detection = start_detection(&core, &processes, project_dir)?;
-        Ok(Self { _signals: signals, server, core, state, _detection: detection, processes })
+        let indexing = start_indexing(&core, &host.indexer)?;
+        Ok(Self { _signals: signals, server, core, state, _detection: detection, indexing, processes })
     }
 
     /// Waits until the state thread has ended, and takes everything apart.
     fn wait(self) {
-        let Self { _signals: signals, server, core, state, _detection: detection, processes } = self;
+        let Self { _signals: signals, server, core, state, _detection: detection, indexing, processes } =
+            self;
         drop(state);
         drop(core);
+        indexing.indexer.stop();
         server.stop(CONNECTION_GRACE);
         drop(detection);
+        drop(indexing);
         let strays = processes.sweep_strays();
         if strays.leaked > 0 {
             log::error!("leaked: {} processes could not be ended", strays.leaked);
@@ -255,4 +266,20 @@ fn start_detection(core: &Core, processes: &Arc<Processes>, project: PathBuf) ->
         let found = detect::detect(&processes, &project);
         core.control(Event::Detected(found));
     })
+}
+
+/// The first scan of the codebase. Dropping it waits for a scan that was told to stop.
+struct Indexing {
+    indexer: Arc<Indexer>,
+    _thread: Thread,
+}
+
+/// Scans the codebase once, beside everything else: nobody waits for it.
+fn start_indexing(core: &Core, indexer: &Arc<Indexer>) -> std::io::Result<Indexing> {
+    let (core, theirs) = (core.clone(), Arc::clone(indexer));
+    let thread = Thread::spawn("indexer", move || match theirs.scan(clock::now()) {
+        Ok(index) => core.report(Event::Workspace(workspace::Report::Indexed(Arc::new(index)))),
+        Err(error) => log::info!("{error}"),
+    })?;
+    Ok(Indexing { indexer: Arc::clone(indexer), _thread: thread })
 }

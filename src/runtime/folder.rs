@@ -3,12 +3,15 @@
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
+use crate::context::triggers;
 use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
 use crate::integrations;
+use crate::oversight::timeline;
 use crate::settings;
+use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, Permissions};
@@ -55,6 +58,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     load_trust(folder, now, &mut state)?;
+    load_usage(folder, now, &mut state)?;
     Ok(state)
 }
 
@@ -73,6 +77,21 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
     known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
     state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+    Ok(())
+}
+
+/// What agents have used.
+fn load_usage(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: usage::Stored = read(folder, Document::Usage, now)?.unwrap_or_default();
+    known_version(Document::Usage, stored.version, usage::STORED_VERSION)?;
+    usage::restore(state, stored, now);
+    let stored: triggers::Stored = read(folder, Document::Adaptive, now)?.unwrap_or_default();
+    known_version(Document::Adaptive, stored.version, triggers::STORED_VERSION)?;
+    state.triggers = Arc::new(triggers::State::restore(stored));
+    let stored: timeline::Stored = read(folder, Document::Timeline, now)?.unwrap_or_default();
+    known_version(Document::Timeline, stored.version, timeline::STORED_VERSION)?;
+    state.timeline = Arc::new(timeline::State::restore(stored));
+    state.agents.rotations().watch(Arc::make_mut(&mut state.timers));
     Ok(())
 }
 

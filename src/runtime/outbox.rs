@@ -94,6 +94,7 @@ impl Outbox {
                     self.core.control(Event::Run(agent, RunReport::Said { message_id, delivered: false }));
                 }
             }
+            RunOrder::Decide { question, allow } => self.runs.decide(agent, &question, allow),
             RunOrder::Finish => self.runs.finish(agent),
             RunOrder::Stop => self.runs.stop(agent),
         }

@@ -1,8 +1,8 @@
-//! Which socket is at the other end of a connection on this machine: asked of the kernel by its exact address, and
-//! read from its tables where it does not answer. The tables take milliseconds whatever their size; the question
-//! takes microseconds.
+//! Which socket is at the other end of a connection on this machine: asked of the kernel by its exact
+//! address, and read from its tables where it does not answer. The tables take milliseconds whatever their
+//! size; the question takes microseconds.
 //!
-//! Source: sock_diag(7), proc(5).
+//! Source: `sock_diag(7)`, proc(5).
 #![allow(unsafe_code, reason = "netlink sockets, which std does not offer")]
 
 use std::fs;
@@ -126,7 +126,7 @@ mod diag {
     fn question(peer: SocketAddr, local: SocketAddr) -> Option<[u8; QUESTION]> {
         let (family, source, target) = match (peer.ip().to_canonical(), local.ip().to_canonical()) {
             (IpAddr::V4(peer), IpAddr::V4(local)) => {
-                (libc::AF_INET, wide(&peer.octets()), wide(&local.octets()))
+                (libc::AF_INET, wide(peer.octets()), wide(local.octets()))
             }
             (IpAddr::V6(peer), IpAddr::V6(local)) => (libc::AF_INET6, peer.octets(), local.octets()),
             _ => return None,
@@ -154,9 +154,9 @@ mod diag {
         Some(bytes)
     }
 
-    fn wide(octets: &[u8; 4]) -> [u8; 16] {
+    fn wide(octets: [u8; 4]) -> [u8; 16] {
         let mut bytes = [0; 16];
-        bytes[..4].copy_from_slice(octets);
+        bytes[..4].copy_from_slice(&octets);
         bytes
     }
 

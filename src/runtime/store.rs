@@ -201,8 +201,8 @@ impl Writer {
         }
     }
 
-    /// Appends what came for the journals. A journal that cannot be written costs its lines, with a warning: the
-    /// documents of the same round tell the callers of a full disk.
+    /// Appends what came for the journals. A journal that cannot be written costs its lines, with a
+    /// warning: the documents of the same round tell the callers of a full disk.
     fn append(&self, lines: &[(Journal, Arc<[u8]>)]) {
         let mut rest = lines;
         while let Some((journal, _)) = rest.first() {

@@ -29,7 +29,8 @@ pub fn detach(command: &mut Command) {
     }
 }
 
-/// Asks a question on standard error and reads one line from the terminal on standard input, without showing it.
+/// Asks a question on standard error and reads one line from the terminal on standard input, without
+/// showing it.
 ///
 /// Errors: standard input is no terminal, or cannot be read.
 #[allow(unsafe_code)]

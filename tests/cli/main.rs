@@ -482,3 +482,35 @@ fn approvals_are_listed_and_decided_by_the_beginning_of_their_id() {
     failed(&fake.svc(&["approve", "apr-99999999"]), 1, "no approval has the id");
     failed(&fake.svc(&["approve"]), 2, "usage: svc approve ID");
 }
+
+#[test]
+fn tokens_tell_use_cost_savings_and_the_budget() {
+    let fake = Fake::new(two());
+    let told = fake.ok(&["tokens"]).stdout;
+    for words in [
+        "backend-1  3fa90001  m-1     12.4k  $1.25",
+        "total    12.4k tokens, $1.25",
+        "cache    75% of cached input",
+        "saved    900 tokens: 700 by rotation, 200 by resumed sessions, 0 by prevented conflicts",
+        "svc      84 tokens, <$0.01",
+        "today    $1.25 of $1.00",
+        "budget   nothing new starts",
+    ] {
+        assert!(told.contains(words), "{words:?} in\n{told}");
+    }
+    let teams = fake.ok(&["tokens", "--by-team"]).stdout;
+    assert!(teams.contains("web   0000beef       2   12.4k  6.2k  $1.25"), "{teams}");
+    assert_eq!(fake.ok(&["tokens", "-q"]).stdout, "12400\n");
+    assert_eq!(fake.ok(&["tokens", "--json"]).json()["totalUsed"], 12_400);
+    assert_eq!(fake.ok(&["tokens", "--by-team", "--json"]).json()["teams"][0]["teamName"], "web");
+}
+
+#[test]
+fn rotations_tell_why_and_what_they_saved() {
+    let fake = Fake::new(two());
+    let told = fake.ok(&["rotations"]).stdout;
+    let words = "backend-1  context_threshold  3fa90001  3fa90009";
+    assert!(told.contains(words) && told.contains(" 150k ") && told.contains("9.0k"), "{told}");
+    assert_eq!(fake.ok(&["rotations", "-q"]).stdout, "3fa90009\n");
+    assert_eq!(fake.ok(&["rotations", "--json"]).json()["totalRotations"], 1);
+}

@@ -19,6 +19,8 @@ fn request(model: Option<&str>) -> LaunchRequest {
         session: SessionStart::Fresh,
         command: Vec::new(),
         has_integrations: false,
+        hook_program: None,
+        fence: None,
     }
 }
 
@@ -82,26 +84,39 @@ fn ask(conversation: &mut dyn Conversation, kind: &str, input: &Value) -> String
         {"optionId": "no", "kind": "reject_once"}]);
     let call = json!({"toolCallId": format!("{kind}{input}"), "kind": kind, "rawInput": input});
     let params = json!({"sessionId": "s", "toolCall": call, "options": options});
-    let steps =
+    let mut steps =
         feed(conversation, &[json!({"id": "a", "method": "session/request_permission", "params": params})]);
+    let question = activities(&steps).into_iter().find_map(|activity| match activity {
+        Activity::PermissionAsked { question, .. } => Some(question),
+        _ => None,
+    });
+    if let Some(question) = &question {
+        assert!(writes(&steps).is_empty(), "it waits for a person");
+        conversation.decide(question, false, &mut steps);
+    }
     let answer = writes(&steps).remove(0);
     assert_eq!(answer["id"], "a");
-    answer["result"]["outcome"]["optionId"].as_str().expect("an option").to_owned()
+    let chosen = answer["result"]["outcome"]["optionId"].as_str().expect("an option");
+    if question.is_some() { format!("asked, {chosen}") } else { chosen.to_owned() }
 }
 
 #[test]
-fn acp_auto_allows_reads_and_edits_inside_the_folder_only() {
+fn acp_auto_allows_reads_and_edits_inside_the_folder_and_asks_about_the_rest() {
     let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
     let mut ask = |kind, input: Value| ask(conversation.as_mut(), kind, &input);
     assert_eq!(ask("edit", json!({"file_path": "/project/src/a.rs"})), "yes");
     assert_eq!(ask("edit", json!({"path": "src/../b.rs"})), "yes");
     assert_eq!(ask("read", json!({"path": "/etc/hosts"})), "yes");
-    assert_eq!(ask("edit", json!({"path": "/project/../etc/passwd"})), "no");
-    assert_eq!(ask("edit", json!({"path": "/projects/a"})), "no");
-    assert_eq!(ask("edit", json!({})), "no", "an edit of an unknown file");
-    assert_eq!(ask("delete", json!({"path": "/project/a"})), "no");
-    assert_eq!(ask("execute", json!({"command": "ls"})), "no");
-    assert_eq!(ask("", json!({})), "no");
+    for (kind, input) in [
+        ("edit", json!({"path": "/project/../etc/passwd"})),
+        ("edit", json!({"path": "/projects/a"})),
+        ("edit", json!({})),
+        ("delete", json!({"path": "/project/a"})),
+        ("execute", json!({"command": "ls"})),
+        ("", json!({})),
+    ] {
+        assert_eq!(ask(kind, input), "asked, no", "{kind}");
+    }
     let end =
         turn_end(&feed(conversation.as_mut(), &[json!({"id": 3, "result": {"stopReason": "end_turn"}})]));
     assert_eq!(end.denied, ["edit", "edit", "edit", "delete", "execute", "tool"]);
@@ -109,7 +124,7 @@ fn acp_auto_allows_reads_and_edits_inside_the_folder_only() {
 
 /// Every file a call names is judged, not only the one it names first.
 #[test]
-fn acp_auto_rejects_an_edit_with_one_file_outside() {
+fn acp_auto_asks_about_an_edit_with_one_file_outside() {
     let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
     let locations = json!([{"path": "/project/a"}, {"path": "/etc/passwd"}]);
     let call =
@@ -121,7 +136,10 @@ fn acp_auto_rejects_an_edit_with_one_file_outside() {
         conversation.as_mut(),
         &[json!({"id": 9, "method": "session/request_permission", "params": params})],
     );
-    assert_eq!(writes(&steps)[0]["result"], json!({"outcome": {"outcome": "cancelled"}}));
+    assert!(writes(&steps).is_empty(), "a person is asked");
+    let mut steps = Vec::new();
+    conversation.decide("9", false, &mut steps);
+    assert_eq!(writes(&steps)[0]["result"], json!({"outcome": {"outcome": "cancelled"}}), "no such option");
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         session,
         command: Vec::new(),
         has_integrations: false,
+        hook_program: None,
+        fence: None,
     };
     let provider = by_id(provider_of(name)).expect("a registered provider");
     provider.launch(&request).expect("a launch").conversation
@@ -94,6 +96,14 @@ pub fn lines(name: &str) -> Vec<String> {
     lines
 }
 
+/// A person answers a question as in the recording.
+fn answer(name: &str, conversation: &mut dyn Conversation, steps: &mut Vec<Step>) {
+    if let Some(Step::Event(Activity::PermissionAsked { question, .. })) = steps.last() {
+        let question = question.clone();
+        conversation.decide(&question, name != "acp/claude-reject", steps);
+    }
+}
+
 /// A recording and what came of it.
 pub struct Replay {
     pub steps: Vec<Step>,
@@ -114,6 +124,7 @@ impl Replay {
         conversation.open(&mut steps);
         for line in lines {
             conversation.line(line, &mut steps);
+            answer(name, conversation.as_mut(), &mut steps);
         }
         conversation.end(&mut steps);
         Self { steps }

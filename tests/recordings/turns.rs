@@ -154,13 +154,32 @@ fn a_permission_request_is_answered_as_in_the_recording() {
 }
 
 #[test]
-fn a_request_that_claude_must_not_wait_for_is_answered() {
+fn claude_asks_a_person_and_gets_the_answer_of_the_recording() {
     let replay = Replay::of("claude-permstdio");
-    let refusals = replay.steps.iter().filter(|step| {
-        matches!(step, Step::Write(text) if text.contains("\"control_response\"")
-            && text.contains("a0a0f502-3e3f-43b4-a6f2-65419c9755ba") && text.contains("\"error\""))
+    let asked = replay.activities().filter(|activity| {
+        matches!(activity, Activity::PermissionAsked { name, input, .. }
+            if name == "Write" && input["file_path"] == "/project/hello.txt")
     });
-    assert_eq!(refusals.count(), 1);
+    assert_eq!(asked.count(), 1);
+    let answers = replay.steps.iter().filter(|step| {
+        matches!(step, Step::Write(text) if text.contains("\"control_response\"")
+            && text.contains("a0a0f502-3e3f-43b4-a6f2-65419c9755ba")
+            && text.contains("\"behavior\":\"allow\"") && text.contains("\"updatedInput\":{\"content\""))
+    });
+    assert_eq!(answers.count(), 1);
+}
+
+#[test]
+fn a_request_that_claude_must_not_wait_for_is_answered() {
+    let mut conversation = conversation("claude-default", SessionStart::Fresh);
+    let mut steps = Vec::new();
+    conversation.line(
+        r#"{"type":"control_request","request_id":"r","request":{"subtype":"unheard_of"}}"#,
+        &mut steps,
+    );
+    assert!(matches!(&steps[..], [Step::Write(text)] if text.contains("\"error\"")));
+    conversation.decide("nobody asked", true, &mut steps);
+    assert_eq!(steps.len(), 1);
 }
 
 /// A message given during a turn reaches claude at once and an ACP agent after the turn.

@@ -8,7 +8,9 @@ use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
-use svc::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Project, State, apply};
+use svc::core::{
+    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, Timer, apply,
+};
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use svc::routes::{Ask, Handler, table};
 
@@ -30,6 +32,7 @@ impl World {
     /// An empty daemon at 2026-01-01.
     pub fn new() -> Self {
         let project = Project {
+            program: None,
             dir: "/project".into(),
             pid: 4242,
             started_at: Time(1_767_225_600_000),
@@ -57,7 +60,10 @@ impl World {
 
     /// Applies one event and returns its effects, unrendered.
     pub fn apply(&mut self, event: Event) -> Vec<Effect> {
-        self.seed += 1;
+        // Snapshots of the counters need no randomness: the ids of a script do not depend on them.
+        if !matches!(event, Event::Timer(Timer::Snapshot)) {
+            self.seed += 1;
+        }
         let mut cx = Context::new(self.now, self.seed);
         cx.exit_sent = self.exit_sent;
         apply(&mut self.state, &mut cx, event);
@@ -207,7 +213,7 @@ impl World {
     }
 
     fn render(&mut self, effects: Vec<Effect>) -> Vec<String> {
-        effects.into_iter().map(|effect| self.line(effect)).collect()
+        effects.into_iter().filter(|effect| !is_counting(effect)).map(|effect| self.line(effect)).collect()
     }
 
     fn name(&self, id: AgentId) -> String {
@@ -275,6 +281,12 @@ impl World {
     }
 }
 
+/// Counters that are written now and then say nothing about an event.
+fn is_counting(effect: &Effect) -> bool {
+    let documents = [Document::Usage, Document::Adaptive, Document::Timeline];
+    matches!(effect, Effect::Put(document, Durability::Soon) if documents.contains(document))
+}
+
 /// A batch without frames.
 pub fn output(activities: Vec<Activity>) -> RunReport {
     RunReport::Output(Batch { activities, frames: Vec::new(), credit: Credit::free() })
@@ -312,6 +324,7 @@ pub fn activity(what: &str, words: &str) -> Activity {
 
 fn order_words(order: &RunOrder) -> String {
     match order {
+        RunOrder::Decide { question, allow } => format!("decide {question} {allow} for"),
         RunOrder::Start(start) => format!(
             "start with {:?} as {:?}:",
             start.request.prompt.lines().next().unwrap_or_default(),

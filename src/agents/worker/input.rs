@@ -1,5 +1,5 @@
-//! What goes to a program's standard input: a queue bounded in bytes, and the thread that empties it, so that a
-//! program that does not read holds up nobody who writes to it.
+//! What goes to a program's standard input: a queue bounded in bytes, and the thread that empties it, so
+//! that a program that does not read holds up nobody who writes to it.
 
 use super::run::Run;
 use crate::agents::report::{LogEntry, Other, RunReport};

@@ -3,8 +3,8 @@
 /// What a line that was cut ends with, where the limit is that of standard output.
 pub(super) const CUT_MARK: &str = "… [cut at 4 MiB]";
 
-/// Collects bytes into lines. Invalid UTF-8 is replaced only once a line is whole, so a character that arrives in
-/// two reads stays one.
+/// Collects bytes into lines. Invalid UTF-8 is replaced only once a line is whole, so a character that
+/// arrives in two reads stays one.
 #[derive(Debug)]
 pub(super) struct Lines {
     line: Vec<u8>,

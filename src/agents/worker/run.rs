@@ -1,7 +1,8 @@
 //! One run: its process and its threads.
 //!
 //! ```text
-//! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, reports Exited
+//! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, and
+//!              reports Exited
 //! out-<agent>  standard output -> lines -> conversation -> log, batches
 //! err-<agent>  standard error -> raw log, the last 4 KiB
 //! in-<agent>   queue -> standard input
@@ -120,8 +121,8 @@ impl Run {
         times.finish_ordered.map(|ordered| ordered.max(times.last_output) + limits.finish_grace)
     }
 
-    /// Lets the conversation act and does what it wants done: writes go to the queue in the order the conversation
-    /// made them, events to the output. `false` when not all writes were taken.
+    /// Lets the conversation act and does what it wants done: writes go to the queue in the order the
+    /// conversation made them, events to the output. `false` when not all writes were taken.
     pub fn converse(&self, act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>)) -> bool {
         self.converse_into(|item| self.input.push(item), act)
     }
@@ -222,7 +223,7 @@ fn launch(inner: &Inner, run: &Run, spec: &RunSpec, marker: &Marker) -> Result<R
     let info = spec.provider.info();
     let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
         .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    let process = process_spec(&launch, info, &spec.env_extra, &spec.request.working_dir, marker);
+    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker);
     let running = inner.processes.spawn(&process).map_err(|error| error.to_string())?;
     *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.conversation);
     run.times().last_output = Instant::now();

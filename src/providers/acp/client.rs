@@ -15,12 +15,15 @@ use crate::providers::{
     Activity, Conversation, LaunchRequest, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// The version of the protocol that is spoken here.
 const PROTOCOL_VERSION: u64 = 1;
 /// At most this many messages wait for the end of a turn.
 const QUEUED_MESSAGES_MAX: usize = 256;
+/// At most this many refused tools are named.
+/// At most this many requests wait for a person at once; further ones are refused.
+const QUESTIONS_MAX: usize = 64;
 /// At most this many refused tools are named.
 const DENIED_MAX: usize = 64;
 /// JSON-RPC: the method is not known here.
@@ -66,10 +69,23 @@ pub(super) struct Client {
     last_text: String,
     calls: Calls,
     denied: Vec<String>,
+    /// Requests that wait for a person.
+    questions: HashMap<String, Asked>,
     cost: CostMeter,
     turn_cost_usd: Option<f64>,
     /// Nothing more will be said: the input is closed as soon as no turn is open.
     finishing: bool,
+}
+
+/// A request for permission that waits for a person.
+struct Asked {
+    id: Value,
+    options: Vec<Value>,
+    name: String,
+}
+
+fn answer(id: &Value, allow: bool, options: &[Value], out: &mut Vec<Step>) {
+    write(out, &json!({"jsonrpc": "2.0", "id": id, "result": outcome(allow, options)}));
 }
 
 impl Client {
@@ -97,6 +113,7 @@ impl Client {
             last_text: String::new(),
             calls: Calls::default(),
             denied: Vec::new(),
+            questions: HashMap::new(),
             turn_cost_usd: None,
         }
     }
@@ -286,16 +303,29 @@ impl Client {
         self.flush(out);
         let asked = params.get("toolCall").unwrap_or(&Value::Null);
         self.calls.update(asked, out);
-        let mut decision = Decision::Reject;
+        let tool = wire::text(asked, "toolCallId");
+        let options = wire::items(params, "options").to_vec();
         // A call that cannot be remembered cannot be judged either.
-        if let Some(call) = self.calls.asked(wire::text(asked, "toolCallId"), out) {
-            decision = self.bounds.decide(&Question { kind: &call.kind, paths: &call.paths });
-            if decision == Decision::Reject && self.denied.len() < DENIED_MAX {
-                self.denied.push(call.name().to_owned());
+        let Some(call) = self.calls.asked(tool, out) else { return answer(&id, false, &options, out) };
+        let (name, input) = (call.name().to_owned(), call.input());
+        match self.bounds.decide(&Question { kind: &call.kind, paths: &call.paths }) {
+            Decision::Allow => answer(&id, true, &options, out),
+            Decision::AskAPerson if self.questions.len() < QUESTIONS_MAX => {
+                let question = id.to_string();
+                self.questions.insert(question.clone(), Asked { id, options, name: name.clone() });
+                wire::emit(out, Activity::PermissionAsked { question, name, input });
+            }
+            Decision::Reject | Decision::AskAPerson => {
+                self.deny(name);
+                answer(&id, false, &options, out);
             }
         }
-        let result = outcome(decision, wire::items(params, "options"));
-        write(out, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    fn deny(&mut self, tool: String) {
+        if self.denied.len() < DENIED_MAX {
+            self.denied.push(tool);
+        }
     }
 
     fn turn_ended(&mut self, result: &Value, out: &mut Vec<Step>) {
@@ -325,6 +355,7 @@ impl Client {
         end.cost_usd = self.turn_cost_usd.take();
         self.last_text.clear();
         self.calls.clear();
+        self.questions.clear();
         wire::emit(out, Activity::TurnEnded(end));
         self.next(out);
         self.close_when_through(out);
@@ -363,6 +394,14 @@ impl Conversation for Client {
             ("session/update", false) => self.updated(params, out),
             _ => {}
         }
+    }
+
+    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
+        let Some(asked) = self.questions.remove(question) else { return };
+        if !allow {
+            self.deny(asked.name);
+        }
+        answer(&asked.id, allow, &asked.options, out);
     }
 
     /// A message waits until the running turn has ended.

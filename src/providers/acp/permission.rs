@@ -29,11 +29,12 @@ pub(super) enum Decision {
     Allow,
     /// No.
     Reject,
+    /// Somebody has to say.
+    AskAPerson,
 }
 
 impl Bounds {
-    /// The one place where it is decided. A person's approval can take its place: the request then waits
-    /// for the answer, which nothing in the protocol forbids.
+    /// What is decided at once. Nothing in the protocol forbids that a request waits for a person.
     pub(super) fn decide(&self, question: &Question) -> Decision {
         let reads = matches!(question.kind, "read" | "search" | "think");
         let edits_inside = question.kind == "edit"
@@ -44,17 +45,19 @@ impl Bounds {
             (Purpose::Work, Permission::Auto) => reads || edits_inside,
             (Purpose::Work, Permission::Full) => true,
         };
-        if allowed { Decision::Allow } else { Decision::Reject }
+        match (allowed, self.purpose) {
+            (true, _) => Decision::Allow,
+            (false, Purpose::Work) => Decision::AskAPerson,
+            // Nobody waits for a person to answer a question.
+            (false, Purpose::Query) => Decision::Reject,
+        }
     }
 }
 
 /// The result of `session/request_permission`: the offered option that says so, or `cancelled` when none
 /// does. "Always" is never chosen: the next request is decided anew.
-pub(super) fn outcome(decision: Decision, options: &[Value]) -> Value {
-    let kind = match decision {
-        Decision::Allow => "allow_once",
-        Decision::Reject => "reject_once",
-    };
+pub(super) fn outcome(allow: bool, options: &[Value]) -> Value {
+    let kind = if allow { "allow_once" } else { "reject_once" };
     match options.iter().find(|option| wire::text(option, "kind") == kind) {
         Some(option) => {
             json!({"outcome": {"outcome": "selected", "optionId": wire::text(option, "optionId")}})

@@ -72,6 +72,11 @@ impl Call {
             .map_or("tool", |name| name)
     }
 
+    /// Its arguments, or what it is called where the agent tells none.
+    pub(super) fn input(&self) -> Value {
+        if has_content(&self.input) { self.input.clone() } else { json!({"title": self.title}) }
+    }
+
     fn learn(&mut self, update: &Value) {
         let replace = |field: &mut String, text: &str| {
             if !text.is_empty() {
@@ -105,7 +110,7 @@ impl Call {
         }
         self.told = true;
         let names_file = matches!(self.kind.as_str(), "read" | "edit" | "delete" | "move");
-        let input = if has_content(&self.input) { self.input.clone() } else { json!({"title": self.title}) };
+        let input = self.input();
         wire::emit(
             out,
             Activity::ToolStarted {

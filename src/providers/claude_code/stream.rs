@@ -7,12 +7,16 @@
 use crate::providers::wire::{self, CostMeter, Meter};
 use crate::providers::{Activity, Conversation, SessionStart, Step, Tokens, TurnEnd, Usage};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Of so many messages in a turn the usage is shown before the turn's end; the rest counts at its end.
 const PROVISIONAL_MESSAGES_MAX: usize = 4096;
 /// At most this many refused tools are named.
 const DENIED_MAX: usize = 64;
+/// At most this many questions wait for a person at once; further ones are refused.
+const QUESTIONS_MAX: usize = 64;
+/// What the model reads when a person says no.
+const REJECTED: &str = "a person rejected this; find another way or report why it is needed";
 
 /// The conversation of one run.
 pub(super) struct Stream {
@@ -24,6 +28,8 @@ pub(super) struct Stream {
     /// Messages of this turn whose provisional usage was counted: the same usage stands on every line of
     /// a message.
     counted_messages: HashSet<String>,
+    /// Questions that wait for a person, with the tool's arguments.
+    questions: HashMap<String, Value>,
     meter: Meter,
     cost: CostMeter,
     /// The first result of a continued session is still to come. Its totals begin with what was used before
@@ -43,10 +49,26 @@ impl Stream {
             model: String::new(),
             working: false,
             counted_messages: HashSet::new(),
+            questions: HashMap::new(),
             meter: Meter::starting_at(counted),
             cost: CostMeter::new(*session != SessionStart::Fresh),
             continued: *session != SessionStart::Fresh,
         }
+    }
+
+    /// The program asks for permission. Without an answer it waits forever, so everything else is refused.
+    fn asked(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let id = wire::text(event, "request_id");
+        let request = event.get("request").unwrap_or(&Value::Null);
+        let known = wire::text(request, "subtype") == "can_use_tool" && !id.is_empty();
+        if !known || self.questions.len() >= QUESTIONS_MAX {
+            let error = "not supported by this client";
+            return respond(out, &json!({"subtype": "error", "request_id": id, "error": error}));
+        }
+        let input = request.get("input").cloned().unwrap_or_default();
+        self.questions.insert(id.to_owned(), input.clone());
+        let name = wire::text(request, "tool_name").to_owned();
+        wire::emit(out, Activity::PermissionAsked { question: id.to_owned(), name, input });
     }
 
     fn turn_started(&mut self, out: &mut Vec<Step>) {
@@ -191,11 +213,14 @@ impl Conversation for Stream {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
+            "control_cancel_request" => {
+                self.questions.remove(wire::text(&event, "request_id"));
+            }
             "system" => self.system(&event, out),
             "assistant" => self.assistant(&event, out),
             "user" => tool_results(&event, out),
             "result" => self.result(&event, out),
-            "control_request" => refuse(&event, out),
+            "control_request" => self.asked(&event, out),
             "rate_limit_event" => {
                 let status = event.get("rate_limit_info").map_or("", |info| wire::text(info, "status"));
                 if !matches!(status, "" | "allowed") {
@@ -211,6 +236,16 @@ impl Conversation for Stream {
         out.push(Step::Write(user_line(text)));
         true
     }
+
+    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
+        let Some(input) = self.questions.remove(question) else { return };
+        let behavior = if allow {
+            json!({"behavior": "allow", "updatedInput": input})
+        } else {
+            json!({"behavior": "deny", "message": REJECTED})
+        };
+        respond(out, &json!({"subtype": "success", "request_id": question, "response": behavior}));
+    }
 }
 
 fn user_line(text: &str) -> String {
@@ -218,10 +253,7 @@ fn user_line(text: &str) -> String {
     format!("{}\n", json!({"type": "user", "message": {"role": "user", "content": content}}))
 }
 
-/// Answers a request to which there is no answer yet: without one the program waits forever.
-fn refuse(event: &Value, out: &mut Vec<Step>) {
-    let id = event.get("request_id").cloned().unwrap_or_default();
-    let response = json!({"subtype": "error", "request_id": id, "error": "not supported by this client"});
+fn respond(out: &mut Vec<Step>, response: &Value) {
     out.push(Step::Write(format!("{}\n", json!({"type": "control_response", "response": response}))));
 }
 

@@ -265,7 +265,8 @@ mod tests {
     fn mutated_heads_never_panic_nor_pass_the_limits() {
         let seeds: [&[u8]; 4] = [
             b"GET /api/agents?x=1 HTTP/1.1\r\nHost: localhost:1\r\nAccept: */*\r\n\r\n",
-            b"POST /api/agents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\nExpect: 100-continue\r\n\r\n",
+            b"POST /api/agents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\nExpect: \
+                 100-continue\r\n\r\n",
             b"PUT /%41 HTTP/1.0\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
             b"OPTIONS * HTTP/1.1\r\nHost: [::1]:31415\r\nOrigin: http://localhost\r\n\r\n",
         ];

@@ -47,8 +47,8 @@ struct Pipes<'a> {
 }
 
 impl Processes {
-    /// Runs a program to its end: `input` goes to its standard input, at most `output_limit` bytes of each output
-    /// are kept (the rest is read and dropped). After `timeout` the whole tree is ended.
+    /// Runs a program to its end: `input` goes to its standard input, at most `output_limit` bytes of each
+    /// output are kept (the rest is read and dropped). After `timeout` the whole tree is ended.
     ///
     /// Errors: a sentence that names the program: it cannot be started, or it took too long.
     pub fn capture(

@@ -5,9 +5,9 @@
 //!               -> KILL to the group and to strays, look again, until none is left or KILL_LIMIT is over
 //! ```
 //!
-//! A process belongs to the tree when it was noted, carries the marker, descends from one that belongs, or is in
-//! a session led by one. So neither a session of its own, nor a lost parent, nor a cleaned environment alone
-//! hides it.
+//! A process belongs to the tree when it was noted, carries the marker, descends from one that belongs, or
+//! is in a session led by one. So neither a session of its own, nor a lost parent, nor a cleaned
+//! environment alone hides it.
 
 use super::scan::Scan;
 use super::{Identity, Marker, Processes, os, reaper};
@@ -56,8 +56,8 @@ struct Tree<'a> {
 }
 
 impl Processes {
-    /// Ends a program started by [`Processes::spawn`] and everything it started. Blocks for `grace` plus a few
-    /// seconds at worst; may be called when the program has ended already.
+    /// Ends a program started by [`Processes::spawn`] and everything it started. Blocks for `grace` plus a
+    /// few seconds at worst; may be called when the program has ended already.
     pub fn stop_tree(&self, leader: Identity, marker: Option<&Marker>, grace: Duration) -> StopReport {
         let belongs = |scan: &Scan, pid: u32| marker.is_some_and(|marker| scan.carries(pid, marker));
         self.end(Tree::new(Some(leader), &belongs), grace)

@@ -25,6 +25,9 @@ type Encode = Box<dyn FnOnce() -> Vec<u8> + Send>;
 pub enum HubMessage {
     /// A message: its type, and its JSON object without the closing brace.
     Publish(&'static str, Arc<[u8]>),
+    /// A message for these clients alone, whatever types they filter: its JSON object without the closing brace.
+    /// It is not kept for replay.
+    To(Vec<u64>, Arc<[u8]>),
     /// Output of a run.
     Output(Batch),
     /// The registry has changed. Each form is encoded only if a client wants it.
@@ -156,8 +159,8 @@ impl Drop for Hub {
 }
 
 impl Hub {
-    /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a `state`
-    /// message without its closing brace.
+    /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a
+    /// `state` message without its closing brace.
     pub fn start(seq: u64, snapshot: impl Fn() -> Vec<u8> + Send + 'static) -> io::Result<Self> {
         let (sender, inbox) = bounded(INBOX);
         let stats = Arc::new(HubStats::default());
@@ -235,6 +238,10 @@ impl Body {
         }
         match message {
             HubMessage::Publish(kind, body) => self.publish(kind, std::slice::from_ref(&body)),
+            HubMessage::To(clients, body) => {
+                let Numbered { frames, .. } = self.number(std::slice::from_ref(&body));
+                self.distribute(&frames, |client| clients.contains(&client.id));
+            }
             HubMessage::Output(batch) => {
                 self.publish("agent:output", &batch.frames);
                 // Only now may the run send more.
@@ -346,8 +353,8 @@ impl Body {
         }
     }
 
-    /// Waits for clients that are behind but read, so that a burst cuts off nobody who does. One that does not
-    /// read costs one wait, and is not waited for again until it has caught up.
+    /// Waits for clients that are behind but read, so that a burst cuts off nobody who does. One that does
+    /// not read costs one wait, and is not waited for again until it has caught up.
     fn pace(&mut self) {
         for member in self.clients.values_mut() {
             member.waited_for = if member.waited_for {

@@ -1,9 +1,10 @@
 //! Pushing messages to WebSocket clients.
 //!
-//! One hub thread numbers every message, frames it once, and puts the same bytes into the queue of each client
-//! that wants it. Each client has a writer thread, and a reader on its connection's thread.
+//! One hub thread numbers every message, frames it once, and puts the same bytes into the queue of each
+//! client that wants it. Each client has a writer thread, and a reader on its connection's thread.
 //!
-//! **Invariant:** the hub waits only for clients that read; one that does not keep up is cut off alone, with 1013.
+//! **Invariant:** the hub waits only for clients that read; one that does not keep up is cut off alone,
+//! with 1013.
 
 mod hub;
 mod queue;
@@ -16,8 +17,16 @@ pub use session::{Session, Subscription, check_upgrade, wants_upgrade};
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::{CloseFrame, Frame, coding::CloseCode};
 
+/// Takes what clients say, beyond the pings that the connection itself answers.
+pub trait Listener: Send + Sync {
+    /// A message of a client; the answer for it alone, if there is one.
+    fn heard(&self, client: u64, message: &serde_json::Value) -> Option<serde_json::Value>;
+    /// The client is gone.
+    fn gone(&self, client: u64);
+}
+
 /// Clients at once; a further one gets 503.
-pub const MAX_CLIENTS: usize = 64;
+pub const MAX_CLIENTS: usize = 128;
 
 /// A whole text message as the bytes that go over the wire.
 fn text_frame(text: Vec<u8>, out: &mut Vec<u8>) {

@@ -1,0 +1,28 @@
+//! `/metrics`: what the core counts, and what the edge and the hub count.
+
+use crate::api::{Problem, Reply};
+use crate::routes::{Answer, Ask};
+use crate::runtime::host::Host;
+use std::fmt::Write as _;
+
+/// `GET /metrics`: counters as Prometheus text (exposition format 0.0.4).
+pub fn metrics(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let state = ask.state;
+    let mut text = String::new();
+    let mut gauge = |name: &str, help: &str, kind: &str, value: u64| {
+        let _ = writeln!(text, "# HELP svc_{name} {help}\n# TYPE svc_{name} {kind}\nsvc_{name} {value}");
+    };
+    let live = u64::try_from(state.agents.live().count()).unwrap_or(u64::MAX);
+    let all = u64::try_from(state.agents.iter().count()).unwrap_or(u64::MAX);
+    let tokens = state.usage.total().tokens.total();
+    gauge("agents_live", "Agents that are alive", "gauge", live);
+    gauge("agents", "Agent records", "gauge", all);
+    gauge("tokens_total", "Tokens used by all agents, removed ones included", "counter", tokens);
+    gauge("rotations_total", "Rotations completed", "counter", state.agents.rotations().total);
+    gauge("leaked_processes_total", "Descendants that could not be ended", "counter", state.health.leaked);
+    gauge("panics_total", "Events whose handling panicked", "counter", state.health.panics);
+    for (name, help, kind, value) in host.counters() {
+        gauge(name, help, kind, value);
+    }
+    Ok(Answer::Reply(Reply::bytes(200, "text/plain; version=0.0.4", text)))
+}

@@ -1,0 +1,341 @@
+//! Who owns which files, and what happens when somebody else writes them.
+//!
+//! Ownership is advisory: it is told, watched and, where the provider asks beforehand, put to a person. A
+//! write is judged twice: before, when a provider's hook or permission request asks, and after, when a tool
+//! call that wrote has ended. A write into another's scope sends `conflict:detected`; one outside of the
+//! agent's own scope asks for a `scope_violation` approval. With `permission: full` it is recorded and
+//! nobody is asked.
+//!
+//! **Invariant:** a write that a person has approved is not asked about again when it is seen afterwards.
+
+pub mod api;
+mod scopes;
+#[cfg(test)]
+mod tests;
+
+pub use scopes::{owns, within};
+
+use crate::agents::{self, Agent, RunOrder};
+use crate::api::{Problem, Reply};
+use crate::approvals::{self, Action, ApprovalId, NewApproval, Verdict};
+use crate::context::triggers;
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::{Time, rfc3339};
+use crate::core::{CallId, Context, Effect, Moment, State as All};
+use crate::providers::{Activity, Permission};
+use serde::Serialize;
+use serde_json::json;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Conflicts kept and shown; the oldest goes first.
+pub const MAX_CONFLICTS: usize = 200;
+/// Open tool calls remembered per agent; of further ones only what the provider asks beforehand is judged.
+const MAX_OPEN_WRITES: usize = 64;
+/// Files per lineage that a person has let it write; the oldest goes first.
+const MAX_ALLOWED: usize = 500;
+
+/// A write into a place that is not the agent's.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Conflict {
+    /// When.
+    #[serde(with = "rfc3339")]
+    pub ts: Time,
+    /// Who wrote, or wanted to.
+    pub agent_id: AgentId,
+    /// Its name.
+    pub agent_name: String,
+    /// Relative to the project; as the agent named it where it lies outside.
+    pub file_path: String,
+    /// Who owns the file, if an agent does.
+    pub owner_id: Option<AgentId>,
+    /// Its name.
+    pub owner_name: Option<String>,
+    /// `before`: it was asked for and not written yet. `after`: it is written.
+    pub seen: &'static str,
+    /// What a person is asked, if anybody is.
+    pub approval_id: Option<String>,
+}
+
+/// What is remembered of writes.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    conflicts: VecDeque<Arc<Conflict>>,
+    /// Tool calls under way that write: by agent and call.
+    open: BTreeMap<AgentId, BTreeMap<String, String>>,
+    allowed: BTreeMap<LineageId, VecDeque<String>>,
+}
+
+impl State {
+    /// The last conflicts, newest first.
+    pub fn conflicts(&self) -> impl Iterator<Item = &Arc<Conflict>> {
+        self.conflicts.iter().rev()
+    }
+
+    fn allow(&mut self, lineage: LineageId, file: &str) {
+        let files = self.allowed.entry(lineage).or_default();
+        if !files.iter().any(|known| known == file) {
+            files.push_back(file.to_owned());
+        }
+        if files.len() > MAX_ALLOWED {
+            files.pop_front();
+        }
+    }
+
+    fn is_allowed(&self, lineage: LineageId, file: &str) -> bool {
+        self.allowed.get(&lineage).is_some_and(|files| files.iter().any(|known| known == file))
+    }
+}
+
+/// A wish about writes.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// A provider asks before a tool writes.
+    MayWrite {
+        /// Which agent: id, earlier id or name.
+        agent: String,
+        /// The tool, for people.
+        tool: String,
+        /// The file it is about to write.
+        path: String,
+    },
+}
+
+/// What is wrong with a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Trespass {
+    file: String,
+    owner: Option<(AgentId, String)>,
+}
+
+/// Whether `agent` trespasses by writing `path`. An agent without a scope may write what nobody owns.
+fn trespass(all: &All, agent: &Agent, path: &str) -> Option<Trespass> {
+    if agent.worktree.is_some() {
+        // It writes its own copy; what it did meets the others when it is merged.
+        return None;
+    }
+    let Some(file) = within(&all.project.dir, &agent.working_dir, path) else {
+        let outside = !agent.scope.is_empty();
+        return outside.then(|| Trespass { file: path.to_owned(), owner: None });
+    };
+    if owns(&agent.scope, &file) {
+        return None;
+    }
+    let owner = all.agents.live().find(|other| {
+        other.lineage_id != agent.lineage_id && other.worktree.is_none() && owns(&other.scope, &file)
+    });
+    let owner = owner.map(|other| (other.id, other.name.clone()));
+    (owner.is_some() || !agent.scope.is_empty()).then_some(Trespass { file, owner })
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let Command::MayWrite { agent, tool, path } = command;
+    let result = may_write(all, cx, &agent, &tool, &path);
+    cx.answer(call, result);
+}
+
+/// 200 with `decision` `allow` or `deny`, `reason`, and `approvalId` when a person is asked.
+///
+/// Errors: 404, 403 `agent_may_not` when one agent asks for another.
+fn may_write(all: &mut All, cx: &mut Context, agent: &str, tool: &str, path: &str) -> Result<Reply, Problem> {
+    let agent = Arc::clone(all.agents.find(agent)?);
+    if cx.actor.agent().is_some_and(|caller| caller != agent.id) {
+        return Err(Problem::new(403, "agent_may_not", "an agent may ask only for itself"));
+    }
+    let allow = |reason: &str| Reply::ok(&json!({"decision": "allow", "reason": reason}));
+    let Some(found) = trespass(all, &agent, path) else { return Ok(allow("it may write this file")) };
+    if agent.permission == Permission::Full {
+        record(all, cx, &agent, &found, "before", None);
+        return Ok(allow("permission full: recorded, not blocked"));
+    }
+    let action = action(&found, false);
+    let open = approvals::find_open(all, cx.now, Some(agent.id), &action).map(|id| id.to_string());
+    if let Some(id) = &open
+        && approvals::claim(all, cx, id, Some(agent.id), &action) == Verdict::Approved
+    {
+        Arc::make_mut(&mut all.ownership).allow(agent.lineage_id, &found.file);
+        return Ok(allow("a person approved it"));
+    }
+    let (id, is_new) = approvals::request(all, cx, NewApproval { agent: Some(agent.id), action })?;
+    if is_new {
+        record(all, cx, &agent, &found, "before", Some(id.to_string()));
+    }
+    let whose = found.owner.map_or_else(
+        || "it is outside of your scope".to_owned(),
+        |(_, name)| format!("it belongs to agent {name}"),
+    );
+    let reason = format!(
+        "{tool} may not write {}: {whose}. A person was asked (approval {id}). Go on with other work or end your \
+         turn; you will be told the decision, then try again.",
+        found.file
+    );
+    Ok(Reply::ok(&json!({"decision": "deny", "reason": reason, "approvalId": id})))
+}
+
+fn action(found: &Trespass, written: bool) -> Action {
+    Action::scope_violation(&found.file, found.owner.as_ref().map(|(id, name)| (*id, name.as_str())), written)
+}
+
+/// Notes a trespass, and tells everybody when the file is somebody's.
+fn record(
+    all: &mut All,
+    cx: &mut Context,
+    agent: &Agent,
+    found: &Trespass,
+    seen: &'static str,
+    approval_id: Option<String>,
+) {
+    let owner_name = found.owner.as_ref().map(|(_, name)| name.clone());
+    let owner_id = found.owner.as_ref().map(|(id, _)| *id);
+    if found.owner.is_some() {
+        cx.notice(
+            "conflict:detected",
+            &json!({"data": {
+                "agentName": agent.name, "filePath": found.file, "ownerName": owner_name,
+                "agentId": agent.id, "ownerId": owner_id, "seen": seen,
+            }}),
+        );
+    }
+    cx.audit(
+        "ownership.trespass",
+        &json!({"agentId": agent.id, "filePath": found.file, "ownerId": owner_id, "seen": seen}),
+    );
+    // A write that was seen before and after it happened is one.
+    let again = |last: &Arc<Conflict>| last.agent_id == agent.id && last.file_path == found.file;
+    if !all.ownership.conflicts.back().is_some_and(again) {
+        triggers::scope_violation(all, agent.id);
+    }
+    let conflict = Conflict {
+        ts: cx.now,
+        agent_id: agent.id,
+        agent_name: agent.name.clone(),
+        file_path: found.file.clone(),
+        owner_id,
+        owner_name,
+        seen,
+        approval_id,
+    };
+    let state = Arc::make_mut(&mut all.ownership);
+    state.conflicts.push_back(Arc::new(conflict));
+    if state.conflicts.len() > MAX_CONFLICTS {
+        state.conflicts.pop_front();
+    }
+}
+
+/// A provider asks whether a tool may be used: a person answers. At the limit of open approvals the answer
+/// is no.
+fn permission_asked(
+    all: &mut All,
+    cx: &mut Context,
+    id: AgentId,
+    question: &str,
+    tool: &str,
+    input: &serde_json::Value,
+) {
+    let action = Action::tool_permission(tool, input, question);
+    if approvals::request(all, cx, NewApproval { agent: Some(id), action }).is_err() {
+        let question = question.to_owned();
+        cx.push(Effect::Run(id, RunOrder::Decide { question, allow: false }));
+    }
+}
+
+/// An approval was decided.
+fn decided(all: &mut All, cx: &mut Context, approval: ApprovalId, approved: bool) {
+    let Ok(found) = all.approvals.find(&approval.to_string()).cloned() else { return };
+    let Some(agent) = found.agent_id.and_then(|id| all.agents.get(id)).cloned() else { return };
+    match &found.action {
+        Action::ToolPermission { question, .. } => {
+            let question = question.clone();
+            cx.push(Effect::Run(agent.id, RunOrder::Decide { question, allow: approved }));
+        }
+        Action::ScopeViolation { written: true, file_path, .. } if approved => {
+            Arc::make_mut(&mut all.ownership).allow(agent.lineage_id, file_path);
+        }
+        _ => return,
+    }
+    if approved {
+        // Its one attempt is this answer.
+        approvals::claim(all, cx, &approval.to_string(), Some(agent.id), &found.action);
+    }
+}
+
+/// An agent did something: a tool call that wrote is judged when it has ended well.
+pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
+    for activity in activities {
+        match activity {
+            Activity::ToolStarted { id: tool, path: Some(path), writes: true, .. } => {
+                let open = Arc::make_mut(&mut all.ownership).open.entry(id).or_default();
+                if open.len() < MAX_OPEN_WRITES {
+                    open.insert(tool.clone(), path.clone());
+                }
+            }
+            Activity::PermissionAsked { question, name, input } => {
+                permission_asked(all, cx, id, question, name, input);
+            }
+            Activity::ToolEnded { id: tool, error, .. } => {
+                let is_open = all.ownership.open.get(&id).is_some_and(|open| open.contains_key(tool));
+                if !is_open {
+                    continue;
+                }
+                let open = Arc::make_mut(&mut all.ownership).open.entry(id).or_default();
+                let path = open.remove(tool);
+                if let Some(path) = path.filter(|_| !error) {
+                    written(all, cx, id, &path);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn written(all: &mut All, cx: &mut Context, id: AgentId, path: &str) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let Some(found) = trespass(all, &agent, path) else { return };
+    if all.ownership.is_allowed(agent.lineage_id, &found.file) {
+        return;
+    }
+    let mut approval = None;
+    if agent.permission == Permission::Auto {
+        let new = NewApproval { agent: Some(id), action: action(&found, true) };
+        match approvals::request(all, cx, new) {
+            // One question per file is enough; it is pending already.
+            Ok((_, false)) => return,
+            Ok((id, true)) => approval = Some(id.to_string()),
+            // At the limit of open approvals the trespass is still recorded below.
+            Err(_) => {}
+        }
+    }
+    record(all, cx, &agent, &found, "after", approval);
+}
+
+/// Something has happened to an agent.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    match moment {
+        Moment::Decided { approval, approved } => decided(all, cx, approval, approved),
+        Moment::Spawned(id) => tell_neighbours(all, cx, id),
+        Moment::Ended(id) | Moment::Rotated { old: id, .. } | Moment::Resumed { old: id, .. } => {
+            Arc::make_mut(&mut all.ownership).open.remove(&id);
+        }
+        Moment::Removed(_, lineage) => {
+            Arc::make_mut(&mut all.ownership).allowed.remove(&lineage);
+        }
+        _ => {}
+    }
+}
+
+/// A newcomer's scope meets others': each owner hears of it with its next handoff. (The newcomer reads it
+/// in its first message; to wake the others for it would cost a turn each.)
+fn tell_neighbours(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    for other in agents::overlapping(all, &agent) {
+        let text = format!(
+            "Agent {} ({}) now works in files that you own too: {}. Agree on who changes what.",
+            agent.name,
+            agent.role,
+            agent.scope.join(", ")
+        );
+        agents::note(all, cx, other, text);
+    }
+}
