@@ -121,6 +121,27 @@ fn spec_agents_with_native_support_get_a_mcp_json_for_as_long_as_they_run() {
     assert!(!file.exists(), "a file of ours alone goes again");
 }
 
+#[test]
+fn issue_4_what_a_killed_daemon_left_in_a_mcp_json_is_taken_out_by_the_next() {
+    let mut daemon = daemon_with_claude();
+    add(&daemon, "hub", &[]);
+    let file = daemon.project.join(".mcp.json");
+    let users = "{\"mcpServers\": {\"mine\": {\"command\": \"x\"}}}";
+    fs::write(&file, users).unwrap();
+    // It waits for the end of its turn, which never comes.
+    fs::write(
+        daemon.project.join("bin/claude"),
+        CLAUDE.replace("prompt = json", "sys.stdin.read()\nprompt = json"),
+    )
+    .unwrap();
+    let (_, agent) = spawn(&daemon, "claude-code", &["hub"]);
+    daemon.wait_state(agent["id"].as_str().unwrap(), &["running"]);
+    wait_for("our entry", || fs::read_to_string(&file).unwrap().contains("\"svc\"").then_some(()));
+    daemon.kill();
+    let _next = Daemon::start_in(daemon.folder(), &[]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), users);
+}
+
 /// `svc mcp` as a client sees it.
 struct Mcp {
     child: Child,

@@ -27,7 +27,7 @@ pub use patch::Patch;
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
-pub use spawn::{SpawnRequest, StartOrder, overlapping, spawn_agent};
+pub use spawn::{SpawnRequest, StartOrder, overlapping, spawn_agent, working_folder};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use wait::{note, set_waiting, tell};
 

@@ -64,3 +64,39 @@ fn integration(all: &All, id: &str, text: &mut String) {
     }
     text.push('\n');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ids::AgentId;
+    use crate::core::testing::Bench;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    #[test]
+    fn decisions_11_instructions_have_the_real_daemon_url_and_the_agents_own_id() {
+        let mut bench = Bench::new();
+        let mut project = (*bench.state.project).clone();
+        (project.host, project.port) = ("127.0.0.1".into(), 31999);
+        bench.state.project = Arc::new(project);
+        let body = json!({"id": "hub", "command": "x", "env": ["TOKEN"], "gatedTools": ["send"]});
+        assert_eq!(bench.ask("POST", "/api/integrations", &body).0, 201);
+        let id = bench.agent("worker");
+        let mut agent = (**bench.state.agents.get(id).unwrap()).clone();
+        assert_eq!(section(&bench.state, &agent), None, "nothing is attached");
+        agent.integrations = Arc::new(vec!["hub".into()]);
+        agent.provider = "codex".into();
+        let text = section(&bench.state, &agent).unwrap();
+        let endpoint = "http://127.0.0.1:31999/api/integrations/INTEGRATION/exec";
+        for part in
+            [endpoint, &format!("\"agent\":\"{id}\""), "`hub`", "approval: send", "not set yet", "approvalId"]
+        {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+        agent.id = AgentId(0xab);
+        assert!(section(&bench.state, &agent).unwrap().contains("000000ab"), "a successor gets its own id");
+        agent.provider = "claude-code".into();
+        let native = section(&bench.state, &agent).unwrap();
+        assert!(native.contains("hub") && !native.contains("curl"), "{native}");
+    }
+}

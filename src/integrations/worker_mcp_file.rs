@@ -40,6 +40,15 @@ pub fn hold(working_dir: &Path) -> Option<Held> {
     }
 }
 
+/// Takes our entry out of the `.mcp.json` of a working directory whose agents are gone with an earlier daemon.
+pub fn clean(working_dir: &Path) {
+    let path = working_dir.join(".mcp.json");
+    if path.is_file() {
+        held().insert(path.clone(), 1);
+        drop(Held(path));
+    }
+}
+
 impl Drop for Held {
     fn drop(&mut self) {
         let mut table = held();

@@ -15,9 +15,10 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::agents::working_folder;
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
-use crate::integrations::worker::Servers;
+use crate::integrations::{self, worker::Servers};
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
@@ -136,6 +137,12 @@ fn end_leftovers(processes: &Processes, state: &State) {
             leftovers.found,
             leftovers.remaining
         );
+    }
+    let native = state.agents.iter().filter(|agent| {
+        !agent.integrations.is_empty() && integrations::instructions::is_native(&agent.provider)
+    });
+    for agent in native {
+        integrations::worker_mcp_file::clean(&working_folder(state, agent));
     }
 }
 
