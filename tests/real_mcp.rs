@@ -7,7 +7,9 @@ use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use support::daemon::Daemon;
+use support::folder::Folder;
 use support::mcp::{exec, record, text, tool_names};
 use support::wait::wait_for;
 
@@ -169,4 +171,38 @@ fn real_github_speaks_2024_11_05_and_its_create_issue_is_gated_but_not_its_searc
     assert_eq!(record(&daemon, "github")["failed"], false);
     let (status, _) = daemon.send("DELETE", "/api/integrations/github", &json!(null));
     assert_eq!((status, daemon.project.join(".svc/integrations/github").exists()), (200, false));
+}
+
+/// The interpreter of the conformance suite: it needs Node.js 22 or later.
+fn node22() -> Option<String> {
+    let version = Command::new("node").arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&version.stdout).into_owned();
+    let major: u32 = text.trim().trim_start_matches('v').split('.').next()?.parse().ok()?;
+    if major >= 22 { Some("node".to_owned()) } else { program("conformance", "node") }
+}
+
+#[test]
+fn issue_4_the_public_conformance_suites_client_scenarios_pass() {
+    let (Some(remote), Some(suite)) =
+        (program("remote", "mcp-remote"), program("conformance", "conformance"))
+    else {
+        return;
+    };
+    let Some(node) = node22() else { return eprintln!("SKIPPED: no Node.js 22 for the conformance suite") };
+    // The bridge to HTTP keeps files in its home.
+    let folder = Arc::new(Folder::new("project"));
+    let home = folder.path().to_str().unwrap().to_owned();
+    let daemon = Daemon::start_in(folder, &[("HOME", &home)]);
+    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/mcp_driver.py");
+    let command = format!("python3 {driver} {} {remote}", daemon.url);
+    for scenario in ["initialize", "tools_call", "sse-retry"] {
+        let done = Command::new(&node)
+            .args([&suite, "client", "--command", &command, "--scenario", scenario])
+            .current_dir(&daemon.project)
+            .output()
+            .unwrap();
+        let said =
+            String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && said.contains("0 failed"), "{scenario}: {said}");
+    }
 }
