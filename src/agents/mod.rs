@@ -27,7 +27,9 @@ pub use patch::{Patch, change_team, give_up_name, join_team};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
-pub use spawn::{SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent};
+pub use spawn::{
+    SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent, working_folder,
+};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use wait::{note, set_waiting, tell};
 

@@ -141,7 +141,9 @@ fn check_request(
         validator.fail("skills", format!("skills names {skill:?}, which is not installed"));
     }
     for integration in &request.integrations {
-        validator.fail("integrations", format!("integrations names {integration:?}, which is not installed"));
+        validator.check(all.integrations.is_installed(integration), "integrations", || {
+            format!("integrations names {integration:?}, which is not installed")
+        });
     }
 }
 
@@ -192,19 +194,17 @@ pub fn launch_request(
     prompt: String,
     session: SessionStart,
 ) -> LaunchRequest {
-    let base =
-        agent.worktree.as_ref().map_or_else(|| all.project.dir.clone(), |path| all.project.dir.join(path));
     LaunchRequest {
         purpose,
         prompt,
         model: chosen_model(all, agent),
         effort: agent.effort,
         permission: agent.permission,
-        // Joining nothing would add a slash, and programs tell their sessions apart by this path.
-        working_dir: if agent.working_dir.is_empty() { base } else { base.join(&agent.working_dir) },
+        working_dir: working_folder(all, agent),
         project_dir: all.project.dir.clone(),
         session,
         command: agent.command.to_vec(),
+        has_integrations: !agent.integrations.is_empty(),
         // What nobody owns and is not fenced in needs no asking.
         hook_program: all.project.program.clone(),
         fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
@@ -215,6 +215,14 @@ pub fn launch_request(
 fn chosen_model(all: &All, agent: &Agent) -> Option<String> {
     let named = agent.model.clone().filter(|model| model != "auto");
     named.or_else(|| usage::routing::model_for(all, agent.lineage_id).map(str::to_owned))
+}
+
+/// The absolute path of an agent's working directory.
+pub fn working_folder(all: &All, agent: &Agent) -> std::path::PathBuf {
+    let base =
+        agent.worktree.as_ref().map_or_else(|| all.project.dir.clone(), |path| all.project.dir.join(path));
+    // Joining nothing would add a slash, and programs tell their sessions apart by this path.
+    if agent.working_dir.is_empty() { base } else { base.join(&agent.working_dir) }
 }
 
 /// Variables every process of `agent` gets.

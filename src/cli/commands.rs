@@ -1,6 +1,7 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+mod tools;
 mod trust;
 
 use super::files;
@@ -435,6 +436,7 @@ static TABLES: &[&[Command]] = &[
     tokens::COMMANDS,
     index::COMMANDS,
     files::COMMANDS,
+    &tools::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

@@ -8,7 +8,7 @@
 use super::fence::{fenced, one_line};
 use crate::agents::Agent;
 use crate::core::State as All;
-use crate::core::ids::LineageId;
+use crate::core::ids::{AgentId, LineageId};
 use crate::memory::{self, Selected, Wanted};
 use crate::providers;
 use std::fmt::Write as _;
@@ -39,6 +39,8 @@ const MAX_OTHERS: usize = 20;
 /// Who is to be briefed.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
+    /// Its id, once it has one.
+    pub id: Option<AgentId>,
     /// Its name.
     pub name: &'a str,
     /// Its role.
@@ -67,6 +69,7 @@ impl<'a> Subject<'a> {
     /// An agent that has a record.
     pub fn of(agent: &'a Agent) -> Self {
         Self {
+            id: Some(agent.id),
             name: &agent.name,
             role: &agent.role,
             provider: &agent.provider,
@@ -318,7 +321,7 @@ fn sections_of(all: &All, subject: &Subject, budget: usize) -> Vec<Section> {
         plain("conduct", "## Working with the others", conduct(all)),
         data("constraints", rules, constraint_lines(&memory), budget * 2 / 5),
         data("discoveries", found, discovery_lines(&memory), budget / 4),
-        plain("tools", "## Tools", tools(all, subject)),
+        plain("tools", "## Integrations", tools(all, subject)),
         plain("skills", "## Skills", skills(subject)),
         data("index", index, text(super::index_summary(all)), budget / 6),
         data("architecture", &architecture_head, architecture, budget),
@@ -410,9 +413,8 @@ fn handoff_lines(memory: &Selected) -> Vec<String> {
     lines
 }
 
-fn tools(_all: &All, subject: &Subject) -> Vec<String> {
-    let line = |id: &String| format!("- integration {id}");
-    subject.integrations.iter().map(line).collect()
+fn tools(all: &All, subject: &Subject) -> Vec<String> {
+    crate::integrations::instructions::lines(all, subject.provider, subject.integrations, subject.id)
 }
 
 fn skills(subject: &Subject) -> Vec<String> {

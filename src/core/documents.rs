@@ -23,6 +23,8 @@ pub enum Document {
     Teams,
     /// Schedules and their histories.
     Schedules,
+    /// Which integrations are installed.
+    Integrations,
     /// The project's settings.
     Config,
     /// The journalist's notes.
@@ -91,6 +93,7 @@ impl Document {
             Self::Approvals => "state/approvals.json".into(),
             Self::Teams => "state/teams.json".into(),
             Self::Schedules => "state/schedules.json".into(),
+            Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
             Self::Journalist => "state/journalist.json".into(),
             Self::PmReviews => "state/pm-reviews.json".into(),
@@ -114,6 +117,7 @@ impl Document {
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Teams => serde_json::to_vec(&state.teams.stored()),
             Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
+            Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),

@@ -33,6 +33,7 @@ use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::integrations;
 use crate::journalist;
 use crate::memory;
 use crate::oversight::timeline;
@@ -126,6 +127,8 @@ pub struct State {
     pub teams: Arc<crate::teams::State>,
     /// What is started by the clock.
     pub schedules: Arc<crate::schedules::State>,
+    /// The integrations.
+    pub integrations: Arc<integrations::State>,
     /// Who owns which files.
     pub ownership: Arc<ownership::State>,
     /// The configuration.
@@ -171,6 +174,8 @@ pub enum Command {
     Toys(crate::toys::Command),
     /// About schedules.
     Schedules(crate::schedules::Command),
+    /// About integrations.
+    Integrations(integrations::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
     /// About the configuration.
@@ -198,6 +203,8 @@ pub enum Event {
     Job(agents::JobReport),
     /// A planner's file was looked at.
     Plan(crate::teams::plan::Found),
+    /// The threads of the integrations report.
+    Integration(integrations::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
@@ -255,6 +262,8 @@ pub enum Effect {
     Journalist(journalist::Order),
     /// Import a repository.
     Import(workspace::import::Order),
+    /// An order to the threads of the integrations.
+    Integration(integrations::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// Look at a planner's file.
@@ -279,6 +288,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             registry::detected(state, found);
             moments::started(state, cx);
         }
+        Event::Integration(report) => integrations::report(state, cx, report),
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
@@ -295,6 +305,10 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Question(call) => questions::timeout(state, cx, call),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
+            Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
+            Timer::IntegrationCall(call) => integrations::call_timeout(state, cx, call),
+            Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
+            Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -317,6 +331,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Teams(command) => crate::teams::command(state, cx, call, command),
         Command::Toys(command) => crate::toys::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
+        Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {

@@ -4,6 +4,7 @@ use super::CallId;
 use super::ids::{AgentId, ScheduleId};
 use super::time::Time;
 use crate::approvals::ApprovalId;
+use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is for.
@@ -23,6 +24,14 @@ pub enum Timer {
     Snapshot,
     /// A question has taken too long.
     Query(CallId),
+    /// A tool server has not shaken hands in time.
+    IntegrationStart(RunId),
+    /// A tool server has not answered in time.
+    IntegrationCall(CallId),
+    /// A tool server has had nothing to do for long.
+    IntegrationIdle(RunId),
+    /// An installation takes long.
+    IntegrationInstall(CallId),
     /// The next lock expires.
     Locks,
     /// An approval expires.

@@ -92,6 +92,7 @@ pub fn ask(all: &mut All, cx: &mut Context, asker: Asker, prompt: String) -> Res
         project_dir: all.project.dir.clone(),
         session: SessionStart::Fresh,
         command: Vec::new(),
+        has_integrations: false,
         hook_program: None,
         fence: None,
     };

@@ -15,9 +15,11 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
 use crate::teams::worker::PlanReader;
 use crate::workspace;
@@ -141,6 +143,12 @@ fn end_leftovers(processes: &Processes, state: &State) {
             leftovers.remaining
         );
     }
+    let native = state.agents.iter().filter(|agent| {
+        !agent.integrations.is_empty() && integrations::instructions::is_native(&agent.provider)
+    });
+    for agent in native {
+        integrations::worker_mcp_file::clean(&working_folder(state, agent));
+    }
 }
 
 /// The running threads. Fields in the order in which they end.
@@ -255,6 +263,9 @@ fn outbox(
     let report = Arc::new(move |report| to_core.report(Event::Job(report)));
     let jobs = Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report);
     let to_core = core.clone();
+    let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
+    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
+    let to_core = core.clone();
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
@@ -268,7 +279,7 @@ fn outbox(
     });
     let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
     let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
-    Ok(Outbox { core: core.clone(), vault, jobs, imports, plans, runs, hub, journalist, store })
+    Ok(Outbox { core: core.clone(), vault, jobs, imports, plans, runs, servers, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -8,6 +8,7 @@ use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
+use crate::integrations;
 use crate::journalist;
 use crate::memory;
 use crate::oversight::pm;
@@ -74,6 +75,9 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
     known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
     state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    let stored: integrations::Stored = read(folder, Document::Integrations, now)?.unwrap_or_default();
+    known_version(Document::Integrations, stored.version, integrations::STORED_VERSION)?;
+    state.integrations = Arc::new(integrations::State::restore(stored));
     let stored: credentials::Stored = read(folder, Document::Credentials, now)?.unwrap_or_default();
     known_version(Document::Credentials, stored.version, credentials::STORED_VERSION)?;
     state.credentials = Arc::new(credentials::State::restore(stored));

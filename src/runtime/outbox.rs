@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
 use crate::teams::worker::PlanReader;
@@ -35,6 +36,8 @@ pub struct Outbox {
     pub plans: PlanReader,
     /// The runs of the agents.
     pub runs: Runs,
+    /// The servers of the integrations.
+    pub servers: Servers,
     /// WebSocket clients.
     pub hub: Hub,
     /// The journalist's documents.
@@ -56,6 +59,7 @@ impl Outbox {
             Effect::Output(batch) => self.hub.send(HubMessage::Output(batch)),
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
+            Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Journalist(order) => self.write_down(order),
             Effect::Import(order) => self.imports.order(order),

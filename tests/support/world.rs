@@ -261,6 +261,7 @@ impl World {
                 format!("~ state changed=[{}] removed=[{}]", changed.join(" "), removed.join(" "))
             }
             Effect::Run(id, order) => format!("! {} {}", order_words(&order), self.name(id)),
+            Effect::Integration(order) => format!("! integration {order:?}"),
             Effect::Job(job) => {
                 if let agents::Job::Query { call, .. } = &job {
                     self.last_query = Some(*call);
