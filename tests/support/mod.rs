@@ -4,6 +4,7 @@
 pub mod aimock;
 pub mod daemon;
 pub mod folder;
+pub mod market;
 pub mod processes;
 pub mod wait;
 pub mod world;
