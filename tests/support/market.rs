@@ -3,6 +3,7 @@
 use super::folder::Folder;
 use super::wait::wait_for;
 use serde_json::Value;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -148,7 +149,7 @@ impl Market {
             if !headers.iter().any(|header| header.to_ascii_lowercase().starts_with("content-type")) {
                 head.push_str("Content-Type: application/json\r\n");
             }
-            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            let _ = write!(head, "Content-Length: {}\r\n", body.len());
         }
         head.push_str("\r\n");
         head.push_str(body);
