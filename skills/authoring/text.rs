@@ -1,5 +1,6 @@
 //! What text may hold: one rule per kind of field.
 
+use serde_json::{Value, json};
 use svc::api::Validator;
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
@@ -34,6 +35,45 @@ pub fn is_hidden(c: char) -> bool {
         || matches!(c,
             '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{061c}'
             | '\u{feff}' | '\u{180e}' | '\u{2028}' | '\u{2029}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The characters of [`is_hidden`] inside the brackets of a regular expression.
+const HIDDEN: &str = "\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\u{e0000}-\u{e007f}";
+
+/// JSON schema of what [`line()`] takes; `null` counts as absent where it may.
+pub fn line_schema(min: usize, max: usize, nullable: bool) -> Value {
+    let pattern = if min == 0 {
+        format!("^([^{HIDDEN}\\s]([^{HIDDEN}]*[^{HIDDEN}\\s])?)?$")
+    } else {
+        format!("^[^{HIDDEN}\\s]([^{HIDDEN}]*[^{HIDDEN}\\s])?$")
+    };
+    let kind = if nullable { json!(["string", "null"]) } else { json!("string") };
+    json!({"type": kind, "minLength": min, "maxLength": max, "pattern": pattern})
+}
+
+/// JSON schema of an icon. What people see as one character may have several scalars; that is not told here.
+pub fn icon_schema() -> Value {
+    json!({
+        "type": ["string", "null"], "minLength": 1, "maxLength": 1, "pattern": format!("^[^{HIDDEN}\\s]$"),
+        "description": "exactly one character; an emoji of several scalars counts as one",
+    })
+}
+
+/// JSON schema of a version label.
+pub fn version_schema() -> Value {
+    let pattern = "^[0-9]+(\\.[0-9]+){0,3}(-[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$";
+    json!({"type": ["string", "null"], "minLength": 1, "maxLength": VERSION_CHARS, "pattern": pattern})
+}
+
+/// JSON schema of a URL.
+pub fn url_schema() -> Value {
+    let pattern = "^(https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9._~/%?#=&+-]*)?)?$";
+    json!({"type": ["string", "null"], "maxLength": URL_CHARS, "pattern": pattern})
+}
+
+/// JSON schema of a handle.
+pub fn handle_schema() -> Value {
+    json!({"type": ["string", "null"], "maxLength": HANDLE_CHARS, "pattern": "^[A-Za-z0-9_-]*$"})
 }
 
 /// Exactly one visible grapheme cluster.
@@ -125,7 +165,6 @@ pub fn price(v: &mut Validator, value: &serde_json::Value) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
     fn fails(check: impl FnOnce(&mut Validator)) -> bool {
         let mut v = Validator::default();

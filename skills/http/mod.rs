@@ -1,5 +1,6 @@
 //! The service behind the HTTP edge: limits, keys, routing, and what all replies have in common.
 
+mod description;
 mod legacy;
 mod reads;
 pub mod routes;
@@ -70,16 +71,25 @@ impl Market {
         Err(problem)
     }
 
+    /// Finds the route. The registry is a file, for no method a skill of that name.
+    fn find(&self, method: &Method, segments: &[String]) -> Found<'_, Handler> {
+        let reads = matches!(method, Method::Get | Method::Head);
+        if !reads && segments == ["api", "v1", "skills", "registry.json"] {
+            return Found::OtherMethods("GET, HEAD, OPTIONS".to_owned());
+        }
+        self.table.find(method, segments)
+    }
+
     /// The key that a method and path need.
     fn access(&self, method: &Method, segments: &[String]) -> Access {
-        match self.table.find(method, segments) {
+        match self.find(method, segments) {
             Found::Route(route, _) => route.handler.access(),
             _ => Access::Public,
         }
     }
 
     fn answer(&self, request: &Request, client: Client) -> Reply {
-        match self.table.find(&request.method, &request.segments) {
+        match self.find(&request.method, &request.segments) {
             Found::Route(route, params) => self.call(route.handler, request, &params, client),
             Found::OtherMethods(allow) if request.method == Method::Options => {
                 Reply::no_content().with_header("Allow", allow)
