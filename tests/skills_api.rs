@@ -170,7 +170,11 @@ fn decisions_1_refusals_of_bodies() {
     let wrong = market.send("PATCH", &at("code-review", ""), &[], "");
     assert_eq!((wrong.status, wrong.header("allow")), (405, Some("DELETE, GET, HEAD, OPTIONS, PUT")));
     let file = market.write("PUT", "/api/v1/skills/registry.json", &json!({}));
-    assert_eq!((file.status, file.header("allow")), (405, Some("GET, HEAD, OPTIONS")), "no skill of that name");
+    assert_eq!(
+        (file.status, file.header("allow")),
+        (405, Some("GET, HEAD, OPTIONS")),
+        "no skill of that name"
+    );
     assert_eq!(market.get("/api/v1/nothing").status, 404);
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::thread;
+use std::time::{Duration, Instant};
 use support::market::{KEY, Market};
 use support::wait::wait_for;
 
@@ -312,4 +313,37 @@ fn must_show_no_input_causes_a_5xx() {
             scope.spawn(move || worker(seed));
         }
     });
+}
+
+#[test]
+fn decisions_1_clients_are_stored_as_keyed_hashes_only() {
+    let market = Market::start(&[]);
+    let id = market.publish("Private");
+    let from = "X-Forwarded-For: 198.51.100.77";
+    market.send("POST", &at(&id, "/install"), &[from], "");
+    market.send("POST", &at(&id, "/rate"), &[from], r#"{"rating":4}"#);
+    market.ok(&["backup", market.path("copy.db").to_str().unwrap()]);
+    for file in ["copy.db", "skills.db", "skills.db-wal", "log"] {
+        let bytes = std::fs::read(market.path(file)).unwrap();
+        let clear = b"198.51.100.77";
+        assert!(!bytes.windows(clear.len()).any(|part| part == clear), "the address is in {file}");
+    }
+}
+
+#[test]
+fn must_do_2_two_instances_on_one_database_see_each_others_writes_at_once() {
+    let one = Market::start(&[]);
+    let other = Market::start_in(one.folder(), &[]);
+    let id = one.publish("Shared");
+    let written = Instant::now();
+    wait_for("the other instance to see it", || (other.get(&at(&id, "")).status == 200).then_some(()));
+    // 250 ms are promised; the rest is for a loaded test machine.
+    assert!(written.elapsed() < Duration::from_secs(2), "{:?}", written.elapsed());
+    let from = "X-Forwarded-For: 198.51.100.1";
+    for (market, counted) in [(&one, true), (&other, false)] {
+        let answer = market.send("POST", &at(&id, "/install"), &[from], "").json();
+        assert_eq!(answer, json!({"downloads": 1, "counted": counted}));
+        let rated = market.send("POST", &at(&id, "/rate"), &[from], r#"{"rating":3}"#).json();
+        assert_eq!(rated["rating_count"], 1);
+    }
 }
