@@ -17,6 +17,8 @@ pub mod context;
 pub mod coordination;
 pub mod credentials;
 pub mod integrations;
+pub mod journalist;
+pub mod memory;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;

@@ -50,7 +50,8 @@ fn attempts(url: &str) -> String {
         let _ = write!(
             script,
             "answer=$(curl -s -X {method} {data} -w ' %{{http_code}}' {url}{path})\n\
-             status=${{answer##* }}; code=$(printf '%s' \"$answer\" | sed -n 's/.*\"code\":\"\\([a-z_]*\\)\".*/\\1/p')\n\
+             status=${{answer##* }}\n\
+             code=$(printf '%s' \"$answer\" | sed -n 's/.*\"code\":\"\\([a-z_]*\\)\".*/\\1/p')\n\
              echo \"{word} $status $code\" >> \"$1.tmp\"\n"
         );
     }
@@ -137,8 +138,10 @@ fn decisions_4_who_hangs_up_at_once_changes_nothing() {
     let (host, port) = address.split_once(':').unwrap();
     let body = r#"{"maxAgents":99}"#;
     let script = format!(
-        "#!/bin/bash\nfor n in $(seq 50); do (\n exec 3<>/dev/tcp/{host}/{port}\n printf 'PATCH /api/config HTTP/1.1\\r\\n\
-         Host: {address}\\r\\nContent-Type: application/json\\r\\nContent-Length: {}\\r\\n\\r\\n%s' '{body}' >&3; exec 3>&-\n ); done\n\
+        "#!/bin/bash\nfor n in $(seq 50); do (\n exec 3<>/dev/tcp/{host}/{port}\n\
+         printf 'PATCH /api/config HTTP/1.1\\r\\n\
+         Host: {address}\\r\\nContent-Type: application/json\\r\\n\
+         Content-Length: {}\\r\\n\\r\\n%s' '{body}' >&3; exec 3>&-\n ); done\n\
          touch rushed\n",
         body.len()
     );
@@ -189,8 +192,8 @@ fn files_with(folder: &Path, needle: &[u8], found: &mut Vec<String>) {
     }
 }
 
-/// Puts a program in the place of a provider's, which tells whether it was given the key, without writing it down. A
-/// `PATH` that finds it first.
+/// Puts a program in the place of a provider's, which tells whether it was given the key, without writing it
+/// down. A `PATH` that finds it first.
 fn stand_in_for_codex(folder: &Folder) -> String {
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -206,7 +209,8 @@ fn stand_in_for_codex(folder: &Folder) -> String {
     format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
 }
 
-/// Looks at every process of the project: no argument holds the key, and only the rich agent's environment does.
+/// Looks at every process of the project: no argument holds the key, and only the rich agent's environment
+/// does.
 fn no_process_but_the_agents_has_it(daemon: &Daemon) {
     let pids = fs::read_dir("/proc").unwrap().flatten();
     for pid in pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -335,8 +339,8 @@ fn issue_4_the_cost_of_knowing_the_caller_is_told() {
         timed(&mut kept, &ask("/api/credentials"));
         let later = median((0..51).map(|_| timed(&mut kept, &ask("/api/credentials"))).collect());
         println!(
-            "{agents} agents: open endpoint {plain:?}, operator's endpoint first {guarded:?} (the look: {:?}), \
-             same connection again {later:?}",
+            "{agents} agents: open endpoint {plain:?}, operator's endpoint first {guarded:?} (the look: \
+             {:?}), same connection again {later:?}",
             guarded.saturating_sub(plain)
         );
     }

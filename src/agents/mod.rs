@@ -319,8 +319,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
 }
 
-/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or the full
-/// permission would be an approval.
+/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or
+/// the full permission would be an approval.
 ///
 /// Errors: 403 `agent_may_not`.
 fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
@@ -386,8 +386,17 @@ pub fn all_quiet(agents: &State) -> bool {
 /// A one-off job reports.
 pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
     match report {
-        JobReport::Brief(agent, brief) => rotation::brief_ready(all, cx, agent, brief),
-        JobReport::Query(call, result) => say::query_done(all, cx, call, result),
+        JobReport::Brief(agent, brief) => {
+            if let Ok(text) = &brief {
+                crate::memory::brief_written(all, agent, text);
+            }
+            rotation::brief_ready(all, cx, agent, brief);
+        }
+        JobReport::Query(call, result) => {
+            if !crate::oversight::questions::answered(all, cx, call, &result) {
+                say::query_done(all, cx, call, result);
+            }
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 mod tools;
 mod trust;
 
+use super::files;
+use super::index;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
@@ -298,10 +300,10 @@ static AGENT_COMMANDS: [Command; 9] = [
         alias: "",
         group: Group::Agents,
         summary: "replace an agent by a fresh one that knows its work",
-        usage: "rotate TARGET",
+        usage: "rotate TARGET [--dry-run]",
         words: (1, 1),
         complete: Words::Agents,
-        options: &[],
+        options: &[switch("dry-run", "only show the brief, and what would be left out")],
         details: "",
         run: talk::rotate,
     },
@@ -429,8 +431,11 @@ static TABLES: &[&[Command]] = &[
     &AGENT_COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
+    &super::memory::COMMANDS,
     tokens::COMMANDS,
     &tools::COMMANDS,
+    index::COMMANDS,
+    files::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

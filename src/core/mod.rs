@@ -29,11 +29,15 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::integrations;
+use crate::journalist;
+use crate::memory;
 use crate::oversight::timeline;
+use crate::oversight::{pm, questions};
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
@@ -135,6 +139,16 @@ pub struct State {
     pub triggers: Arc<triggers::State>,
     /// What the counters said and what happened to agents.
     pub timeline: Arc<timeline::State>,
+    /// What a thread keeps ready for briefings.
+    pub context: Arc<briefing::State>,
+    /// What agents did, written down.
+    pub journalist: Arc<journalist::State>,
+    /// The project manager's reviews.
+    pub pm: Arc<pm::State>,
+    /// Questions of the daemon's own to a model.
+    pub questions: Arc<questions::State>,
+    /// What the agents have learned.
+    pub memory: Arc<memory::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -158,6 +172,12 @@ pub enum Command {
     Settings(settings::Command),
     /// About the project's files.
     Workspace(workspace::Command),
+    /// About what the agents have learned.
+    Memory(memory::Command),
+    /// About the journalist.
+    Journalist(journalist::Command),
+    /// About reviews.
+    Pm(pm::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -177,6 +197,10 @@ pub enum Event {
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
     Workspace(workspace::Report),
+    /// The journalist's documents are written, or not.
+    Journalist(journalist::Report),
+    /// A document that agents are told has changed.
+    Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -224,6 +248,10 @@ pub enum Effect {
     Job(agents::Job),
     /// An order to the threads of the integrations.
     Integration(integrations::Order),
+    /// Documents of the journalist to be written.
+    Journalist(journalist::Order),
+    /// Import a repository.
+    Import(workspace::import::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.
@@ -244,6 +272,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Integration(report) => integrations::report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
         Event::Workspace(report) => workspace::report(state, cx, report),
+        Event::Journalist(report) => journalist::report(state, cx, report),
+        Event::Context(report) => briefing::report(state, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -257,6 +287,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::IntegrationCall(call) => integrations::call_timeout(state, cx, call),
             Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
             Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
+            Timer::Journalist => journalist::due(state, cx),
+            Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -278,8 +310,14 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
-        Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
+        Command::Settings(command) => {
+            settings::command(state, cx, call, command);
+            journalist::settings_changed(state, cx.now);
+        }
+        Command::Memory(command) => memory::command(state, cx, call, command),
+        Command::Journalist(command) => journalist::command(state, cx, call, command),
+        Command::Pm(command) => pm::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

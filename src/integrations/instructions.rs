@@ -1,8 +1,8 @@
 //! What an agent is told about its integrations.
 
 use super::{gates, secrets};
-use crate::agents::Agent;
 use crate::core::State as All;
+use crate::core::ids::AgentId;
 use std::fmt::Write as _;
 
 /// Tools named for one integration; the endpoint lists the rest.
@@ -13,43 +13,45 @@ pub fn is_native(provider: &str) -> bool {
     provider == "claude-code"
 }
 
-/// The section of the briefing, for an agent with attached integrations on a provider without native support.
-pub fn section(all: &All, agent: &Agent) -> Option<String> {
-    if agent.integrations.is_empty() {
-        return None;
+/// What an agent is told of its integrations, the most important first; nothing when none is attached.
+pub fn lines(all: &All, provider: &str, agent: Option<AgentId>, attached: &[String]) -> Vec<String> {
+    if attached.is_empty() {
+        return Vec::new();
     }
-    if is_native(&agent.provider) {
-        return Some(format!(
-            "\n# Integrations\n\nThe MCP server \"{}\" gives you the tools of these integrations: {}. Begin with its tool \
-             integration_tools. A call that needs a person's approval says so; go on with other work, or end your \
-             turn, until you are told the decision.\n",
-            super::mcp_file::SERVER,
-            agent.integrations.join(", ")
+    let mut lines: Vec<String> = Vec::new();
+    let url = all.project.url();
+    let id = agent.map_or_else(|| "YOUR-ID".to_owned(), |id| id.to_string());
+    if is_native(provider) {
+        lines.push(format!(
+            "The MCP server \"{}\" gives you the tools of the integrations below: integration_tools lists them, \
+             integration_exec calls one.",
+            super::mcp_file::SERVER
+        ));
+    } else {
+        lines.push(format!(
+            "Call tools of the integrations below over HTTP, with any client: `curl -s -X POST \
+             {url}/api/integrations/INTEGRATION/exec -H 'Content-Type: application/json' -d \
+             '{{\"tool\":\"NAME\",\"params\":{{}},\"agent\":\"{id}\"}}'`. Their tools with inputSchema: `curl -s \
+             {url}/api/integrations/INTEGRATION/tools`."
         ));
     }
-    let (url, id) = (all.project.url(), agent.id);
-    let mut text = format!(
-        "\n# Integrations\n\nYou can call tools of external services over HTTP, with any HTTP client.\n\n\
-         - List the tools: `curl -s {url}/api/integrations/INTEGRATION/tools`\n\
-         - Call one: `curl -s -X POST {url}/api/integrations/INTEGRATION/exec -H 'Content-Type: application/json' \
-         -d '{{\"tool\":\"NAME\",\"params\":{{}},\"agent\":\"{id}\"}}'`\n\nYour integrations:\n"
+    lines.extend(attached.iter().filter_map(|id| integration(all, id)));
+    lines.push(
+        "A call of a gated tool answers 202 with approvalId: a person decides. Go on with other work or end your turn; \
+         you are told the decision, then repeat the very same call with \"approvalId\". Never try to approve by yourself."
+            .to_owned(),
     );
-    for name in agent.integrations.iter() {
-        integration(all, name, &mut text);
-    }
-    text.push_str(
-        "\nRules: read a tool's inputSchema before you call it. Status 200 has `result`; `result.isError` true means that \
-         the tool itself failed. Status 202 means that a person has to approve: note `approvalId`, go on with other \
-         work or end your turn; you are told the decision, then repeat the very same call with \"approvalId\". Never \
-         try to approve by yourself. Status 403: a person said no, do not try again. Status 429: 30 calls a minute are \
-         the limit of each integration, wait. Status 400: read `error`.\n",
+    lines.push(
+        "200 has `result` (`result.isError` true: the tool itself failed), 400 an `error` to read, 403 means that a \
+         person said no, 429 that the 30 calls a minute of this integration are used up: wait."
+            .to_owned(),
     );
-    Some(text)
+    lines
 }
 
-fn integration(all: &All, id: &str, text: &mut String) {
-    let Some(definition) = all.integrations.definition(id) else { return };
-    let _ = write!(text, "- INTEGRATION `{id}` ({})", definition.name);
+fn integration(all: &All, id: &str) -> Option<String> {
+    let definition = all.integrations.definition(id)?;
+    let mut text = format!("- INTEGRATION `{id}` ({})", definition.name);
     if let Some(tools) = all.integrations.tool_names.get(id) {
         let named: Vec<&str> = tools.iter().take(MAX_TOOLS_NAMED).map(String::as_str).collect();
         let more = if tools.len() > named.len() { " and more" } else { "" };
@@ -57,18 +59,17 @@ fn integration(all: &All, id: &str, text: &mut String) {
     }
     let gated = gates::gated_tools(definition);
     if !gated.is_empty() {
-        let _ = write!(text, "; these need a person's approval: {}", gated.join(", "));
+        let _ = write!(text, "; gated: {}", gated.join(", "));
     }
     if !secrets::is_configured(all, definition) {
         text.push_str("; its credentials are not set yet, so that calls may fail");
     }
-    text.push('\n');
+    Some(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::ids::AgentId;
     use crate::core::testing::Bench;
     use serde_json::json;
     use std::sync::Arc;
@@ -81,22 +82,17 @@ mod tests {
         bench.state.project = Arc::new(project);
         let body = json!({"id": "hub", "command": "x", "env": ["TOKEN"], "gatedTools": ["send"]});
         assert_eq!(bench.ask("POST", "/api/integrations", &body).0, 201);
-        let id = bench.agent("worker");
-        let mut agent = (**bench.state.agents.get(id).unwrap()).clone();
-        assert_eq!(section(&bench.state, &agent), None, "nothing is attached");
-        agent.integrations = Arc::new(vec!["hub".into()]);
-        agent.provider = "codex".into();
-        let text = section(&bench.state, &agent).unwrap();
+        let own = vec!["hub".to_owned()];
+        let told =
+            |provider: &str, id: u32| lines(&bench.state, provider, Some(AgentId(id)), &own).join("\n");
+        assert!(lines(&bench.state, "codex", None, &[]).is_empty(), "nothing is attached");
+        let text = told("codex", 0xab);
         let endpoint = "http://127.0.0.1:31999/api/integrations/INTEGRATION/exec";
-        for part in
-            [endpoint, &format!("\"agent\":\"{id}\""), "`hub`", "approval: send", "not set yet", "approvalId"]
+        for part in [endpoint, "\"agent\":\"000000ab\"", "`hub`", "gated: send", "not set yet", "approvalId"]
         {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
-        agent.id = AgentId(0xab);
-        assert!(section(&bench.state, &agent).unwrap().contains("000000ab"), "a successor gets its own id");
-        agent.provider = "claude-code".into();
-        let native = section(&bench.state, &agent).unwrap();
-        assert!(native.contains("hub") && !native.contains("curl"), "{native}");
+        let native = told("claude-code", 1);
+        assert!(native.contains("`hub`") && !native.contains("curl"), "{native}");
     }
 }

@@ -16,10 +16,13 @@ use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::agents::working_folder;
+use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::integrations::{self, worker::Servers};
+use crate::journalist::worker::Writer;
 use crate::workspace;
+use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
@@ -103,6 +106,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
     };
+    state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
@@ -154,6 +158,7 @@ struct Daemon {
     state: Thread,
     _detection: Thread,
     indexing: Indexing,
+    _documents: worker_documents::Watch,
     processes: Arc<Processes>,
 }
 
@@ -197,16 +202,35 @@ impl Daemon {
         let _ = host.counters.set(Box::new(counters));
         let to_core = core.clone();
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
+        let documents = watch_documents(&core, &project_dir)?;
         let detection = start_detection(&core, &processes, project_dir)?;
         let indexing = start_indexing(&core, &host.indexer)?;
-        Ok(Self { _signals: signals, server, core, state, _detection: detection, indexing, processes })
+        Ok(Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            indexing,
+            _documents: documents,
+            processes,
+        })
     }
 
     /// Waits until the state thread has ended, and takes everything apart.
     fn wait(self) {
-        let Self { _signals: signals, server, core, state, _detection: detection, indexing, processes } =
-            self;
+        let Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            indexing,
+            _documents: documents,
+            processes,
+        } = self;
         drop(state);
+        drop(documents);
         drop(core);
         indexing.indexer.stop();
         server.stop(CONNECTION_GRACE);
@@ -244,7 +268,16 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), vault, jobs, runs, servers, hub, store })
+    let to_core = core.clone();
+    let journalist = Writer::start(project.to_path_buf(), move |report| {
+        to_core.report(Event::Journalist(report));
+    })?;
+    let to_core = core.clone();
+    let report = Arc::new(move |id, progress| {
+        to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
+    });
+    let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
+    Ok(Outbox { core: core.clone(), vault, jobs, imports, runs, servers, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {
@@ -265,6 +298,12 @@ fn token(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Option<Stri
     let token = format!("{:016x}{:016x}", clock::random(), clock::random());
     super::store::replace(&path, format!("{token}\n").as_bytes())?;
     Ok(Some(token))
+}
+
+fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {
+    let known = core.snapshot().context.architecture().cloned();
+    let core = core.clone();
+    worker_documents::Watch::start(project, known, move |report| core.control(Event::Context(report)))
 }
 
 fn start_detection(core: &Core, processes: &Arc<Processes>, project: PathBuf) -> std::io::Result<Thread> {

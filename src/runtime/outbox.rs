@@ -13,7 +13,9 @@ use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::integrations::worker::Servers;
+use crate::journalist::{self, worker::Writer};
 use crate::providers;
+use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::sync::Arc;
@@ -27,12 +29,16 @@ pub struct Outbox {
     pub vault: Arc<Vault>,
     /// One-off jobs.
     pub jobs: Jobs,
+    /// Imports of repositories.
+    pub imports: Imports,
     /// The runs of the agents.
     pub runs: Runs,
     /// The servers of the integrations.
     pub servers: Servers,
     /// WebSocket clients.
     pub hub: Hub,
+    /// The journalist's documents.
+    pub journalist: Writer,
     /// The disk; last, because all others may still have something to write.
     pub store: Store,
 }
@@ -52,6 +58,8 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
+            Effect::Journalist(order) => self.write_down(order),
+            Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
@@ -74,6 +82,13 @@ impl Outbox {
             }
         }
         self.jobs.order(job);
+    }
+
+    fn write_down(&self, order: journalist::Order) {
+        if !self.journalist.order(order) {
+            let report = journalist::Report::Written(Err("its thread is behind".to_owned()));
+            self.core.control(Event::Journalist(report));
+        }
     }
 
     fn order(&mut self, agent: AgentId, order: RunOrder) {

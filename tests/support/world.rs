@@ -258,6 +258,11 @@ impl World {
             }
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
             Effect::Warn(text) => format!("! warn {text}"),
+            Effect::Journalist(order) => {
+                let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
+                format!("! write down {}", names.join(" "))
+            }
+            Effect::Import(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Exit => "! exit".into(),
         }
     }
