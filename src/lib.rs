@@ -22,7 +22,10 @@ pub mod memory;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;
+pub mod schedules;
 pub mod settings;
+pub mod teams;
+pub mod toys;
 pub mod usage;
 pub mod workspace;
 

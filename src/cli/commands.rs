@@ -9,7 +9,7 @@ use super::index;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
-use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
+use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, teams, wait};
 
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -429,6 +429,7 @@ static OTHER_COMMANDS: [Command; 7] = [
 static TABLES: &[&[Command]] = &[
     &DAEMON_COMMANDS,
     &AGENT_COMMANDS,
+    &teams::COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
     &super::memory::COMMANDS,

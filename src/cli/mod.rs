@@ -19,13 +19,17 @@ pub mod logs;
 pub mod mcp;
 pub mod memory;
 mod ownership;
+pub mod plan;
 pub mod rehearse;
 pub mod render;
+pub mod schedules;
 pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+pub mod teams;
 mod tokens;
+pub mod toys;
 pub mod trust;
 pub mod wait;
 

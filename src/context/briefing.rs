@@ -278,13 +278,17 @@ impl Section {
 
 fn identity(subject: &Subject) -> String {
     let place = if subject.working_dir.is_empty() { "the project's root" } else { subject.working_dir };
-    format!(
+    let mut text = format!(
         "{MARK}{name}\n\nYou are {name}, the {role} of a team of coding agents that work on the same project; your \
          working directory is {place}. Work on your own until the task is done, then end your turn with a short \
          summary.\n",
         name = subject.name,
         role = subject.role,
-    )
+    );
+    if subject.role == "planner" {
+        text.push_str(crate::teams::plan::INSTRUCTIONS);
+    }
+    text
 }
 
 /// The sections below the identity, the most valuable first.

@@ -125,6 +125,10 @@ pub struct State {
     pub approvals: Arc<approvals::State>,
     /// The integrations.
     pub integrations: Arc<integrations::State>,
+    /// Teams, recommendations, plans.
+    pub teams: Arc<crate::teams::State>,
+    /// What is started by the clock.
+    pub schedules: Arc<crate::schedules::State>,
     /// Who owns which files.
     pub ownership: Arc<ownership::State>,
     /// The configuration.
@@ -166,6 +170,12 @@ pub enum Command {
     Approvals(approvals::Command),
     /// About integrations.
     Integrations(integrations::Command),
+    /// About teams.
+    Teams(crate::teams::Command),
+    /// About toys.
+    Toys(crate::toys::Command),
+    /// About schedules.
+    Schedules(crate::schedules::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
     /// About the configuration.
@@ -193,6 +203,8 @@ pub enum Event {
     Job(agents::JobReport),
     /// The threads of the integrations report.
     Integration(integrations::Report),
+    /// A planner's file was looked at.
+    Plan(crate::teams::plan::Found),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
@@ -254,6 +266,8 @@ pub enum Effect {
     Import(workspace::import::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
+    /// Look at a planner's file.
+    Plan(crate::teams::plan::Look),
     /// A warning for the daemon's log.
     Warn(String),
     /// All agents are gone: end.
@@ -271,6 +285,11 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Integration(report) => integrations::report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Plan(found) => crate::teams::plan::found(state, cx, found),
+        Event::Detected(found) => {
+            registry::detected(state, found);
+            moments::started(state, cx);
+        }
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
@@ -289,6 +308,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
             Timer::Journalist => journalist::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
+            Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
+            Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -309,6 +330,9 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
+        Command::Teams(command) => crate::teams::command(state, cx, call, command),
+        Command::Toys(command) => crate::toys::command(state, cx, call, command),
+        Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {

@@ -1,7 +1,7 @@
 //! One table of deadlines: at most one per key, one next time-out for the whole daemon.
 
 use super::CallId;
-use super::ids::AgentId;
+use super::ids::{AgentId, ScheduleId};
 use super::time::Time;
 use crate::approvals::ApprovalId;
 use crate::integrations::RunId;
@@ -14,6 +14,10 @@ pub enum Timer {
     StateNotice,
     /// An agent inside a turn has said nothing for too long.
     Silence(AgentId),
+    /// A schedule's next time has come.
+    ScheduleDue(ScheduleId),
+    /// A schedule's agent is to be started, now that its time is on its way to the disk.
+    ScheduleStart(ScheduleId),
     /// The ten minutes after a rotation to this agent are over.
     Velocity(AgentId),
     /// A snapshot of the counters is due.

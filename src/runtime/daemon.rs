@@ -21,6 +21,7 @@ use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
+use crate::teams::worker::PlanReader;
 use crate::workspace;
 use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
@@ -277,7 +278,8 @@ fn outbox(
         to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
     });
     let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
-    Ok(Outbox { core: core.clone(), vault, jobs, imports, runs, servers, hub, journalist, store })
+    let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
+    Ok(Outbox { core: core.clone(), vault, jobs, imports, plans, runs, servers, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -13,7 +13,9 @@ use crate::journalist;
 use crate::memory;
 use crate::oversight::pm;
 use crate::oversight::timeline;
+use crate::schedules;
 use crate::settings;
+use crate::teams;
 use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -61,6 +63,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     load_trust(folder, now, &mut state)?;
+    load_teams(folder, now, &mut state)?;
     load_usage(folder, now, &mut state)?;
     load_notes(folder, now, &mut state)?;
     Ok(state)
@@ -81,6 +84,17 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
     known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
     state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+    Ok(())
+}
+
+/// Teams with their plans, and schedules with their next times.
+fn load_teams(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: teams::Stored = read(folder, Document::Teams, now)?.unwrap_or_default();
+    known_version(Document::Teams, stored.version, teams::STORED_VERSION)?;
+    state.teams = Arc::new(teams::State::restore(stored, now));
+    let stored: schedules::Stored = read(folder, Document::Schedules, now)?.unwrap_or_default();
+    known_version(Document::Schedules, stored.version, schedules::STORED_VERSION)?;
+    state.schedules = Arc::new(schedules::State::restore(stored));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use crate::credentials::Vault;
 use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
+use crate::teams::worker::PlanReader;
 use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -31,6 +32,8 @@ pub struct Outbox {
     pub jobs: Jobs,
     /// Imports of repositories.
     pub imports: Imports,
+    /// Looks at planners' files.
+    pub plans: PlanReader,
     /// The runs of the agents.
     pub runs: Runs,
     /// The servers of the integrations.
@@ -61,6 +64,7 @@ impl Outbox {
             Effect::Journalist(order) => self.write_down(order),
             Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
+            Effect::Plan(look) => self.plans.order(look),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
         }
