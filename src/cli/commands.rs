@@ -434,9 +434,9 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
-    &tools::COMMANDS,
     index::COMMANDS,
     files::COMMANDS,
+    &tools::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

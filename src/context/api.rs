@@ -53,6 +53,7 @@ fn preview(ask: &Ask) -> Result<Reply, Problem> {
     let named = ask.request.query.iter().filter(|(name, _)| name == "scope");
     let scope: Vec<String> = named.map(|(_, glob)| glob.clone()).collect();
     let subject = Subject {
+        id: None,
         name: role,
         role,
         provider,
@@ -64,7 +65,6 @@ fn preview(ask: &Ask) -> Result<Reply, Problem> {
         skills: &[],
         integrations: &[],
         lineage: None,
-        id: None,
     };
     let made = briefing::brief(ask.state, &subject);
     let chars = made.text.chars().count();

@@ -39,6 +39,8 @@ const MAX_OTHERS: usize = 20;
 /// Who is to be briefed.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
+    /// Its id, once it has one.
+    pub id: Option<AgentId>,
     /// Its name.
     pub name: &'a str,
     /// Its role.
@@ -61,14 +63,13 @@ pub struct Subject<'a> {
     pub integrations: &'a [String],
     /// Its lineage, once it has one.
     pub lineage: Option<LineageId>,
-    /// Its id, once it has one.
-    pub id: Option<AgentId>,
 }
 
 impl<'a> Subject<'a> {
     /// An agent that has a record.
     pub fn of(agent: &'a Agent) -> Self {
         Self {
+            id: Some(agent.id),
             name: &agent.name,
             role: &agent.role,
             provider: &agent.provider,
@@ -80,7 +81,6 @@ impl<'a> Subject<'a> {
             skills: &agent.skills,
             integrations: &agent.integrations,
             lineage: Some(agent.lineage_id),
-            id: Some(agent.id),
         }
     }
 }
@@ -321,7 +321,7 @@ fn sections_of(all: &All, subject: &Subject, budget: usize) -> Vec<Section> {
         plain("conduct", "## Working with the others", conduct(all)),
         data("constraints", rules, constraint_lines(&memory), budget * 2 / 5),
         data("discoveries", found, discovery_lines(&memory), budget / 4),
-        plain("tools", "## Tools", tools(all, subject)),
+        plain("tools", "## Integrations", tools(all, subject)),
         plain("skills", "## Skills", skills(subject)),
         data("index", index, text(super::index_summary(all)), budget / 6),
         data("architecture", &architecture_head, architecture, budget),
@@ -414,7 +414,7 @@ fn handoff_lines(memory: &Selected) -> Vec<String> {
 }
 
 fn tools(all: &All, subject: &Subject) -> Vec<String> {
-    crate::integrations::instructions::lines(all, subject.provider, subject.id, subject.integrations)
+    crate::integrations::instructions::lines(all, subject.provider, subject.integrations, subject.id)
 }
 
 fn skills(subject: &Subject) -> Vec<String> {
