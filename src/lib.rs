@@ -16,6 +16,8 @@ pub mod console;
 pub mod context;
 pub mod coordination;
 pub mod credentials;
+pub mod journalist;
+pub mod memory;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;

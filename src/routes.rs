@@ -83,5 +83,9 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::workspace::api::routes());
     routes.extend(crate::context::triggers_api::routes());
     routes.extend(crate::usage::api::routes());
+    routes.extend(crate::memory::api::routes());
+    routes.extend(crate::journalist::api::routes());
+    routes.extend(crate::oversight::pm::routes());
+    routes.extend(crate::context::api::routes());
     Table::new(routes)
 }

@@ -386,8 +386,17 @@ pub fn all_quiet(agents: &State) -> bool {
 /// A one-off job reports.
 pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
     match report {
-        JobReport::Brief(agent, brief) => rotation::brief_ready(all, cx, agent, brief),
-        JobReport::Query(call, result) => say::query_done(all, cx, call, result),
+        JobReport::Brief(agent, brief) => {
+            if let Ok(text) = &brief {
+                crate::memory::brief_written(all, agent, text);
+            }
+            rotation::brief_ready(all, cx, agent, brief);
+        }
+        JobReport::Query(call, result) => {
+            if !crate::oversight::questions::answered(all, cx, call, &result) {
+                say::query_done(all, cx, call, result);
+            }
+        }
     }
 }
 

@@ -158,7 +158,7 @@ fn continue_with(
     let mut words: Vec<String> = agent.queue.drain(..).map(|message| message.text.to_string()).collect();
     words.extend(message);
     let prompt = match (&session, words.is_empty()) {
-        (SessionStart::Resume { .. }, true) => "Continue where you left off.".to_owned(),
+        (SessionStart::Resume { .. }, true) => briefing::GO_ON.to_owned(),
         (SessionStart::Resume { .. }, false) => words.join("\n\n"),
         (_, _) => briefing::without_session(all, &agent, &words),
     };

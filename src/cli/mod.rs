@@ -13,6 +13,7 @@ pub mod control;
 pub mod doctor;
 pub mod help;
 pub mod logs;
+pub mod memory;
 mod ownership;
 pub mod plan;
 pub mod rehearse;

@@ -25,6 +25,18 @@ pub enum Document {
     Schedules,
     /// The project's settings.
     Config,
+    /// The journalist's notes.
+    Journalist,
+    /// The project manager's reviews.
+    PmReviews,
+    /// The rules for all agents.
+    Constraints,
+    /// What worked.
+    Discoveries,
+    /// The last handoffs of each role.
+    HandoffChains,
+    /// What agents and roles have shown.
+    Specializations,
     /// The task of a lineage.
     Prompt(LineageId),
     /// What the counters said and what happened.
@@ -80,6 +92,12 @@ impl Document {
             Self::Teams => "state/teams.json".into(),
             Self::Schedules => "state/schedules.json".into(),
             Self::Config => "config.json".into(),
+            Self::Journalist => "state/journalist.json".into(),
+            Self::PmReviews => "state/pm-reviews.json".into(),
+            Self::Constraints => "memory/constraints.json".into(),
+            Self::Discoveries => "memory/discoveries.json".into(),
+            Self::HandoffChains => "memory/handoff-chains.json".into(),
+            Self::Specializations => "memory/specializations.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
             Self::Timeline => "state/timeline.json".into(),
             Self::Usage => "state/usage.json".into(),
@@ -99,6 +117,12 @@ impl Document {
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
+            Self::PmReviews => serde_json::to_vec(&state.pm.stored()),
+            Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),
+            Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
+            Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),
+            Self::Specializations => serde_json::to_vec_pretty(&state.memory.stored_specializations()),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
                 serde_json::to_vec(&stored)

@@ -29,10 +29,14 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::journalist;
+use crate::memory;
 use crate::oversight::timeline;
+use crate::oversight::{pm, questions};
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
@@ -136,6 +140,16 @@ pub struct State {
     pub triggers: Arc<triggers::State>,
     /// What the counters said and what happened to agents.
     pub timeline: Arc<timeline::State>,
+    /// What a thread keeps ready for briefings.
+    pub context: Arc<briefing::State>,
+    /// What agents did, written down.
+    pub journalist: Arc<journalist::State>,
+    /// The project manager's reviews.
+    pub pm: Arc<pm::State>,
+    /// Questions of the daemon's own to a model.
+    pub questions: Arc<questions::State>,
+    /// What the agents have learned.
+    pub memory: Arc<memory::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -163,6 +177,12 @@ pub enum Command {
     Settings(settings::Command),
     /// About the project's files.
     Workspace(workspace::Command),
+    /// About what the agents have learned.
+    Memory(memory::Command),
+    /// About the journalist.
+    Journalist(journalist::Command),
+    /// About reviews.
+    Pm(pm::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -182,6 +202,10 @@ pub enum Event {
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
     Workspace(workspace::Report),
+    /// The journalist's documents are written, or not.
+    Journalist(journalist::Report),
+    /// A document that agents are told has changed.
+    Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -227,6 +251,8 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// Documents of the journalist to be written.
+    Journalist(journalist::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// Look at a planner's file.
@@ -252,6 +278,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             moments::started(state, cx);
         }
         Event::Workspace(report) => workspace::report(state, cx, report),
+        Event::Journalist(report) => journalist::report(state, cx, report),
+        Event::Context(report) => briefing::report(state, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -263,6 +291,8 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
+            Timer::Journalist => journalist::due(state, cx),
+            Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -286,8 +316,14 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Toys(command) => crate::toys::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
-        Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
+        Command::Settings(command) => {
+            settings::command(state, cx, call, command);
+            journalist::settings_changed(state, cx.now);
+        }
+        Command::Memory(command) => memory::command(state, cx, call, command),
+        Command::Journalist(command) => journalist::command(state, cx, call, command),
+        Command::Pm(command) => pm::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

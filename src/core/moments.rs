@@ -51,6 +51,8 @@ pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::oversight::timeline::moment(state, cx, moment);
     crate::ownership::moment(state, cx, moment);
     crate::coordination::moment(state, cx, moment);
+    crate::memory::told(state, cx, moment);
+    crate::journalist::told(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
@@ -60,6 +62,8 @@ pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[
     crate::usage::heard(state, cx, agent, activities);
     crate::oversight::timeline::changed(state, cx.now);
     crate::ownership::heard(state, cx, agent, activities);
+    crate::memory::heard(state, cx, agent, activities);
+    crate::journalist::heard(state, cx, agent, activities);
 }
 
 /// Tells every listener that the daemon has started and knows its providers.

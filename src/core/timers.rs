@@ -27,6 +27,10 @@ pub enum Timer {
     Locks,
     /// An approval expires.
     Approval(ApprovalId),
+    /// The journalist's next cycle.
+    Journalist,
+    /// A question of the daemon's own has taken too long.
+    Question(CallId),
 }
 
 /// The deadlines, findable by key and by time.
@@ -54,6 +58,11 @@ impl Timers {
     /// Whether `timer` has a deadline.
     pub fn is_set(&self, timer: Timer) -> bool {
         self.by_key.contains_key(&timer)
+    }
+
+    /// The deadline of `timer`.
+    pub fn get(&self, timer: Timer) -> Option<Time> {
+        self.by_key.get(&timer).copied()
     }
 
     /// The earliest deadline.

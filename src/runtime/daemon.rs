@@ -15,8 +15,10 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::journalist::worker::Writer;
 use crate::teams::worker::PlanReader;
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
@@ -102,6 +104,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
     };
+    state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
@@ -147,6 +150,7 @@ struct Daemon {
     state: Thread,
     _detection: Thread,
     indexing: Indexing,
+    _documents: worker_documents::Watch,
     processes: Arc<Processes>,
 }
 
@@ -190,16 +194,35 @@ impl Daemon {
         let _ = host.counters.set(Box::new(counters));
         let to_core = core.clone();
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
+        let documents = watch_documents(&core, &project_dir)?;
         let detection = start_detection(&core, &processes, project_dir)?;
         let indexing = start_indexing(&core, &host.indexer)?;
-        Ok(Self { _signals: signals, server, core, state, _detection: detection, indexing, processes })
+        Ok(Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            indexing,
+            _documents: documents,
+            processes,
+        })
     }
 
     /// Waits until the state thread has ended, and takes everything apart.
     fn wait(self) {
-        let Self { _signals: signals, server, core, state, _detection: detection, indexing, processes } =
-            self;
+        let Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            indexing,
+            _documents: documents,
+            processes,
+        } = self;
         drop(state);
+        drop(documents);
         drop(core);
         indexing.indexer.stop();
         server.stop(CONNECTION_GRACE);
@@ -235,7 +258,11 @@ fn outbox(
         to_core.control(Event::Storage(trouble));
     })?;
     let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
-    Ok(Outbox { core: core.clone(), vault, jobs, plans, runs, hub, store })
+    let to_core = core.clone();
+    let journalist = Writer::start(project.to_path_buf(), move |report| {
+        to_core.report(Event::Journalist(report));
+    })?;
+    Ok(Outbox { core: core.clone(), vault, jobs, plans, runs, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {
@@ -256,6 +283,12 @@ fn token(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Option<Stri
     let token = format!("{:016x}{:016x}", clock::random(), clock::random());
     super::store::replace(&path, format!("{token}\n").as_bytes())?;
     Ok(Some(token))
+}
+
+fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {
+    let known = core.snapshot().context.architecture().cloned();
+    let core = core.clone();
+    worker_documents::Watch::start(project, known, move |report| core.control(Event::Context(report)))
 }
 
 fn start_detection(core: &Core, processes: &Arc<Processes>, project: PathBuf) -> std::io::Result<Thread> {

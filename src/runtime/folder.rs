@@ -8,6 +8,9 @@ use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
+use crate::journalist;
+use crate::memory;
+use crate::oversight::pm;
 use crate::oversight::timeline;
 use crate::schedules;
 use crate::settings;
@@ -61,6 +64,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     load_trust(folder, now, &mut state)?;
     load_teams(folder, now, &mut state)?;
     load_usage(folder, now, &mut state)?;
+    load_notes(folder, now, &mut state)?;
     Ok(state)
 }
 
@@ -114,6 +118,37 @@ fn known_version(document: Document, found: u32, known: u32) -> Result<(), Strin
         "{} was written by a newer svc (format {found}, this one knows {known}); use that one",
         document.path()
     ))
+}
+
+/// What is remembered and written down.
+fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    state.memory = Arc::new(memory::State::restore(
+        read_versioned(folder, Document::Constraints, now)?,
+        read_versioned(folder, Document::Discoveries, now)?,
+        read_versioned(folder, Document::HandoffChains, now)?,
+        read_versioned(folder, Document::Specializations, now)?,
+    ));
+    let stored: journalist::store::Stored = read(folder, Document::Journalist, now)?.unwrap_or_default();
+    known_version(Document::Journalist, stored.version, journalist::store::VERSION)?;
+    state.journalist = Arc::new(journalist::State::restore(stored));
+    let stored: pm::Stored = read(folder, Document::PmReviews, now)?.unwrap_or_default();
+    known_version(Document::PmReviews, stored.version, pm::VERSION)?;
+    state.pm = Arc::new(pm::State::restore(stored));
+    journalist::arm(state, now);
+    Ok(())
+}
+
+/// A document of memory, or its default. Written by a newer version it is refused.
+fn read_versioned<T: DeserializeOwned + Default>(
+    folder: &Path,
+    document: Document,
+    now: Time,
+) -> Result<T, String> {
+    let Some(stored) = read::<memory::store::Stored<T>>(folder, document, now)? else {
+        return Ok(T::default());
+    };
+    known_version(document, stored.version, memory::store::VERSION)?;
+    Ok(stored.content)
 }
 
 /// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.

@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::journalist::{self, worker::Writer};
 use crate::providers;
 use crate::teams::worker::PlanReader;
 use crossbeam_channel::Sender;
@@ -33,6 +34,8 @@ pub struct Outbox {
     pub runs: Runs,
     /// WebSocket clients.
     pub hub: Hub,
+    /// The journalist's documents.
+    pub journalist: Writer,
     /// The disk; last, because all others may still have something to write.
     pub store: Store,
 }
@@ -51,6 +54,7 @@ impl Outbox {
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.job(job),
+            Effect::Journalist(order) => self.write_down(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Plan(look) => self.plans.order(look),
             Effect::Warn(text) => log::warn!("{text}"),
@@ -74,6 +78,13 @@ impl Outbox {
             }
         }
         self.jobs.order(job);
+    }
+
+    fn write_down(&self, order: journalist::Order) {
+        if !self.journalist.order(order) {
+            let report = journalist::Report::Written(Err("its thread is behind".to_owned()));
+            self.core.control(Event::Journalist(report));
+        }
     }
 
     fn order(&mut self, agent: AgentId, order: RunOrder) {

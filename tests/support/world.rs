@@ -270,6 +270,10 @@ impl World {
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
             Effect::Plan(look) => format!("! look at the plan of {}", self.name(look.0)),
             Effect::Warn(text) => format!("! warn {text}"),
+            Effect::Journalist(order) => {
+                let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
+                format!("! write down {}", names.join(" "))
+            }
             Effect::Exit => "! exit".into(),
         }
     }
