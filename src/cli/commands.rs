@@ -434,6 +434,7 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
+    super::top::COMMANDS,
     index::COMMANDS,
     files::COMMANDS,
     &tools::COMMANDS,

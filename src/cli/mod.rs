@@ -29,6 +29,7 @@ pub mod talk;
 pub mod target;
 pub mod teams;
 mod tokens;
+mod top;
 pub mod toys;
 pub mod trust;
 pub mod wait;
