@@ -55,7 +55,7 @@ impl Terminal {
 
     /// It must have left with this code, and the terminal must be as it was.
     fn is_given_back(&self, code: i32) {
-        self.shows(" echoctl ");
+        self.shows("echoctl ");
         let seen = self.seen();
         let (before, after) = seen.rsplit_once("\u{1b}[?1049l").expect("the usual screen comes back");
         assert!(before.contains("\u{1b}[?1049h") && before.contains("\u{1b}[?25h"));
