@@ -42,20 +42,28 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     run: demo,
 }];
 
-/// An agent that asks for leave before it deletes, and goes on when a person has decided.
-const CAREFUL: &str = r#"{
-  "description": "Wants to delete the old pages, and asks first",
-  "steps": [
-    {"say": "The new pages are ready. The old ones can go."},
-    {"usage": {"input": 2100, "output": 160, "cacheRead": 8000, "contextWindow": 200000}},
-    {"answer": "I have asked for leave to delete old/."}
-  ],
-  "onSay": [
-    {"say": "{{message}}"},
-    {"run": {"command": "rm -rf old && ls", "timeoutMs": 5000}},
-    {"answer": "The old pages are gone."}
-  ]
-}"#;
+/// An agent that must write a file outside of its scope: it asks as real programs do, by `svc hook`, waits
+/// for the decision, and then tries again.
+fn careful(project: &Path, program: &Path) -> Value {
+    let call = json!({"tool_name": "Write", "tool_input": {"file_path": project.join("api/routes.txt")}});
+    let hook = format!(
+        "printf %s {} | {} hook",
+        shell_word(&call.to_string()),
+        shell_word(&program.to_string_lossy())
+    );
+    json!({
+        "description": "Owns web/, needs one line in api/, and asks for it",
+        "steps": [
+            {"write": {"path": "web/login.html", "text": "<form>..</form>\n"}},
+            {"say": "The form needs a route in api/, which is not mine. I ask."},
+            {"run": {"command": hook.clone(), "timeoutMs": 20_000}},
+            {"ask": "Until a person has decided, I wait."},
+            {"run": {"command": hook, "timeoutMs": 20_000}},
+            {"write": {"path": "api/routes.txt", "text": "POST /login\n"}},
+            {"answer": "The form and its route are there."},
+        ],
+    })
+}
 
 /// An agent whose context fills, so that a rotation makes sense.
 const WRITER: &str = r#"{
@@ -91,11 +99,12 @@ impl Project {
         std::fs::create_dir(&dir).map_err(|error| fail(&dir, error))?;
         let dir = std::fs::canonicalize(&dir).map_err(|error| fail(&dir, error))?;
         let project = Self { dir, kept };
+        let program = std::env::current_exe().map_err(|error| fail(&project.dir, error))?;
+        let careful = careful(&project.dir, &program).to_string();
         for (name, content) in [
-            (".svc/rehearsals/careful.json", CAREFUL),
+            (".svc/rehearsals/careful.json", careful.as_str()),
             (".svc/rehearsals/writer.json", WRITER),
-            ("old/index.html", "<h1>Old</h1>\n"),
-            (".gitignore", ".svc/\n"),
+            ("api/routes.txt", ""),
         ] {
             let path = project.dir.join(name);
             let folder = path.parent().unwrap_or(&project.dir);
@@ -215,18 +224,20 @@ impl Tour<'_> {
     fn approval(&self) -> Outcome {
         self.chapter(
             "2. What needs a person",
-            "An agent that wants to do something dangerous asks. It waits; you decide; it goes on.",
+            "This agent owns web/ alone. Before it writes elsewhere it asks; it waits; you decide; it goes on.",
         )?;
-        self.svc(&["spawn", "careful", "Clean up.", "--provider", "script", "--model", "careful"])?;
-        let agent = self.until("careful-1 to have finished its turn", |agents| {
-            agents.iter().find(|one| text(one, "name") == "careful-1" && !is_live(one)).cloned()
+        let task = "Add a login form.";
+        self.svc(&["spawn", "web", task, "--provider", "script", "--model", "careful", "--scope", "web/**"])?;
+        let record = self.until("web-1 to ask", |agents| {
+            agents
+                .iter()
+                .find(|one| text(one, "name") == "web-1" && text(one, "currentActivity").contains("wait"))?;
+            self.client.get("/api/approvals").ok()?["pending"].as_array()?.first().cloned()
         })?;
-        let wish = json!({"agentId": text(&agent, "id"), "action": {"type": "custom", "description": "delete the folder old/"}});
-        let record = self.client.post("/api/approvals", &wish)?;
         self.svc(&["approvals"])?;
         self.svc(&["approve", text(&record, "id")])?;
-        self.until("careful-1 to go on", |_| (!self.dir.join("old").exists()).then_some(Value::Null))?;
-        self.svc(&["logs", "careful-1", "--tail", "6"])
+        self.svc(&["wait", "web-1", "--timeout", "60s"])?;
+        self.svc(&["logs", "web-1", "--tail", "12"])
     }
 
     fn rotation(&self) -> Outcome {
@@ -333,7 +344,8 @@ mod tests {
 
     #[test]
     fn the_scenarios_of_the_tour_are_good() {
-        for scenario in [CAREFUL, WRITER] {
+        let careful = careful(Path::new("/tmp/a b"), Path::new("/opt/svc")).to_string();
+        for scenario in [careful.as_str(), WRITER] {
             crate::rehearsal::scenario::parse(scenario).unwrap();
         }
     }

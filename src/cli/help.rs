@@ -46,7 +46,7 @@ pub fn overview(out: &Out) -> Outcome {
     let width = FIRST_DAY.iter().filter_map(|name| find(name)).map(|one| listed_name(one).len()).max();
     let width = width.unwrap_or(0);
     let mut lines = vec![format!("svc {VERSION}: runs many AI coding agents on this machine")];
-    lines.push("Usage: svc COMMAND [OPTIONS]; 'svc help COMMAND' explains one, 'svc help --all' all".into());
+    lines.push("Usage: svc COMMAND [OPTIONS]; 'svc help COMMAND' or 'svc help --all'".into());
     lines.push(out.paint(Style::Bold, "A first day"));
     for command in FIRST_DAY.iter().filter_map(|name| find(name)) {
         lines.push(format!("  {:width$}  {}", listed_name(command), command.summary));
