@@ -7,7 +7,7 @@ use super::commands::{Command, Group, Words, switch};
 use super::control::{Background, shut_down, start_in_background};
 use super::render::Style;
 use super::session::{Failure, Out, Outcome, Session};
-use super::target::{agents, is_live, text};
+use super::target::{agents, text};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};

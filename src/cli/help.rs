@@ -11,6 +11,10 @@ const FIRST_DAY: [&str; 10] =
     ["demo", "start", "spawn", "agents", "top", "logs", "instruct", "approvals", "doctor", "stop"];
 /// Columns of the short help, which fits the smallest usual terminal: 80 by 24.
 const SHORT_COLUMNS: usize = 80;
+/// Lines of the short help: the prompt takes one of the 24.
+const SHORT_LINES: usize = 23;
+/// What stands for the names that the short help has no room for.
+const MORE: &str = ", ..";
 
 /// This program's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -52,10 +56,12 @@ pub fn overview(out: &Out) -> Outcome {
         lines.push(format!("  {:width$}  {}", listed_name(command), command.summary));
     }
     lines.push(out.paint(Style::Bold, "And then"));
-    for group in Group::ALL {
+    let groups = Group::ALL.iter().map(|&group| {
         let names = all().filter(|command| command.group == group && !FIRST_DAY.contains(&command.name));
-        lines.extend(name_lines(group.title(), names.map(|command| command.name), SHORT_COLUMNS));
-    }
+        name_lines(group.title(), names.map(|command| command.name), SHORT_COLUMNS - MORE.len())
+    });
+    let room = SHORT_LINES.saturating_sub(lines.len() + 1);
+    lines.extend(fit(groups.collect(), room).into_iter().flatten());
     lines.push(footer_exit(out));
     out.lines(&lines)
 }
@@ -66,8 +72,8 @@ fn name_lines<'a>(title: &str, names: impl Iterator<Item = &'a str>, columns: us
     let mut line = String::new();
     for name in names {
         if line.is_empty() {
-            line = format!("  {:9} {name}", if lines.is_empty() { title } else { "" });
-        } else if line.len() + name.len() + 3 > columns {
+            line = format!("  {title:9} {name}");
+        } else if line.len() + name.len() + 2 > columns {
             lines.push(format!("{line},"));
             line = format!("  {:9} {name}", "");
         } else {
@@ -77,6 +83,24 @@ fn name_lines<'a>(title: &str, names: impl Iterator<Item = &'a str>, columns: us
     }
     lines.extend(Some(line).filter(|line| !line.is_empty()));
     lines
+}
+
+/// The groups in at most `room` lines, so that new commands never push the help off the screen: the longest
+/// group gives way first, its last line ends with [`MORE`], and each keeps a line.
+fn fit(mut groups: Vec<Vec<String>>, room: usize) -> Vec<Vec<String>> {
+    while groups.iter().map(Vec::len).sum::<usize>() > room {
+        let Some(longest) = groups.iter_mut().rev().max_by_key(|group| group.len()) else { break };
+        if longest.len() < 2 {
+            break;
+        }
+        longest.pop();
+        if let Some(last) = longest.last_mut() {
+            let kept = last.trim_end_matches(MORE).trim_end_matches(',').len();
+            last.truncate(kept);
+            last.push_str(MORE);
+        }
+    }
+    groups
 }
 
 fn footer_exit(out: &Out) -> String {
@@ -175,4 +199,28 @@ pub(super) fn option_name(option: &Opt) -> String {
     let short = option.short.map(|letter| format!("-{letter}, ")).unwrap_or_default();
     let value = if option.value.is_empty() { String::new() } else { format!(" {}", option.value) };
     format!("{short}--{}{value}", option.long)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_give_way_evenly_and_keep_a_line_each() {
+        let names = ["integrations"; 40];
+        let long = name_lines("Setup", names.into_iter(), SHORT_COLUMNS - MORE.len());
+        let short = name_lines("Help", ["man", "help"].into_iter(), SHORT_COLUMNS - MORE.len());
+        assert!(long.len() > 6, "{long:?}");
+        let all = vec![short.clone(), long.clone(), long.clone()];
+        assert_eq!(fit(all.clone(), 99), all);
+        let fitted = fit(all.clone(), 5);
+        assert_eq!(fitted.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 2]);
+        assert_eq!(fitted[0], short);
+        for group in &fitted[1..] {
+            let last = group.last().unwrap();
+            assert!(last.ends_with("integrations, .."), "{last}");
+            assert!(group.iter().all(|line| line.len() <= SHORT_COLUMNS), "{group:?}");
+        }
+        assert_eq!(fit(all, 0).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1]);
+    }
 }
