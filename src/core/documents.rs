@@ -17,6 +17,8 @@ pub enum Document {
     Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// The chat gateways, and what is between them and us.
+    Gateways,
     /// The project's settings.
     Config,
     /// The task of a lineage.
@@ -66,6 +68,7 @@ impl Document {
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Gateways => "state/gateways.json".into(),
             Self::Config => "config.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
         }
@@ -78,6 +81,7 @@ impl Document {
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Gateways => serde_json::to_vec(&state.gateways.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;

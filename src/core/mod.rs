@@ -31,6 +31,7 @@ use crate::api::{Problem, Reply};
 use crate::approvals;
 use crate::coordination;
 use crate::credentials;
+use crate::gateways;
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
@@ -114,6 +115,8 @@ pub struct State {
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// The chat gateways.
+    pub gateways: Arc<gateways::State>,
     /// Who owns which files.
     pub ownership: Arc<ownership::State>,
     /// The configuration.
@@ -135,6 +138,8 @@ pub enum Command {
     Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About chat gateways.
+    Gateways(gateways::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
     /// About the configuration.
@@ -152,6 +157,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// The threads of a chat gateway report.
+    Gateway(gateways::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -199,6 +206,8 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// An order to the threads of the chat gateways.
+    Gateway(gateways::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.
@@ -216,6 +225,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
@@ -224,6 +234,9 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Query(call) => agents::query_timeout(state, cx, call),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::GatewaysBoot => gateways::boot(state, cx),
+            Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
+            Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -231,6 +244,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
     while let Some(moment) = cx.next_moment() {
         moments::tell(state, cx, moment);
     }
+    gateways::overheard(state, cx);
     if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
         cx.exit_sent = true;
         cx.push(Effect::Exit);
@@ -243,6 +257,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Gateways(command) => gateways::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Shutdown => {

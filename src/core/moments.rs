@@ -47,6 +47,7 @@ pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
     crate::ownership::moment(state, cx, moment);
     crate::coordination::moment(state, cx, moment);
+    crate::gateways::moment(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.

@@ -4,6 +4,7 @@ use super::CallId;
 use super::ids::AgentId;
 use super::time::Time;
 use crate::approvals::ApprovalId;
+use crate::gateways::GatewayId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is for.
@@ -19,6 +20,12 @@ pub enum Timer {
     Locks,
     /// An approval expires.
     Approval(ApprovalId),
+    /// The daemon has started: gateways connect.
+    GatewaysBoot,
+    /// Who waits for a gateway's connection has waited long enough.
+    GatewayConnect(GatewayId),
+    /// What was gathered for a gateway is told.
+    GatewayDigest(GatewayId),
 }
 
 /// The deadlines, findable by key and by time.

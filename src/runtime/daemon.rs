@@ -17,6 +17,7 @@ use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::gateways::worker::Gateways;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -223,7 +224,8 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
-    Ok(Outbox { core: core.clone(), vault, jobs, runs, hub, store })
+    let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
+    Ok(Outbox { core: core.clone(), vault, gateways, jobs, runs, hub, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

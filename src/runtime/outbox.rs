@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::gateways::worker::Gateways;
 use crate::providers;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -24,6 +25,8 @@ pub struct Outbox {
     pub core: Core,
     /// Opens the keys that agents get.
     pub vault: Arc<Vault>,
+    /// The threads of the chat gateways.
+    pub gateways: Gateways,
     /// One-off jobs.
     pub jobs: Jobs,
     /// The runs of the agents.
@@ -48,6 +51,7 @@ impl Outbox {
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.job(job),
+            Effect::Gateway(order) => self.gateways.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
