@@ -17,10 +17,14 @@ pub mod context;
 pub mod coordination;
 pub mod credentials;
 pub mod gateways;
+pub mod journalist;
+pub mod memory;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;
 pub mod settings;
+pub mod usage;
+pub mod workspace;
 
 pub mod routes;
 pub mod runtime;

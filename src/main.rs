@@ -11,6 +11,7 @@ fn main() -> ExitCode {
     match args.first().and_then(|first| first.to_str()) {
         Some(svc::providers::script::SUB_COMMAND) => svc::rehearsal::main(args[1..].iter().map(lossy)),
         Some(svc::providers::ollama::SUB_COMMAND) => svc::ollama::main(args[1..].iter().map(lossy)),
+        Some(svc::runtime::confine::SUB_COMMAND) => svc::runtime::confine::main(&args[1..]),
         _ => ExitCode::from(svc::cli::run(args)),
     }
 }

@@ -68,6 +68,8 @@ pub fn table() -> Table<Handler> {
     let mut routes: Vec<Route<Handler>> = Vec::new();
     routes.extend(crate::console::api::routes());
     routes.extend(crate::oversight::api::routes());
+    routes.extend(crate::oversight::dashboard::routes());
+    routes.extend(crate::oversight::timeline::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
     routes.extend(crate::ownership::api::routes());
@@ -76,5 +78,12 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::gateways::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
+    routes.extend(crate::workspace::api::routes());
+    routes.extend(crate::context::triggers_api::routes());
+    routes.extend(crate::usage::api::routes());
+    routes.extend(crate::memory::api::routes());
+    routes.extend(crate::journalist::api::routes());
+    routes.extend(crate::oversight::pm::routes());
+    routes.extend(crate::context::api::routes());
     Table::new(routes)
 }

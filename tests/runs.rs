@@ -128,6 +128,7 @@ impl Desk {
             session: SessionStart::Fresh,
             command: Vec::new(),
             hook_program: None,
+            fence: None,
         };
         let agent = unique_agent();
         let env_extra = vec![("SVC_AGENT_NAME".into(), "backend-1".into())];

@@ -9,9 +9,11 @@ use std::time::Duration;
 use support::world::{World, activity, output};
 use svc::agents::report::RunReport;
 use svc::agents::{self, JobReport, RunOrder, Status};
+use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::{CallId, Command, Document, Durability, Effect, Event, State};
 use svc::providers::Tokens;
+use svc::usage;
 
 /// Seeds of a usual run; `SVC_SEEDS=2000` searches longer.
 const SEEDS: u64 = 60;
@@ -56,7 +58,11 @@ struct Simulation {
     waiting: BTreeSet<CallId>,
     /// The registry as the disk has it, and what is on its way there.
     disk: Option<Vec<u8>>,
+    /// The locks as the disk has them.
+    locks: Option<Vec<u8>>,
     prompts: BTreeMap<LineageId, Vec<u8>>,
+    /// The ledger as the disk has it, written at moments of its own.
+    ledger: Option<Vec<u8>>,
     /// What a client that follows `state` messages believes.
     model: BTreeMap<AgentId, String>,
     /// Tokens fed, by lineage.
@@ -79,7 +85,9 @@ impl Simulation {
             queries: BTreeSet::new(),
             waiting: BTreeSet::new(),
             disk: None,
+            locks: None,
             prompts: BTreeMap::new(),
+            ledger: None,
             model: BTreeMap::new(),
             fed: BTreeMap::new(),
             promised: Vec::new(),
@@ -130,13 +138,22 @@ impl Simulation {
         let target = self.pick(&names).map_or_else(|| "nobody".to_owned(), |id| id.to_string());
         self.messages += 1;
         let text = format!("message-{};", self.messages);
-        let (method, path, body) = match self.below(10) {
+        let (method, path, body) = match self.below(13) {
             0..=3 => ("POST", "/api/agents".to_owned(), r#"{"role":"dev","provider":"script"}"#.to_owned()),
             4 => ("DELETE", format!("/api/agents/{target}"), String::new()),
             5 => ("POST", format!("/api/agents/{target}/rotate"), String::new()),
             6 => ("POST", format!("/api/agents/{target}/resume"), String::new()),
             7 => ("POST", format!("/api/agents/{target}/query"), r#"{"question":"?"}"#.to_owned()),
             8 => ("PATCH", format!("/api/agents/{target}"), r#"{"effort":"high"}"#.to_owned()),
+            9..=11 => {
+                let what = if self.below(4) == 0 { "complete" } else { "declare" };
+                let (name, ttl) = (self.below(5), 1000 + self.below(100_000));
+                let body = format!(
+                    r#"{{"agentId":"{target}","operation":"o","resources":["r{name}"],"ttlMs":{ttl}}}"#
+                );
+                let body = if what == "declare" { body } else { format!(r#"{{"agentId":"{target}"}}"#) };
+                ("POST", format!("/api/coordination/{what}"), body)
+            }
             _ => {
                 let deliver = self.pick(&["now", "idle", "rotation"]).unwrap();
                 let body = format!(r#"{{"message":"{text}","deliver":"{deliver}"}}"#);
@@ -249,8 +266,14 @@ impl Simulation {
                     let bytes = document.encode(&self.world.state).unwrap().unwrap();
                     self.prompts.insert(lineage, bytes);
                 }
+                Effect::Put(Document::Locks, _) => {
+                    self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
+                }
                 Effect::Put(Document::Agents, Durability::Soon) if !durable && self.below(3) == 0 => {
                     self.write();
+                }
+                Effect::Put(document @ Document::Usage, _) if self.below(3) == 0 => {
+                    self.ledger = Some(document.encode(&self.world.state).unwrap().unwrap());
                 }
                 Effect::Run(id, order) => self.order(id, order),
                 Effect::Job(agents::Job::Brief { agent, .. }) => self.briefs.push(agent),
@@ -322,6 +345,14 @@ impl Simulation {
         );
         let project = Arc::clone(&self.world.state.project);
         self.world.state = State { agents: Arc::new(restored), project, ..State::default() };
+        if let Some(locks) = &self.locks {
+            let stored = serde_json::from_slice(locks).unwrap();
+            let state = &mut self.world.state;
+            let timers = Arc::make_mut(&mut state.timers);
+            state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+        }
+        let ledger = self.ledger.as_ref().map(|bytes| serde_json::from_slice(bytes).unwrap());
+        usage::restore(&mut self.world.state, ledger.unwrap_or_default(), now);
         self.model = self
             .world
             .state
@@ -335,8 +366,25 @@ impl Simulation {
         }
     }
 
+    /// A resource is never held twice; an ended agent holds nothing, unless the daemon ended under it.
+    fn check_locks(&self) {
+        let seed = self.seed;
+        let mut held = BTreeSet::new();
+        for (owner, operation) in self.world.state.coordination.iter() {
+            for resource in &operation.resources {
+                assert!(held.insert(resource.clone()), "seed {seed}: {resource} is held twice");
+            }
+            let coordination::Owner::Agent(lineage) = owner else { continue };
+            let agent = self.world.state.agents.iter().find(|agent| agent.lineage_id == *lineage);
+            let agent = agent.unwrap_or_else(|| panic!("seed {seed}: a removed agent holds a lock"));
+            let may_hold = agent.status.is_live() || agent.status == Status::Interrupted;
+            assert!(may_hold, "seed {seed}: {} has ended and holds a lock", agent.name);
+        }
+    }
+
     /// Holds after every event.
     fn check(&self) {
+        self.check_locks();
         let seed = self.seed;
         let agents = &self.world.state.agents;
         let mut names = BTreeSet::new();
@@ -350,13 +398,20 @@ impl Simulation {
             assert_eq!(agent.status.is_live(), process, "seed {seed}: {name} is {:?}", agent.status);
             let fed = self.fed.get(&agent.lineage_id).copied().unwrap_or_default();
             assert_eq!(agent.tokens.total(), fed, "seed {seed}: {name}'s tokens");
+            let booked = self.world.state.usage.tokens_of(agent.lineage_id);
+            assert_eq!(booked, fed, "seed {seed}: {name}'s account");
             // Whoever has nothing to do is let go: it either works, or is told to end, or was just spoken to.
             let idle = agent.phase == agents::Phase::Working && !agent.turn_open;
             let awaited = agent.queue.iter().any(|message| message.sent);
-            assert!(!idle || awaited, "seed {seed}: {name} waits for nothing");
+            // Or its successor is being prepared, and goes on with what there is.
+            let rotating = self.briefs.contains(&agent.id);
+            assert!(!idle || awaited || rotating, "seed {seed}: {name} waits for nothing");
             if agent.status == Status::Completed {
                 assert!(agent.exit.is_some(), "seed {seed}: {name} completed without an exit");
             }
+        }
+        if self.random.is_multiple_of(8) {
+            self.check_ledger();
         }
         assert!(agents.live().count() <= 10, "seed {seed}: more than maxAgents live");
         for (lineage, text) in &self.promised {
@@ -364,6 +419,18 @@ impl Simulation {
             let kept = agent.queue.iter().any(|message| *message.text == **text);
             assert!(kept, "seed {seed}: {} lost the acknowledged {text:?}", agent.name);
         }
+    }
+
+    /// The agents' tokens, the teams' and the total are the same.
+    fn check_ledger(&self) {
+        let sum = |rows: &serde_json::Value, field: &str| -> u64 {
+            rows.as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum()
+        };
+        let summary = usage::report::summary(&self.world.state);
+        let teams = usage::report::by_team(&self.world.state);
+        let total = summary["totalUsed"].as_u64().unwrap();
+        assert_eq!(sum(&summary["perAgent"], "used"), total, "seed {}: the agents' tokens", self.seed);
+        assert_eq!(sum(&teams["teams"], "totalTokens"), total, "seed {}: the teams' tokens", self.seed);
     }
 
     /// Everything comes to rest: every call is answered and a follower knows what GET knows.

@@ -71,15 +71,20 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
-    cx.moment(Moment::Ended(id));
-    rotation::successor_failed(all, cx, id, error);
+    if rotation::under_way(all, id) {
+        rotation::successor_failed(all, cx, id, error);
+    } else {
+        cx.moment(Moment::Ended(id));
+    }
     touch(all, cx, Durability::BeforeReply);
 }
 
 fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let now = cx.now;
     let mut turn_over = false;
+    let used = batch.activities.iter().any(|activity| matches!(activity, Activity::Usage(_)));
     moments::heard(all, cx, id, &batch.activities);
+    let usage = Arc::clone(&all.usage);
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };
     agent.last_activity = now;
@@ -90,10 +95,16 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     for activity in &batch.activities {
         turn_over |= note(agent, activity, now);
     }
+    if used && let Some(account) = usage.account(agent.lineage_id) {
+        // Where the provider tells no cost, the price table does.
+        agent.cost_usd = account.cost_usd();
+    }
     cx.push(Effect::Output(batch));
     watch_silence(all, id, now);
     if turn_over {
         turn_ended(all, cx, id);
+    } else if used {
+        rotation::begin_if_due(all, cx, id);
     }
     touch(all, cx, Durability::Soon);
 }
@@ -139,7 +150,6 @@ fn note_usage(agent: &mut Agent, usage: &Usage) {
     }
     agent.context_tokens = usage.context_tokens.unwrap_or(agent.context_tokens);
     agent.context_window = usage.context_window.unwrap_or(agent.context_window);
-    agent.cost_usd += usage.cost_usd.unwrap_or_default();
 }
 
 fn note_turn_end(agent: &mut Agent, end: &TurnEnd, now: Time) {
@@ -175,9 +185,12 @@ fn first_words(text: &str) -> String {
     }
 }
 
-/// A turn is over: say what waits to be said, or let the program end.
+/// A turn is over: let a successor go on if one is due, say what waits to be said, or let the program end.
 fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
     cx.moment(Moment::TurnEnded(id));
+    if rotation::begin_if_due(all, cx, id) {
+        return;
+    }
     if !say::deliver_idle(all, cx, id) {
         let_go_if_idle(all, cx, id);
     }
@@ -186,6 +199,10 @@ fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
 /// Lets a program end when no turn is open and every message it was given is confirmed. A message that it
 /// took in the last moment may still begin a turn: closing its input does not cut that short.
 pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
+    if rotation::under_way(all, id) {
+        // Its successor goes on with whatever waits.
+        return;
+    }
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
     let awaited = agent.queue.iter().any(|message| message.sent);
     // It is about to be told what a person decided, and can take that without another life.
@@ -262,9 +279,10 @@ fn exited(
     answer_stops(all, cx, id, calls);
     if why == Some(Stop::Rotate) {
         rotation::predecessor_ended(all, cx, id);
+    } else if rotation::under_way(all, id) {
+        rotation::given_up(all, cx, id);
     } else {
         cx.moment(Moment::Ended(id));
-        rotation::given_up(all, cx, id);
     }
     if why.is_none() {
         say::resume_if_spoken_to(all, cx, id);

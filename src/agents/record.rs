@@ -4,6 +4,7 @@ use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::providers::{Effort, Permission, Tokens};
+use crate::usage::prices;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -201,7 +202,7 @@ pub struct Agent {
     pub context_tokens: u64,
     /// Size of the context window; 0 when unknown.
     pub context_window: u64,
-    /// Dollars, as far as the provider tells.
+    /// Dollars: as the provider tells, else by the price table.
     pub cost_usd: f64,
     /// Turns ended.
     pub turns: u64,
@@ -250,6 +251,11 @@ impl Agent {
         }
         let fraction = self.context_tokens as f64 / self.context_window as f64;
         (fraction * 10_000.0).round() / 10_000.0
+    }
+
+    /// Whether it runs and was not told to end.
+    pub fn is_working(&self) -> bool {
+        self.phase == Phase::Working
     }
 
     /// Sets status and reason; the time moves only when the status does.
@@ -371,7 +377,7 @@ impl Serialize for View<'_> {
             session_id: agent.session_id.as_deref(),
             lineage_id: agent.lineage_id,
             predecessor_id: agent.predecessor_id,
-            cost_usd: agent.cost_usd,
+            cost_usd: prices::rounded(agent.cost_usd),
             turns: agent.turns,
             exit: agent.exit,
             error: agent.error.as_deref(),

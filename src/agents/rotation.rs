@@ -8,20 +8,17 @@
 //! The replacement is prepared first, then the old agent is ended, then the new one started with
 //! everything the old one had.
 
+use super::history::{self, Entry};
 use super::record::{Status, Stop};
-use super::{Job, life, spawn, touch};
+use super::{Job, life, say, spawn, touch};
 use crate::api::{Problem, Reply};
-use crate::context::{brief, briefing};
+use crate::context::{brief, briefing, triggers};
 use crate::core::ids::AgentId;
-use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
 use crate::providers::{SessionStart, Tokens};
-use serde::{Deserialize, Serialize};
+use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
-
-/// Entries of the rotation history kept.
-pub const MAX_HISTORY: usize = 500;
 
 /// One rotation under way, keyed by the agent whose report moves it on: the old one, then the new one.
 #[derive(Debug, Clone)]
@@ -37,32 +34,6 @@ enum Step {
     Briefing,
     Ending(String),
     Starting { old_context_tokens: u64, delivered: Vec<u64> },
-}
-
-/// Past rotations.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct History {
-    /// All there ever were.
-    pub total: u64,
-    /// The last [`MAX_HISTORY`], oldest first.
-    pub entries: Vec<Entry>,
-}
-
-/// A past rotation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Entry {
-    /// The agent that was replaced.
-    pub old: AgentId,
-    /// Its successor.
-    pub new: AgentId,
-    /// Its name.
-    #[serde(rename = "agentName")]
-    pub agent_name: String,
-    /// A reason code of the specification.
-    pub reason: String,
-    /// When the successor ran.
-    #[serde(with = "rfc3339")]
-    pub timestamp: Time,
 }
 
 /// `POST /api/agents/:id/rotate`; answered when the successor runs.
@@ -83,10 +54,25 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
         let text = format!("agent {} is being stopped", agent.name);
         return cx.reply(call, Problem::new(409, "agent_ended", text));
     }
+    if let Err(problem) = usage::check_budget(all, cx.now) {
+        return cx.reply(call, problem);
+    }
     begin(all, cx, agent.id, "manual", Some(call));
 }
 
-fn under_way(all: &All, id: AgentId) -> bool {
+/// Begins a rotation if one is due by itself. To be called when usage was reported and when a turn has
+/// ended. Whether one is under way now.
+pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
+    if !under_way(all, id)
+        && let Some(reason) = triggers::due(all, cx.now, id)
+    {
+        begin(all, cx, id, reason, None);
+    }
+    under_way(all, id)
+}
+
+/// Whether a rotation of this agent is under way.
+pub fn under_way(all: &All, id: AgentId) -> bool {
     all.agents.pending_rotations.contains_key(&id)
 }
 
@@ -133,6 +119,11 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
                 agent.set_status(cx.now, Status::Running, format!("its rotation failed: {error}"));
             }
             fail(all, cx, id, id, &error);
+            // Its turn may have ended meanwhile: what was put off for its successor falls to itself.
+            let between_turns = all.agents.get(id).is_some_and(|a| a.status.is_live() && !a.turn_open);
+            if between_turns && !say::deliver_idle(all, cx, id) {
+                life::let_go_if_idle(all, cx, id);
+            }
         }
     }
 }
@@ -178,23 +169,24 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
     let Step::Starting { old_context_tokens, delivered } = rotation.step else { return };
     let mut name = String::new();
     let mut shown = json!(null);
+    let mut lineage = None;
     if let Some(agent) = agents.edit(id) {
         agent.queue.retain(|message| !delivered.contains(&message.id));
         name.clone_from(&agent.name);
+        lineage = Some(agent.lineage_id);
         shown = json!(agent.rest());
     }
-    let history = Arc::make_mut(&mut agents.rotations);
-    history.total += 1;
-    history.entries.push(Entry {
+    let entry = Entry {
         old: rotation.old,
         new: id,
         agent_name: name.clone(),
         reason: rotation.reason.clone(),
         timestamp: cx.now,
-    });
-    if history.entries.len() > MAX_HISTORY {
-        history.entries.remove(0);
-    }
+        lineage_id: lineage,
+        tokens_saved: old_context_tokens,
+        ..Entry::default()
+    };
+    history::record(all, cx.now, entry);
     cx.notice(
         "rotation:complete",
         &json!({
@@ -240,8 +232,8 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
 fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str) {
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&key) else { return };
     cx.notice("rotation:failed", &json!({"agentId": old, "error": error}));
-    if all.agents.get(key).is_some_and(|agent| agent.status == Status::Killed) {
-        // It was ended for a successor that does not come.
+    if all.agents.get(key).is_some_and(|agent| !agent.status.is_live()) {
+        // It has ended, and no successor comes.
         cx.moment(Moment::Ended(key));
     }
     for call in rotation.calls {

@@ -10,6 +10,7 @@ use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
 use crate::credentials;
 use crate::providers::{self, Purpose, SessionStart, Tokens};
+use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +147,7 @@ fn continue_with(
     message: Option<String>,
 ) -> Result<serde_json::Value, Problem> {
     spawn::check_capacity(all)?;
+    usage::check_budget(all, cx.now)?;
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
     let can_resume = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.resume);
@@ -156,7 +158,7 @@ fn continue_with(
     let mut words: Vec<String> = agent.queue.drain(..).map(|message| message.text.to_string()).collect();
     words.extend(message);
     let prompt = match (&session, words.is_empty()) {
-        (SessionStart::Resume { .. }, true) => "Continue where you left off.".to_owned(),
+        (SessionStart::Resume { .. }, true) => briefing::GO_ON.to_owned(),
         (SessionStart::Resume { .. }, false) => words.join("\n\n"),
         (_, _) => briefing::without_session(all, &agent, &words),
     };
@@ -215,7 +217,10 @@ pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<
         Ok((answer, tokens)) => {
             let agents = Arc::make_mut(&mut all.agents);
             agents.qa_tokens = agents.qa_tokens + tokens;
-            let name = agents.find(&id.to_string()).map(|agent| agent.name.clone()).unwrap_or_default();
+            let record = agents.find(&id.to_string()).ok().cloned();
+            let name = record.as_ref().map(|agent| agent.name.clone()).unwrap_or_default();
+            let model = record.map(|agent| usage::model_of(all, &agent)).unwrap_or_default();
+            usage::book(all, cx, "__agent_qa__", &model, tokens, None);
             Ok(Reply::ok(&json!({
                 "answer": answer, "agentId": id, "agentName": name, "tokens": tokens.total(),
             })))

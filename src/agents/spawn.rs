@@ -8,6 +8,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
+use crate::usage;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,6 +96,7 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
     }
     validator.finish()?;
     check_capacity(all)?;
+    usage::check_budget(all, cx.now)?;
 
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
@@ -103,6 +105,7 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
         "agent.spawn",
         &json!({"agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider}),
     );
+    usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
     start(all, cx, agent, prompt, SessionStart::Fresh);
@@ -141,7 +144,7 @@ pub fn launch_request(
     LaunchRequest {
         purpose,
         prompt,
-        model: agent.model.clone().filter(|model| model != "auto"),
+        model: chosen_model(all, agent),
         effort: agent.effort,
         permission: agent.permission,
         // Joining nothing would add a slash, and programs tell their sessions apart by this path.
@@ -151,7 +154,14 @@ pub fn launch_request(
         command: agent.command.to_vec(),
         // What nobody owns and is not fenced in needs no asking.
         hook_program: all.project.program.clone(),
+        fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
     }
+}
+
+/// The model that was named, else the one that routing has chosen, else the provider's own choice.
+fn chosen_model(all: &All, agent: &Agent) -> Option<String> {
+    let named = agent.model.clone().filter(|model| model != "auto");
+    named.or_else(|| usage::routing::model_for(all, agent.lineage_id).map(str::to_owned))
 }
 
 /// Variables every process of `agent` gets.

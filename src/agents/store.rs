@@ -1,7 +1,7 @@
 //! The registry as it stands on disk, and what becomes of it after the daemon has died.
 
 use super::record::{Agent, Phase, Status};
-use super::{State, rotation::History};
+use super::{State, history::History};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::Tokens;

@@ -7,6 +7,7 @@
 //! been reported, and every accepted message has had its [`RunReport::Said`].
 
 mod env;
+mod fence;
 mod input;
 mod lines;
 mod output;

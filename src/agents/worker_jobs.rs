@@ -1,9 +1,9 @@
 //! One-off jobs: building a handoff brief from a log, asking a question in a process of its own.
 
 use super::worker::process_spec;
-use super::worker_log::{LogStore, Query};
+use super::worker_log::LogStore;
 use super::{Job, JobReport};
-use crate::context::brief;
+use crate::context::{brief, worker_brief};
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
 use crate::providers::{self, Activity, Launch, LaunchRequest, Step, Tokens};
@@ -108,10 +108,9 @@ impl Means {
     }
 
     fn brief(&self, lineage: LineageId, facts: &brief::Facts) -> Result<String, String> {
-        let query = Query { tail: Some(brief::RECORDS_READ), ..Query::default() };
-        let page =
-            self.logs.read(lineage, query).map_err(|error| format!("the log cannot be read: {error}"))?;
-        Ok(brief::build(facts, &page.entries))
+        let records = worker_brief::read(&self.logs, lineage, &facts.task)
+            .map_err(|error| format!("the log cannot be read: {error}"))?;
+        Ok(brief::build(facts, &records))
     }
 
     /// Ends the process of a question; one that has not started yet will not.
@@ -133,7 +132,7 @@ impl Means {
         let provider = providers::by_id(provider).ok_or("its provider is gone")?;
         let launch = provider.launch(request)?;
         let marker = Marker { agent, project_dir: self.project.clone() };
-        let spec = process_spec(&launch, provider.info(), env, &request.working_dir, &marker);
+        let spec = process_spec(&launch, provider.info(), env, request, &marker);
         let running = self.processes.spawn(&spec).map_err(|error| error.to_string())?;
         let identity = running.identity;
         let wanted = match lock(&self.asked).get_mut(&call) {

@@ -123,6 +123,36 @@ fn decisions_4_an_agent_may_not_approve() {
     assert_eq!(bench.audited("approval.approve")[0]["actor"], "telegram:1");
 }
 
+/// Nor may it do by another way what an approval would be needed for.
+#[test]
+fn decisions_4_an_agent_gives_nobody_more_freedom_than_it_has() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    bench.actor = Actor::Agent(agent);
+    for body in [json!({"permission": "full"}), json!({"scope": ["**"]})] {
+        let (status, reply) = bench.ask("PATCH", "/api/agents/a", &body);
+        assert_eq!((status, &reply["code"]), (403, &json!("agent_may_not")), "{body}");
+    }
+    assert_eq!(bench.ask("PATCH", "/api/agents/a", &json!({"name": "b", "permission": "auto"})).0, 200);
+    assert_eq!(bench.audited("agent.patch").len(), 1);
+    let spawn = |permission| {
+        let request = agents::SpawnRequest {
+            role: "dev".into(),
+            provider: Some("script".into()),
+            permission,
+            ..agents::SpawnRequest::default()
+        };
+        crate::core::Command::Agents(agents::Command::Spawn(Box::new(request)))
+    };
+    let (auto, full) = (crate::providers::Permission::Auto, crate::providers::Permission::Full);
+    assert_eq!(bench.command(spawn(full)).expect("answered").status, 403);
+    assert_eq!(bench.command(spawn(auto)).expect("answered").status, 201);
+    bench.actor = Actor::Operator;
+    assert_eq!(bench.ask("PATCH", "/api/agents/b", &json!({"permission": "full"})).0, 200);
+    bench.actor = Actor::Agent(agent);
+    assert_eq!(bench.command(spawn(full)).expect("answered").status, 201, "it has it itself now");
+}
+
 #[test]
 fn decisions_4_an_approval_expires_after_24_hours() {
     let mut bench = Bench::new();
@@ -164,6 +194,34 @@ fn decisions_2_an_agent_waits_while_an_approval_of_it_is_pending_and_goes_on_by_
         .collect();
     assert!(said[0].contains(&format!("\"approvalId\":\"{first}\"")), "{said:?}");
     assert!(said[1].contains("was rejected"), "{said:?}");
+}
+
+/// Its program would otherwise be let go at the end of the turn in which it asked, and count as done.
+#[test]
+fn a_program_that_takes_input_is_kept_for_the_decision_and_then_told() {
+    for decision in ["approve", "reject", "nobody decides"] {
+        let mut bench = Bench::new();
+        let agent = bench.agent("a");
+        let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
+        bench.effects.clear();
+        let turn_over = || vec![crate::providers::Activity::TurnEnded(crate::providers::TurnEnd::default())];
+        bench.does(agent, turn_over());
+        let ordered = |bench: &Bench, wanted: fn(&agents::RunOrder) -> bool| {
+            bench.effects.iter().any(|effect| matches!(effect, Effect::Run(_, order) if wanted(order)))
+        };
+        let finish = |order: &agents::RunOrder| matches!(order, agents::RunOrder::Finish);
+        assert!(!ordered(&bench, finish), "{decision}: it waits");
+        if decision == "nobody decides" {
+            bench.pass(LIFETIME);
+        } else {
+            decide(&mut bench, &id, decision);
+        }
+        assert!(ordered(&bench, |order| matches!(order, agents::RunOrder::Say { .. })), "{decision}: told");
+        let message_id = bench.state.agents.get(agent).expect("known").queue[0].id;
+        let said = agents::report::RunReport::Said { message_id, delivered: true };
+        bench.apply(crate::core::Event::Run(agent, said));
+        assert!(ordered(&bench, finish), "{decision}: nothing holds it any more");
+    }
 }
 
 #[test]

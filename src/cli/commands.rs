@@ -1,8 +1,11 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+mod trust;
+
 use super::ownership;
 use super::session::{Outcome, Session};
+use super::tokens;
 use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
 
 /// A headline of the help.
@@ -14,6 +17,8 @@ pub enum Group {
     Agents,
     /// What people decide and plan with several agents.
     Together,
+    /// What agents may do, and who said so.
+    Trust,
     /// What people look up.
     Look,
     /// The command line itself.
@@ -22,7 +27,8 @@ pub enum Group {
 
 impl Group {
     /// All, in the order of the help.
-    pub const ALL: [Self; 5] = [Self::Daemon, Self::Agents, Self::Together, Self::Look, Self::Help];
+    pub const ALL: [Self; 6] =
+        [Self::Daemon, Self::Agents, Self::Together, Self::Trust, Self::Look, Self::Help];
 
     /// The headline.
     pub fn title(self) -> &'static str {
@@ -30,6 +36,7 @@ impl Group {
             Self::Daemon => "Daemon",
             Self::Agents => "Agents",
             Self::Together => "Together",
+            Self::Trust => "Trust",
             Self::Look => "Setup",
             Self::Help => "Help",
         }
@@ -290,10 +297,10 @@ static AGENT_COMMANDS: [Command; 9] = [
         alias: "",
         group: Group::Agents,
         summary: "replace an agent by a fresh one that knows its work",
-        usage: "rotate TARGET",
+        usage: "rotate TARGET [--dry-run]",
         words: (1, 1),
         complete: Words::Agents,
-        options: &[],
+        options: &[switch("dry-run", "only show the brief, and what would be left out")],
         details: "",
         run: talk::rotate,
     },
@@ -419,7 +426,10 @@ static OTHER_COMMANDS: [Command; 7] = [
 static TABLES: &[&[Command]] = &[
     &DAEMON_COMMANDS,
     &AGENT_COMMANDS,
+    &trust::COMMANDS,
     ownership::COMMANDS,
+    &super::memory::COMMANDS,
+    tokens::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

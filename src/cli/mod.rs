@@ -4,6 +4,7 @@
 //! derive from it. Nothing here holds state that the daemon does not have.
 
 pub mod agents;
+pub mod approvals;
 pub mod args;
 pub mod client;
 pub mod commands;
@@ -12,6 +13,7 @@ pub mod control;
 pub mod doctor;
 pub mod help;
 pub mod logs;
+pub mod memory;
 mod ownership;
 pub mod rehearse;
 pub mod render;
@@ -19,6 +21,8 @@ pub mod session;
 pub mod settings;
 pub mod talk;
 pub mod target;
+mod tokens;
+pub mod trust;
 pub mod wait;
 
 use args::Args;

@@ -12,7 +12,7 @@ pub(super) static COMMANDS: &[Command] = &[
     Command {
         name: "conflicts",
         alias: "",
-        group: Group::Together,
+        group: Group::Trust,
         summary: "list writes outside of an agent's files",
         usage: "conflicts",
         words: (0, 0),
@@ -24,7 +24,7 @@ pub(super) static COMMANDS: &[Command] = &[
     Command {
         name: "hook",
         alias: "",
-        group: Group::Together,
+        group: Group::Trust,
         summary: "answer a PreToolUse hook of Claude Code",
         usage: "hook",
         words: (0, 0),
@@ -63,7 +63,8 @@ fn conflicts(session: &Session) -> Outcome {
     out.lines(&table.lines(out.width, out.colour))
 }
 
-/// Without a daemon to ask, or for a tool that names no file, it says nothing: then Claude Code's own rules apply.
+/// Without a daemon to ask, or for a tool that names no file, it says nothing: then Claude Code's own rules
+/// apply.
 fn hook(session: &Session) -> Outcome {
     let mut input = String::new();
     let read = std::io::stdin().take(HOOK_INPUT_BYTES).read_to_string(&mut input);

@@ -68,6 +68,9 @@ pub fn rotate(session: &Session) -> Outcome {
     let out = &session.out;
     let client = session.client()?;
     let agent = find(&client, &session.args.words[0])?;
+    if session.args.flag("dry-run") {
+        return super::memory::dry_run(session, &agent);
+    }
     let answer = client.post(&path(&agent, "/rotate"), &json!({}))?;
     if out.json {
         return out.document(&answer);

@@ -1,4 +1,103 @@
-//! What a new agent is told: the briefing of a fresh one, the handoff brief of a successor.
+//! What an agent is told: the briefing of a new one, the handoff brief of a successor.
 
+pub mod adaptive;
+pub mod api;
 pub mod brief;
 pub mod briefing;
+#[cfg(test)]
+mod briefing_tests;
+mod fence;
+mod paths;
+pub mod quality;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod triggers;
+pub mod triggers_api;
+#[cfg(test)]
+mod triggers_tests;
+pub mod worker_brief;
+pub mod worker_documents;
+
+pub use fence::{fenced, one_line};
+pub use paths::project_path;
+
+use crate::core::State as All;
+use std::sync::Arc;
+
+/// Characters of the architecture document that agents are told.
+pub const ARCHITECTURE_CHARS: usize = 5_000;
+/// Where it is looked for; the first that exists is taken.
+pub const ARCHITECTURE_PATHS: [&str; 3] =
+    ["ARCHITECTURE.md", "docs/architecture.md", ".github/ARCHITECTURE.md"];
+
+/// What a thread keeps ready for briefings.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    architecture: Option<Arc<Architecture>>,
+}
+
+/// The project's architecture document, as far as agents are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Architecture {
+    /// One of [`ARCHITECTURE_PATHS`].
+    pub path: &'static str,
+    /// At most [`ARCHITECTURE_CHARS`] characters.
+    pub text: Arc<str>,
+    /// Whether the document is longer.
+    pub cut: bool,
+}
+
+impl Architecture {
+    /// A document, cut to its limit.
+    pub fn new(path: &'static str, whole: &str) -> Self {
+        let end = whole.char_indices().nth(ARCHITECTURE_CHARS).map(|(at, _)| at);
+        let text = &whole[..end.unwrap_or(whole.len())];
+        Self { path, text: text.into(), cut: end.is_some() }
+    }
+
+    /// What to say of a cut one.
+    fn remark(&self) -> String {
+        if self.cut { format!(" (its first {ARCHITECTURE_CHARS} characters)") } else { String::new() }
+    }
+}
+
+impl State {
+    /// With this document.
+    pub fn new(architecture: Option<Architecture>) -> Self {
+        Self { architecture: architecture.map(Arc::new) }
+    }
+
+    /// The architecture document, if the project has one.
+    pub fn architecture(&self) -> Option<&Architecture> {
+        self.architecture.as_deref()
+    }
+}
+
+/// A fact from the thread that watches documents.
+#[derive(Debug, Clone)]
+pub enum Report {
+    /// The architecture document has changed, come or gone.
+    Architecture(Option<Architecture>),
+}
+
+/// A document has changed.
+pub fn report(all: &mut All, report: Report) {
+    let Report::Architecture(architecture) = report;
+    all.context = Arc::new(State::new(architecture));
+}
+
+/// The indexer's summary of the project; `None` before the first scan.
+fn index_summary(all: &All) -> Option<String> {
+    Some(crate::workspace::summary(&all.workspace)).filter(|summary| !summary.is_empty())
+}
+
+/// The part of the project map that belongs to a working directory.
+pub(crate) fn map_section(all: &All, working_dir: &str) -> Option<String> {
+    crate::journalist::map_section(all, working_dir)
+}
+
+/// Resources an agent holds, one line each.
+fn held_locks(all: &All, agent: &crate::agents::Agent) -> Vec<String> {
+    let held = all.coordination.held_by(agent.lineage_id);
+    held.map(|one| format!("{}: {} (until {})", one.name, one.resources.join(", "), one.expires_at)).collect()
+}

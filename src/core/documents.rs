@@ -9,6 +9,8 @@ use std::fmt;
 /// One file of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Document {
+    /// What was learned about how full a context may get.
+    Adaptive,
     /// Agents and everything that must agree with them.
     Agents,
     /// Sealed keys and tokens.
@@ -21,8 +23,24 @@ pub enum Document {
     Gateways,
     /// The project's settings.
     Config,
+    /// The journalist's notes.
+    Journalist,
+    /// The project manager's reviews.
+    PmReviews,
+    /// The rules for all agents.
+    Constraints,
+    /// What worked.
+    Discoveries,
+    /// The last handoffs of each role.
+    HandoffChains,
+    /// What agents and roles have shown.
+    Specializations,
     /// The task of a lineage.
     Prompt(LineageId),
+    /// What the counters said and what happened.
+    Timeline,
+    /// The ledger.
+    Usage,
 }
 
 /// A file of lines that only grows, until it is rotated.
@@ -64,25 +82,43 @@ impl Document {
     /// Its path below `.svc/`.
     pub fn path(self) -> String {
         match self {
+            Self::Adaptive => "state/adaptive.json".into(),
             Self::Agents => "state/agents.json".into(),
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
             Self::Gateways => "state/gateways.json".into(),
             Self::Config => "config.json".into(),
+            Self::Journalist => "state/journalist.json".into(),
+            Self::PmReviews => "state/pm-reviews.json".into(),
+            Self::Constraints => "memory/constraints.json".into(),
+            Self::Discoveries => "memory/discoveries.json".into(),
+            Self::HandoffChains => "memory/handoff-chains.json".into(),
+            Self::Specializations => "memory/specializations.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
+            Self::Timeline => "state/timeline.json".into(),
+            Self::Usage => "state/usage.json".into(),
         }
     }
 
     /// Its content for `state`; `None` when the thing it describes is gone.
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
         let encoded = match self {
+            Self::Adaptive => serde_json::to_vec(&state.triggers.stored()),
             Self::Agents => serde_json::to_vec(&state.agents.stored()),
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Gateways => serde_json::to_vec(&state.gateways.stored()),
+            Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
+            Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
+            Self::PmReviews => serde_json::to_vec(&state.pm.stored()),
+            Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),
+            Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
+            Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),
+            Self::Specializations => serde_json::to_vec_pretty(&state.memory.stored_specializations()),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
                 serde_json::to_vec(&stored)

@@ -29,12 +29,20 @@ use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals;
+use crate::context as briefing;
+use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::gateways;
+use crate::journalist;
+use crate::memory;
+use crate::oversight::timeline;
+use crate::oversight::{pm, questions};
 use crate::ownership;
 use crate::providers::registry;
 use crate::settings;
+use crate::usage;
+use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
 use time::Time;
@@ -121,8 +129,26 @@ pub struct State {
     pub ownership: Arc<ownership::State>,
     /// The configuration.
     pub settings: Arc<settings::State>,
+    /// What agents use, and what follows from it.
+    pub usage: Arc<usage::State>,
     /// Which providers are installed.
     pub providers: Arc<registry::State>,
+    /// What is known of the project's files.
+    pub workspace: Arc<workspace::State>,
+    /// When agents are rotated, and what was learned from their lives.
+    pub triggers: Arc<triggers::State>,
+    /// What the counters said and what happened to agents.
+    pub timeline: Arc<timeline::State>,
+    /// What a thread keeps ready for briefings.
+    pub context: Arc<briefing::State>,
+    /// What agents did, written down.
+    pub journalist: Arc<journalist::State>,
+    /// The project manager's reviews.
+    pub pm: Arc<pm::State>,
+    /// Questions of the daemon's own to a model.
+    pub questions: Arc<questions::State>,
+    /// What the agents have learned.
+    pub memory: Arc<memory::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -144,6 +170,14 @@ pub enum Command {
     Ownership(ownership::Command),
     /// About the configuration.
     Settings(settings::Command),
+    /// About the project's files.
+    Workspace(workspace::Command),
+    /// About what the agents have learned.
+    Memory(memory::Command),
+    /// About the journalist.
+    Journalist(journalist::Command),
+    /// About reviews.
+    Pm(pm::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -161,6 +195,12 @@ pub enum Event {
     Gateway(gateways::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
+    /// A thread of the workspace reports.
+    Workspace(workspace::Report),
+    /// The journalist's documents are written, or not.
+    Journalist(journalist::Report),
+    /// A document that agents are told has changed.
+    Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
     /// A deadline has come.
@@ -208,6 +248,8 @@ pub enum Effect {
     Job(agents::Job),
     /// An order to the threads of the chat gateways.
     Gateway(gateways::Order),
+    /// Documents of the journalist to be written.
+    Journalist(journalist::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.
@@ -227,16 +269,23 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Detected(found) => registry::detected(state, found),
+        Event::Workspace(report) => workspace::report(state, cx, report),
+        Event::Journalist(report) => journalist::report(state, cx, report),
+        Event::Context(report) => briefing::report(state, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
             Timer::Query(call) => agents::query_timeout(state, cx, call),
+            Timer::Velocity(agent) => agents::history::velocity_due(state, cx, agent),
+            Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::GatewaysBoot => gateways::boot(state, cx),
             Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
             Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
+            Timer::Journalist => journalist::due(state, cx),
+            Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
@@ -259,7 +308,14 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Gateways(command) => gateways::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
-        Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Workspace(command) => workspace::command(state, cx, call, command),
+        Command::Settings(command) => {
+            settings::command(state, cx, call, command);
+            journalist::settings_changed(state, cx.now);
+        }
+        Command::Memory(command) => memory::command(state, cx, call, command),
+        Command::Journalist(command) => journalist::command(state, cx, call, command),
+        Command::Pm(command) => pm::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

@@ -45,12 +45,22 @@ pub enum Moment {
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
+    crate::context::triggers::moment(state, cx, moment);
+    crate::usage::moment(state, cx, moment);
+    crate::oversight::timeline::moment(state, cx, moment);
     crate::ownership::moment(state, cx, moment);
     crate::coordination::moment(state, cx, moment);
     crate::gateways::moment(state, cx, moment);
+    crate::memory::told(state, cx, moment);
+    crate::journalist::told(state, cx, moment);
 }
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
+    crate::context::triggers::heard(state, cx, agent, activities);
+    crate::usage::heard(state, cx, agent, activities);
+    crate::oversight::timeline::changed(state, cx.now);
     crate::ownership::heard(state, cx, agent, activities);
+    crate::memory::heard(state, cx, agent, activities);
+    crate::journalist::heard(state, cx, agent, activities);
 }

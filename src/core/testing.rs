@@ -3,9 +3,10 @@
 use super::ids::AgentId;
 use super::time::Time;
 use super::{Actor, CallId, Command, Context, Effect, Event, State, apply};
-use crate::agents::report::RunReport;
+use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
+use crate::providers::Activity;
 use crate::routes::{Ask, Handler, table};
 use serde_json::Value;
 use std::sync::Arc;
@@ -129,6 +130,12 @@ impl Bench {
         let id = self.state.agents.find(name).expect("spawned").id;
         self.apply(Event::Run(id, RunReport::Started { pid: 1, start_ticks: 1 }));
         id
+    }
+
+    /// An agent does these things.
+    pub fn does(&mut self, id: AgentId, activities: Vec<Activity>) {
+        let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+        self.apply(Event::Run(id, RunReport::Output(batch)));
     }
 
     /// The process of an agent exits with this code.

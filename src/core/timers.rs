@@ -14,6 +14,10 @@ pub enum Timer {
     StateNotice,
     /// An agent inside a turn has said nothing for too long.
     Silence(AgentId),
+    /// The ten minutes after a rotation to this agent are over.
+    Velocity(AgentId),
+    /// A snapshot of the counters is due.
+    Snapshot,
     /// A question has taken too long.
     Query(CallId),
     /// The next lock expires.
@@ -26,6 +30,10 @@ pub enum Timer {
     GatewayConnect(GatewayId),
     /// What was gathered for a gateway is told.
     GatewayDigest(GatewayId),
+    /// The journalist's next cycle.
+    Journalist,
+    /// A question of the daemon's own has taken too long.
+    Question(CallId),
 }
 
 /// The deadlines, findable by key and by time.
@@ -53,6 +61,11 @@ impl Timers {
     /// Whether `timer` has a deadline.
     pub fn is_set(&self, timer: Timer) -> bool {
         self.by_key.contains_key(&timer)
+    }
+
+    /// The deadline of `timer`.
+    pub fn get(&self, timer: Timer) -> Option<Time> {
+        self.by_key.get(&timer).copied()
     }
 
     /// The earliest deadline.

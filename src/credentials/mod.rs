@@ -157,13 +157,18 @@ pub fn remove_below(all: &mut All, cx: &mut Context, prefix: &str) -> usize {
 
 /// What the processes of `agent` get from the vault: the key of its provider.
 pub fn variables(all: &All, agent: &Agent) -> Vec<SecretVariable> {
-    let variable = || {
-        let info = providers::by_id(&agent.provider)?.info();
-        let entry = all.credentials.get(info.id).filter(|_| !info.env_key.is_empty())?;
-        let (variable, name) = (info.env_key.to_owned(), info.id.to_owned());
-        Some(SecretVariable { variable, name, sealed: entry.sealed.clone() })
+    providers::by_id(&agent.provider).map(|provider| of_provider(all, provider.info())).unwrap_or_default()
+}
+
+/// The key of a provider, for a process that runs it.
+pub fn of_provider(all: &All, info: &providers::Info) -> Vec<SecretVariable> {
+    let entry = all.credentials.get(info.id).filter(|_| !info.env_key.is_empty());
+    let variable = |entry: &Arc<Entry>| SecretVariable {
+        variable: info.env_key.to_owned(),
+        name: info.id.to_owned(),
+        sealed: entry.sealed.clone(),
     };
-    variable().into_iter().collect()
+    entry.map(variable).into_iter().collect()
 }
 
 /// Checks an entry's name: words of `A-Z a-z 0-9 _ . -` joined by `/`, at most [`MAX_NAME_BYTES`].

@@ -1,5 +1,6 @@
 //! What chat commands read from other features: the one seam to teams, schedules and the ledger.
 
+use super::answers::{MAX_ROWS, NAME_CHARS};
 use super::message::{Text, cut};
 use crate::agents::Agent;
 use crate::core::State as All;
@@ -37,17 +38,21 @@ pub fn schedules(_all: &All) -> Text {
     "no schedules".into()
 }
 
-/// Lines about what was used.
+/// Lines about what was used: the ledger's own summary.
 pub fn tokens(all: &All) -> Text {
-    let mut agents: Vec<_> = all.agents.iter().collect();
-    agents.sort_by_key(|agent| std::cmp::Reverse(agent.tokens.total()));
-    let total: u64 =
-        agents.iter().map(|agent| agent.tokens.total()).sum::<u64>() + all.agents.qa_tokens().total();
-    let cost: f64 = agents.iter().map(|agent| agent.cost_usd).sum();
-    let mut text = Text::new().bold("Tokens").plain(format!(" {total} · ${cost:.2}"));
-    for agent in agents.iter().filter(|agent| agent.tokens.total() > 0).take(super::answers::MAX_ROWS) {
-        let name = cut(&agent.name, super::answers::NAME_CHARS);
-        text = text.line(Text::new().code(name).plain(format!(" {}", agent.tokens.total())));
+    let summary = crate::usage::report::summary(all);
+    let number = |name: &str| summary[name].as_u64().unwrap_or_default();
+    let mut text = Text::new().bold("Tokens").plain(format!(
+        " {} used, {} saved · ${:.2}",
+        number("totalUsed"),
+        number("totalSaved"),
+        summary["totalCostUsd"].as_f64().unwrap_or_default()
+    ));
+    for row in summary["perAgent"].as_array().into_iter().flatten().take(MAX_ROWS) {
+        let name = row["name"].as_str().or_else(|| row["id"].as_str()).unwrap_or_default();
+        let used = row["used"].as_u64().unwrap_or_default();
+        let model = row["model"].as_str().unwrap_or("auto");
+        text = text.line(Text::new().code(cut(name, NAME_CHARS)).plain(format!(" {used} ({model})")));
     }
     text
 }

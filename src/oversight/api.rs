@@ -36,8 +36,9 @@ pub fn routes() -> Vec<Route<Handler>> {
     ]
 }
 
+/// Seconds since the daemon started.
 #[allow(clippy::cast_precision_loss, reason = "an uptime in seconds with three decimals")]
-fn uptime_seconds(ask: &Ask) -> f64 {
+pub fn uptime_seconds(ask: &Ask) -> f64 {
     ask.now.since(ask.state.project.started_at).as_millis() as f64 / 1000.0
 }
 

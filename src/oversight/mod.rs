@@ -2,5 +2,12 @@
 
 pub mod api;
 pub mod audit;
+pub mod dashboard;
+pub mod pm;
+mod pm_checks;
+#[cfg(test)]
+mod pm_tests;
+pub mod questions;
+pub mod timeline;
 pub mod worker_api;
 pub mod worker_audit;

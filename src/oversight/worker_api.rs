@@ -14,10 +14,10 @@ pub fn metrics(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     };
     let live = u64::try_from(state.agents.live().count()).unwrap_or(u64::MAX);
     let all = u64::try_from(state.agents.iter().count()).unwrap_or(u64::MAX);
-    let tokens = state.agents.iter().map(|agent| agent.tokens.total()).sum();
+    let tokens = state.usage.total().tokens.total();
     gauge("agents_live", "Agents that are alive", "gauge", live);
     gauge("agents", "Agent records", "gauge", all);
-    gauge("tokens_total", "Tokens used by all recorded agents", "counter", tokens);
+    gauge("tokens_total", "Tokens used by all agents, removed ones included", "counter", tokens);
     gauge("rotations_total", "Rotations completed", "counter", state.agents.rotations().total);
     gauge("leaked_processes_total", "Descendants that could not be ended", "counter", state.health.leaked);
     gauge("panics_total", "Events whose handling panicked", "counter", state.health.panics);

@@ -18,6 +18,7 @@ pub use scopes::{owns, within};
 use crate::agents::{self, Agent, RunOrder};
 use crate::api::{Problem, Reply};
 use crate::approvals::{self, Action, ApprovalId, NewApproval, Verdict};
+use crate::context::triggers;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Effect, Moment, State as All};
@@ -201,6 +202,11 @@ fn record(
         "ownership.trespass",
         &json!({"agentId": agent.id, "filePath": found.file, "ownerId": owner_id, "seen": seen}),
     );
+    // A write that was seen before and after it happened is one.
+    let again = |last: &Arc<Conflict>| last.agent_id == agent.id && last.file_path == found.file;
+    if !all.ownership.conflicts.back().is_some_and(again) {
+        triggers::scope_violation(all, agent.id);
+    }
     let conflict = Conflict {
         ts: cx.now,
         agent_id: agent.id,

@@ -1,9 +1,10 @@
 //! `/api/providers`.
 
-use super::{Program, all};
+use super::{Model, Program, all};
 use crate::api::{Method, Problem, Reply, Route};
 use crate::routes::{Ask, Handler};
-use serde_json::json;
+use crate::usage::prices;
+use serde_json::{Value, json};
 
 /// The routes of the providers.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -13,6 +14,13 @@ pub fn routes() -> Vec<Route<Handler>> {
         "Providers, whether they are installed, their models",
         Handler::Read(list),
     )]
+}
+
+/// A model with its price in US dollars per million tokens; `null` where none is published.
+fn shown_model(model: &Model) -> Value {
+    let mut shown = json!(model);
+    shown["pricing"] = json!(prices::of_model(model.id));
+    shown
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
@@ -34,7 +42,7 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
                 "envKey": info.env_key,
                 "hasKey": detection.is_some_and(|found| found.has_key)
                     || ask.state.credentials.has(info.id),
-                "models": info.models,
+                "models": info.models.iter().map(shown_model).collect::<Vec<_>>(),
                 "capabilities": info.capabilities,
                 "installCommand": info.install_command,
             })

@@ -17,6 +17,7 @@ fn request(prompt: &str) -> LaunchRequest {
         session: SessionStart::Fresh,
         command: Vec::new(),
         hook_program: None,
+        fence: None,
     }
 }
 

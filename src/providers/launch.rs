@@ -94,6 +94,17 @@ pub struct LaunchRequest {
     pub command: Vec<String>,
     /// This program, where the agent's writes are to be asked about by `svc hook`.
     pub hook_program: Option<PathBuf>,
+    /// With kernel enforcement: the globs below which alone it may write; empty for its working directory.
+    pub fence: Option<Vec<String>>,
+}
+
+impl LaunchRequest {
+    /// What a scope's globs are relative to: the agent's own worktree, or the project.
+    pub fn base_dir(&self) -> PathBuf {
+        let worktrees = self.project_dir.join(".svc/worktrees");
+        let own = self.working_dir.strip_prefix(&worktrees).ok().and_then(|rest| rest.components().next());
+        own.map_or_else(|| self.project_dir.clone(), |name| worktrees.join(name))
+    }
 }
 
 /// The command line of one run and the protocol to speak with it.

@@ -43,7 +43,7 @@ pub struct Capabilities {
 }
 
 /// How much a model costs and can, for routing. Prices live in `data/`, not here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// Quick, cheap work.

@@ -129,6 +129,7 @@ mod tests {
             session: SessionStart::Fresh,
             command: Vec::new(),
             hook_program: None,
+            fence: None,
         }
     }
 

@@ -93,6 +93,7 @@ mod tests {
             session,
             command: Vec::new(),
             hook_program: None,
+            fence: None,
         }
     }
 

@@ -35,6 +35,7 @@ const EMBEDDED: &[(&str, &str)] = embedded![
     "badutf8",
     "hugeline",
     "ask",
+    "degrading",
 ];
 
 /// The scenario of this name: `.svc/rehearsals/NAME.json` below the project, or else an embedded one.

@@ -8,14 +8,15 @@
 //! What this cannot see: a process that an agent has some service outside of our tree start for it (a job
 //! scheduler, a terminal multiplexer's server, another machine).
 //!
-//! Source: proc(5), `/proc/net/tcp`, `/proc/PID/fd`, `/proc/PID/stat`.
+//! Source: proc(5): `/proc/PID/fd`, `/proc/PID/stat`.
 
 use super::process::{Origin, agent_of, origin, parent_of};
+use super::socket_table::{Found, socket};
 use crate::core::State;
 use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its
 /// way from one process to another.
@@ -80,71 +81,6 @@ fn marked(state: &State, mut pid: u32) -> Option<AgentId> {
     None
 }
 
-/// What the kernel's tables say of a connection's other end.
-#[derive(Debug, PartialEq, Eq)]
-enum Found {
-    /// Some process of this user holds it.
-    Socket {
-        /// Its inode.
-        inode: u64,
-        /// The user's id.
-        user: u32,
-    },
-    /// Nobody does any more: it was closed.
-    Gone,
-    /// There are no tables.
-    NotTold,
-}
-
-/// The socket whose own end is `peer` and whose other end is `local`.
-fn socket(peer: SocketAddr, local: SocketAddr) -> Found {
-    let mut found = Found::NotTold;
-    let tables = if peer.is_ipv4() { ["/proc/net/tcp", "/proc/net/tcp6"] } else { ["/proc/net/tcp6", ""] };
-    for table in tables.iter().filter(|table| !table.is_empty()) {
-        let Ok(text) = fs::read_to_string(table) else { continue };
-        found = Found::Gone;
-        if let Some((inode, user)) = row(&text, peer, local).filter(|(inode, _)| *inode != 0) {
-            return Found::Socket { inode, user };
-        }
-    }
-    found
-}
-
-fn row(text: &str, peer: SocketAddr, local: SocketAddr) -> Option<(u64, u32)> {
-    let port = format!(":{:04X} ", peer.port());
-    text.lines().skip(1).filter(|line| line.contains(&port)).find_map(|line| {
-        let mut columns = line.split_ascii_whitespace();
-        let own = parse_address(columns.nth(1)?)?;
-        let other = parse_address(columns.next()?)?;
-        let user = columns.nth(4)?.parse().ok()?;
-        let inode = columns.nth(1)?.parse().ok()?;
-        (own == plain(peer) && other == plain(local)).then_some((inode, user))
-    })
-}
-
-fn plain(address: SocketAddr) -> (IpAddr, u16) {
-    (address.ip().to_canonical(), address.port())
-}
-
-/// `0100007F:7A69`: 32-bit words in host byte order, then the port.
-fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
-    let (address, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let words: Vec<[u8; 4]> = (0..address.len() / 8)
-        .filter_map(|word| u32::from_str_radix(address.get(word * 8..word * 8 + 8)?, 16).ok())
-        .map(u32::to_ne_bytes)
-        .collect();
-    let ip = match words.as_slice() {
-        [word] => IpAddr::from(*word),
-        [a, b, c, d] => {
-            let bytes: Vec<u8> = [a, b, c, d].into_iter().flatten().copied().collect();
-            IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical()
-        }
-        _ => return None,
-    };
-    Some((ip, port))
-}
-
 /// The newest process that holds the socket; else those that may not be looked at.
 fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     let wanted = format!("socket:[{inode}]");
@@ -156,7 +92,7 @@ fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     for pid in pids {
         match holds(pid, &wanted) {
             Ok(true) => return Ok(pid),
-            Err(error) if error == ErrorKind::PermissionDenied => unreadable.push(pid),
+            Err(ErrorKind::PermissionDenied) => unreadable.push(pid),
             Ok(false) | Err(_) => {}
         }
     }
@@ -213,12 +149,5 @@ mod tests {
         let peer = "192.0.2.1:5".parse().unwrap();
         let local = "192.0.2.2:31415".parse().unwrap();
         assert_eq!(calling_agent(&State::default(), peer, local), None);
-    }
-
-    #[test]
-    fn addresses_of_the_kernels_table_are_read() {
-        let v4 = u32::from_ne_bytes([127, 0, 0, 1]);
-        assert_eq!(parse_address(&format!("{v4:08X}:7AB7")), Some(("127.0.0.1".parse().unwrap(), 31415)));
-        assert_eq!(parse_address("nonsense"), None);
     }
 }

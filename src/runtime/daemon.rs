@@ -15,9 +15,14 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
+use crate::journalist::worker::Writer;
+use crate::workspace;
+use crate::workspace::worker_index::Indexer;
+use crate::workspace::worker_watch::Watcher;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -99,6 +104,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
     };
+    state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
@@ -143,6 +149,8 @@ struct Daemon {
     core: Core,
     state: Thread,
     _detection: Thread,
+    indexing: Indexing,
+    _documents: worker_documents::Watch,
     processes: Arc<Processes>,
 }
 
@@ -166,6 +174,7 @@ impl Daemon {
             logs: Arc::clone(logs),
             vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
+            indexer: Arc::new(Indexer::new(project_dir.clone())),
             counters: OnceLock::new(),
         });
         let hub_handle = hub.handle();
@@ -174,6 +183,7 @@ impl Daemon {
             host: Arc::clone(&host),
             table: crate::routes::table(),
             hub: hub_handle.clone(),
+            listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
         };
         let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
         let state = spawn_state_thread(thread, outbox)?;
@@ -184,17 +194,40 @@ impl Daemon {
         let _ = host.counters.set(Box::new(counters));
         let to_core = core.clone();
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
+        let documents = watch_documents(&core, &project_dir)?;
         let detection = start_detection(&core, &processes, project_dir)?;
-        Ok(Self { _signals: signals, server, core, state, _detection: detection, processes })
+        let indexing = start_indexing(&core, &host.indexer)?;
+        Ok(Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            indexing,
+            _documents: documents,
+            processes,
+        })
     }
 
     /// Waits until the state thread has ended, and takes everything apart.
     fn wait(self) {
-        let Self { _signals: signals, server, core, state, _detection: detection, processes } = self;
+        let Self {
+            _signals: signals,
+            server,
+            core,
+            state,
+            _detection: detection,
+            indexing,
+            _documents: documents,
+            processes,
+        } = self;
         drop(state);
+        drop(documents);
         drop(core);
+        indexing.indexer.stop();
         server.stop(CONNECTION_GRACE);
         drop(detection);
+        drop(indexing);
         let strays = processes.sweep_strays();
         if strays.leaked > 0 {
             log::error!("leaked: {} processes could not be ended", strays.leaked);
@@ -225,7 +258,11 @@ fn outbox(
         to_core.control(Event::Storage(trouble));
     })?;
     let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
-    Ok(Outbox { core: core.clone(), vault, gateways, jobs, runs, hub, store })
+    let to_core = core.clone();
+    let journalist = Writer::start(project.to_path_buf(), move |report| {
+        to_core.report(Event::Journalist(report));
+    })?;
+    Ok(Outbox { core: core.clone(), vault, gateways, jobs, runs, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {
@@ -248,10 +285,32 @@ fn token(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Option<Stri
     Ok(Some(token))
 }
 
+fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {
+    let known = core.snapshot().context.architecture().cloned();
+    let core = core.clone();
+    worker_documents::Watch::start(project, known, move |report| core.control(Event::Context(report)))
+}
+
 fn start_detection(core: &Core, processes: &Arc<Processes>, project: PathBuf) -> std::io::Result<Thread> {
     let (core, processes) = (core.clone(), Arc::clone(processes));
     Thread::spawn("detect", move || {
         let found = detect::detect(&processes, &project);
         core.control(Event::Detected(found));
     })
+}
+
+/// The first scan of the codebase. Dropping it waits for a scan that was told to stop.
+struct Indexing {
+    indexer: Arc<Indexer>,
+    _thread: Thread,
+}
+
+/// Scans the codebase once, beside everything else: nobody waits for it.
+fn start_indexing(core: &Core, indexer: &Arc<Indexer>) -> std::io::Result<Indexing> {
+    let (core, theirs) = (core.clone(), Arc::clone(indexer));
+    let thread = Thread::spawn("indexer", move || match theirs.scan(clock::now()) {
+        Ok(index) => core.report(Event::Workspace(workspace::Report::Indexed(Arc::new(index)))),
+        Err(error) => log::info!("{error}"),
+    })?;
+    Ok(Indexing { indexer: Arc::clone(indexer), _thread: thread })
 }

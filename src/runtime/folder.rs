@@ -3,12 +3,18 @@
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
+use crate::context::triggers;
 use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
 use crate::gateways;
+use crate::journalist;
+use crate::memory;
+use crate::oversight::pm;
+use crate::oversight::timeline;
 use crate::settings;
+use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs::{self, DirBuilder, Permissions};
@@ -55,6 +61,8 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     load_trust(folder, now, &mut state)?;
+    load_usage(folder, now, &mut state)?;
+    load_notes(folder, now, &mut state)?;
     Ok(state)
 }
 
@@ -76,6 +84,21 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     Ok(())
 }
 
+/// What agents have used.
+fn load_usage(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: usage::Stored = read(folder, Document::Usage, now)?.unwrap_or_default();
+    known_version(Document::Usage, stored.version, usage::STORED_VERSION)?;
+    usage::restore(state, stored, now);
+    let stored: triggers::Stored = read(folder, Document::Adaptive, now)?.unwrap_or_default();
+    known_version(Document::Adaptive, stored.version, triggers::STORED_VERSION)?;
+    state.triggers = Arc::new(triggers::State::restore(stored));
+    let stored: timeline::Stored = read(folder, Document::Timeline, now)?.unwrap_or_default();
+    known_version(Document::Timeline, stored.version, timeline::STORED_VERSION)?;
+    state.timeline = Arc::new(timeline::State::restore(stored));
+    state.agents.rotations().watch(Arc::make_mut(&mut state.timers));
+    Ok(())
+}
+
 /// Refuses a document that a newer daemon has written.
 fn known_version(document: Document, found: u32, known: u32) -> Result<(), String> {
     if found <= known {
@@ -85,6 +108,37 @@ fn known_version(document: Document, found: u32, known: u32) -> Result<(), Strin
         "{} was written by a newer svc (format {found}, this one knows {known}); use that one",
         document.path()
     ))
+}
+
+/// What is remembered and written down.
+fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    state.memory = Arc::new(memory::State::restore(
+        read_versioned(folder, Document::Constraints, now)?,
+        read_versioned(folder, Document::Discoveries, now)?,
+        read_versioned(folder, Document::HandoffChains, now)?,
+        read_versioned(folder, Document::Specializations, now)?,
+    ));
+    let stored: journalist::store::Stored = read(folder, Document::Journalist, now)?.unwrap_or_default();
+    known_version(Document::Journalist, stored.version, journalist::store::VERSION)?;
+    state.journalist = Arc::new(journalist::State::restore(stored));
+    let stored: pm::Stored = read(folder, Document::PmReviews, now)?.unwrap_or_default();
+    known_version(Document::PmReviews, stored.version, pm::VERSION)?;
+    state.pm = Arc::new(pm::State::restore(stored));
+    journalist::arm(state, now);
+    Ok(())
+}
+
+/// A document of memory, or its default. Written by a newer version it is refused.
+fn read_versioned<T: DeserializeOwned + Default>(
+    folder: &Path,
+    document: Document,
+    now: Time,
+) -> Result<T, String> {
+    let Some(stored) = read::<memory::store::Stored<T>>(folder, document, now)? else {
+        return Ok(T::default());
+    };
+    known_version(document, stored.version, memory::store::VERSION)?;
+    Ok(stored.content)
 }
 
 /// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.

@@ -3,6 +3,7 @@
 use super::process::Processes;
 use crate::agents::worker_log::LogStore;
 use crate::credentials::Vault;
+use crate::workspace::worker_index::Indexer;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -19,6 +20,8 @@ pub struct Host {
     pub vault: Arc<Vault>,
     /// For short commands such as `git diff`.
     pub processes: Arc<Processes>,
+    /// Scans the codebase.
+    pub indexer: Arc<Indexer>,
     /// Counters of the HTTP server and the hub, known once they run.
     pub counters: OnceLock<Box<dyn Fn() -> Vec<Counter> + Send + Sync>>,
 }

@@ -1,8 +1,10 @@
 //! The threads, sockets, files and processes. Features never import this module; their `worker*` files
 //! and the route table do.
 
+pub mod beneath;
 pub mod caller;
 pub mod clock;
+pub mod confine;
 pub mod daemon;
 pub mod detect;
 mod folder;
@@ -15,6 +17,7 @@ pub mod process;
 pub mod rehearsal_signals;
 mod service;
 pub mod signals;
+mod socket_table;
 pub mod state_thread;
 pub mod store;
 pub mod terminal;

@@ -13,6 +13,7 @@ use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
+use crate::journalist::{self, worker::Writer};
 use crate::providers;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -33,6 +34,8 @@ pub struct Outbox {
     pub runs: Runs,
     /// WebSocket clients.
     pub hub: Hub,
+    /// The journalist's documents.
+    pub journalist: Writer,
     /// The disk; last, because all others may still have something to write.
     pub store: Store,
 }
@@ -52,6 +55,7 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.job(job),
             Effect::Gateway(order) => self.gateways.order(order),
+            Effect::Journalist(order) => self.write_down(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
@@ -74,6 +78,13 @@ impl Outbox {
             }
         }
         self.jobs.order(job);
+    }
+
+    fn write_down(&self, order: journalist::Order) {
+        if !self.journalist.order(order) {
+            let report = journalist::Report::Written(Err("its thread is behind".to_owned()));
+            self.core.control(Event::Journalist(report));
+        }
     }
 
     fn order(&mut self, agent: AgentId, order: RunOrder) {

@@ -5,7 +5,7 @@ use super::clock;
 use super::host::Host;
 use super::http;
 use super::state_thread::Core;
-use super::ws::{HubHandle, Subscription};
+use super::ws::{HubHandle, Listener, Subscription};
 use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
 use crate::core::ids::UNKNOWN_AGENT;
 use crate::routes::{Access, Answer, Ask, Handler};
@@ -21,6 +21,8 @@ pub struct Service {
     pub table: Table<Handler>,
     /// For WebSocket clients.
     pub hub: HubHandle,
+    /// Takes what WebSocket clients say.
+    pub listener: Arc<dyn Listener>,
 }
 
 impl http::Service for Service {
@@ -43,7 +45,7 @@ impl http::Service for Service {
     fn websocket(&self, request: &Request) -> Option<Result<Subscription, Problem>> {
         let path = request.path.as_str();
         (path == "/" || path == "/ws" || path == "/api/ws")
-            .then(|| Subscription::from_query(self.hub.clone(), &request.query))
+            .then(|| Subscription::from_query(self.hub.clone(), Arc::clone(&self.listener), &request.query))
     }
 }
 

@@ -28,3 +28,35 @@ pub fn detach(command: &mut Command) {
         });
     }
 }
+
+/// Asks a question on standard error and reads one line from the terminal on standard input, without
+/// showing it.
+///
+/// Errors: standard input is no terminal, or cannot be read.
+#[allow(unsafe_code)]
+pub fn ask_hidden(question: &str) -> std::io::Result<String> {
+    use std::io::Write;
+    // SAFETY: an all-zero `termios` is a valid value of this plain structure.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live structure that the call fills.
+    if unsafe { libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let before = settings;
+    settings.c_lflag &= !libc::ECHO;
+    settings.c_lflag |= libc::ECHONL;
+    // SAFETY: the pointers are to live structures that the calls only read.
+    let set = |settings: &libc::termios| unsafe {
+        libc::tcsetattr(libc::STDIN_FILENO, libc::TCSAFLUSH, std::ptr::from_ref(settings))
+    };
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{question}")?;
+    stderr.flush()?;
+    if set(&settings) != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    set(&before);
+    read.map(|_| line)
+}

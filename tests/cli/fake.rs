@@ -93,6 +93,7 @@ pub struct State {
     pub agents: Vec<Value>,
     pub log: Vec<Value>,
     pub config: Value,
+    pub approvals: Vec<Value>,
     pub requests: Vec<(String, String, Value)>,
     pub headers: Vec<String>,
     /// After so many looks at the registry, every live agent ends with this status.
@@ -232,6 +233,42 @@ impl State {
                     {"id": "codex", "name": "Codex", "installed": false, "version": null, "envKey": "X_KEY",
                      "hasKey": false, "models": [], "installCommand": "get codex"},
                 ]),
+            ),
+            ("GET", ["approvals"]) => (200, json!({"pending": self.approvals, "resolved": []})),
+            ("POST", ["approvals", id, decision]) => match self.approvals.iter().find(|one| one["id"] == *id)
+            {
+                Some(one) => {
+                    let mut one = one.clone();
+                    one["status"] = json!(format!("{decision}ed").replace("ee", "e"));
+                    (200, one)
+                }
+                None => {
+                    (404, json!({"error": format!("no approval has the id \"{id}\""), "code": "not_found"}))
+                }
+            },
+            ("GET", ["tokens", "summary"]) => (
+                200,
+                json!({"totalUsed": 12_400, "totalSaved": 900, "totalCostUsd": 1.25, "cacheHitRate": 0.75,
+                    "breakdown": {"rotation": 700, "coldStart": 200, "conflict": 0},
+                    "internalOverhead": {"tokens": 84, "costUsd": 0.001},
+                    "perAgent": [{"id": "3fa90001", "used": 12_400, "model": "m-1", "name": "backend-1",
+                        "costUsd": 1.25}]}),
+            ),
+            ("GET", ["tokens", "by-team"]) => (
+                200,
+                json!({"teams": [{"teamId": "0000beef", "teamName": "web", "isDefault": false, "agentCount": 2,
+                    "totalTokens": 12_400, "totalCostUsd": 1.25, "avgTokensPerAgent": 6200}]}),
+            ),
+            ("GET", ["dashboard"]) => (
+                200,
+                json!({"cost": {"todayUsd": 1.25, "dailyBudgetUsd": 1.0, "message": "nothing new starts"}}),
+            ),
+            ("GET", ["rotation"]) => (
+                200,
+                json!({"totalRotations": 1, "history": [{"old": "3fa90001", "new": "3fa90009",
+                    "agentName": "backend-1", "reason": "context_threshold", "tokensSaved": 150_000,
+                    "timestamp": "2026-01-01T00:00:00.000Z", "preRotationVelocity": 9000,
+                    "postRotationVelocity": null, "velocityDelta": null}]}),
             ),
             ("GET", ["teams"]) => (200, json!({"teams": [{"id": "0000beef", "name": "web"}]})),
             ("GET", ["agents"]) => {

@@ -19,6 +19,7 @@ fn request(model: Option<&str>) -> LaunchRequest {
         session: SessionStart::Fresh,
         command: Vec::new(),
         hook_program: None,
+        fence: None,
     }
 }
 

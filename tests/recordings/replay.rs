@@ -66,6 +66,7 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         session,
         command: Vec::new(),
         hook_program: None,
+        fence: None,
     };
     let provider = by_id(provider_of(name)).expect("a registered provider");
     provider.launch(&request).expect("a launch").conversation

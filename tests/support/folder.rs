@@ -12,8 +12,17 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 impl Folder {
     /// A new one, named after the test's purpose.
     pub fn new(name: &str) -> Self {
+        Self::below(&std::env::temp_dir(), name)
+    }
+
+    /// A new one outside of the temporary folder, which some programs treat apart.
+    pub fn in_target(name: &str) -> Self {
+        Self::below(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
+    }
+
+    fn below(parent: &Path, name: &str) -> Self {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("svc-{name}-{}-{n}", std::process::id()));
+        let path = parent.join(format!("svc-{name}-{}-{n}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path.canonicalize().unwrap())
     }

@@ -8,7 +8,9 @@ use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
-use svc::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Project, State, apply};
+use svc::core::{
+    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, Timer, apply,
+};
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use svc::routes::{Ask, Handler, table};
 
@@ -58,7 +60,10 @@ impl World {
 
     /// Applies one event and returns its effects, unrendered.
     pub fn apply(&mut self, event: Event) -> Vec<Effect> {
-        self.seed += 1;
+        // Snapshots of the counters need no randomness: the ids of a script do not depend on them.
+        if !matches!(event, Event::Timer(Timer::Snapshot)) {
+            self.seed += 1;
+        }
         let mut cx = Context::new(self.now, self.seed);
         cx.exit_sent = self.exit_sent;
         apply(&mut self.state, &mut cx, event);
@@ -208,7 +213,7 @@ impl World {
     }
 
     fn render(&mut self, effects: Vec<Effect>) -> Vec<String> {
-        effects.into_iter().map(|effect| self.line(effect)).collect()
+        effects.into_iter().filter(|effect| !is_counting(effect)).map(|effect| self.line(effect)).collect()
     }
 
     fn name(&self, id: AgentId) -> String {
@@ -252,6 +257,10 @@ impl World {
             }
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
             Effect::Warn(text) => format!("! warn {text}"),
+            Effect::Journalist(order) => {
+                let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
+                format!("! write down {}", names.join(" "))
+            }
             Effect::Exit => "! exit".into(),
         }
     }
@@ -273,6 +282,12 @@ impl World {
             other => other.clone(),
         }
     }
+}
+
+/// Counters that are written now and then say nothing about an event.
+fn is_counting(effect: &Effect) -> bool {
+    let documents = [Document::Usage, Document::Adaptive, Document::Timeline];
+    matches!(effect, Effect::Put(document, Durability::Soon) if documents.contains(document))
 }
 
 /// A batch without frames.

@@ -1,30 +1,42 @@
 //! The environment of an agent: an allow-list, never the daemon's own.
 
-use crate::providers::{Info, Launch, LaunchProgram};
+use super::fence;
+use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest};
 use crate::runtime::process::{Marker, Spec, Stdin};
 use std::ffi::OsString;
-use std::path::Path;
 
 /// The process of a launch: its program, its arguments, and an environment that is an allow-list.
 pub fn process_spec(
     launch: &Launch,
     info: &Info,
     extra: &[(String, String)],
-    working_dir: &Path,
+    request: &LaunchRequest,
     marker: &Marker,
 ) -> Spec {
     let program = match &launch.program {
         LaunchProgram::Named(name) => OsString::from(name),
-        LaunchProgram::Itself => std::env::current_exe().map_or_else(|_| "svc".into(), OsString::from),
+        LaunchProgram::Itself => own_program(),
+    };
+    let args: Vec<OsString> = launch.args.iter().map(OsString::from).collect();
+    let (program, args) = match &request.fence {
+        Some(scope) => {
+            let places = fence::places(&request.base_dir(), &request.working_dir, scope);
+            (own_program(), fence::command_line(&places, program, args))
+        }
+        None => (program, args),
     };
     Spec {
         program,
-        args: launch.args.iter().map(OsString::from).collect(),
+        args,
         env: child_environment(std::env::vars_os(), info.pass_env, &launch.env, extra),
-        cwd: working_dir.to_path_buf(),
+        cwd: request.working_dir.clone(),
         stdin: if launch.stdin { Stdin::Piped } else { Stdin::Null },
         marker: Some(marker.clone()),
     }
+}
+
+fn own_program() -> OsString {
+    std::env::current_exe().map_or_else(|_| "svc".into(), OsString::from)
 }
 
 /// What every program needs. A trailing `*` takes all with that prefix. `SSH_AUTH_SOCK` is left out: keys

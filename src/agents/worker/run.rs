@@ -218,7 +218,7 @@ fn launch(inner: &Inner, run: &Run, spec: &RunSpec, marker: &Marker) -> Result<R
     let info = spec.provider.info();
     let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
         .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    let process = process_spec(&launch, info, &spec.env_extra, &spec.request.working_dir, marker);
+    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker);
     let running = inner.processes.spawn(&process).map_err(|error| error.to_string())?;
     *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.conversation);
     run.times().last_output = Instant::now();

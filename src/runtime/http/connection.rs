@@ -73,6 +73,9 @@ impl Connection<'_> {
         if let Err(problem) = self.shared.config.policy.check(&head) {
             return self.refuse(Some(&head), problem);
         }
+        if let Err(problem) = self.shared.service.admit(&head, self.peer) {
+            return self.refuse(Some(&head), problem);
+        }
         let limit = self.shared.service.body_limit(&head.method, &head.segments);
         let body = match self.read_body(&head, limit, ahead) {
             Ok(body) => body,

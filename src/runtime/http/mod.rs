@@ -24,12 +24,19 @@ pub use stats::Stats;
 
 use super::ws::Subscription;
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Route, Table};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What answers requests. Called from many threads at once.
 pub trait Service: Send + Sync + 'static {
     /// The largest body of a request for this path, in bytes.
     fn body_limit(&self, method: &Method, segments: &[String]) -> usize;
+
+    /// Refuses a request before its body is read, for example for want of a key.
+    fn admit(&self, head: &Head, peer: SocketAddr) -> Result<(), Problem> {
+        let _ = (head, peer);
+        Ok(())
+    }
 
     /// Answers a request.
     fn handle(&self, request: &Request) -> Reply;

@@ -3,6 +3,7 @@
 use super::head::Head;
 use crate::api::{Method, Problem};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Which Host headers are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub enum OriginRule {
     Local(Option<IpAddr>),
     /// The service decides for itself.
     Any,
+    /// Nobody is refused; pages of this machine and of these origins (`https://example.org`) may read replies.
+    Reflect(Arc<[String]>),
 }
 
 /// What is checked before a handler runs, and the headers every reply gets.
@@ -59,8 +62,21 @@ impl Policy {
     /// The origin to be echoed to a browser that may call.
     pub fn echoed_origin<'a>(&self, head: &'a Head) -> Option<&'a str> {
         let origin = head.header("origin")?;
-        let OriginRule::Local(bound) = self.origins else { return None };
-        is_local_origin(origin, bound).then_some(origin)
+        let allowed = match &self.origins {
+            OriginRule::Local(bound) => is_local_origin(origin, *bound),
+            OriginRule::Reflect(sites) => {
+                head.count("origin") == 1
+                    && (is_local_origin(origin, None)
+                        || sites.iter().any(|site| site.eq_ignore_ascii_case(origin)))
+            }
+            OriginRule::Any => false,
+        };
+        allowed.then_some(origin)
+    }
+
+    /// Whether a cache must keep replies to different origins apart, also those without CORS headers.
+    pub fn varies_by_origin(&self) -> bool {
+        matches!(self.origins, OriginRule::Reflect(_))
     }
 
     fn check_host(&self, head: &Head) -> Result<(), Problem> {
@@ -200,6 +216,32 @@ mod tests {
         let bound = "10.0.0.5".parse().ok();
         assert!(is_local_host("10.0.0.5:31415", bound));
         assert!(!is_local_host("10.0.0.6", bound));
+    }
+
+    #[test]
+    fn skills_decisions_1_cors_reflects_localhost_and_listed_sites_and_refuses_nobody() {
+        let sites = ["https://market.example".to_owned()].into();
+        let policy = Policy {
+            hosts: HostRule::Any,
+            origins: OriginRule::Reflect(sites),
+            cache_control: "no-store",
+            token: None,
+        };
+        let echoed = |origin: &str| {
+            let text = format!("POST /a HTTP/1.1\r\nHost: any.example\r\nOrigin: {origin}\r\n\r\n");
+            let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
+            let (head, _) = parsed.unwrap().unwrap();
+            assert_eq!(policy.check(&head), Ok(()), "{origin}");
+            policy.echoed_origin(&head).map(str::to_owned)
+        };
+        for good in ["http://localhost:5173", "http://[::1]:1", "https://127.0.0.1", "https://market.example"]
+        {
+            assert_eq!(echoed(good).as_deref(), Some(good));
+        }
+        for bad in ["null", "https://evil.example", "http://localhost.evil.example", "http://market.example"]
+        {
+            assert_eq!(echoed(bad), None, "{bad}");
+        }
     }
 
     #[test]

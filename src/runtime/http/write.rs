@@ -6,7 +6,11 @@ use crate::api::{Problem, Reply};
 use tiny_http::{HTTPVersion, Header, Response, StatusCode};
 
 /// The methods told to a browser that asks before it calls.
-const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE, OPTIONS";
+const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+
+/// What a page of an allowed origin may read beyond the plain headers.
+const EXPOSED_HEADERS: &str =
+    "ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Ignored-Fields";
 
 /// The reply as bytes. `head` is absent when the request could not be read.
 pub fn encode(reply: &Reply, head: Option<&Head>, keep_alive: bool, config: &Config) -> Vec<u8> {
@@ -69,11 +73,17 @@ const PAGE_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'sel
      connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 fn cors(head: &Head, policy: &Policy) -> Option<Vec<Header>> {
-    let Some(origin) = policy.echoed_origin(head) else { return Some(Vec::new()) };
+    let Some(origin) = policy.echoed_origin(head) else {
+        let vary = policy.varies_by_origin().then(|| header("Vary", "Origin"));
+        return vary.map_or(Some(Vec::new()), |vary| Some(vec![vary?]));
+    };
     let mut headers = vec![header("Access-Control-Allow-Origin", origin)?, header("Vary", "Origin")?];
+    if policy.varies_by_origin() {
+        headers.push(header("Access-Control-Expose-Headers", EXPOSED_HEADERS)?);
+    }
     if head.method == tiny_http::Method::Options {
         headers.push(header("Access-Control-Allow-Methods", ALLOWED_METHODS)?);
-        headers.push(header("Access-Control-Allow-Headers", "Content-Type, Authorization")?);
+        headers.push(header("Access-Control-Allow-Headers", "Content-Type, Authorization, If-None-Match")?);
         headers.push(header("Access-Control-Max-Age", "600")?);
     }
     Some(headers)

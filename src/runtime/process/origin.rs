@@ -3,6 +3,7 @@
 //! The environment proves nothing here: a process chooses it for itself. Its ancestors, and the session it
 //! never left, it cannot choose; and as we are a subreaper, a descendant stays one whatever its parents do.
 
+use super::reaper::Purpose;
 use super::{os, reaper};
 use crate::core::ids::AgentId;
 
@@ -46,12 +47,12 @@ pub fn origin(pid: u32) -> Origin {
 /// The agent behind our own child `top`, whose descendants, from the process in question up to it, live in
 /// these sessions.
 fn inside(top: u32, sessions: &[u32]) -> Origin {
-    match reaper::started_for(top) {
-        Some(agent) => agent.map_or(Origin::Inside, Origin::Agent),
-        // Adopted: it was started by some descendant that is gone.
-        None => {
-            let of_session = |session: &u32| reaper::started_for(*session).flatten();
-            sessions.iter().find_map(of_session).map_or(Origin::Inside, Origin::Agent)
-        }
-    }
+    let agent_of = |pid: u32| match reaper::purpose_of(pid) {
+        Some(Purpose::Agent(agent)) => Some(agent),
+        _ => None,
+    };
+    // One of no known purpose is adopted: some descendant that is gone has started it.
+    let adopted =
+        || sessions.iter().copied().filter(|_| reaper::purpose_of(top).is_none()).find_map(agent_of);
+    agent_of(top).or_else(adopted).map_or(Origin::Inside, Origin::Agent)
 }

@@ -93,10 +93,20 @@ pub(super) fn is_registered(identity: Identity) -> bool {
     child.is_some_and(|child| child.start_ticks == identity.start_ticks)
 }
 
-/// Whom a child that was started here, and is not collected yet, works for (`Some(None)`: a tool of our own);
-/// `None` for every other process, adopted ones included.
-pub(super) fn started_for(pid: u32) -> Option<Option<AgentId>> {
-    lock().children.as_ref()?.get(&pid).map(|child| child.agent)
+/// Whom a child that was started here works for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// An agent.
+    Agent(AgentId),
+    /// The daemon itself, as a tool.
+    Tool,
+}
+
+/// What a child was started for that is not collected yet; `None` for every other process, adopted ones included.
+pub(super) fn purpose_of(pid: u32) -> Option<Purpose> {
+    let inner = lock();
+    let child = inner.children.as_ref()?.get(&pid)?;
+    Some(child.agent.map_or(Purpose::Tool, Purpose::Agent))
 }
 
 /// How many children have been collected so far; see [`wait_collected`].

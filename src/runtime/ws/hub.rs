@@ -25,6 +25,9 @@ type Encode = Box<dyn FnOnce() -> Vec<u8> + Send>;
 pub enum HubMessage {
     /// A message: its type, and its JSON object without the closing brace.
     Publish(&'static str, Arc<[u8]>),
+    /// A message for these clients alone, whatever types they filter: its JSON object without the closing brace.
+    /// It is not kept for replay.
+    To(Vec<u64>, Arc<[u8]>),
     /// Output of a run.
     Output(Batch),
     /// The registry has changed. Each form is encoded only if a client wants it.
@@ -235,6 +238,10 @@ impl Body {
         }
         match message {
             HubMessage::Publish(kind, body) => self.publish(kind, std::slice::from_ref(&body)),
+            HubMessage::To(clients, body) => {
+                let Numbered { frames, .. } = self.number(std::slice::from_ref(&body));
+                self.distribute(&frames, |client| clients.contains(&client.id));
+            }
             HubMessage::Output(batch) => {
                 self.publish("agent:output", &batch.frames);
                 // Only now may the run send more.

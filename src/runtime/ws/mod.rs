@@ -17,6 +17,14 @@ pub use session::{Session, Subscription, check_upgrade, wants_upgrade};
 use tungstenite::protocol::frame::coding::{Data, OpCode};
 use tungstenite::protocol::frame::{CloseFrame, Frame, coding::CloseCode};
 
+/// Takes what clients say, beyond the pings that the connection itself answers.
+pub trait Listener: Send + Sync {
+    /// A message of a client; the answer for it alone, if there is one.
+    fn heard(&self, client: u64, message: &serde_json::Value) -> Option<serde_json::Value>;
+    /// The client is gone.
+    fn gone(&self, client: u64);
+}
+
 /// Clients at once; a further one gets 503.
 pub const MAX_CLIENTS: usize = 128;
 

@@ -2,7 +2,7 @@
 
 use super::hub::{Client, HubHandle, HubMessage};
 use super::queue::{Frames, Queue, Work};
-use super::{MAX_CLIENTS, close_frame, text_frame};
+use super::{Listener, MAX_CLIENTS, close_frame, text_frame};
 use crate::api::{Method, Problem};
 use crate::runtime::http::Head;
 use crate::runtime::threads::Thread;
@@ -62,6 +62,7 @@ pub fn check_upgrade(head: &Head) -> Result<String, Problem> {
 /// What a client asked for with its query, and where it will get it.
 pub struct Subscription {
     hub: HubHandle,
+    listener: Arc<dyn Listener>,
     types: Vec<String>,
     since: Option<u64>,
     delta: bool,
@@ -71,7 +72,11 @@ impl Subscription {
     /// Reads `types`, `since` and `delta`.
     ///
     /// Errors: 400 for a `since` that is no number, or too many types.
-    pub fn from_query(hub: HubHandle, query: &[(String, String)]) -> Result<Self, Problem> {
+    pub fn from_query(
+        hub: HubHandle,
+        listener: Arc<dyn Listener>,
+        query: &[(String, String)],
+    ) -> Result<Self, Problem> {
         let get = |name: &str| query.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str());
         let since = get("since").map(str::parse::<u64>).transpose().map_err(|_| {
             Problem::bad_request("validation_failed", "since must be the seq of a message, a whole number")
@@ -86,7 +91,7 @@ impl Subscription {
             return Err(Problem::bad_request("validation_failed", text));
         }
         let delta = get("delta").is_some_and(|value| value == "1" || value == "true");
-        Ok(Self { hub, types, since, delta })
+        Ok(Self { hub, listener, types, since, delta })
     }
 
     /// Takes a place for the client.
@@ -112,6 +117,7 @@ pub struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.queue.set_gone();
+        self.subscription.listener.gone(self.id);
         self.subscription.hub.release(self.id);
     }
 }
@@ -185,13 +191,17 @@ impl Session {
 
     fn heard(&self, text: &str) {
         let message: Value = serde_json::from_str(text).unwrap_or_default();
-        if message["type"] == "ping" {
-            let mut bytes = Vec::new();
-            text_frame(br#"{"type":"pong"}"#.to_vec(), &mut bytes);
-            // A client that floods pings and reads no pongs is cut off like any other that does not keep up.
-            if self.queue.push(Frames { bytes: bytes.into(), messages: 1 }).is_err() {
-                self.queue.close(close_frame(1013, "you do not read your pongs"), true);
-            }
+        let answer = if message["type"] == "ping" {
+            Some(r#"{"type":"pong"}"#.to_owned())
+        } else {
+            self.subscription.listener.heard(self.id, &message).map(|answer| answer.to_string())
+        };
+        let Some(answer) = answer else { return };
+        let mut bytes = Vec::new();
+        text_frame(answer.into_bytes(), &mut bytes);
+        // A client that floods pings and reads no pongs is cut off like any other that does not keep up.
+        if self.queue.push(Frames { bytes: bytes.into(), messages: 1 }).is_err() {
+            self.queue.close(close_frame(1013, "you do not read your pongs"), true);
         }
     }
 

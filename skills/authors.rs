@@ -1,0 +1,157 @@
+//! Author records: how they come to be, and how they are edited.
+
+use crate::authoring::{AUTHOR_CHARS, ProfilePatch, slug, text};
+use crate::model::{Author, Profile, Skill, VENDOR_AUTHOR_ID};
+use serde_json::{Map, Value, json};
+use svc::api::{Fields, Problem, Validator};
+use svc::core::time::Time;
+
+/// What the id of an author known by a code-host handle begins with.
+const HANDLE_PREFIX: &str = "gh-";
+
+/// The id of the record for a name and profile: by handle where there is one, else by name.
+pub fn id_of(name: &str, profile: &Profile) -> String {
+    if !profile.github.is_empty() {
+        return format!("{HANDLE_PREFIX}{}", profile.github.to_ascii_lowercase());
+    }
+    let words = slug::words(name);
+    if words.is_empty() {
+        return format!("author-{}", slug::short_hash(name));
+    }
+    // A name alone must not lead to the record of somebody known by handle.
+    if words.starts_with(HANDLE_PREFIX) { format!("author-{words}") } else { words }
+}
+
+/// Refuses the vendor's name for anybody else, however it is written.
+pub fn refuse_reserved(v: &mut Validator, field: &str, name: &str) {
+    v.check(slug::words(name) != VENDOR_AUTHOR_ID, field, || format!("{field} {name:?} is reserved"));
+}
+
+/// The record for a skill's author as it is made with the first skill.
+pub fn of_skill(skill: &Skill, now: Time) -> Author {
+    Author {
+        id: skill.author_id.clone(),
+        github_id: String::new(),
+        username: if skill.profile.github.is_empty() {
+            slug::words(&skill.author)
+        } else {
+            skill.profile.github.clone()
+        },
+        display_name: skill.author.clone(),
+        profile: skill.profile.clone(),
+        portfolio: String::new(),
+        created_at: now,
+    }
+}
+
+/// An edit of an author record.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuthorPatch {
+    /// Full name.
+    pub display_name: Option<String>,
+    /// Short name.
+    pub username: Option<String>,
+    /// Numeric id at the code host, as text.
+    pub github_id: Option<String>,
+    /// URL.
+    pub portfolio: Option<String>,
+    /// The five keys of the profile.
+    pub profile: ProfilePatch,
+}
+
+impl AuthorPatch {
+    /// Reads the body of `PUT /authors/:id`.
+    ///
+    /// Errors: 400 with every violation.
+    pub fn parse(body: &Map<String, Value>) -> Result<Self, Problem> {
+        let mut fields = Fields::new(body);
+        let display_name = fields.string("displayName").map(|raw| {
+            let name = text::line(&mut fields.validator, "displayName", raw, 1, AUTHOR_CHARS);
+            refuse_reserved(&mut fields.validator, "displayName", &name);
+            name
+        });
+        let username =
+            fields.string("username").map(|raw| text::line(&mut fields.validator, "username", raw, 1, 64));
+        let github_id =
+            fields.string("githubId").map(|raw| text::handle(&mut fields.validator, "githubId", raw));
+        let portfolio =
+            fields.string("portfolio").map(|raw| text::url(&mut fields.validator, "portfolio", raw));
+        let profile = ProfilePatch::read(&mut fields, "");
+        fields.validator.finish()?;
+        Ok(Self { display_name, username, github_id, portfolio, profile })
+    }
+
+    /// Writes the told fields over the record.
+    pub fn apply(&self, author: &mut Author) {
+        for (told, kept) in [
+            (&self.display_name, &mut author.display_name),
+            (&self.username, &mut author.username),
+            (&self.github_id, &mut author.github_id),
+            (&self.portfolio, &mut author.portfolio),
+        ] {
+            if let Some(told) = told {
+                kept.clone_from(told);
+            }
+        }
+        self.profile.apply(&mut author.profile);
+    }
+
+    /// The same edit on the copy that a skill of this author carries.
+    pub fn apply_to_copy(&self, skill: &mut Skill) {
+        if let Some(name) = &self.display_name {
+            skill.author.clone_from(name);
+        }
+        self.profile.apply(&mut skill.profile);
+    }
+}
+
+/// 403 for the vendor's record.
+pub fn refuse_vendor(author: &Author) -> Result<(), Problem> {
+    if author.id != VENDOR_AUTHOR_ID {
+        return Ok(());
+    }
+    Err(Problem::new(403, "vendor_author", "the vendor's author record cannot be edited through the API"))
+}
+
+/// JSON schema of the edit body.
+pub fn edit_schema() -> Value {
+    let text = |most: usize| json!({"type": "string", "maxLength": most});
+    json!({
+        "type": "object",
+        "properties": {
+            "displayName": {"type": "string", "minLength": 1, "maxLength": AUTHOR_CHARS},
+            "username": {"type": "string", "minLength": 1, "maxLength": 64},
+            "githubId": text(text::HANDLE_CHARS),
+            "avatar": text(text::URL_CHARS),
+            "bio": text(crate::authoring::BIO_CHARS),
+            "website": text(text::URL_CHARS),
+            "github": text(text::HANDLE_CHARS),
+            "twitter": text(text::HANDLE_CHARS),
+            "portfolio": text(text::URL_CHARS),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_2_author_ids_come_from_the_handle_or_the_name() {
+        let handle = Profile { github: "Ada-L".into(), ..Profile::default() };
+        let nothing = Profile::default();
+        assert_eq!(id_of("Ada", &handle), "gh-ada-l");
+        assert_eq!(id_of("Ada Lovelace", &nothing), "ada-lovelace");
+        assert_eq!(id_of("GH Ada-L", &nothing), "author-gh-ada-l");
+        assert!(id_of("日本", &nothing).starts_with("author-"));
+    }
+
+    #[test]
+    fn decisions_2_the_vendors_name_is_reserved_however_written() {
+        for bad in ["Svc Skills", "svc-skills", "ＳＶＣ  skills", "Svc. Skills!"] {
+            let mut v = Validator::default();
+            refuse_reserved(&mut v, "author", bad);
+            assert!(!v.is_clean(), "{bad}");
+        }
+    }
+}

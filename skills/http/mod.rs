@@ -1,0 +1,197 @@
+//! The service behind the HTTP edge: limits, keys, routing, and what all replies have in common.
+
+mod legacy;
+mod reads;
+pub mod routes;
+mod system;
+mod writes;
+
+use crate::catalogue::Catalogue;
+use crate::keys::{Access, Keys};
+use crate::limits::client::{Client, Proxies};
+use crate::limits::{Limiter, Verdict, WINDOW};
+use crate::page;
+use routes::{Ask, Handler};
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use svc::api::{Found, Method, Params, Problem, Reply, Request, Table};
+use svc::runtime::http::{Head, Service, Stats};
+
+/// Largest request body.
+pub const BODY_LIMIT_BYTES: usize = 512 << 10;
+/// What caches may do with public reads.
+const CACHE_PUBLIC: &str = "public, max-age=0, must-revalidate";
+/// What they may do with what a key has opened.
+const CACHE_KEYED: &str = "private, no-store";
+
+/// Everything that handlers need.
+pub struct Market {
+    /// What is served.
+    pub catalogue: Catalogue,
+    /// Who may write.
+    pub keys: Keys,
+    /// How often the public may ask.
+    pub limiter: Limiter,
+    /// Whose forwarding is believed.
+    pub proxies: Proxies,
+    /// All routes.
+    pub table: Table<Handler>,
+    /// The edge's counters, set once it runs.
+    pub stats: OnceLock<std::sync::Arc<Stats>>,
+    /// Requests refused by the limit.
+    pub limited: AtomicU64,
+    /// When the service started; the limiter counts from here.
+    pub started: Instant,
+}
+
+impl Market {
+    /// The client behind a connection.
+    fn client(&self, peer: SocketAddr, headers: &[(String, String)]) -> Client {
+        let forwarded = headers.iter().filter(|(n, _)| n == "x-forwarded-for").map(|(_, v)| v.as_str());
+        Client::of(self.proxies.client(peer.ip(), forwarded))
+    }
+
+    /// Counts a public request.
+    ///
+    /// Errors: 429.
+    fn count(&self, client: Client) -> Result<Option<Verdict>, Problem> {
+        let verdict = self.limiter.ask(client, self.started.elapsed());
+        let Some(Verdict { passes: false, reset_ms, .. }) = verdict else { return Ok(verdict) };
+        self.limited.fetch_add(1, Ordering::Relaxed);
+        let limit = self.limiter.limit().unwrap_or_default();
+        let text = format!("more than {limit} requests in {} s, try again later", WINDOW.as_secs());
+        let mut problem = Problem::new(429, "rate_limited", text)
+            .with_header("Retry-After", reset_ms.div_ceil(1000).max(1).to_string());
+        if let Some(verdict) = verdict {
+            problem.headers.extend(limit_headers(limit, verdict));
+        }
+        Err(problem)
+    }
+
+    /// The key that a method and path need.
+    fn access(&self, method: &Method, segments: &[String]) -> Access {
+        match self.table.find(method, segments) {
+            Found::Route(route, _) => route.handler.access(),
+            _ => Access::Public,
+        }
+    }
+
+    fn answer(&self, request: &Request, client: Client) -> Reply {
+        match self.table.find(&request.method, &request.segments) {
+            Found::Route(route, params) => self.call(route.handler, request, &params, client),
+            Found::OtherMethods(allow) if request.method == Method::Options => {
+                Reply::no_content().with_header("Allow", allow)
+            }
+            Found::OtherMethods(allow) => {
+                let text = format!("{} does not take {}; it takes {allow}", request.path, request.method);
+                Problem::new(405, "method_not_allowed", text).with_header("Allow", allow).into()
+            }
+            Found::Nothing => Problem::not_found(format!(
+                "there is no {}; GET /api/v1/openapi.json lists the paths",
+                shortened(&request.path)
+            ))
+            .into(),
+        }
+    }
+
+    fn call(&self, handler: Handler, request: &Request, params: &Params, client: Client) -> Reply {
+        let keyed = self.keys.knows(request.header("authorization"));
+        let ask = Ask { market: self, request, params, client, keyed };
+        let reply = match handler {
+            Handler::Get(read) => read(&ask).map(|reply| conditional(reply, request)),
+            Handler::Write(_, write) => write(&ask),
+        };
+        let mut reply = reply.unwrap_or_else(Reply::from);
+        if matches!(handler, Handler::Get(_)) && !has(&reply, "Cache-Control") {
+            let cache = match (keyed, reply.status) {
+                (true, _) => CACHE_KEYED,
+                (false, 200 | 304) => CACHE_PUBLIC,
+                _ => "no-store",
+            };
+            reply.headers.push(("Cache-Control", cache.into()));
+        }
+        reply
+    }
+}
+
+impl Service for Market {
+    fn body_limit(&self, _: &Method, _: &[String]) -> usize {
+        BODY_LIMIT_BYTES
+    }
+
+    fn admit(&self, head: &Head, peer: SocketAddr) -> Result<(), Problem> {
+        let access = self.access(&head.method, &head.segments);
+        let Err(problem) = self.keys.check(access, head.header("authorization")) else { return Ok(()) };
+        // Guessing keys is public and counts as such.
+        self.count(self.client(peer, &head.headers))?;
+        Err(problem)
+    }
+
+    fn handle(&self, request: &Request) -> Reply {
+        let client = self.client(request.peer, &request.headers);
+        let free = request.method == Method::Options
+            || request.path == "/healthz"
+            || self.access(&request.method, &request.segments) != Access::Public;
+        if free {
+            return self.answer(request, client);
+        }
+        let verdict = match self.count(client) {
+            Ok(verdict) => verdict,
+            Err(problem) if page::wants_html(request) => {
+                let after = problem.headers.clone();
+                let mut reply = page::refusal(&problem);
+                reply.headers.extend(after);
+                return reply;
+            }
+            Err(problem) => return problem.into(),
+        };
+        let mut reply = self.answer(request, client);
+        if let (Some(verdict), Some(limit)) = (verdict, self.limiter.limit()) {
+            reply.headers.extend(limit_headers(limit, verdict));
+        }
+        reply
+    }
+}
+
+fn limit_headers(limit: u32, verdict: Verdict) -> [(&'static str, String); 2] {
+    let window = WINDOW.as_secs();
+    let seconds = verdict.reset_ms.div_ceil(1000);
+    [
+        ("RateLimit-Policy", format!("\"public\";q={limit};w={window}")),
+        ("RateLimit", format!("\"public\";r={};t={seconds}", verdict.remaining)),
+    ]
+}
+
+fn has(reply: &Reply, name: &str) -> bool {
+    reply.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name))
+}
+
+/// Turns a 200 into a 304 when the client has this very version; a reply without tag gets one.
+fn conditional(mut reply: Reply, request: &Request) -> Reply {
+    if reply.status != 200 {
+        return reply;
+    }
+    if !has(&reply, "ETag") {
+        let tag = format!("\"{}\"", &crate::hex::sha256(reply.body.bytes())[..20]);
+        reply.headers.push(("ETag", tag));
+    }
+    let tag = reply.headers.iter().find(|(name, _)| *name == "ETag").map(|(_, value)| value.as_str());
+    let known = request.headers.iter().filter(|(name, _)| name == "if-none-match");
+    let matches = known.flat_map(|(_, value)| value.split(',')).any(|given| {
+        let given = given.trim();
+        given == "*" || Some(given.strip_prefix("W/").unwrap_or(given)) == tag
+    });
+    if matches {
+        reply.status = 304;
+        reply.content_type = "";
+        reply.body = svc::api::Body::Static(b"");
+    }
+    reply
+}
+
+/// A path as it may stand in a message.
+fn shortened(path: &str) -> String {
+    path.chars().take(100).collect()
+}

@@ -1,0 +1,178 @@
+//! How often a client may ask: an exact sliding window per client.
+//!
+//! **Invariant:** in any window of 60 s at most `limit` requests of one client pass; memory is bounded.
+
+pub mod client;
+
+use client::Client;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Length of the window.
+pub const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW_MS: u32 = 60_000;
+/// Requests per window unless configured.
+pub const PUBLIC_RPM: u32 = 60;
+/// Clients remembered; further ones share one bucket until others are forgotten.
+pub const CLIENTS: usize = 100_000;
+/// Clients are spread over as many maps, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// What the limiter says of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it may pass.
+    pub passes: bool,
+    /// Requests left in the window.
+    pub remaining: u32,
+    /// Milliseconds until the oldest request leaves the window.
+    pub reset_ms: u32,
+}
+
+/// Times of the requests in the window, oldest first. Milliseconds since the start of the service, wrapping:
+/// two times here are never more than minutes apart.
+#[derive(Debug, Default)]
+struct Window(VecDeque<u32>);
+
+impl Window {
+    fn ask(&mut self, now: u32, limit: u32) -> Verdict {
+        self.forget(now);
+        let passes = self.0.len() < limit as usize;
+        if passes {
+            self.0.push_back(now);
+        }
+        let used = u32::try_from(self.0.len()).unwrap_or(limit);
+        let oldest = self.0.front().copied().unwrap_or(now);
+        let reset_ms = WINDOW_MS.saturating_sub(now.wrapping_sub(oldest));
+        Verdict { passes, remaining: limit.saturating_sub(used), reset_ms }
+    }
+
+    fn forget(&mut self, now: u32) {
+        while self.0.front().is_some_and(|at| now.wrapping_sub(*at) >= WINDOW_MS) {
+            self.0.pop_front();
+        }
+    }
+}
+
+/// All clients' windows.
+pub struct Limiter {
+    limit: u32,
+    clients_per_shard: usize,
+    shards: Vec<Mutex<HashMap<Client, Window>>>,
+    overflow: Mutex<Window>,
+}
+
+impl Limiter {
+    /// `limit` requests per window and client; 0 switches the limit off.
+    pub fn new(limit: u32) -> Self {
+        Self::with_room(limit, CLIENTS)
+    }
+
+    fn with_room(limit: u32, clients: usize) -> Self {
+        Self {
+            limit,
+            clients_per_shard: clients / SHARDS,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            overflow: Mutex::default(),
+        }
+    }
+
+    /// The configured number; `None` when switched off.
+    pub fn limit(&self) -> Option<u32> {
+        (self.limit > 0).then_some(self.limit)
+    }
+
+    /// Counts one request of a client, `now` after the start of the service. `None` without a limit.
+    pub fn ask(&self, client: Client, now: Duration) -> Option<Verdict> {
+        let limit = self.limit()?;
+        let now = wrapped(now);
+        let mut shard = lock(&self.shards[client.spread() % SHARDS]);
+        if let Some(window) = shard.get_mut(&client) {
+            return Some(window.ask(now, limit));
+        }
+        if shard.len() < self.clients_per_shard {
+            return Some(shard.entry(client).or_default().ask(now, limit));
+        }
+        drop(shard);
+        Some(lock(&self.overflow).ask(now, limit))
+    }
+
+    /// Forgets clients without a request in the window. To be called about once per window.
+    pub fn sweep(&self, now: Duration) {
+        let now = wrapped(now);
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.retain(|_, window| {
+                window.forget(now);
+                !window.0.is_empty()
+            });
+            shard.shrink_to_fit();
+        }
+        lock(&self.overflow).forget(now);
+    }
+
+    /// Clients remembered now.
+    pub fn clients(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+}
+
+fn wrapped(since_start: Duration) -> u32 {
+    // The low 32 bits are wanted, see `Window`.
+    #[allow(clippy::cast_possible_truncation, reason = "times wrap after 49 days, on purpose")]
+    let wrapped = since_start.as_millis() as u32;
+    wrapped
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    fn client(text: &str) -> Client {
+        Client::of(text.parse::<IpAddr>().unwrap())
+    }
+
+    #[test]
+    fn limits_60_requests_in_any_60_s_exactly() {
+        let limiter = Limiter::new(60);
+        let one = client("10.0.0.1");
+        for second in 0..60 {
+            assert!(limiter.ask(one, Duration::from_secs(second / 2)).unwrap().passes);
+        }
+        let at = |ms| limiter.ask(one, Duration::from_millis(ms)).unwrap();
+        let refused = at(59_999);
+        assert_eq!((refused.passes, refused.remaining, refused.reset_ms), (false, 0, 1));
+        assert!(limiter.ask(client("10.0.0.2"), Duration::from_secs(59)).unwrap().passes);
+        assert!(at(60_000).passes && at(60_000).passes, "the two of second 0 have left");
+        assert!(!at(60_000).passes, "those of second 1 have not");
+        assert!(at(61_000).passes);
+    }
+
+    #[test]
+    fn decisions_1_memory_is_bounded_and_newcomers_share_a_bucket() {
+        let limiter = Limiter::with_room(2, SHARDS);
+        for n in 0..1000_u32 {
+            limiter.ask(Client::of(IpAddr::V4(n.into())), Duration::ZERO);
+        }
+        assert!(limiter.clients() <= SHARDS);
+        assert!(!limiter.ask(client("10.9.9.9"), Duration::ZERO).unwrap().passes, "the bucket is used up");
+        limiter.sweep(WINDOW);
+        assert_eq!(limiter.clients(), 0);
+        assert!(limiter.ask(client("10.9.9.9"), WINDOW).unwrap().passes);
+    }
+
+    #[test]
+    fn a_window_works_where_the_clock_wraps() {
+        let limiter = Limiter::new(1);
+        let wrap = Duration::from_millis(u64::from(u32::MAX));
+        assert!(limiter.ask(client("10.0.0.1"), wrap).unwrap().passes);
+        assert!(!limiter.ask(client("10.0.0.1"), wrap + WINDOW / 2).unwrap().passes);
+        assert!(limiter.ask(client("10.0.0.1"), wrap + WINDOW).unwrap().passes);
+    }
+}

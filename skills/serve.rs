@@ -1,0 +1,132 @@
+//! Running the service: the order in which its parts start and end.
+
+use crate::catalogue::Catalogue;
+use crate::config::Config;
+use crate::http::{Market, routes};
+use crate::limits::Limiter;
+use crate::seed;
+use crate::store::{Store, sqlite::Sqlite};
+use crossbeam_channel::{RecvTimeoutError, bounded};
+use std::io::{self, Write};
+use std::net::TcpListener;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use svc::runtime::clock::now;
+use svc::runtime::http::{self, Bound, HostRule, Limits, OriginRule, Policy, Server};
+use svc::runtime::signals::Signals;
+
+/// Requests under way get this long at the end.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often writes of other processes are looked for.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+/// How often passed windows are forgotten.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// Opens the configured store.
+///
+/// Errors: a sentence.
+pub fn open_store(config: &Config) -> Result<Arc<dyn Store>, String> {
+    if config.database_url.is_some() {
+        return Err("DATABASE_URL is set, but this build knows SQLite only; unset it or use --db FILE".into());
+    }
+    let store = Sqlite::open(&config.database)
+        .map_err(|error| format!("cannot open {}: {error}", config.database.display()))?;
+    Ok(Arc::new(store))
+}
+
+/// Serves until a signal says to end.
+///
+/// Errors: a sentence, before anything was served.
+pub fn run(config: &Config) -> Result<(), String> {
+    let (stop, stopped) = bounded(1);
+    // First, so that a signal during the start ends it, too.
+    let signals = Signals::start(move || {
+        // A second signal has nothing to add to the first one.
+        let _ = stop.try_send(());
+    });
+    let _signals = signals.map_err(|error| format!("cannot catch signals: {error}"))?;
+    let store = open_store(config)?;
+    if config.seeds {
+        store.take_in(seed::all()?, now()).map_err(|error| format!("cannot take in the seeds: {error}"))?;
+    }
+    match store.unbalanced_transactions() {
+        Ok(list) if list.is_empty() => {}
+        Ok(list) => log::error!("the ledger does not balance in transactions {list:?}"),
+        Err(error) => return Err(format!("cannot read the ledger: {error}")),
+    }
+    let bound = listen(config)?;
+    let url = format!("http://{}", bound.address);
+    let market = market(config, store, &url)?;
+    if !config.keys.any_writer() {
+        log::warn!("SKILLS_API_KEY is not set: every write is refused with 401");
+    }
+    let server = Server::start(bound, edge(config), Arc::clone(&market) as Arc<dyn http::Service>)
+        .map_err(|error| format!("cannot serve: {error}"))?;
+    // Set once, here.
+    let _ = market.stats.set(server.stats());
+    let mut out = io::stdout();
+    // Whoever closed our standard output does not want to know.
+    let _ = writeln!(out, "listening on {url}").and_then(|()| out.flush());
+    keep_house(&market, &stopped);
+    server.stop(GRACE);
+    log::info!("ended");
+    Ok(())
+}
+
+fn listen(config: &Config) -> Result<Bound, String> {
+    let listener = TcpListener::bind(config.address)
+        .map_err(|error| format!("cannot listen on {}: {error}", config.address))?;
+    let address = listener.local_addr().map_err(|error| format!("the socket has no address: {error}"))?;
+    Ok(Bound { listener, address })
+}
+
+fn market(config: &Config, store: Arc<dyn Store>, url: &str) -> Result<Arc<Market>, String> {
+    let base_url = config.base_url.clone().unwrap_or_else(|| url.to_owned());
+    let catalogue =
+        Catalogue::load(store, base_url).map_err(|error| format!("cannot load the catalogue: {error}"))?;
+    Ok(Arc::new(Market {
+        catalogue,
+        keys: config.keys.clone(),
+        limiter: Limiter::new(config.public_rpm),
+        proxies: config.proxies.clone(),
+        table: routes::table(),
+        stats: OnceLock::new(),
+        limited: AtomicU64::new(0),
+        started: Instant::now(),
+    }))
+}
+
+fn edge(config: &Config) -> http::Config {
+    let policy = Policy {
+        // The service stands behind names of its own, and refuses no origin: see the limits and keys.
+        hosts: HostRule::Any,
+        origins: OriginRule::Reflect(config.origins.clone().into()),
+        cache_control: "no-store",
+        token: None,
+    };
+    http::Config { limits: Limits::default(), policy, server: "svc-skills" }
+}
+
+/// Follows other writers and forgets what has passed, until told to stop.
+fn keep_house(market: &Market, stopped: &crossbeam_channel::Receiver<()>) {
+    let mut swept = Instant::now();
+    let mut trouble = false;
+    while stopped.recv_timeout(FOLLOW_EVERY) == Err(RecvTimeoutError::Timeout) {
+        if let Err(error) = market.catalogue.follow() {
+            if !trouble {
+                log::error!("the catalogue cannot follow the store: {error}");
+            }
+            trouble = true;
+        } else {
+            trouble = false;
+        }
+        if swept.elapsed() >= SWEEP_EVERY {
+            swept = Instant::now();
+            market.limiter.sweep(market.started.elapsed());
+            if let Err(error) = market.catalogue.store().prune(now()) {
+                log::warn!("passed install windows could not be forgotten: {error}");
+            }
+        }
+    }
+}

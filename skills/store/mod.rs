@@ -1,0 +1,172 @@
+//! Where everything lasts: one trait of coarse, atomic operations, and the stores that keep it.
+//!
+//! **Invariant:** an operation that returned `Ok` is durable and will be there after a kill; one that returned
+//! `Err` has changed nothing. Each write raises the store's generation; what changed after a generation can be
+//! asked for, so that a catalogue in memory follows any number of writers.
+
+#[cfg(test)]
+pub mod contract;
+pub mod sqlite;
+
+use crate::authoring::Draft;
+use crate::authoring::moves::Move;
+use crate::authors::AuthorPatch;
+use crate::model::{Author, Skill};
+use std::fmt;
+use std::path::Path;
+use svc::api::Problem;
+use svc::core::time::Time;
+
+/// A client under a keyed hash: stored instead of its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientHash(pub [u8; 16]);
+
+/// Why an operation did nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StoreError {
+    /// The wish itself is refused: 4xx.
+    Refused(Box<Problem>),
+    /// Too many writes wait.
+    Overloaded,
+    /// There is no room left.
+    Full(String),
+    /// The database cannot be used at the moment, or a bug: the message is for the log.
+    Unavailable(String),
+}
+
+impl From<Problem> for StoreError {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(Box::new(problem))
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let (code, text, after) = match error {
+            StoreError::Refused(problem) => return *problem,
+            StoreError::Overloaded => ("writer_overloaded", "too many writes wait, try again", "1"),
+            StoreError::Full(_) => ("storage_full", "the storage is full, nothing was changed", "30"),
+            StoreError::Unavailable(_) => {
+                ("storage_unavailable", "the storage cannot be used at the moment, nothing was changed", "5")
+            }
+        };
+        Problem::new(503, code, text).with_header("Retry-After", after)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(problem) => write!(f, "{}", problem.error),
+            Self::Overloaded => f.write_str("too many writes wait"),
+            Self::Full(text) => write!(f, "the storage is full: {text}"),
+            Self::Unavailable(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// What an operation gave, and the generation at which a catalogue shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written<T> {
+    /// The result.
+    pub value: T,
+    /// A catalogue of this generation or a later one includes it.
+    pub generation: u64,
+}
+
+/// The outcome of an install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Installed {
+    /// The counter now.
+    pub downloads: u64,
+    /// Whether this install raised it.
+    pub counted: bool,
+}
+
+/// A skill that comes from outside with an id and figures of its own: a seed or an import.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incoming {
+    /// The record to be, `digest` and the like included.
+    pub skill: Skill,
+    /// Its markdown.
+    pub content: String,
+}
+
+/// What changed after a generation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// The generation up to which this tells.
+    pub generation: u64,
+    /// Skills made or changed.
+    pub skills: Vec<Skill>,
+    /// Authors made or changed.
+    pub authors: Vec<Author>,
+}
+
+/// A durable store. All operations are atomic and may be called from many threads.
+pub trait Store: Send + Sync {
+    /// Makes a skill, its author if new (else fills the author's empty fields), its content and first version.
+    /// The id is the lowest free one for the name's slug.
+    fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError>;
+
+    /// Edits a skill. Errors: 404, 403, 400.
+    fn update(&self, id: &str, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError>;
+
+    /// Moves a skill. Errors: 404, 400, 409.
+    fn transition(&self, id: &str, step: Move, now: Time) -> Result<Written<Skill>, StoreError>;
+
+    /// Records a client's rating in place of its earlier one. Errors: 404, 410.
+    fn rate(
+        &self,
+        id: &str,
+        client: ClientHash,
+        rating: u64,
+        now: Time,
+    ) -> Result<Written<Skill>, StoreError>;
+
+    /// Counts an install once per window. Errors: 404, 410.
+    fn install(&self, id: &str, client: ClientHash, now: Time) -> Result<Written<Installed>, StoreError>;
+
+    /// Edits an author record and the copies that its skills carry. Errors: 404, 403.
+    fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError>;
+
+    /// Takes in seeds or an export: new ids as they come, known ids with text and marks only, never counters.
+    /// Gives how many records were made or changed.
+    fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError>;
+
+    /// A content by its digest.
+    fn content(&self, digest: &str) -> Result<Option<String>, StoreError>;
+
+    /// The generation of the last write.
+    fn generation(&self) -> Result<u64, StoreError>;
+
+    /// What changed after a generation; 0 asks for everything.
+    fn changes_since(&self, generation: u64) -> Result<Changes, StoreError>;
+
+    /// Forgets install windows that have passed; how many.
+    fn prune(&self, now: Time) -> Result<u64, StoreError>;
+
+    /// Writes a whole, consistent copy to a new file.
+    fn backup(&self, file: &Path) -> Result<(), StoreError>;
+
+    /// Whether it can be read; and why the last write failed, if the storage was the reason.
+    fn health(&self) -> Result<Option<String>, StoreError>;
+
+    /// The key under which clients are hashed; the same for all instances on one database.
+    fn client_key(&self) -> [u8; 32];
+
+    /// Transactions whose ledger entries do not add up to zero; none in a sound database.
+    fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError>;
+}
+
+/// 404 for an id that does not exist.
+pub fn no_such_skill(id: &str) -> Problem {
+    Problem::not_found(format!("there is no skill {id:?}; GET /api/v1/skills lists them"))
+}
+
+/// 404 for an author that does not exist.
+pub fn no_such_author(id: &str) -> Problem {
+    Problem::not_found(format!("there is no author {id:?}"))
+}

@@ -1,0 +1,213 @@
+//! The default store: one `SQLite` file, one writer thread with group commit, a few readers.
+//!
+//! **Invariant:** a write is answered after the transaction that holds it is on disk (`synchronous=FULL`).
+
+mod rows;
+mod schema;
+mod writer;
+mod writes;
+
+use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written};
+use crate::authoring::Draft;
+use crate::authoring::moves::Move;
+use crate::authors::AuthorPatch;
+use crate::model::{Author, Skill};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use svc::core::time::Time;
+use writer::Writer;
+
+/// Another process holds the write lock at most this long before a write gives up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Idle readers kept open.
+const IDLE_READERS: usize = 4;
+/// Prepared statements kept per connection.
+const STATEMENTS: usize = 64;
+
+/// The store on one file.
+pub struct Sqlite {
+    file: PathBuf,
+    writer: Writer,
+    readers: Mutex<Vec<Connection>>,
+    client_key: [u8; 32],
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full(error.to_string()),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Overloaded,
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(error.to_string()),
+            _ => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl Sqlite {
+    /// Opens or makes the database.
+    ///
+    /// Errors: a file that is no database, or one that a newer program has written.
+    pub fn open(file: &Path) -> Result<Self, StoreError> {
+        // Made here, so that nobody else on the machine can read it.
+        OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
+        let mut connection = connect(file)?;
+        schema::migrate(&mut connection)?;
+        let key: Vec<u8> =
+            connection.query_row("SELECT value FROM meta WHERE key = 'client_key'", [], |row| row.get(0))?;
+        let client_key = key
+            .try_into()
+            .map_err(|_| StoreError::Unavailable("the key of client hashes is damaged".into()))?;
+        let writer = Writer::start(connection)?;
+        Ok(Self { file: file.to_path_buf(), writer, readers: Mutex::default(), client_key })
+    }
+
+    /// Limits the file to this many pages; for tests of a full disk.
+    #[cfg(test)]
+    pub fn limit_pages(&self, pages: i64) {
+        let limited = self.writer.write(Time(0), move |write| {
+            Ok(write.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
+        });
+        limited.unwrap();
+    }
+
+    /// Runs one read on a reader of the pool.
+    fn read<T>(&self, read: impl FnOnce(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => connect(&self.file)?,
+        };
+        let found = read(&mut connection)?;
+        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        if readers.len() < IDLE_READERS {
+            readers.push(connection);
+        }
+        Ok(found)
+    }
+}
+
+fn connect(file: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(file)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", "ON")?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+fn generation(connection: &Connection) -> Result<u64, StoreError> {
+    let sql = "SELECT value FROM meta WHERE key = 'generation'";
+    let found: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(u64::try_from(found).unwrap_or_default())
+}
+
+impl Store for Sqlite {
+    fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
+        self.writer.write(now, move |write| write.create(draft))
+    }
+
+    fn update(&self, id: &str, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.update(&id, &draft))
+    }
+
+    fn transition(&self, id: &str, step: Move, now: Time) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.transition(&id, &step))
+    }
+
+    fn rate(
+        &self,
+        id: &str,
+        client: ClientHash,
+        rating: u64,
+        now: Time,
+    ) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.rate(&id, client, rating))
+    }
+
+    fn install(&self, id: &str, client: ClientHash, now: Time) -> Result<Written<Installed>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.install(&id, client))
+    }
+
+    fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.edit_author(&id, &patch))
+    }
+
+    fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError> {
+        self.writer.write(now, move |write| write.take_in(&incoming))
+    }
+
+    fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached("SELECT content FROM blobs WHERE digest = ?1")?;
+            Ok(statement.query_row([digest], |row| row.get(0)).optional()?)
+        })
+    }
+
+    fn generation(&self) -> Result<u64, StoreError> {
+        self.read(|connection| generation(connection))
+    }
+
+    fn changes_since(&self, after: u64) -> Result<Changes, StoreError> {
+        self.read(|connection| {
+            // One transaction, so that skills, authors and generation are of one moment.
+            let transaction = connection.transaction()?;
+            Ok(Changes {
+                generation: generation(&transaction)?,
+                skills: rows::skills_since(&transaction, after)?,
+                authors: rows::authors_since(&transaction, after)?,
+            })
+        })
+    }
+
+    fn prune(&self, now: Time) -> Result<u64, StoreError> {
+        Ok(self.writer.write(now, |write| writes::Write::prune(write))?.value)
+    }
+
+    fn backup(&self, file: &Path) -> Result<(), StoreError> {
+        let temporary = file.with_extension("partial");
+        self.read(|connection| Ok(connection.backup(rusqlite::MAIN_DB, &temporary, None::<fn(_)>)?))?;
+        File::open(&temporary)?.sync_all()?;
+        Ok(fs::rename(&temporary, file)?)
+    }
+
+    fn health(&self) -> Result<Option<String>, StoreError> {
+        self.generation()?;
+        Ok(self.writer.trouble())
+    }
+
+    fn client_key(&self) -> [u8; 32] {
+        self.client_key
+    }
+
+    fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            let mut statement = connection.prepare(
+                "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100",
+            )?;
+            let rows = statement.query_map([], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! How full a context may get before its agent is rotated: learned per provider and role.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The range of a threshold.
+pub const RANGE: (f64, f64) = (0.40, 0.95);
+/// Sessions that must agree before a profile is converged.
+pub const CONVERGED_SESSIONS: usize = 10;
+/// Profiles kept; further ones stay at the setting.
+pub const MAX_PROFILES: usize = 500;
+/// From this score on a session raises its threshold.
+const GOOD_SCORE: f64 = 70.0;
+/// Below this score a session lowers its threshold.
+const BAD_SCORE: f64 = 40.0;
+const RAISE: f64 = 0.02;
+const LOWER: f64 = -0.05;
+/// A move within this is none.
+const STILL: f64 = 0.01 + 1e-9;
+
+/// What was learned, by provider and role.
+pub type Profiles = BTreeMap<String, BTreeMap<String, Profile>>;
+
+/// What was learned of one provider and role.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Profile {
+    /// How far the threshold is from `rotationThreshold`: a change of that setting still shows.
+    offset: f64,
+    /// Sessions scored.
+    sessions: u64,
+    /// The last [`CONVERGED_SESSIONS`] moves.
+    moves: VecDeque<f64>,
+    /// Whether the threshold has ever really moved.
+    moved: bool,
+}
+
+impl Profile {
+    /// The threshold, given the setting.
+    pub fn threshold(&self, base: f64) -> f64 {
+        rounded((base + self.offset).clamp(RANGE.0, RANGE.1))
+    }
+
+    /// Takes in the score of a session that is over.
+    pub fn session(&mut self, base: f64, score: f64) {
+        let step = match score {
+            GOOD_SCORE.. => RAISE,
+            ..BAD_SCORE => LOWER,
+            _ => 0.0,
+        };
+        let before = self.threshold(base);
+        let after = rounded((before + step).clamp(RANGE.0, RANGE.1));
+        self.offset = rounded(after - base);
+        let moved = rounded(after - before);
+        self.moved |= moved.abs() > STILL;
+        self.sessions += 1;
+        self.moves.push_back(moved);
+        if self.moves.len() > CONVERGED_SESSIONS {
+            self.moves.pop_front();
+        }
+    }
+
+    /// Whether the threshold has found its place: ten sessions whose moves alternate or keep still, after it
+    /// has really moved.
+    pub fn is_converged(&self) -> bool {
+        let still = self.moves.iter().all(|moved| moved.abs() <= STILL);
+        let mut pairs = self.moves.iter().zip(self.moves.iter().skip(1));
+        let alternating = pairs.all(|(one, next)| one * next < 0.0);
+        self.moves.len() == CONVERGED_SESSIONS && self.moved && (still || alternating)
+    }
+}
+
+fn rounded(fraction: f64) -> f64 {
+    (fraction * 10_000.0).round() / 10_000.0
+}

@@ -1,0 +1,303 @@
+//! The handoff brief: what a successor must know, built from the record and the log without a model call.
+//!
+//! **Invariant:** the same facts and log give the same bytes.
+//! **Invariant:** at most [`MAX_CHARS`] characters; the least important section is cut first, the user's
+//! messages last.
+//! **Invariant:** every command, failure, file, lock, step, rule and message that was found is in the brief
+//! or in the loss report.
+//! **Invariant:** an older brief is never nested: handoffs before this one appear as one line each.
+
+mod steps;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+use super::one_line;
+use crate::agents::report::LogRecord;
+use crate::agents::{Agent, FileTouch};
+use crate::core::State as All;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use transcript::Transcript;
+pub use transcript::is_user_message;
+
+/// Characters of a brief at most.
+pub const MAX_CHARS: usize = 16_000;
+/// The user's last messages carried over verbatim.
+pub const USER_MESSAGES: usize = 5;
+/// Log records read to build a brief.
+pub const RECORDS_READ: u64 = 1_000;
+/// First line of every brief; by it a brief is recognised and never nested in another.
+pub const MARK: &str = "# Handoff from your predecessor";
+/// Losses told one by one; further ones are counted.
+pub const MAX_LOSSES: usize = 2_000;
+
+/// Characters of the task, as long as there is room for the user's messages besides.
+const TASK_CHARS: usize = 6_000;
+/// Characters of the task in any case.
+const LEAST_TASK_CHARS: usize = 1_000;
+/// Characters of one loss.
+const LOSS_CHARS: usize = 2_000;
+/// Room for the remark about what was left out.
+const REMARK_CHARS: usize = 200;
+/// Earlier handoffs of the role that are named.
+const CHAIN_ENTRIES: usize = 3;
+
+/// What the record and the other features know.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Facts {
+    /// The agent's name.
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// The original task.
+    pub task: Arc<str>,
+    /// Why it is rotated.
+    pub reason: String,
+    /// Files it touched.
+    pub files: Arc<BTreeMap<String, FileTouch>>,
+    /// Its scope.
+    pub scope: Arc<Vec<String>>,
+    /// Resources it holds, one line each.
+    pub locks: Vec<String>,
+    /// The project's rules, one line each.
+    pub constraints: Vec<String>,
+    /// Earlier handoffs of its role, newest first, one line each.
+    pub chain: Vec<String>,
+    /// Its workspace's part of the project map.
+    pub map: Option<String>,
+}
+
+impl Facts {
+    /// The facts of `agent`.
+    pub fn of(all: &All, agent: &Agent, reason: &str) -> Self {
+        let rule =
+            |rule: &crate::memory::Constraint| format!("- [{}] {}", rule.category, one_line(&rule.text));
+        let handoff = |entry: &Arc<crate::memory::ChainEntry>| {
+            format!("- {} ({}, {}): {}", entry.agent_name, entry.reason, entry.ts, one_line(&entry.summary))
+        };
+        Self {
+            name: agent.name.clone(),
+            role: agent.role.clone(),
+            task: Arc::clone(&agent.prompt),
+            reason: reason.to_owned(),
+            files: Arc::clone(&agent.files),
+            scope: Arc::clone(&agent.scope),
+            locks: super::held_locks(all, agent),
+            constraints: all.memory.constraints().iter().map(rule).collect(),
+            chain: all.memory.chain(&agent.role).take(CHAIN_ENTRIES).map(handoff).collect(),
+            map: super::map_section(all, &agent.working_dir),
+        }
+    }
+}
+
+/// A brief, and what is not in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built {
+    /// The brief.
+    pub text: String,
+    /// What did not fit, in the order of the sections.
+    pub losses: Vec<Loss>,
+    /// Losses beyond [`MAX_LOSSES`].
+    pub more_losses: usize,
+}
+
+/// Something that is not in the brief, or not whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loss {
+    /// The section it belongs to.
+    pub section: &'static str,
+    /// The whole of it, up to 2000 characters.
+    pub text: String,
+    /// Whether a part of it is in the brief.
+    pub cut: bool,
+}
+
+/// One section; a lower weight is cut earlier.
+struct Section {
+    weight: u8,
+    title: &'static str,
+    /// The most important last: lines go from the beginning.
+    lines: Vec<String>,
+}
+
+impl Section {
+    fn new(weight: u8, title: &'static str, lines: Vec<String>) -> Self {
+        Self { weight, title, lines }
+    }
+
+    /// Characters it takes in the brief.
+    fn chars(&self) -> usize {
+        if self.lines.is_empty() {
+            return 0;
+        }
+        let lines: usize = self.lines.iter().map(|line| line.chars().count() + 1).sum();
+        self.title.chars().count() + "\n## \n\n".len() + lines
+    }
+}
+
+/// Builds the brief from the last records of the agent's log, oldest first.
+pub fn build(facts: &Facts, records: &[LogRecord]) -> String {
+    build_with_losses(facts, records).text
+}
+
+/// As [`build`], with what is not in the brief.
+pub fn build_with_losses(facts: &Facts, records: &[LogRecord]) -> Built {
+    let mut losses = Losses::default();
+    let transcript = Transcript::read(records, &facts.task, &mut losses);
+    let room = MAX_CHARS - REMARK_CHARS;
+    let empty = head(facts, "").chars().count();
+    let asked: usize = transcript.user.iter().map(|text| quote(text).chars().count() + 1).sum();
+    let task_chars = room.saturating_sub(empty + asked + 100).clamp(LEAST_TASK_CHARS, TASK_CHARS);
+    let task = cut(&facts.task, task_chars);
+    if *task != *facts.task {
+        losses.add("Original task", &facts.task, true);
+    }
+    let head = head(facts, &task);
+    let head_chars = head.chars().count();
+    let user = fit_messages(&transcript.user, room.saturating_sub(head_chars + 60), &mut losses);
+    let map = facts.map.as_deref().map(without_mark).unwrap_or_default();
+    let mut chain = facts.chain.clone();
+    chain.reverse();
+    let mut sections = vec![
+        Section::new(11, "The user's last messages", user),
+        Section::new(10, "Open steps", transcript.open_steps),
+        Section::new(9, "Locks you hold", facts.locks.clone()),
+        Section::new(8, "Files changed", files_changed(&facts.files)),
+        Section::new(3, "Last changes", transcript.hunks),
+        Section::new(6, "Commands run", transcript.commands),
+        Section::new(7, "Failed, do not repeat blindly", transcript.failures),
+        Section::new(5, "What was said last", transcript.said),
+        Section::new(4, "Rules of this project", facts.constraints.clone()),
+        Section::new(2, "Earlier handoffs of this role", chain),
+        Section::new(1, "Project map", map.lines().rev().map(str::to_owned).collect()),
+    ];
+    fit(head_chars, &mut sections, room, &mut losses);
+    if let Some(map) = sections.last_mut() {
+        map.lines.reverse();
+    }
+    let mut text = head;
+    for section in sections.iter().filter(|section| !section.lines.is_empty()) {
+        let _ = write!(text, "\n## {}\n\n", section.title);
+        for line in &section.lines {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    text.push_str(&losses.remark(&facts.name));
+    Built { text, more_losses: losses.more, losses: losses.list }
+}
+
+fn head(facts: &Facts, task: &str) -> String {
+    let mut head = format!(
+        "{MARK}\n\nYou take over from {} ({}), whose context was renewed ({}). Everything below happened already. \
+         Continue from there and deliver the result; do not start over.\n\n## Original task\n\n{task}\n",
+        facts.name, facts.role, facts.reason,
+    );
+    if !facts.scope.is_empty() {
+        let _ = write!(head, "\nYou own: {}\n", facts.scope.join(", "));
+    }
+    head
+}
+
+/// Drops the first line of the least important section until all fits.
+fn fit(head_chars: usize, sections: &mut [Section], room: usize, losses: &mut Losses) {
+    let mut total = head_chars + sections.iter().map(Section::chars).sum::<usize>();
+    while total > room {
+        let victim = sections.iter_mut().filter(|section| !section.lines.is_empty()).min_by_key(|s| s.weight);
+        let Some(section) = victim else { return };
+        let before = section.chars();
+        let line = section.lines.remove(0);
+        total = total - before + section.chars();
+        losses.add(section.title, &line, false);
+    }
+}
+
+/// The user's messages, quoted, within `room` characters. They are whole unless they alone are too long;
+/// then the longest are cut to one length.
+fn fit_messages(messages: &[String], room: usize, losses: &mut Losses) -> Vec<String> {
+    let quoted: Vec<String> = messages.iter().map(|text| quote(text)).collect();
+    let mut lengths: Vec<usize> = quoted.iter().map(|text| text.chars().count() + 1).collect();
+    lengths.sort_unstable();
+    let mut left = room;
+    let mut limit = usize::MAX;
+    for (at, length) in lengths.iter().enumerate() {
+        let fair = left / (lengths.len() - at);
+        if *length > fair {
+            limit = fair.saturating_sub(1);
+            break;
+        }
+        left -= length;
+    }
+    let fitted = messages.iter().zip(quoted).map(|(message, quoted)| {
+        if quoted.chars().count() > limit {
+            losses.add("The user's last messages", message, true);
+        }
+        cut(&quoted, limit)
+    });
+    fitted.collect()
+}
+
+fn quote(text: &str) -> String {
+    format!("> {}\n", text.trim_end_matches('\n').replace('\n', "\n> "))
+}
+
+fn files_changed(files: &BTreeMap<String, FileTouch>) -> Vec<String> {
+    let mut changed: Vec<_> = files.iter().filter(|(_, touched)| touched.writes > 0).collect();
+    // Those written most are kept longest.
+    changed.sort_by(|a, b| a.1.writes.cmp(&b.1.writes).then(b.0.cmp(a.0)));
+    changed
+        .into_iter()
+        .map(|(path, touched)| format!("- {path} (written {} times)", touched.writes))
+        .collect()
+}
+
+/// What is not in the brief.
+#[derive(Default)]
+struct Losses {
+    list: Vec<Loss>,
+    more: usize,
+}
+
+impl Losses {
+    fn add(&mut self, section: &'static str, text: &str, is_cut: bool) {
+        if self.list.len() >= MAX_LOSSES {
+            self.more += 1;
+        } else {
+            self.list.push(Loss { section, text: cut(text, LOSS_CHARS), cut: is_cut });
+        }
+    }
+
+    /// One line for the successor.
+    fn remark(&self, name: &str) -> String {
+        if self.list.is_empty() {
+            return String::new();
+        }
+        let count = self.list.len() + self.more;
+        format!(
+            "\n({count} older or longer entries were left out or cut; 'svc logs {name} --tail 1000' has all.)\n"
+        )
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// Text that is not the user's must not look like a brief.
+fn without_mark(text: &str) -> String {
+    text.replace(MARK, "(an older handoff)")
+}
+
+/// At most `chars` characters; what is missing is told.
+fn cut(text: &str, chars: usize) -> String {
+    const TOLD: &str = " [cut]";
+    if text.chars().count() <= chars {
+        return text.to_owned();
+    }
+    let kept = chars.saturating_sub(TOLD.len());
+    let end = text.char_indices().nth(kept).map_or(text.len(), |(at, _)| at);
+    format!("{}{TOLD}", &text[..end])
+}

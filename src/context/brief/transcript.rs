@@ -1,0 +1,226 @@
+//! What a log tells a successor, in the order it happened.
+
+use super::super::briefing;
+use super::{Losses, MARK, USER_MESSAGES, cut, first_line, steps, without_mark};
+use crate::agents::report::{LogEntry, LogRecord, Other};
+use crate::providers::Activity;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+const LINE_CHARS: usize = 240;
+const SAID_CHARS: usize = 480;
+const HUNK_CHARS: usize = 600;
+/// Kept of each kind; older ones are losses.
+const MAX_SAID: usize = 8;
+const MAX_COMMANDS: usize = 80;
+const MAX_FAILURES: usize = 40;
+const MAX_HUNKS: usize = 20;
+
+/// The lists of a log, oldest first.
+#[derive(Default)]
+pub struct Transcript {
+    /// The user's last [`USER_MESSAGES`], verbatim.
+    pub user: Vec<String>,
+    pub open_steps: Vec<String>,
+    pub said: Vec<String>,
+    pub commands: Vec<String>,
+    pub failures: Vec<String>,
+    pub hunks: Vec<String>,
+}
+
+/// The messages of people in an entry of the log. The first message of a life is our own, but for what it
+/// quotes.
+fn user_messages(text: &str, task: &str) -> Vec<String> {
+    let quoted = || {
+        let mut messages = briefing::unquoted(text, briefing::WAITED);
+        messages.extend(briefing::unquoted(text, briefing::SAYS_NOW));
+        messages
+    };
+    if text.starts_with(briefing::MARK) || text.starts_with(MARK) {
+        return quoted();
+    }
+    if text == task || text == briefing::GO_ON || text.trim().is_empty() {
+        return Vec::new();
+    }
+    if text.starts_with(task) {
+        let messages = quoted();
+        if !messages.is_empty() {
+            return messages;
+        }
+    }
+    vec![text.to_owned()]
+}
+
+/// Whether an entry of the log has words of a person.
+pub fn is_user_message(entry: &LogEntry, task: &str) -> bool {
+    matches!(entry, LogEntry::Other(Other::User { text }) if !user_messages(text, task).is_empty())
+}
+
+impl Transcript {
+    pub fn read(records: &[LogRecord], task: &str, losses: &mut Losses) -> Self {
+        let mut out = Self::default();
+        let mut open: BTreeMap<&str, String> = BTreeMap::new();
+        let mut todo = None;
+        for record in records {
+            match &record.entry {
+                LogEntry::Other(Other::User { text }) => out.user.extend(user_messages(text, task)),
+                // What an ended process had open is not open any more.
+                LogEntry::Other(Other::Life { .. }) => open.clear(),
+                LogEntry::Activity(activity) => {
+                    todo = steps::of(activity).or(todo);
+                    out.activity(activity, &mut open, losses);
+                }
+            }
+        }
+        out.open_steps = todo.unwrap_or_default();
+        out.open_steps.extend(open.values().map(|what| format!("- was under way: {what}")));
+        // Steps are dropped from the beginning, and the first is to be kept longest.
+        out.open_steps.reverse();
+        out.bound(losses);
+        out.open_steps.reverse();
+        out
+    }
+
+    /// Drops what is too old.
+    fn bound(&mut self, losses: &mut Losses) {
+        let lists = [
+            (&mut self.user, USER_MESSAGES, "The user's last messages"),
+            (&mut self.said, MAX_SAID, "What was said last"),
+            (&mut self.commands, MAX_COMMANDS, "Commands run"),
+            (&mut self.failures, MAX_FAILURES, "Failed, do not repeat blindly"),
+            (&mut self.hunks, MAX_HUNKS, "Last changes"),
+        ];
+        for (list, keep, title) in lists {
+            for old in list.drain(..list.len().saturating_sub(keep)) {
+                losses.add(title, &old, false);
+            }
+        }
+    }
+
+    fn activity<'a>(
+        &mut self,
+        activity: &'a Activity,
+        open: &mut BTreeMap<&'a str, String>,
+        losses: &mut Losses,
+    ) {
+        match activity {
+            Activity::Text { text } => {
+                let line =
+                    format!("- {}", shortened("What was said last", &without_mark(text), SAID_CHARS, losses));
+                self.said.push(line);
+            }
+            Activity::ToolStarted { id, name, input, path, writes } => {
+                let what = match (command_of(input), path) {
+                    (Some(command), _) => {
+                        let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
+                        format!(
+                            "`{}`",
+                            shortened("Commands run", &without_mark(&command), LINE_CHARS, losses)
+                        )
+                    }
+                    (None, Some(path)) => format!("{name} {path}"),
+                    (None, None) => name.clone(),
+                };
+                if *writes && let Some(hunk) = hunk(path.as_deref(), input, losses) {
+                    self.hunks.push(hunk);
+                }
+                open.insert(id, what);
+            }
+            Activity::ToolEnded { id, error, output } => {
+                let Some(what) = open.remove(id.as_str()) else { return };
+                let code = exit_code(output);
+                if *error {
+                    let why = without_mark(first_line(output));
+                    self.fail(format!("- {what}: {}", cut(&why, LINE_CHARS)));
+                }
+                if what.starts_with('`') {
+                    let outcome = match (code, error) {
+                        (Some(code), _) => format!("exit {code}"),
+                        (None, true) => "failed".to_owned(),
+                        (None, false) => "exit 0".to_owned(),
+                    };
+                    self.commands.push(format!("- {what}: {outcome}"));
+                }
+            }
+            Activity::TurnEnded(end) => {
+                let unheard = std::mem::take(open).into_values().filter(|what| what.starts_with('`'));
+                self.commands.extend(unheard.map(|what| format!("- {what}: no result told")));
+                if end.is_error {
+                    self.fail(format!(
+                        "- a turn: {}",
+                        cut(&without_mark(first_line(&end.error)), LINE_CHARS)
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes a failure; one that repeats moves to the end.
+    fn fail(&mut self, line: String) {
+        self.failures.retain(|known| *known != line);
+        self.failures.push(line);
+    }
+}
+
+/// `text` within `chars`, the whole of it in the loss report when it is cut.
+fn shortened(section: &'static str, text: &str, chars: usize, losses: &mut Losses) -> String {
+    if text.chars().count() > chars {
+        losses.add(section, text, true);
+    }
+    cut(text, chars)
+}
+
+/// The command line a tool call runs, if it runs one.
+fn command_of(input: &Value) -> Option<String> {
+    let value = ["command", "cmd", "script"].iter().find_map(|name| input.get(name))?;
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+            (!words.is_empty()).then(|| words.join(" "))
+        }
+        _ => None,
+    }
+}
+
+/// The exit code that a tool's output tells in words, for example `Exit code 2` in the first or last lines.
+fn exit_code(output: &str) -> Option<i32> {
+    let lines = output.trim().lines();
+    let told = lines.clone().take(2).chain(lines.rev().take(2));
+    let mut codes = told.filter_map(|line| {
+        let lower = line.to_lowercase();
+        let at = ["exit code", "exit status", "exited with code", "exited with status"]
+            .iter()
+            .find_map(|words| lower.find(words).map(|at| at + words.len()))?;
+        let rest = lower[at..].trim_start_matches([':', ' ', '=']);
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    });
+    codes.next()
+}
+
+/// The text a write put into a file, as far as the tool's arguments tell.
+fn hunk(path: Option<&str>, input: &Value, losses: &mut Losses) -> Option<String> {
+    let text = ["new_string", "newString", "new_str", "content", "text", "patch", "diff"]
+        .iter()
+        .find_map(|name| input.get(name).and_then(Value::as_str))?;
+    let block = super::super::fenced(&shortened("Last changes", &without_mark(text), HUNK_CHARS, losses));
+    Some(format!("{}:\n{}", path.unwrap_or("a file"), block.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_8_exit_codes_are_read_where_the_output_tells_them() {
+        assert_eq!(exit_code("Exit code 127\nnot found"), Some(127));
+        assert_eq!(exit_code("a\nb\nprocess exited with code: 2"), Some(2));
+        assert_eq!(exit_code("fine"), None);
+        assert_eq!(
+            command_of(&serde_json::json!({"command": ["bash", "-c", "ls"]})).as_deref(),
+            Some("bash -c ls")
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! When an agent is rotated without being asked, and what is learned from how its lives go.
+//!
+//! Checked on every usage and at every end of a turn, in this order: the token ceiling, which waits for
+//! nothing; then, only between turns, the cooldown of the lineage, the fullness of the context, the quality
+//! of the work. A turn's end is the only moment at which nothing is lost, so whatever is due inside of a
+//! turn is looked at again at its end.
+//!
+//! `autoRotation: false` and a spent budget put off all but the ceiling: that one is a safety limit.
+
+use super::adaptive::{MAX_PROFILES, Profile, Profiles};
+use super::quality::{self, Window};
+use crate::agents::{Agent, Status, history};
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::providers::{Activity, Usage};
+use crate::usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two rotations of a lineage, the ceiling's apart.
+pub const COOLDOWN: Duration = Duration::from_secs(300);
+/// A context that falls by this share of its peak was compacted.
+const COMPACTION_DROP: f64 = 0.25;
+/// A peak below this says nothing.
+const COMPACTION_MIN_PEAK: f64 = 0.15;
+
+/// What is known of the lives under way, and what was learned from earlier ones.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    lives: BTreeMap<LineageId, Arc<Life>>,
+    profiles: Arc<Profiles>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Life {
+    window: Window,
+    /// The fullest its context has been since it was last empty or compacted.
+    peak: f64,
+    /// The context window, as last told.
+    context_window: u64,
+    /// The score with which its last life ended.
+    last_score: Option<f64>,
+}
+
+/// `.svc/state/adaptive.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Format version.
+    pub version: u32,
+    profiles: Profiles,
+}
+
+/// The version this code writes.
+pub const STORED_VERSION: u32 = 1;
+
+impl State {
+    /// What was learned, to be written.
+    pub fn stored(&self) -> Stored {
+        Stored { version: STORED_VERSION, profiles: (*self.profiles).clone() }
+    }
+
+    /// What was learned by an earlier daemon.
+    pub fn restore(stored: Stored) -> Self {
+        Self { lives: BTreeMap::new(), profiles: Arc::new(stored.profiles) }
+    }
+
+    fn profile(&self, provider: &str, role: &str) -> Option<&Profile> {
+        self.profiles.get(provider)?.get(role)
+    }
+
+    fn life(&mut self, lineage: LineageId) -> &mut Life {
+        Arc::make_mut(self.lives.entry(lineage).or_default())
+    }
+
+    /// The quality score of a lineage's life under way, or of its last one; `None` below 30 events.
+    pub fn score(&self, lineage: LineageId) -> Option<f64> {
+        let life = self.lives.get(&lineage)?;
+        life.window.score().or(life.last_score)
+    }
+}
+
+/// The fullness at which agents of this provider and role are rotated.
+pub fn threshold(all: &All, provider: &str, role: &str) -> f64 {
+    let base = all.settings.config().rotation_threshold;
+    all.triggers.profile(provider, role).map_or(base, |profile| profile.threshold(base))
+}
+
+/// Tokens one life of this role may use.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+pub fn ceiling(all: &All, role: &str) -> u64 {
+    let safety = &all.settings.config().safety;
+    let multiplier = safety.role_multipliers.get(role).copied().unwrap_or(1.0);
+    // At most 10^12 times 1000: exact in a double, and never negative.
+    (safety.token_ceiling_per_agent as f64 * multiplier) as u64
+}
+
+/// The reason for which `id` is to be rotated now, if there is one.
+pub fn due(all: &All, now: Time, id: AgentId) -> Option<&'static str> {
+    let agent = all.agents.get(id)?;
+    let works = matches!(agent.status, Status::Running | Status::Waiting) && agent.is_working();
+    if !works || all.health.writable().is_err() {
+        return None;
+    }
+    if agent.instance_tokens.total() > ceiling(all, &agent.role) {
+        return Some("token_limit_exceeded");
+    }
+    let put_off = agent.turn_open
+        || agent.status == Status::Waiting
+        || !all.settings.config().auto_rotation
+        || usage::check_budget(all, now).is_err();
+    let last = all.agents.rotations().last_of(agent.lineage_id);
+    if put_off || last.is_some_and(|last| now.since(last) < COOLDOWN) {
+        return None;
+    }
+    if agent.context_window > 0 && agent.context_usage() >= threshold(all, &agent.provider, &agent.role) {
+        return Some("context_threshold");
+    }
+    has_degraded(all, agent).then_some("quality_degradation")
+}
+
+fn has_degraded(all: &All, agent: &Agent) -> bool {
+    let Some(life) = all.triggers.lives.get(&agent.lineage_id) else { return false };
+    life.window.score().is_some_and(|score| score < quality_threshold(all, agent))
+}
+
+fn quality_threshold(all: &All, agent: &Agent) -> f64 {
+    let profile = all.triggers.profile(&agent.provider, &agent.role);
+    let relief = profile.filter(|profile| profile.is_converged()).map_or(0.0, |_| quality::CONVERGED_RELIEF);
+    quality::THRESHOLD - relief
+}
+
+/// An agent did something.
+pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let life = Arc::make_mut(&mut all.triggers).life(agent.lineage_id);
+    life.context_window = life.context_window.max(agent.context_window);
+    let mut compactions = 0;
+    for activity in activities {
+        life.window.take(activity);
+        let compacted = match activity {
+            Activity::Compacted => {
+                life.peak = 0.0;
+                true
+            }
+            Activity::Usage(usage) => life.has_dropped(usage),
+            _ => false,
+        };
+        compactions += u32::from(compacted);
+    }
+    for _ in 0..compactions {
+        history::compacted(all, cx, id);
+    }
+}
+
+impl Life {
+    /// Whether this usage shows that the provider has compacted the context.
+    #[allow(clippy::cast_precision_loss, reason = "a fraction; token counts are far below 2^52")]
+    fn has_dropped(&mut self, usage: &Usage) -> bool {
+        self.context_window = usage.context_window.unwrap_or(self.context_window);
+        let Some(tokens) = usage.context_tokens.filter(|_| self.context_window > 0) else { return false };
+        let now = tokens as f64 / self.context_window as f64;
+        let dropped = self.peak >= COMPACTION_MIN_PEAK && now <= self.peak * (1.0 - COMPACTION_DROP);
+        self.peak = if dropped { now } else { self.peak.max(now) };
+        dropped
+    }
+}
+
+/// An agent has written outside of its scope. To be called by the feature that finds it.
+pub fn scope_violation(all: &mut All, agent: AgentId) {
+    let Some(lineage) = all.agents.get(agent).map(|agent| agent.lineage_id) else { return };
+    Arc::make_mut(&mut all.triggers).life(lineage).window.violation();
+}
+
+/// Something happened to an agent.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    match moment {
+        Moment::Rotated { new: id, .. } | Moment::Ended(id) => life_over(all, cx, id),
+        Moment::Removed(_, lineage) if all.triggers.lives.contains_key(&lineage) => {
+            Arc::make_mut(&mut all.triggers).lives.remove(&lineage);
+        }
+        _ => {}
+    }
+}
+
+/// A life is over: learns from its score, and begins a new window.
+fn life_over(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let base = all.settings.config().rotation_threshold;
+    let triggers = Arc::make_mut(&mut all.triggers);
+    let life = triggers.life(agent.lineage_id);
+    let score = life.window.score();
+    *life = Life { last_score: score.or(life.last_score), ..Life::default() };
+    let Some(score) = score else { return };
+    let full = triggers.profiles.values().map(BTreeMap::len).sum::<usize>() >= MAX_PROFILES;
+    if full && triggers.profile(&agent.provider, &agent.role).is_none() {
+        return;
+    }
+    let roles = Arc::make_mut(&mut triggers.profiles).entry(agent.provider.clone()).or_default();
+    roles.entry(agent.role.clone()).or_default().session(base, score);
+    cx.push(Effect::Put(Document::Adaptive, Durability::Soon));
+}
+
+/// `GET /api/rotation`.
+pub fn shown_rotations(all: &All) -> Value {
+    let history = all.agents.rotations();
+    json!({"totalRotations": history.total, "history": history.entries})
+}
+
+/// `GET /api/adaptive`: what was learned, and the setting for living agents of whom nothing is known yet.
+pub fn shown_adaptive(all: &All) -> Value {
+    let base = all.settings.config().rotation_threshold;
+    let mut thresholds: BTreeMap<&str, BTreeMap<&str, f64>> = BTreeMap::new();
+    let mut convergence: BTreeMap<&str, bool> = BTreeMap::new();
+    for (provider, roles) in all.triggers.profiles.iter() {
+        convergence.insert(provider, !roles.is_empty() && roles.values().all(Profile::is_converged));
+        for (role, profile) in roles {
+            thresholds.entry(provider).or_default().insert(role, profile.threshold(base));
+        }
+    }
+    let mut scores: BTreeMap<String, Value> = BTreeMap::new();
+    for agent in all.agents.live() {
+        thresholds.entry(&agent.provider).or_default().entry(&agent.role).or_insert(base);
+        convergence.entry(&agent.provider).or_insert(false);
+        let window = all.triggers.lives.get(&agent.lineage_id).map(|life| &life.window);
+        let shown = json!({
+            "score": window.and_then(Window::score),
+            "events": window.map_or(0, Window::count),
+            "threshold": quality_threshold(all, agent),
+        });
+        scores.insert(agent.id.to_string(), shown);
+    }
+    json!({"thresholds": thresholds, "convergence": convergence, "quality": scores})
+}

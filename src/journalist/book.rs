@@ -1,0 +1,201 @@
+//! The notes: what is kept of the agents' activities, by workspace.
+
+use crate::agents::Agent;
+use crate::context::one_line;
+use crate::core::ids::LineageId;
+use crate::core::time::{Time, rfc3339};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Workspaces kept; the one without news for longest goes first.
+pub const MAX_WORKSPACES: usize = 50;
+/// Agents of one workspace; as above.
+pub const MAX_AGENTS: usize = 60;
+/// Files of one workspace; as above.
+pub const MAX_FILES: usize = 400;
+/// Failures, and questions, of one workspace; the oldest goes first.
+pub const MAX_NOTES: usize = 30;
+/// Decisions of the project; the oldest goes first.
+pub const MAX_DECISIONS: usize = 300;
+/// Characters of a note.
+const NOTE_CHARS: usize = 300;
+
+/// All notes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Book {
+    /// By working directory; the empty one is the project's root.
+    pub workspaces: BTreeMap<String, Workspace>,
+    /// Oldest first.
+    pub decisions: VecDeque<Note>,
+}
+
+/// What happened in one working directory.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Workspace {
+    pub agents: BTreeMap<LineageId, AgentNote>,
+    pub files: BTreeMap<String, FileNote>,
+    /// Not followed by a success of the same command yet.
+    pub failures: VecDeque<Note>,
+    pub questions: VecDeque<Note>,
+}
+
+/// An agent, as it was when it last did something that changes its status.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentNote {
+    pub name: String,
+    pub role: String,
+    pub status: String,
+    pub task: String,
+    /// The end of its last turn.
+    pub words: String,
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+}
+
+/// A file that was written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileNote {
+    pub writes: u32,
+    pub last_by: String,
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+}
+
+/// Something said or met.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    pub agent: String,
+    pub workspace: String,
+    pub text: String,
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+}
+
+impl Note {
+    /// A note of `agent` in one line.
+    pub fn new(agent: &Agent, text: &str, at: Time) -> Self {
+        let workspace = agent.working_dir.clone();
+        Self { agent: agent.name.clone(), workspace, text: shortened(text), at }
+    }
+}
+
+impl Book {
+    /// The workspace of a working directory, made when there is none.
+    pub fn workspace(&mut self, dir: &str) -> &mut Workspace {
+        if !self.workspaces.contains_key(dir) && self.workspaces.len() >= MAX_WORKSPACES {
+            let stalest = self
+                .workspaces
+                .iter()
+                .min_by_key(|(_, workspace)| workspace.last())
+                .map(|(dir, _)| dir.clone());
+            if let Some(stalest) = stalest {
+                self.workspaces.remove(&stalest);
+            }
+        }
+        self.workspaces.entry(dir.to_owned()).or_default()
+    }
+
+    /// Notes where an agent is in its life.
+    pub fn agent(&mut self, agent: &Agent, now: Time) {
+        let agents = &mut self.workspace(&agent.working_dir).agents;
+        if !agents.contains_key(&agent.lineage_id) && agents.len() >= MAX_AGENTS {
+            let stalest = agents.iter().min_by_key(|(_, note)| note.at).map(|(id, _)| *id);
+            if let Some(stalest) = stalest {
+                agents.remove(&stalest);
+            }
+        }
+        let status = if agent.status.is_live() {
+            "at work".to_owned()
+        } else {
+            format!("{:?}", agent.status).to_lowercase()
+        };
+        let words = agent.last_turn.as_ref().map(|turn| shortened(&turn.text)).unwrap_or_default();
+        let before = agents.get(&agent.lineage_id);
+        let same = before
+            .is_some_and(|note| note.status == status && note.words == words && note.name == agent.name);
+        if same {
+            return;
+        }
+        let note = AgentNote {
+            name: agent.name.clone(),
+            role: agent.role.clone(),
+            status,
+            task: shortened(&agent.prompt),
+            words,
+            at: now,
+        };
+        agents.insert(agent.lineage_id, note);
+    }
+
+    /// Notes a decision unless it is known.
+    pub fn decision(&mut self, note: Note) {
+        if self.decisions.iter().all(|known| known.text != note.text || known.workspace != note.workspace) {
+            push(&mut self.decisions, note, MAX_DECISIONS);
+        }
+    }
+}
+
+impl Workspace {
+    fn last(&self) -> Time {
+        let agents = self.agents.values().map(|note| note.at);
+        agents.chain(self.files.values().map(|note| note.at)).max().unwrap_or_default()
+    }
+
+    /// A file was written.
+    pub fn written(&mut self, path: &str, by: &str, now: Time) {
+        if !self.files.contains_key(path) && self.files.len() >= MAX_FILES {
+            let stalest = self.files.iter().min_by_key(|(_, note)| note.at).map(|(path, _)| path.clone());
+            if let Some(stalest) = stalest {
+                self.files.remove(&stalest);
+            }
+        }
+        let note = self.files.entry(path.to_owned()).or_insert(FileNote {
+            writes: 0,
+            last_by: String::new(),
+            at: now,
+        });
+        note.writes = note.writes.saturating_add(1);
+        by.clone_into(&mut note.last_by);
+        note.at = now;
+    }
+
+    /// Something failed; a repetition moves to the end.
+    pub fn failed(&mut self, note: Note) {
+        self.failures.retain(|known| known.text != note.text);
+        push(&mut self.failures, note, MAX_NOTES);
+    }
+
+    /// The same thing has succeeded: what stood of it is over.
+    pub fn succeeded(&mut self, what: &str) {
+        let what = format!("{}:", shortened(what));
+        self.failures.retain(|known| !known.text.starts_with(&what));
+    }
+
+    /// A question was asked that nobody has answered.
+    pub fn asked(&mut self, note: Note) {
+        if self.questions.iter().all(|known| known.text != note.text) {
+            push(&mut self.questions, note, MAX_NOTES);
+        }
+    }
+}
+
+fn push(list: &mut VecDeque<Note>, note: Note, max: usize) {
+    while list.len() >= max {
+        list.pop_front();
+    }
+    list.push_back(note);
+}
+
+/// One line of at most [`NOTE_CHARS`] characters.
+pub fn shortened(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(NOTE_CHARS) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line,
+    }
+}

@@ -1,0 +1,52 @@
+//! The journalist's notes as they stand on disk.
+
+use super::State;
+use super::book::Book;
+use crate::core::time::Time;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The version this code writes.
+pub const VERSION: u32 = 1;
+
+/// `.svc/state/journalist.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Stored {
+    /// Format version.
+    pub version: u32,
+    book: Book,
+    map: Arc<str>,
+    decisions: Arc<str>,
+    cycles: u64,
+    last_cycle: Option<Time>,
+    last_synthesis: Option<Arc<str>>,
+}
+
+impl State {
+    /// To be written.
+    pub fn stored(&self) -> Stored {
+        Stored {
+            version: VERSION,
+            book: (*self.book).clone(),
+            map: Arc::clone(&self.map),
+            decisions: Arc::clone(&self.decisions),
+            cycles: self.cycles,
+            last_cycle: self.last_cycle,
+            last_synthesis: self.last_synthesis.clone(),
+        }
+    }
+
+    /// After a start.
+    pub fn restore(stored: Stored) -> Self {
+        Self {
+            book: Arc::new(stored.book),
+            map: stored.map,
+            decisions: stored.decisions,
+            cycles: stored.cycles,
+            last_cycle: stored.last_cycle,
+            last_synthesis: stored.last_synthesis,
+            ..Self::default()
+        }
+    }
+}

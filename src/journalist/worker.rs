@@ -1,0 +1,58 @@
+//! The thread that writes the journalist's documents into the project's root.
+
+use super::Report;
+use crate::runtime::store::replace;
+use crate::runtime::threads::Thread;
+use crossbeam_channel::{Sender, TrySendError, bounded};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Orders that may wait. The core gives one at a time.
+const WAITING_ORDERS: usize = 4;
+
+/// Documents to be written.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// File names in the project's root, and their whole contents.
+    pub files: Vec<(&'static str, Arc<str>)>,
+}
+
+/// The running thread; it ends when this is dropped.
+pub struct Writer {
+    orders: Sender<Order>,
+    _thread: Thread,
+}
+
+impl Writer {
+    /// Starts the thread; `report` is told of each order's outcome.
+    ///
+    /// Errors: no thread.
+    pub fn start(project: PathBuf, report: impl Fn(Report) + Send + 'static) -> io::Result<Self> {
+        let (orders, incoming) = bounded::<Order>(WAITING_ORDERS);
+        let thread = Thread::spawn("journalist", move || {
+            for order in incoming {
+                let written = write(&project, &order).map_err(|error| error.to_string());
+                report(Report::Written(written));
+            }
+        })?;
+        Ok(Self { orders, _thread: thread })
+    }
+
+    /// Has documents written; `false` when the thread is behind or gone.
+    pub fn order(&self, order: Order) -> bool {
+        match self.orders.try_send(order) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+/// Replaces each file at once: a reader sees the old or the new one. An empty document is not written.
+fn write(project: &Path, order: &Order) -> io::Result<()> {
+    for (name, text) in order.files.iter().filter(|(_, text)| !text.is_empty()) {
+        replace(&project.join(name), text.as_bytes())?;
+    }
+    File::open(project)?.sync_all()
+}

@@ -1,0 +1,261 @@
+//! What the project's agents have learned: constraints, discoveries, handoff chains, specializations.
+//!
+//! Everything stands in files a person can read, below `.svc/memory/`, and what is relevant to a task is
+//! told to every new agent (see `context::briefing`).
+//!
+//! **Invariant:** each store has a cap; what is dropped at it is the oldest, and a dropped constraint is
+//! told.
+//! **Invariant:** an acknowledged constraint, discovery or handoff is on disk.
+//! **Invariant:** no two constraints have one hash, no two discoveries one pair of trigger and fix.
+
+pub mod api;
+mod chain;
+pub mod relevance;
+pub mod select;
+mod specializations;
+pub mod store;
+#[cfg(test)]
+mod tests;
+
+pub use chain::{ChainEntry, MAX_CHAIN, brief_written};
+pub use select::{Selected, Wanted, select};
+pub use specializations::{heard, session_scored};
+
+use crate::api::{Problem, Reply};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
+use chain::Chains;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use specializations::Specializations;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Constraints kept; the oldest is evicted, and told.
+pub const MAX_CONSTRAINTS: usize = 50;
+/// Discoveries kept; the oldest goes first.
+pub const MAX_DISCOVERIES: usize = 1000;
+/// Hexadecimal digits of a constraint's hash.
+pub const HASH_DIGITS: usize = 12;
+
+/// A rule a person has set for all agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Constraint {
+    /// The first [`HASH_DIGITS`] hexadecimal digits of the SHA-256 of the trimmed, lower-cased text.
+    pub hash: String,
+    /// A word to sort by, `general` unless told.
+    pub category: String,
+    /// The rule.
+    pub text: Arc<str>,
+    /// When it was set, RFC 3339.
+    pub added_at: String,
+}
+
+/// Something that worked, told by an agent or a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Discovery {
+    /// When, RFC 3339.
+    pub ts: String,
+    /// Who found it, if told.
+    pub agent_id: Option<String>,
+    /// The finder's role.
+    pub role: String,
+    /// What was met.
+    pub trigger: Arc<str>,
+    /// What helped.
+    pub fix: Arc<str>,
+    /// Always `success`.
+    pub outcome: String,
+}
+
+/// A discovery on its way in; every field checked by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewDiscovery {
+    /// As told.
+    pub agent_id: Option<String>,
+    /// As told.
+    pub role: Option<String>,
+    /// Trimmed, not empty.
+    pub trigger: String,
+    /// Trimmed, not empty.
+    pub fix: String,
+    /// `success` is stored, anything else is not.
+    pub outcome: String,
+}
+
+/// All memory of the project.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    /// Oldest first.
+    constraints: Vec<Constraint>,
+    /// Oldest first.
+    discoveries: VecDeque<Discovery>,
+    chains: Chains,
+    specializations: Arc<Specializations>,
+}
+
+/// A wish about memory.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Set a rule.
+    AddConstraint {
+        /// 3 to 500 characters, trimmed.
+        text: String,
+        /// 1 to 40 characters.
+        category: String,
+    },
+    /// Lift a rule.
+    RemoveConstraint(String),
+    /// Tell what worked.
+    AddDiscovery(NewDiscovery),
+}
+
+impl State {
+    /// The rules, oldest first.
+    pub fn constraints(&self) -> &[Constraint] {
+        &self.constraints
+    }
+
+    /// What worked, oldest first.
+    pub fn discoveries(&self) -> impl DoubleEndedIterator<Item = &Discovery> + ExactSizeIterator {
+        self.discoveries.iter()
+    }
+
+    /// The roles that have a handoff chain.
+    pub fn chain_roles(&self) -> impl Iterator<Item = &str> {
+        self.chains.roles()
+    }
+
+    /// The handoffs of a role, newest first, at most [`MAX_CHAIN`].
+    pub fn chain(&self, role: &str) -> impl Iterator<Item = &Arc<ChainEntry>> {
+        self.chains.of(role)
+    }
+}
+
+/// The hash by which a constraint is known and by which duplicates are found.
+pub fn constraint_hash(text: &str) -> String {
+    let digest = Sha256::digest(text.trim().to_lowercase().as_bytes());
+    let mut hex = String::new();
+    for byte in digest.iter().take(HASH_DIGITS / 2) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    if let Some(problem) = closed(all) {
+        return cx.reply(call, problem);
+    }
+    let result = match command {
+        Command::AddConstraint { text, category } => Ok(add_constraint(all, cx, &text, &category)),
+        Command::RemoveConstraint(hash) => remove_constraint(all, cx, &hash),
+        Command::AddDiscovery(new) => add_discovery(all, cx, new),
+    };
+    cx.answer(call, result);
+}
+
+/// Why nothing can be remembered at the moment.
+fn closed(all: &All) -> Option<Problem> {
+    if all.health.stopping {
+        let text = "the daemon is stopping; start it again with svc start";
+        return Some(Problem::new(503, "stopping", text));
+    }
+    let error = all.health.storage_error.as_ref()?;
+    let text =
+        format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+    Some(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
+}
+
+fn add_constraint(all: &mut All, cx: &mut Context, text: &str, category: &str) -> Reply {
+    let hash = constraint_hash(text);
+    if all.memory.constraints.iter().any(|known| known.hash == hash) {
+        return Reply::ok(&json!({"added": false, "hash": hash, "reason": "duplicate"}));
+    }
+    let memory = Arc::make_mut(&mut all.memory);
+    let evicted = (memory.constraints.len() >= MAX_CONSTRAINTS).then(|| memory.constraints.remove(0));
+    let mut body = json!({"added": true, "hash": hash, "category": category});
+    memory.constraints.push(Constraint {
+        hash: hash.clone(),
+        category: category.to_owned(),
+        text: text.trim().into(),
+        added_at: cx.now.to_string(),
+    });
+    cx.audit("memory.constraint.add", &json!({"hash": hash, "category": category, "text": text.trim()}));
+    if let Some(evicted) = evicted {
+        body["evicted"] = json!(evicted);
+        let told = json!({"hash": evicted.hash, "text": evicted.text, "for": hash});
+        cx.audit("memory.constraint.evict", &told);
+        cx.notice("memory:constraint:removed", &json!({"hash": evicted.hash, "reason": "evicted"}));
+    }
+    cx.notice("memory:constraint:added", &json!({"hash": hash, "category": category}));
+    cx.push(Effect::Put(Document::Constraints, Durability::BeforeReply));
+    Reply::json(201, &body)
+}
+
+fn remove_constraint(all: &mut All, cx: &mut Context, hash: &str) -> Result<Reply, Problem> {
+    let Some(at) = all.memory.constraints.iter().position(|known| known.hash == hash) else {
+        let text = format!("no constraint has the hash {hash:?}; GET /api/memory/constraints lists them");
+        return Err(Problem::not_found(text));
+    };
+    let removed = Arc::make_mut(&mut all.memory).constraints.remove(at);
+    cx.audit("memory.constraint.remove", &json!({"hash": removed.hash, "text": removed.text}));
+    cx.notice("memory:constraint:removed", &json!({"hash": removed.hash, "reason": "removed"}));
+    cx.push(Effect::Put(Document::Constraints, Durability::BeforeReply));
+    Ok(Reply::ok(&json!({"removed": true, "hash": removed.hash})))
+}
+
+fn add_discovery(all: &mut All, cx: &mut Context, new: NewDiscovery) -> Result<Reply, Problem> {
+    let (agent_id, role) = finder(all, cx, &new)?;
+    let refused = |reason: &str| Ok(Reply::ok(&json!({"added": false, "reason": reason})));
+    if new.outcome != "success" {
+        return refused("only successes are stored");
+    }
+    let same = |known: &Discovery| *known.trigger == *new.trigger && *known.fix == *new.fix;
+    if all.memory.discoveries.iter().any(same) {
+        return refused("duplicate");
+    }
+    let memory = Arc::make_mut(&mut all.memory);
+    while memory.discoveries.len() >= MAX_DISCOVERIES {
+        memory.discoveries.pop_front();
+    }
+    cx.audit("memory.discovery.add", &json!({"agentId": agent_id, "role": role, "trigger": new.trigger}));
+    cx.notice("memory:discovery:added", &json!({"agentId": agent_id, "role": role}));
+    memory.discoveries.push_back(Discovery {
+        ts: cx.now.to_string(),
+        agent_id,
+        role,
+        trigger: new.trigger.into(),
+        fix: new.fix.into(),
+        outcome: new.outcome,
+    });
+    cx.push(Effect::Put(Document::Discoveries, Durability::BeforeReply));
+    Ok(Reply::json(201, &json!({"added": true})))
+}
+
+/// Who found it. A process of an agent speaks for that agent alone; its id and role are filled in.
+fn finder(all: &All, cx: &Context, new: &NewDiscovery) -> Result<(Option<String>, String), Problem> {
+    let unknown = || "unknown".to_owned();
+    let Some(caller) = cx.actor.agent() else {
+        return Ok((new.agent_id.clone(), new.role.clone().unwrap_or_else(unknown)));
+    };
+    let own = all.agents.find(&caller.to_string()).ok();
+    let meant = new.agent_id.as_deref().map(|target| all.agents.find(target).map(|agent| agent.lineage_id));
+    if let Some(meant) = meant
+        && meant.ok() != own.map(|agent| agent.lineage_id)
+    {
+        let text = format!("agentId {:?} is not the caller's: agent {caller} calls", new.agent_id);
+        return Err(Problem::new(403, "agent_may_not", text));
+    }
+    let role = new.role.clone().or_else(|| own.map(|agent| agent.role.clone()));
+    Ok((Some(caller.to_string()), role.unwrap_or_else(unknown)))
+}
+
+/// Something has happened to an agent.
+pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
+    chain::told(all, cx, moment);
+    specializations::told(all, cx, moment);
+}

@@ -1,0 +1,273 @@
+//! The memory against its specification, line by line.
+
+use super::{MAX_CONSTRAINTS, MAX_DISCOVERIES, constraint_hash};
+use crate::context::testing::{Core, parsed, writes};
+use crate::core::{Actor, Document, Durability, Effect};
+use serde_json::{Value, json};
+
+const CONSTRAINTS: &str = "/api/memory/constraints";
+const DISCOVERIES: &str = "/api/memory/discoveries";
+
+fn writes_before_reply(core: &Core, document: Document) -> bool {
+    core.effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::Put(put, Durability::BeforeReply) if *put == document))
+}
+
+#[test]
+fn decisions_6_a_constraint_is_added_once_durably_and_told() {
+    let mut core = Core::new();
+    let (status, body) = core.send("POST", CONSTRAINTS, &json!({"text": " Use tabs "}));
+    let hash = constraint_hash("use TABS");
+    assert_eq!((status, &body), (201, &json!({"added": true, "hash": hash, "category": "general"})));
+    assert!(writes_before_reply(&core, Document::Constraints), "durable before the reply");
+    assert_eq!(core.audits()[0]["event"], "memory.constraint.add");
+    let told = core.notices();
+    assert_eq!((&told[0]["type"], &told[0]["hash"]), (&json!("memory:constraint:added"), &json!(hash)));
+    let (status, body) = core.send("POST", CONSTRAINTS, &json!({"text": "use tabs", "category": "style"}));
+    assert_eq!((status, body), (200, json!({"added": false, "hash": hash, "reason": "duplicate"})));
+    let listed = core.get(CONSTRAINTS);
+    assert_eq!(listed["constraints"][0]["text"], "Use tabs");
+    assert_eq!(listed["constraints"][0]["category"], "general");
+    assert_eq!(listed["constraints"][0]["hash"], json!(hash));
+}
+
+#[test]
+fn decisions_1_hash_is_the_first_12_hex_of_sha_256_of_the_trimmed_lower_cased_text() {
+    // printf 'use tabs' | sha256sum
+    assert_eq!(constraint_hash("  Use TABS\n"), "274ce604304b");
+}
+
+#[test]
+fn daemon_a_constraint_has_3_to_500_characters_and_a_category_of_its_alphabet() {
+    let mut core = Core::new();
+    let refused: Vec<Value> = [
+        json!({}),
+        json!({"text": "ab"}),
+        json!({"text": "  ab  "}),
+        json!({"text": "x".repeat(501)}),
+        json!({"text": 5}),
+        json!({"text": "fine", "category": "Not Fine"}),
+        json!({"text": "fine", "category": ""}),
+        json!({"text": "fine", "category": "x".repeat(41)}),
+    ]
+    .into();
+    for body in refused {
+        assert_eq!(core.send("POST", CONSTRAINTS, &body).0, 400, "{body}");
+    }
+    let (_, body) = core.send("POST", CONSTRAINTS, &json!({"text": "ab"}));
+    assert_eq!(body["error"], "text must have 3 to 500 characters, it has 2");
+    assert_eq!(core.send("POST", CONSTRAINTS, &json!({"text": "ä".repeat(500)})).0, 201);
+    assert_eq!(core.send("POST", CONSTRAINTS, &json!({"text": "abc", "category": "a-1"})).0, 201);
+}
+
+#[test]
+fn decisions_6_at_the_cap_of_50_the_oldest_is_evicted_and_told() {
+    let mut core = Core::new();
+    for n in 0..MAX_CONSTRAINTS {
+        core.post(CONSTRAINTS, &json!({"text": format!("rule {n}")}));
+    }
+    core.effects.clear();
+    let body = core.post(CONSTRAINTS, &json!({"text": "one more"}));
+    let oldest = constraint_hash("rule 0");
+    assert_eq!(body["evicted"]["hash"], json!(oldest));
+    assert_eq!(body["evicted"]["text"], "rule 0");
+    assert!(core.audits().iter().any(|entry| entry["event"] == "memory.constraint.evict"));
+    let told = core.notices();
+    assert!(told.iter().any(|m| m["type"] == "memory:constraint:removed" && m["hash"] == json!(oldest)));
+    let listed = core.get(CONSTRAINTS);
+    assert_eq!(listed["constraints"].as_array().unwrap().len(), MAX_CONSTRAINTS);
+}
+
+#[test]
+fn decisions_6_delete_answers_removed_or_404() {
+    let mut core = Core::new();
+    let hash = core.post(CONSTRAINTS, &json!({"text": "abc"}))["hash"].as_str().unwrap().to_owned();
+    core.effects.clear();
+    let (status, body) = core.send("DELETE", &format!("{CONSTRAINTS}/{hash}"), &Value::Null);
+    assert_eq!((status, &body["removed"]), (200, &json!(true)));
+    assert!(writes_before_reply(&core, Document::Constraints));
+    assert_eq!(core.notices()[0]["type"], "memory:constraint:removed");
+    assert_eq!(core.send("DELETE", &format!("{CONSTRAINTS}/{hash}"), &Value::Null).0, 404);
+}
+
+#[test]
+fn decisions_6_a_discovery_is_added_once_and_only_when_it_is_a_success() {
+    let mut core = Core::new();
+    let found = json!({"agentId": "a1", "role": "backend", "trigger": "npm fails", "fix": "clear the cache"});
+    let (status, body) = core.send("POST", DISCOVERIES, &found);
+    assert_eq!((status, body), (201, json!({"added": true})));
+    assert!(writes_before_reply(&core, Document::Discoveries));
+    let told = core.notices();
+    assert_eq!(told, [json!({"type": "memory:discovery:added", "agentId": "a1", "role": "backend"})]);
+    let again = json!({"role": "frontend", "trigger": " npm fails ", "fix": "clear the cache"});
+    let (status, body) = core.send("POST", DISCOVERIES, &again);
+    assert_eq!((status, body), (200, json!({"added": false, "reason": "duplicate"})));
+    let failure = json!({"trigger": "x", "fix": "y", "outcome": "failure"});
+    let (status, body) = core.send("POST", DISCOVERIES, &failure);
+    assert_eq!((status, body), (200, json!({"added": false, "reason": "only successes are stored"})));
+    core.post(DISCOVERIES, &json!({"trigger": "x", "fix": "y"}));
+    let listed = core.get(DISCOVERIES);
+    let last = &listed["discoveries"][0];
+    assert_eq!(last["role"], "unknown");
+    assert_eq!(last["outcome"], "success");
+    assert_eq!(last["ts"], "2026-01-01T00:00:00.000Z");
+    assert_eq!(core.get("/api/memory/discoveries?role=backend")["discoveries"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn daemon_a_discovery_is_refused_when_trigger_or_fix_is_missing_or_too_long() {
+    let mut core = Core::new();
+    for body in [
+        json!({}),
+        json!({"trigger": "x"}),
+        json!({"trigger": " ", "fix": "y"}),
+        json!({"trigger": "x".repeat(301), "fix": "y"}),
+        json!({"trigger": "x", "fix": "y".repeat(501)}),
+        json!({"trigger": "x", "fix": "y", "outcome": true}),
+        json!({"trigger": "x", "fix": "y", "role": "no role"}),
+    ] {
+        assert_eq!(core.send("POST", DISCOVERIES, &body).0, 400, "{body}");
+    }
+    assert_eq!(core.send("POST", DISCOVERIES, &json!({})).1["errors"].as_array().unwrap().len(), 2);
+    core.post(DISCOVERIES, &json!({"trigger": "x".repeat(300), "fix": "y".repeat(500)}));
+}
+
+#[test]
+fn daemon_the_store_of_discoveries_is_capped_at_1000_and_lists_are_limited() {
+    let mut core = Core::new();
+    for n in 0..=MAX_DISCOVERIES {
+        core.post(DISCOVERIES, &json!({"trigger": format!("t{n}"), "fix": "f"}));
+    }
+    let listed = |core: &mut Core, query: &str| {
+        core.get(&format!("{DISCOVERIES}{query}"))["discoveries"].as_array().unwrap().clone()
+    };
+    assert_eq!(listed(&mut core, "").len(), 100);
+    let all = listed(&mut core, "?limit=500");
+    assert_eq!((all.len(), &all[0]["trigger"]), (500, &json!("t1000")));
+    assert_eq!(core.state.memory.discoveries().len(), MAX_DISCOVERIES);
+    assert_eq!(&*core.state.memory.discoveries().next().unwrap().trigger, "t1", "the oldest goes");
+    for wrong in ["0", "501", "x", "-1"] {
+        assert_eq!(core.send("GET", &format!("{DISCOVERIES}?limit={wrong}"), &Value::Null).0, 400);
+    }
+}
+
+#[test]
+fn decisions_4_an_agents_discovery_carries_its_own_id() {
+    let mut core = Core::new();
+    let one = core.spawn(&json!({"role": "backend"}));
+    let other = core.spawn(&json!({"role": "frontend"}));
+    core.actor = Actor::Agent(one);
+    let (status, body) =
+        core.send("POST", DISCOVERIES, &json!({"agentId": other.to_string(), "trigger": "a", "fix": "b"}));
+    assert_eq!((status, &body["code"]), (403, &json!("agent_may_not")));
+    core.post(DISCOVERIES, &json!({"trigger": "a", "fix": "b"}));
+    let found = core.get(DISCOVERIES)["discoveries"][0].clone();
+    assert_eq!((&found["agentId"], &found["role"]), (&json!(one.to_string()), &json!("backend")));
+}
+
+#[test]
+fn daemon_the_last_ten_rotations_of_a_role_are_kept_newest_first() {
+    let mut core = Core::new();
+    assert_eq!(core.get("/api/memory/handoff-chain"), json!({"roles": []}));
+    let mut id = core.spawn(&json!({"role": "backend", "prompt": "Build the login"}));
+    for n in 1..=12 {
+        id = core.rotate(id, &format!("brief {n}"));
+    }
+    assert!(writes_before_reply(&core, Document::HandoffChains));
+    assert_eq!(core.get("/api/memory/handoff-chain"), json!({"roles": ["backend"]}));
+    let chain = core.get("/api/memory/handoff-chain/backend");
+    let entries = chain["entries"].as_array().unwrap();
+    assert_eq!((entries.len(), &chain["role"]), (10, &json!("backend")));
+    assert_eq!((&entries[0]["rotationN"], &entries[0]["body"]), (&json!(12), &json!("brief 12")));
+    assert_eq!(entries[9]["rotationN"], 3);
+    assert_eq!(entries[0]["reason"], "manual");
+    assert_eq!(core.get("/api/memory/handoff-chain/nobody")["entries"], json!([]));
+}
+
+#[test]
+fn decisions_6_recent_is_markdown_when_asked_by_accept_else_json() {
+    let mut core = Core::new();
+    let mut id = core.spawn(&json!({"role": "backend"}));
+    for n in 1..=4 {
+        id = core.rotate(id, &format!("brief {n}"));
+    }
+    let recent = core.get("/api/memory/handoff-chain/backend/recent");
+    assert_eq!((&recent["role"], &recent["count"]), (&json!("backend"), &json!(3)));
+    let text = recent["markdown"].as_str().unwrap();
+    assert!(text.contains("brief 4") && text.contains("brief 2") && !text.contains("brief 1"));
+    assert!(text.find("brief 4") < text.find("brief 2"));
+    assert_eq!(core.get("/api/memory/handoff-chain/backend/recent?count=1")["count"], 1);
+    for wrong in ["0", "11", "many"] {
+        let target = format!("/api/memory/handoff-chain/backend/recent?count={wrong}");
+        assert_eq!(core.send("GET", &target, &Value::Null).0, 400);
+    }
+    core.headers.push(("accept".into(), "text/markdown;q=1, */*".into()));
+    let reply = core.ask("GET", "/api/memory/handoff-chain/backend/recent?count=10", &Value::Null).unwrap();
+    assert_eq!(reply.content_type, "text/markdown; charset=utf-8");
+    assert!(parsed(&reply).as_str().unwrap().contains("brief 1"));
+}
+
+#[test]
+fn a_brief_joins_the_chain_only_when_the_successor_runs() {
+    let mut core = Core::new();
+    let id = core.spawn(&json!({"role": "backend"}));
+    core.ask("POST", &format!("/api/agents/{id}/rotate"), &Value::Null);
+    core.apply(crate::core::Event::Job(crate::agents::JobReport::Brief(id, Err("no log".into()))));
+    assert_eq!(core.get("/api/memory/handoff-chain"), json!({"roles": []}));
+}
+
+#[test]
+fn daemon_specializations_count_sessions_files_and_scores() {
+    let mut core = Core::new();
+    let id = core.spawn(&json!({"role": "backend"}));
+    assert_eq!(core.send("GET", "/api/memory/specializations/nobody", &Value::Null).0, 404);
+    core.hear(id, vec![writes("/project/src/a.rs"), writes("src/a.rs"), writes("src/b.rs")]);
+    let new = core.rotate(id, "brief");
+    let mut cx = crate::core::Context::new(core.now, 1);
+    super::session_scored(&mut core.state, &mut cx, new, 80.0, Some(0.8));
+    super::session_scored(&mut core.state, &mut cx, new, 61.0, None);
+    let all = core.get("/api/memory/specializations");
+    let lineage = core.state.agents.get(new).unwrap().lineage_id.to_string();
+    let profile = &all["perAgent"][&lineage];
+    assert_eq!(profile["role"], "backend");
+    assert_eq!(profile["sessionCount"], 2);
+    assert_eq!(profile["avgQualityScore"], 70.5);
+    assert_eq!(profile["fileTouches"], json!({"src/a.rs": 2, "src/b.rs": 1}));
+    assert_eq!(profile["preferredThreshold"], 0.8);
+    let role = &all["perProjectRole"]["backend"];
+    assert_eq!((&role["sessionCount"], &role["avgQualityScore"]), (&json!(2), &json!(70.5)));
+    assert_eq!(role["topFileChurn"], json!({"src/a.rs": 2, "src/b.rs": 1}));
+    for target in [new.to_string(), id.to_string(), "backend-1".into(), lineage] {
+        assert_eq!(&core.get(&format!("/api/memory/specializations/{target}")), profile, "{target}");
+    }
+}
+
+fn reread<T: serde::de::DeserializeOwned>(core: &Core, document: Document) -> T {
+    let bytes = document.encode(&core.state).unwrap().unwrap();
+    serde_json::from_slice::<super::store::Stored<T>>(&bytes).unwrap().content
+}
+
+#[test]
+fn memory_survives_its_files() {
+    let mut core = Core::new();
+    core.post(CONSTRAINTS, &json!({"text": "Use tabs"}));
+    core.post(DISCOVERIES, &json!({"trigger": "a", "fix": "b"}));
+    let id = core.spawn(&json!({"role": "backend"}));
+    core.hear(id, vec![writes("a.rs")]);
+    core.rotate(id, "brief");
+    let before =
+        [CONSTRAINTS, DISCOVERIES, "/api/memory/handoff-chain/backend", "/api/memory/specializations"]
+            .map(|path| core.get(path));
+    let memory = super::State::restore(
+        reread(&core, Document::Constraints),
+        reread(&core, Document::Discoveries),
+        reread(&core, Document::HandoffChains),
+        reread(&core, Document::Specializations),
+    );
+    core.state.memory = std::sync::Arc::new(memory);
+    let after =
+        [CONSTRAINTS, DISCOVERIES, "/api/memory/handoff-chain/backend", "/api/memory/specializations"]
+            .map(|path| core.get(path));
+    assert_eq!(before, after);
+}

@@ -1,0 +1,45 @@
+//! `GET /api/dashboard`: the whole daemon in a few figures.
+
+use crate::api::{Method, Problem, Reply, Route};
+use crate::routes::{Ask, Handler};
+use crate::usage::{self, prices, report};
+use serde_json::json;
+
+/// The routes of the dashboard.
+pub fn routes() -> Vec<Route<Handler>> {
+    vec![Route::new(
+        Method::Get,
+        "/api/dashboard",
+        "Agents, tokens, savings and the budget at a glance",
+        Handler::Read(dashboard),
+    )]
+}
+
+fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
+    let state = ask.state;
+    let total = state.usage.total();
+    let budget = state.settings.config().safety.daily_budget_usd;
+    let refused = usage::check_budget(state, ask.now).err();
+    Ok(Reply::ok(&json!({
+        "agents": {
+            "active": state.agents.live().count(),
+            "total": state.agents.iter().count(),
+            "rotations": state.agents.rotations().total,
+        },
+        "tokens": {
+            "used": total.tokens.total(),
+            "saved": state.usage.saved().total(),
+            // The day's budget in US dollars, null when there is none.
+            "budget": budget,
+        },
+        "savings": report::savings(state),
+        "cost": {
+            "totalUsd": prices::rounded(total.cost_usd),
+            "todayUsd": prices::rounded(state.usage.today_usd(ask.now)),
+            "dailyBudgetUsd": budget,
+            "budgetReached": refused.is_some(),
+            "message": refused.map(|problem| problem.error),
+        },
+        "uptime": super::api::uptime_seconds(ask),
+    })))
+}

@@ -1,0 +1,274 @@
+//! The history of the whole: what the counters said every 30 seconds, and what happened to agents.
+//!
+//! **Invariant:** while nothing changes, nothing is noted and no deadline stands.
+
+use crate::agents::Status;
+use crate::api::{Method, Reply, Route};
+use crate::core::ids::AgentId;
+use crate::core::time::{Time, rfc3339};
+use crate::core::{Context, Document, Durability, Effect, Moment, State as All, Timer};
+use crate::routes::Handler;
+use crate::usage::prices;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two snapshots.
+pub const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
+/// Snapshots kept; the oldest goes first.
+pub const MAX_SNAPSHOTS: usize = 2_000;
+/// Lifecycle events kept; the oldest goes first.
+pub const MAX_EVENTS: usize = 500;
+
+/// The history.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    snapshots: Arc<VecDeque<Snapshot>>,
+    events: Arc<VecDeque<Happened>>,
+}
+
+/// What the counters said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    /// When.
+    #[serde(with = "rfc3339")]
+    pub timestamp: Time,
+    /// Agents alive.
+    pub active: usize,
+    /// Agents recorded.
+    pub total: usize,
+    /// Tokens used by agents so far.
+    pub tokens_used: u64,
+    /// Tokens saved so far.
+    pub tokens_saved: u64,
+    /// Dollars so far.
+    pub cost_usd: f64,
+    /// Rotations so far.
+    pub rotations: u64,
+}
+
+/// What happened to an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Happened {
+    /// When.
+    #[serde(with = "rfc3339")]
+    pub timestamp: Time,
+    /// `spawned`, `rotated`, `resumed`, `removed`, or the status with which it ended.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Which agent.
+    pub agent_id: AgentId,
+    /// Its name; empty when its record is gone.
+    pub agent_name: String,
+    /// Why, or which agent it replaces.
+    pub detail: String,
+}
+
+/// `.svc/state/timeline.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    /// Format version.
+    pub version: u32,
+    snapshots: Arc<VecDeque<Snapshot>>,
+    events: Arc<VecDeque<Happened>>,
+}
+
+/// The version this code writes.
+pub const STORED_VERSION: u32 = 1;
+
+impl State {
+    /// The history, to be written.
+    pub fn stored(&self) -> Stored {
+        let (snapshots, events) = (Arc::clone(&self.snapshots), Arc::clone(&self.events));
+        Stored { version: STORED_VERSION, snapshots, events }
+    }
+
+    /// The history of an earlier daemon.
+    pub fn restore(stored: Stored) -> Self {
+        Self { snapshots: stored.snapshots, events: stored.events }
+    }
+}
+
+/// The routes of the timeline.
+pub fn routes() -> Vec<Route<Handler>> {
+    vec![Route::new(
+        Method::Get,
+        "/api/timeline",
+        "Snapshots of the counters, and what happened to agents",
+        Handler::Read(|ask| {
+            let timeline = &ask.state.timeline;
+            Ok(Reply::ok(&json!({"snapshots": timeline.snapshots, "events": timeline.events})))
+        }),
+    )]
+}
+
+/// Something has changed: a snapshot is taken, not sooner than [`SNAPSHOT_INTERVAL`] after the last one.
+pub fn changed(all: &mut All, now: Time) {
+    if all.timers.is_set(Timer::Snapshot) {
+        return;
+    }
+    let last = all.timeline.snapshots.back().map(|snapshot| snapshot.timestamp);
+    let due = last.map_or(now, |last| (last + SNAPSHOT_INTERVAL).max(now));
+    Arc::make_mut(&mut all.timers).set(Timer::Snapshot, due);
+}
+
+/// The deadline of a snapshot has come.
+pub fn snapshot(all: &mut All, cx: &mut Context) {
+    let total = all.usage.total();
+    let snapshot = Snapshot {
+        timestamp: cx.now,
+        active: all.agents.live().count(),
+        total: all.agents.iter().count(),
+        tokens_used: total.tokens.total(),
+        tokens_saved: all.usage.saved().total(),
+        cost_usd: prices::rounded(total.cost_usd),
+        rotations: all.agents.rotations().total,
+    };
+    let snapshots = &mut Arc::make_mut(&mut all.timeline).snapshots;
+    push(Arc::make_mut(snapshots), snapshot, MAX_SNAPSHOTS);
+    cx.push(Effect::Put(Document::Timeline, Durability::Soon));
+}
+
+/// Something happened to an agent.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    changed(all, cx.now);
+    let agent = |id: AgentId| all.agents.get(id);
+    let (kind, id, detail) = match moment {
+        Moment::Spawned(id) => ("spawned", id, agent(id).map(|agent| format!("role {}", agent.role))),
+        Moment::Rotated { old, new } => {
+            let last = all.agents.rotations().entries.last();
+            ("rotated", new, last.map(|entry| format!("it replaces {old}: {}", entry.reason)))
+        }
+        Moment::Resumed { old, new } => ("resumed", new, Some(format!("it continues {old}"))),
+        Moment::Ended(id) => {
+            let kind = match agent(id).map(|agent| agent.status) {
+                Some(Status::Completed) => "completed",
+                Some(Status::Killed) => "killed",
+                Some(Status::Interrupted) => "interrupted",
+                _ => "crashed",
+            };
+            (kind, id, agent(id).map(|agent| agent.status_reason.clone()))
+        }
+        Moment::Removed(id, _) => ("removed", id, None),
+        _ => return,
+    };
+    let name = agent(id).map(|agent| agent.name.clone()).unwrap_or_default();
+    let happened = Happened {
+        timestamp: cx.now,
+        kind: kind.to_owned(),
+        agent_id: id,
+        agent_name: name,
+        detail: detail.unwrap_or_default(),
+    };
+    let events = &mut Arc::make_mut(&mut all.timeline).events;
+    push(Arc::make_mut(events), happened, MAX_EVENTS);
+    cx.push(Effect::Put(Document::Timeline, Durability::Soon));
+}
+
+fn push<T>(list: &mut VecDeque<T>, item: T, max: usize) {
+    list.push_back(item);
+    if list.len() > max {
+        list.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::report::{Batch, Credit, RunReport};
+    use crate::core::Event;
+    use crate::core::testing::Bench;
+    use crate::providers::{Activity, TokensDelta, Usage};
+    use serde_json::Value;
+
+    fn timeline(bench: &mut Bench) -> Value {
+        let (status, body) = bench.ask("GET", "/api/timeline", &Value::Null);
+        assert_eq!(status, 200);
+        body
+    }
+
+    fn uses(bench: &mut Bench, id: AgentId, input: i64, cost_usd: Option<f64>) {
+        let delta = TokensDelta { input, ..TokensDelta::default() };
+        let activities = vec![Activity::Usage(Usage { delta, cost_usd, ..Usage::default() })];
+        let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+        bench.apply(Event::Run(id, RunReport::Output(batch)));
+    }
+
+    #[test]
+    fn spec_dashboard_has_every_field() {
+        let mut bench = Bench::new();
+        let id = bench.agent("one");
+        uses(&mut bench, id, 120, Some(0.75));
+        bench.rotates("one");
+        let (status, body) = bench.ask("GET", "/api/dashboard", &Value::Null);
+        assert_eq!(status, 200);
+        assert_eq!(body["agents"], json!({"active": 1, "total": 1, "rotations": 1}));
+        assert_eq!(body["tokens"], json!({"used": 120, "saved": 0, "budget": null}));
+        for part in ["rotation", "coldStart", "conflict"] {
+            assert_eq!(body["savings"][part], 0, "{part}");
+        }
+        assert!(body["uptime"].is_number());
+        bench.ask("PATCH", "/api/config", &json!({"safety": {"dailyBudgetUsd": 0.5}}));
+        let (_, body) = bench.ask("GET", "/api/dashboard", &Value::Null);
+        assert_eq!(body["tokens"]["budget"], 0.5);
+        assert_eq!((&body["cost"]["todayUsd"], &body["cost"]["budgetReached"]), (&json!(0.75), &json!(true)));
+        assert!(body["cost"]["message"].as_str().unwrap().contains("nothing new starts"));
+    }
+
+    #[test]
+    fn limits_snapshots_come_every_30_s_and_only_while_something_changes() {
+        let mut bench = Bench::new();
+        let id = bench.agent("one");
+        let count = |bench: &mut Bench| timeline(bench)["snapshots"].as_array().unwrap().len();
+        bench.pass(Duration::from_secs(1));
+        assert_eq!(count(&mut bench), 1);
+        bench.pass(Duration::from_secs(600));
+        assert_eq!(count(&mut bench), 1, "nothing has changed");
+        for _ in 0..59 {
+            uses(&mut bench, id, 10, None);
+            bench.pass(Duration::from_secs(1));
+        }
+        let body = timeline(&mut bench);
+        let snapshots = body["snapshots"].as_array().unwrap();
+        assert_eq!(snapshots.len(), 3, "one at once, one after 30 s");
+        assert_eq!(snapshots[2]["tokensUsed"], 300);
+        assert_eq!((&snapshots[2]["active"], &snapshots[2]["total"]), (&json!(1), &json!(1)));
+    }
+
+    #[test]
+    fn limits_at_most_2000_snapshots_and_500_lifecycle_events() {
+        let mut bench = Bench::new();
+        for _ in 0..=MAX_SNAPSHOTS {
+            bench.with(snapshot);
+        }
+        for n in 0..MAX_EVENTS {
+            let id = bench.agent(&format!("a{n}"));
+            bench.exits(id, 0);
+            bench.ask("DELETE", &format!("/api/agents/a{n}"), &Value::Null);
+        }
+        let body = timeline(&mut bench);
+        assert_eq!(body["snapshots"].as_array().unwrap().len(), MAX_SNAPSHOTS);
+        assert_eq!(body["events"].as_array().unwrap().len(), MAX_EVENTS);
+    }
+
+    #[test]
+    fn decisions_13_the_timeline_tells_what_happened_to_agents() {
+        let mut bench = Bench::new();
+        bench.agent("one");
+        let id = bench.rotates("one");
+        bench.exits(id, 0);
+        bench.ask("POST", "/api/agents/one/resume", &json!({}));
+        let id = bench.state.agents.find("one").unwrap().id;
+        bench.exits(id, 3);
+        bench.ask("DELETE", "/api/agents/one", &Value::Null);
+        let body = timeline(&mut bench);
+        let kinds: Vec<&str> =
+            body["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["spawned", "rotated", "completed", "resumed", "crashed", "removed"]);
+        assert!(body["events"][1]["detail"].as_str().unwrap().ends_with(": manual"));
+    }
+}

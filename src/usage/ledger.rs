@@ -1,0 +1,209 @@
+//! The accounts: who used which tokens, in which team, with which model, in which life.
+//!
+//! **Invariant:** the rows of an account add up to what its agent's record has counted over all its lives.
+
+use super::prices;
+use crate::core::ids::AgentId;
+use crate::core::time::Time;
+use crate::providers::{Tokens, TokensDelta, Usage};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows of one account; beyond that the oldest of a team are joined.
+pub const MAX_ROWS: usize = 64;
+/// The time over which velocity is measured.
+pub const VELOCITY_WINDOW: Duration = Duration::from_secs(600);
+/// Use within one such slot is remembered as one figure.
+const SLOT_MS: u64 = 5_000;
+
+/// The account of a lineage.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    /// Its last life.
+    pub agent: AgentId,
+    /// Its name, kept beyond the record.
+    pub name: String,
+    /// Its role.
+    pub role: String,
+    /// Its provider.
+    pub provider: String,
+    /// When it was used last.
+    pub last_used: Time,
+    rows: Vec<Row>,
+    /// Tokens by slot, within [`VELOCITY_WINDOW`].
+    #[serde(skip)]
+    recent: VecDeque<(u64, i64)>,
+}
+
+/// What one life used in one team with one model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The life.
+    pub agent: AgentId,
+    /// The team at the time of use.
+    pub team: Arc<str>,
+    /// The model at the time of use.
+    pub model: Arc<str>,
+    /// What was used.
+    pub tokens: Tokens,
+    /// The part of it for which the provider has told no cost (yet): its price is looked up.
+    unpriced: Tokens,
+    /// Dollars as the provider told.
+    reported_usd: f64,
+}
+
+impl Row {
+    /// Dollars: the provider's own figure, and the table's for what it does not cover.
+    pub fn cost_usd(&self) -> f64 {
+        let looked_up = prices::of_model(&self.model).map_or(0.0, |price| price.of(self.unpriced));
+        self.reported_usd + looked_up
+    }
+}
+
+/// In whose name something is used.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// The life.
+    pub agent: AgentId,
+    /// The team now.
+    pub team: Arc<str>,
+    /// The model now.
+    pub model: Arc<str>,
+}
+
+impl Account {
+    /// An account without use.
+    pub fn new(agent: AgentId, name: &str, role: &str, provider: &str, now: Time) -> Self {
+        Self {
+            agent,
+            name: name.to_owned(),
+            role: role.to_owned(),
+            provider: provider.to_owned(),
+            last_used: now,
+            rows: Vec::new(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// The rows, oldest first.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// All tokens.
+    pub fn tokens(&self) -> Tokens {
+        self.rows.iter().fold(Tokens::default(), |sum, row| sum + row.tokens)
+    }
+
+    /// All dollars.
+    pub fn cost_usd(&self) -> f64 {
+        self.rows.iter().map(Row::cost_usd).sum()
+    }
+
+    /// How many lives have used something.
+    pub fn lives(&self) -> usize {
+        self.rows.iter().map(|row| row.agent).collect::<BTreeSet<_>>().len()
+    }
+
+    /// Takes in a change that a provider reports. A correction below what its row holds is taken from the
+    /// lineage's other rows, as the record of the agent takes it from its one counter.
+    pub fn add(&mut self, place: &Place, usage: &Usage, now: Time) {
+        let before = self.tokens().total();
+        let at = self.row(place);
+        let mut parts =
+            [usage.delta.input, usage.delta.output, usage.delta.cache_read, usage.delta.cache_creation];
+        self.rows[at].take_in(&mut parts);
+        for row in self.rows.iter_mut().rev() {
+            if parts.iter().all(|part| *part >= 0) {
+                break;
+            }
+            row.take_in(&mut parts);
+        }
+        if let Some(cost) = usage.cost_usd {
+            self.rows[at].reported_usd += cost;
+            // What a provider tells at the end of a turn covers all that this life has used until then.
+            for row in self.rows.iter_mut().filter(|row| row.agent == place.agent) {
+                row.unpriced = Tokens::default();
+            }
+        }
+        self.last_used = now;
+        self.remember(before, now);
+        self.join_rows();
+    }
+
+    /// Tokens used within [`VELOCITY_WINDOW`] before `now`.
+    pub fn velocity(&self, now: Time) -> u64 {
+        let since = now.0.saturating_sub(millis(VELOCITY_WINDOW));
+        let sum: i64 = self.recent.iter().filter(|(at, _)| *at >= since / SLOT_MS).map(|(_, n)| *n).sum();
+        u64::try_from(sum).unwrap_or_default()
+    }
+
+    fn row(&mut self, place: &Place) -> usize {
+        let fits = |row: &Row| row.agent == place.agent && row.team == place.team && row.model == place.model;
+        self.rows.iter().position(fits).unwrap_or_else(|| {
+            self.rows.push(Row {
+                agent: place.agent,
+                team: Arc::clone(&place.team),
+                model: Arc::clone(&place.model),
+                tokens: Tokens::default(),
+                unpriced: Tokens::default(),
+                reported_usd: 0.0,
+            });
+            self.rows.len() - 1
+        })
+    }
+
+    fn remember(&mut self, before: u64, now: Time) {
+        let change = i64::try_from(self.tokens().total()).unwrap_or(i64::MAX)
+            - i64::try_from(before).unwrap_or(i64::MAX);
+        let slot = now.0 / SLOT_MS;
+        match self.recent.back_mut().filter(|(at, _)| *at == slot) {
+            Some((_, sum)) => *sum = sum.saturating_add(change),
+            None => self.recent.push_back((slot, change)),
+        }
+        let oldest = slot.saturating_sub(millis(VELOCITY_WINDOW) / SLOT_MS);
+        while self.recent.front().is_some_and(|(at, _)| *at < oldest) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Keeps the rows few: the oldest one is added to the next of its team, its cost as it stands.
+    fn join_rows(&mut self) {
+        if self.rows.len() <= MAX_ROWS {
+            return;
+        }
+        let joinable = |at: &usize| self.rows[at + 1..].iter().any(|row| row.team == self.rows[*at].team);
+        let Some(at) = (0..self.rows.len() - 1).find(joinable) else { return };
+        let old = self.rows.remove(at);
+        if let Some(row) = self.rows[at..].iter_mut().find(|row| row.team == old.team) {
+            row.tokens = row.tokens + old.tokens;
+            row.reported_usd += old.cost_usd();
+        }
+    }
+}
+
+impl Row {
+    /// Takes in the four parts of a change; what is left below zero stays in `parts`.
+    fn take_in(&mut self, parts: &mut [i64; 4]) {
+        let tokens = &mut self.tokens;
+        let counts =
+            [&mut tokens.input, &mut tokens.output, &mut tokens.cache_read, &mut tokens.cache_creation];
+        let mut taken = [0; 4];
+        for ((count, part), taken) in counts.into_iter().zip(parts).zip(&mut taken) {
+            let floor = i64::try_from(*count).unwrap_or(i64::MAX).saturating_neg();
+            *taken = (*part).max(floor);
+            *count = count.saturating_add_signed(*taken);
+            *part -= *taken;
+        }
+        let [input, output, cache_read, cache_creation] = taken;
+        self.unpriced += TokensDelta { input, output, cache_read, cache_creation };
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}

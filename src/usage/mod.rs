@@ -1,0 +1,256 @@
+//! What agents use: the ledger of tokens and dollars, what was saved, the weight of each agent's work, and
+//! the models that follow from it.
+//!
+//! **Invariant:** the agents' tokens, the teams' tokens and the total are sums over the same rows, so they
+//! agree under rotation, resume, repeated usage and the removal of records.
+//! **Invariant:** the daemon's own use stands apart, under the reserved ids.
+
+pub mod api;
+pub mod budget;
+pub mod classifier;
+pub mod ledger;
+pub mod prices;
+pub mod report;
+pub mod routing;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use budget::check as check_budget;
+pub use store::{Stored, VERSION as STORED_VERSION, restore};
+
+use crate::agents::Agent;
+use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
+use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::providers::{self, Activity, Tokens, Usage};
+use ledger::{Account, Place};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Ids under which the daemon's own use is booked.
+pub const RESERVED: [&str; 6] =
+    ["__journalist__", "__pm__", "__negotiator__", "__planner__", "__gateway__", "__agent_qa__"];
+/// The team of agents without one.
+pub const UNASSIGNED: &str = "__unassigned__";
+/// Accounts kept one by one; beyond that those whose record is gone are joined, the oldest first.
+pub const MAX_ACCOUNTS: usize = 1_000;
+
+/// All accounts, and what is known of the agents' work.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    accounts: BTreeMap<LineageId, Arc<Account>>,
+    /// Accounts that were joined, by team.
+    earlier: BTreeMap<Arc<str>, Sum>,
+    internal: BTreeMap<String, Sum>,
+    today: budget::Today,
+    saved: Saved,
+    works: BTreeMap<LineageId, Arc<classifier::Work>>,
+    routes: BTreeMap<LineageId, Arc<routing::Route>>,
+    routed: routing::Totals,
+}
+
+/// What several uses come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Sum {
+    /// Tokens.
+    pub tokens: Tokens,
+    /// Dollars.
+    pub cost_usd: f64,
+    /// Of reserved ids: bookings. Of joined accounts: how many.
+    pub sessions: u64,
+}
+
+/// Tokens that were not used, by why; each is counted, none is guessed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Saved {
+    /// Context that agents held when a successor began without it.
+    pub rotation: u64,
+    /// Context that was still there when an ended agent went on in its session.
+    pub cold_start: u64,
+    /// What other features booked with [`save_conflict`].
+    pub conflict: u64,
+}
+
+impl Saved {
+    /// All together.
+    pub fn total(self) -> u64 {
+        self.rotation.saturating_add(self.cold_start).saturating_add(self.conflict)
+    }
+}
+
+impl State {
+    /// The account of a lineage.
+    pub fn account(&self, lineage: LineageId) -> Option<&Arc<Account>> {
+        self.accounts.get(&lineage)
+    }
+
+    /// All accounts.
+    pub fn accounts(&self) -> impl Iterator<Item = (LineageId, &Arc<Account>)> {
+        self.accounts.iter().map(|(lineage, account)| (*lineage, account))
+    }
+
+    /// Tokens a lineage has used over all its lives.
+    pub fn tokens_of(&self, lineage: LineageId) -> u64 {
+        self.account(lineage).map_or(0, |account| account.tokens().total())
+    }
+
+    /// What was saved.
+    pub fn saved(&self) -> Saved {
+        self.saved
+    }
+
+    /// Dollars used on the day of `now`, the daemon's own use included.
+    pub fn today_usd(&self, now: Time) -> f64 {
+        self.today.on(now)
+    }
+
+    /// What agents have used, the daemon's own use apart.
+    pub fn total(&self) -> Sum {
+        let mut sum = Sum::default();
+        for account in self.accounts.values() {
+            sum.tokens = sum.tokens + account.tokens();
+            sum.cost_usd += account.cost_usd();
+        }
+        for joined in self.earlier.values() {
+            sum.tokens = sum.tokens + joined.tokens;
+            sum.cost_usd += joined.cost_usd;
+        }
+        sum
+    }
+
+    /// Joins the oldest accounts whose records are gone.
+    fn join_accounts(&mut self, agents: &crate::agents::State) {
+        while self.accounts.len() > MAX_ACCOUNTS {
+            let living: std::collections::BTreeSet<_> = agents.iter().map(|agent| agent.lineage_id).collect();
+            let gone = self.accounts.iter().filter(|(lineage, _)| !living.contains(lineage));
+            let Some(oldest) = gone.min_by_key(|(_, account)| account.last_used).map(|(id, _)| *id) else {
+                return;
+            };
+            let Some(account) = self.accounts.remove(&oldest) else { return };
+            for row in account.rows() {
+                let joined = self.earlier.entry(Arc::clone(&row.team)).or_default();
+                joined.tokens = joined.tokens + row.tokens;
+                joined.cost_usd += row.cost_usd();
+                joined.sessions += 1;
+            }
+        }
+    }
+}
+
+/// The model an agent runs, as far as is known: what the provider says, what was named, what was routed, the
+/// provider's default.
+pub fn model_of(all: &All, agent: &Agent) -> Arc<str> {
+    let named = agent.model.as_deref().filter(|model| *model != "auto");
+    let known = agent.actual_model.as_deref().or(named).or_else(|| routing::model_for(all, agent.lineage_id));
+    let first = || providers::by_id(&agent.provider)?.info().models.first().map(|model| model.id);
+    known.or_else(first).unwrap_or("auto").into()
+}
+
+/// The team an agent is in now.
+pub fn team_of(agent: &Agent) -> Arc<str> {
+    agent.team_id.as_deref().unwrap_or(UNASSIGNED).into()
+}
+
+/// An agent did something: books what it used, and weighs its work.
+pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let mut place = Place { agent: id, team: team_of(&agent), model: model_of(all, &agent) };
+    for activity in activities {
+        match activity {
+            Activity::Session { model: Some(model), .. } => place.model = model.as_str().into(),
+            Activity::Usage(usage) => add(all, cx, &agent, &place, usage),
+            _ => {}
+        }
+    }
+    classifier::heard(all, cx, &agent, activities);
+}
+
+fn add(all: &mut All, cx: &mut Context, agent: &Agent, place: &Place, usage: &Usage) {
+    if usage.delta.is_zero() && usage.cost_usd.is_none() {
+        return;
+    }
+    let state = Arc::make_mut(&mut all.usage);
+    let fresh = || Arc::new(Account::new(agent.id, &agent.name, &agent.role, &agent.provider, cx.now));
+    let account = Arc::make_mut(state.accounts.entry(agent.lineage_id).or_insert_with(fresh));
+    let before = account.cost_usd();
+    account.agent = agent.id;
+    account.name.clone_from(&agent.name);
+    account.add(place, usage, cx.now);
+    let cost = account.cost_usd() - before;
+    state.today.add(cx.now, cost);
+    state.join_accounts(&all.agents);
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
+/// Books what the daemon itself used, under one of [`RESERVED`]. Without a `cost_usd` of the provider's own
+/// the price of `model` is looked up.
+pub fn book(
+    all: &mut All,
+    cx: &mut Context,
+    reserved_id: &'static str,
+    model: &str,
+    tokens: Tokens,
+    cost_usd: Option<f64>,
+) {
+    debug_assert!(RESERVED.contains(&reserved_id), "{reserved_id} is not a reserved id");
+    let looked_up = || prices::of_model(model).map_or(0.0, |price| price.of(tokens));
+    let cost_usd = cost_usd.unwrap_or_else(looked_up);
+    let state = Arc::make_mut(&mut all.usage);
+    let sum = state.internal.entry(reserved_id.to_owned()).or_default();
+    sum.tokens = sum.tokens + tokens;
+    sum.cost_usd += cost_usd;
+    sum.sessions += 1;
+    state.today.add(cx.now, cost_usd);
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
+/// Counts tokens that a prevented conflict has saved, as its feature has counted them.
+pub fn save_conflict(all: &mut All, cx: &mut Context, tokens: u64) {
+    let saved = &mut Arc::make_mut(&mut all.usage).saved;
+    saved.conflict = saved.conflict.saturating_add(tokens);
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
+/// Something happened to an agent.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    match moment {
+        Moment::Rotated { new, .. } => {
+            let last = all.agents.rotations().entries.iter().rev().find(|entry| entry.new == new);
+            let context = last.map_or(0, |entry| entry.tokens_saved);
+            follow(all, cx, new, |saved| saved.rotation = saved.rotation.saturating_add(context));
+        }
+        Moment::Resumed { new, .. } => {
+            let kept = all.agents.get(new).filter(|agent| agent.session_id.is_some());
+            let context = kept.map_or(0, |agent| agent.context_tokens);
+            follow(all, cx, new, |saved| saved.cold_start = saved.cold_start.saturating_add(context));
+        }
+        Moment::Removed(_, lineage) => {
+            let state = Arc::make_mut(&mut all.usage);
+            let had = state.works.remove(&lineage).is_some() | state.forget_route(lineage);
+            if had {
+                cx.push(Effect::Put(Document::Usage, Durability::Soon));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A lineage goes on under a new id.
+fn follow(all: &mut All, cx: &mut Context, new: AgentId, save: impl FnOnce(&mut Saved)) {
+    let Some(lineage) = all.agents.get(new).map(|agent| agent.lineage_id) else { return };
+    let state = Arc::make_mut(&mut all.usage);
+    let before = state.saved;
+    save(&mut state.saved);
+    let saved = state.saved != before;
+    let account = state.accounts.get_mut(&lineage);
+    if let Some(account) = account {
+        Arc::make_mut(account).agent = new;
+    } else if !saved {
+        return;
+    }
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}

@@ -1,0 +1,201 @@
+//! The reports: what was used and saved, by agent and by team.
+
+use super::{State, Sum, UNASSIGNED, model_of, prices, team_of};
+use crate::core::State as All;
+use crate::core::ids::LineageId;
+use crate::providers::Tokens;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The id under which accounts are shown that were joined.
+pub const EARLIER: &str = "__earlier__";
+
+/// `GET /api/tokens/summary`.
+pub fn summary(all: &All) -> Value {
+    let usage = &all.usage;
+    let total = usage.total();
+    let used = total.tokens.total();
+    let saved = usage.saved();
+    json!({
+        "totalUsed": used,
+        "totalTokens": used,
+        "totalSaved": saved.total(),
+        "totalCostUsd": prices::rounded(total.cost_usd),
+        "tokens": total.tokens,
+        "breakdown": savings(all),
+        "perAgent": per_agent(all),
+        "cacheHitRate": hit_rate(total.tokens),
+        "savings": {
+            "total": saved.total(),
+            "fromRotation": saved.rotation,
+            "percentage": percentage(saved.total(), used),
+            "cacheReads": total.tokens.cache_read,
+            "basis": basis(),
+        },
+        "internalOverhead": overhead(usage),
+        "prices": {"asOf": prices::table().as_of, "source": prices::table().source},
+    })
+}
+
+/// Tokens saved, by why, with the basis of each figure.
+pub fn savings(all: &All) -> Value {
+    let saved = all.usage.saved();
+    json!({
+        "rotation": saved.rotation,
+        "coldStart": saved.cold_start,
+        "conflict": saved.conflict,
+        "basis": basis(),
+    })
+}
+
+fn basis() -> Value {
+    json!({
+        "rotation": "measured", "coldStart": "measured", "conflict": "measured", "cacheReads": "measured",
+        "explained": "rotation: context held by agents when a successor began without it; coldStart: context \
+                      still there when a session was resumed; conflict: counted by the feature that \
+                      prevented it; cacheReads: input that was read from the provider's cache",
+    })
+}
+
+/// Cache reads among all cached input, 0 when there is none.
+#[allow(clippy::cast_precision_loss, reason = "a fraction; token counts are far below 2^52")]
+fn hit_rate(tokens: Tokens) -> f64 {
+    let cached = tokens.cache_read.saturating_add(tokens.cache_creation);
+    if cached == 0 { 0.0 } else { rounded(tokens.cache_read as f64 / cached as f64) }
+}
+
+/// What was saved among what would have been used, in percent.
+#[allow(clippy::cast_precision_loss, reason = "a percentage; token counts are far below 2^52")]
+fn percentage(saved: u64, used: u64) -> f64 {
+    let whole = saved.saturating_add(used);
+    if whole == 0 { 0.0 } else { (saved as f64 / whole as f64 * 1_000.0).round() / 10.0 }
+}
+
+fn rounded(fraction: f64) -> f64 {
+    (fraction * 10_000.0).round() / 10_000.0
+}
+
+fn overhead(usage: &State) -> Value {
+    let mut sum = Sum::default();
+    let mut components = Map::new();
+    for (id, part) in &usage.internal {
+        sum.tokens = sum.tokens + part.tokens;
+        sum.cost_usd += part.cost_usd;
+        let shown = json!({
+            "tokens": part.tokens.total(), "costUsd": prices::rounded(part.cost_usd), "sessions": part.sessions,
+        });
+        components.insert(id.clone(), shown);
+    }
+    json!({
+        "tokens": sum.tokens.total(), "costUsd": prices::rounded(sum.cost_usd), "components": components,
+    })
+}
+
+/// Every agent that used something or stands in the registry, the thirstiest first.
+fn per_agent(all: &All) -> Vec<Value> {
+    let mut rows: Vec<(u64, Value)> = Vec::new();
+    for (lineage, account) in all.usage.accounts() {
+        let record = all.agents.iter().find(|agent| agent.lineage_id == lineage);
+        let last = account.rows().last();
+        let model =
+            record.map(|agent| model_of(all, agent)).or_else(|| last.map(|row| Arc::clone(&row.model)));
+        let team = record.map(|agent| team_of(agent)).or_else(|| last.map(|row| Arc::clone(&row.team)));
+        let tokens = account.tokens();
+        let shown = json!({
+            "id": record.map_or(account.agent, |agent| agent.id),
+            "used": tokens.total(),
+            "model": model,
+            "name": account.name,
+            "role": account.role,
+            "provider": account.provider,
+            "lineageId": lineage,
+            "teamId": team,
+            "tokens": tokens,
+            "costUsd": prices::rounded(account.cost_usd()),
+            "lives": account.lives(),
+            "removed": record.is_none(),
+        });
+        rows.push((tokens.total(), shown));
+    }
+    for agent in all.agents.iter().filter(|agent| all.usage.account(agent.lineage_id).is_none()) {
+        let shown = json!({
+            "id": agent.id, "used": 0, "model": model_of(all, agent), "name": agent.name, "role": agent.role,
+            "provider": agent.provider, "lineageId": agent.lineage_id, "teamId": team_of(agent),
+            "tokens": Tokens::default(), "costUsd": 0.0, "lives": 0, "removed": false,
+        });
+        rows.push((0, shown));
+    }
+    let joined = all.usage.earlier.values().fold(Sum::default(), |sum, part| Sum {
+        tokens: sum.tokens + part.tokens,
+        cost_usd: sum.cost_usd + part.cost_usd,
+        sessions: sum.sessions + part.sessions,
+    });
+    if joined.sessions > 0 {
+        let used = joined.tokens.total();
+        rows.push((
+            used,
+            json!({
+                "id": EARLIER, "used": used, "model": null, "name": "earlier agents", "tokens": joined.tokens,
+                "costUsd": prices::rounded(joined.cost_usd), "removed": true,
+            }),
+        ));
+    }
+    rows.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+    rows.into_iter().map(|(_, shown)| shown).collect()
+}
+
+/// What one team used.
+#[derive(Default)]
+struct Team {
+    lineages: BTreeSet<LineageId>,
+    tokens: Tokens,
+    cost_usd: f64,
+    joined: u64,
+}
+
+/// `GET /api/tokens/by-team`: ranked by tokens.
+pub fn by_team(all: &All) -> Value {
+    let mut teams: BTreeMap<Arc<str>, Team> = BTreeMap::new();
+    for (lineage, account) in all.usage.accounts() {
+        for row in account.rows() {
+            let team = teams.entry(Arc::clone(&row.team)).or_default();
+            team.lineages.insert(lineage);
+            team.tokens = team.tokens + row.tokens;
+            team.cost_usd += row.cost_usd();
+        }
+    }
+    for agent in all.agents.iter() {
+        teams.entry(team_of(agent)).or_default().lineages.insert(agent.lineage_id);
+    }
+    for (id, part) in &all.usage.earlier {
+        let team = teams.entry(Arc::clone(id)).or_default();
+        team.tokens = team.tokens + part.tokens;
+        team.cost_usd += part.cost_usd;
+        team.joined += part.sessions;
+    }
+    let mut ranked: Vec<(Arc<str>, Team)> = teams.into_iter().collect();
+    ranked.sort_by_key(|(_, team)| std::cmp::Reverse(team.tokens.total()));
+    let shown: Vec<Value> = ranked.iter().map(|(id, team)| shown_team(all, id, team)).collect();
+    json!({ "teams": shown })
+}
+
+fn shown_team(all: &All, id: &str, team: &Team) -> Value {
+    let agents = u64::try_from(team.lineages.len()).unwrap_or(u64::MAX).saturating_add(team.joined);
+    let (name, is_default) = team_name(all, id);
+    let total = team.tokens.total();
+    json!({
+        "teamId": id,
+        "teamName": name,
+        "isDefault": is_default,
+        "agentCount": agents,
+        "totalTokens": total,
+        "totalCostUsd": prices::rounded(team.cost_usd),
+        "avgTokensPerAgent": total.checked_div(agents).unwrap_or_default(),
+    })
+}
+
+/// The name of a team, and whether it is the default one. A team that is gone keeps its id as its name.
+fn team_name(_all: &All, id: &str) -> (String, bool) {
+    (if id == UNASSIGNED { "Unassigned".to_owned() } else { id.to_owned() }, false)
+}

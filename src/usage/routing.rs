@@ -1,0 +1,180 @@
+//! Which model an agent runs that names none: the cheapest of the tier that fits its work.
+
+use super::classifier::{self, Work};
+use super::{State, prices};
+use crate::agents::Agent;
+use crate::core::ids::LineageId;
+use crate::core::{Context, Document, Durability, Effect, State as All};
+use crate::providers::{self, Info, Model, Tier};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Providers whose list is what their own endpoint sells, so that a model of it can be named unasked. The
+/// others run what is installed, configured or rehearsed: their default stays.
+const ROUTED_PROVIDERS: [&str; 3] = ["claude-code", "codex", "gemini"];
+/// Roles whose work is never given to a light model because of a word in the task: a wrong plan or a missed
+/// hole costs more than it saves.
+const FLOOR_ROLES: [&str; 3] = ["planner", "analyst", "security"];
+
+/// A decision, kept for the lineage's whole life.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Route {
+    /// The model, unless the provider's default stays.
+    pub model: Option<String>,
+    /// The tier of the work.
+    pub tier: Tier,
+    /// `auto`, or `auto-floor` when the role forbade a lighter one.
+    pub mode: String,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What routing has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Totals {
+    /// Decisions taken.
+    pub decisions: u64,
+    /// Dollars saved by agents whose records are gone.
+    pub saved_usd: f64,
+}
+
+/// Decides the model of a new agent that names none. To be called before its process is ordered.
+pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
+    if agent.model.as_deref().is_some_and(|model| model != "auto") {
+        return;
+    }
+    let Some(provider) = providers::by_id(&agent.provider) else { return };
+    let tier = Work::new(&agent.prompt).tier();
+    let floored = tier == Tier::Light && FLOOR_ROLES.contains(&agent.role.as_str());
+    let (tier, mode) = if floored { (Tier::Medium, "auto-floor") } else { (tier, "auto") };
+    let word = classifier::word(tier);
+    let model = cheapest(provider.info(), tier);
+    let reason = match (model, floored) {
+        (None, _) => format!("{} decides itself which model it runs", provider.info().name),
+        (Some(model), true) => {
+            format!("{} is the cheapest {word} model, the least for role {}", model.name, agent.role)
+        }
+        (Some(model), false) => format!("{} is the cheapest model for {word} work by price", model.name),
+    };
+    let route = Route { model: model.map(|model| model.id.to_owned()), tier, mode: mode.into(), reason };
+    let state = Arc::make_mut(&mut all.usage);
+    state.routed.decisions += 1;
+    state.routes.insert(agent.lineage_id, Arc::new(route));
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
+/// The model routing has chosen for a lineage.
+pub fn model_for(all: &All, lineage: LineageId) -> Option<&str> {
+    all.usage.routes.get(&lineage)?.model.as_deref()
+}
+
+/// The cheapest model of this tier; of the next heavier one when there is none.
+fn cheapest(info: &'static Info, tier: Tier) -> Option<&'static Model> {
+    if !ROUTED_PROVIDERS.contains(&info.id) {
+        return None;
+    }
+    let tiers: &[Tier] = match tier {
+        Tier::Light => &[Tier::Light, Tier::Medium, Tier::Heavy],
+        Tier::Medium => &[Tier::Medium, Tier::Heavy],
+        Tier::Heavy => &[Tier::Heavy],
+    };
+    tiers.iter().find_map(|tier| cheapest_of(info, *tier))
+}
+
+fn cheapest_of(info: &'static Info, tier: Tier) -> Option<&'static Model> {
+    let priced = info.models.iter().filter(|model| model.tier == tier);
+    let priced = priced.filter_map(|model| Some((model, prices::of_model(model.id)?.weight())));
+    priced.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(model, _)| model)
+}
+
+impl State {
+    /// Forgets the decision of a lineage; what it saved stays counted. Whether there was one.
+    pub(super) fn forget_route(&mut self, lineage: LineageId) -> bool {
+        let Some(route) = self.routes.remove(&lineage) else { return false };
+        self.routed.saved_usd += self.saved_by(lineage, &route);
+        true
+    }
+
+    /// What a lineage's tokens would have cost with its provider's default model, less what they cost with
+    /// the routed one. Negative where the work asked for a heavier model.
+    fn saved_by(&self, lineage: LineageId, route: &Route) -> f64 {
+        let Some(account) = self.account(lineage) else { return 0.0 };
+        let default = providers::by_id(&account.provider).and_then(|p| p.info().models.first());
+        let Some((routed, default)) = route.model.as_deref().zip(default) else { return 0.0 };
+        let prices = prices::of_model(routed).zip(prices::of_model(default.id));
+        let tokens = account.tokens();
+        prices.map_or(0.0, |(routed, default)| default.of(tokens) - routed.of(tokens))
+    }
+}
+
+/// `GET /api/routing`.
+pub fn shown(all: &All) -> Value {
+    let usage = &all.usage;
+    let living: f64 = usage.routes.iter().map(|(lineage, route)| usage.saved_by(*lineage, route)).sum();
+    let mappings: BTreeMap<String, Value> = all
+        .agents
+        .iter()
+        .map(|agent| {
+            let model = super::model_of(all, agent);
+            let route = usage.routes.get(&agent.lineage_id);
+            let route = route.filter(|_| agent.model.as_deref().is_none_or(|model| model == "auto"));
+            let (mode, tier, reason) = match route {
+                Some(route) => (route.mode.as_str(), Some(route.tier), route.reason.clone()),
+                None => ("fixed", None, format!("{model} was named for this agent")),
+            };
+            let shown = json!({"model": model, "reason": reason, "mode": mode, "tier": tier});
+            (agent.id.to_string(), shown)
+        })
+        .collect();
+    let fixed = all.settings.config().default_model != "auto";
+    json!({
+        "mode": if fixed { "fixed" } else { "auto" },
+        "decisions": usage.routed.decisions,
+        "costSaved": prices::rounded(living + usage.routed.saved_usd),
+        "basis": "estimated",
+        "formula": "tokens of routed agents at the price of their provider's default model, less at that of \
+                    the routed one",
+        "currentMappings": mappings,
+    })
+}
+
+/// `GET /api/agents/:id/routing/suggestion`: a lighter model that fits, or `None`.
+pub fn suggestion(all: &All, agent: &Agent) -> Option<Value> {
+    let info = providers::by_id(&agent.provider)?.info();
+    let running = super::model_of(all, agent);
+    let current = info.models.iter().find(|model| running.starts_with(model.id))?;
+    let work = all.usage.works.get(&agent.lineage_id)?;
+    let tier = work.tier();
+    if !work.is_certain() || classifier::rank(tier) >= classifier::rank(current.tier) {
+        return None;
+    }
+    let suggested = cheapest(info, tier).filter(|model| {
+        let prices = prices::of_model(model.id).zip(prices::of_model(current.id));
+        let cheaper = prices.is_some_and(|(suggested, current)| suggested.weight() < current.weight());
+        cheaper && classifier::rank(model.tier) < classifier::rank(current.tier)
+    })?;
+    let reason = format!(
+        "the last {} events are {} work ({}); {} costs less than {}",
+        work.len(),
+        classifier::word(tier),
+        work.summary(),
+        suggested.name,
+        current.name
+    );
+    Some(json!({
+        "agentId": agent.id,
+        "currentModel": shown_model(current),
+        "suggestedModel": shown_model(suggested),
+        "classifiedTier": tier,
+        "eventCount": work.count(),
+        "reason": reason,
+    }))
+}
+
+fn shown_model(model: &Model) -> Value {
+    json!({"id": model.id, "name": model.name, "tier": model.tier})
+}
