@@ -430,6 +430,7 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
+    super::gateways::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

@@ -11,6 +11,7 @@ pub mod commands;
 pub mod completions;
 pub mod control;
 pub mod doctor;
+mod gateways;
 pub mod help;
 pub mod logs;
 pub mod memory;

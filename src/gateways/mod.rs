@@ -12,6 +12,7 @@
 mod answers;
 pub mod api;
 pub mod commands;
+mod connection;
 mod digest;
 mod inbox;
 pub mod message;
@@ -33,6 +34,7 @@ mod worker_slack;
 mod worker_socket;
 mod worker_telegram;
 
+pub use connection::{boot, check_credentials, connect_due, report};
 pub use inbox::{Entry, Heard, MAX_TEXT_CHARS};
 pub use message::{Message, Place};
 pub use notify::{Card, digest_due, moment, overheard};
@@ -269,7 +271,7 @@ impl State {
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = match command {
-        Command::Connect(target) => return connect(all, cx, call, &target),
+        Command::Connect(target) => return connection::connect(all, cx, call, &target),
         Command::Done(number) => Ok(inbox::done(all, cx, number)),
         other => all.health.writable().and_then(|()| change(all, cx, other)),
     };
@@ -281,7 +283,7 @@ fn change(all: &mut All, cx: &mut Context, command: Command) -> Result<Reply, Pr
         Command::Create(kind, wish) => create(all, cx, kind, *wish),
         Command::Change(target, wish) => patch(all, cx, &target, *wish),
         Command::Delete(target) => delete(all, cx, &target),
-        Command::Disconnect(target) => disconnect(all, cx, &target),
+        Command::Disconnect(target) => connection::disconnect(all, cx, &target),
         Command::SetCredential { target, key, sealed } => set_credential(all, cx, &target, &key, sealed),
         Command::RemoveCredential { target, key } => remove_credential(all, cx, &target, &key),
         Command::Take(id, heard) => inbox::take(all, cx, id, *heard),
@@ -372,10 +374,10 @@ fn patch(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Re
     let gateway = all.gateways.find(target)?;
     let (due, running) = (gateway.is_due(), gateway.running);
     if running && (!due || anew) {
-        stop(all, cx, id);
+        connection::stop(all, cx, id);
     }
     if due && (!running || anew) {
-        start(all, cx, id);
+        connection::start(all, cx, id);
     }
     announce(all, cx);
     save(cx, Durability::BeforeReply);
@@ -385,7 +387,7 @@ fn patch(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Re
 
 fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
     let id = all.gateways.find(target)?.id;
-    stop(all, cx, id);
+    connection::stop(all, cx, id);
     let gateways = Arc::make_mut(&mut all.gateways);
     gateways.gateways.remove(&id);
     gateways.inbox.retain(|entry| entry.gateway != id);
@@ -397,72 +399,6 @@ fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Proble
     announce(all, cx);
     save(cx, Durability::BeforeReply);
     Ok(Reply::ok(&json!({"ok": true, "id": id})))
-}
-
-fn connect(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
-    let id = match all.health.writable().and_then(|()| prepare_connect(all, target)) {
-        Ok(id) => id,
-        Err(problem) => return cx.reply(call, problem),
-    };
-    if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(id) {
-        gateway.wanted = true;
-    }
-    cx.audit("gateway.connect", &json!({"gatewayId": id}));
-    save(cx, Durability::BeforeReply);
-    let gateway = all.gateways.get(id);
-    if let Some(gateway) = gateway.filter(|gateway| gateway.connected) {
-        return cx.reply(call, Reply::ok(&shown(all, gateway)));
-    }
-    let gateways = Arc::make_mut(&mut all.gateways);
-    gateways.connecting.entry(id).or_default().push(call);
-    // One that has given up, or waits before its next try, begins anew at once.
-    start(all, cx, id);
-    Arc::make_mut(&mut all.timers).set(Timer::GatewayConnect(id), cx.now + CONNECT_WAIT);
-}
-
-fn prepare_connect(all: &All, target: &str) -> Result<GatewayId, Problem> {
-    let gateway = all.gateways.find(target)?;
-    if !gateway.enabled {
-        let text = format!("gateway {} is not enabled; PATCH it with \"enabled\": true first", gateway.id);
-        return Err(Problem::new(409, "gateway_disabled", text));
-    }
-    check_credentials(all, gateway)?;
-    if all.gateways.connecting.get(&gateway.id).is_some_and(|calls| calls.len() >= MAX_CONNECTING) {
-        let text = format!("{MAX_CONNECTING} callers wait for gateway {} already", gateway.id);
-        return Err(Problem::new(429, "busy", text).with_header("Retry-After", "5"));
-    }
-    Ok(gateway.id)
-}
-
-/// Errors: 409 `missing_credentials`.
-pub fn check_credentials(all: &All, gateway: &Gateway) -> Result<(), Problem> {
-    let set = credentials_of(all, gateway);
-    let missing: Vec<_> =
-        gateway.id.kind.credentials().iter().filter(|key| !set.contains(key)).copied().collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let text = format!(
-        "gateway {} has no {}; POST it to /api/gateways/{}/credentials",
-        gateway.id,
-        missing.join(" and no "),
-        gateway.id
-    );
-    Err(Problem::new(409, "missing_credentials", text))
-}
-
-fn disconnect(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
-    let id = all.gateways.find(target)?.id;
-    stop(all, cx, id);
-    if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(id) {
-        gateway.wanted = false;
-        gateway.last_error = None;
-    }
-    cx.audit("gateway.disconnect", &json!({"gatewayId": id}));
-    announce(all, cx);
-    save(cx, Durability::BeforeReply);
-    let gateway = all.gateways.find(target)?;
-    Ok(Reply::ok(&shown(all, gateway)))
 }
 
 fn set_credential(
@@ -480,7 +416,7 @@ fn set_credential(
         save(cx, Durability::BeforeReply);
     }
     if gateway.is_due() && check_credentials(all, &gateway).is_ok() {
-        start(all, cx, gateway.id);
+        connection::start(all, cx, gateway.id);
     }
     Ok(Reply::ok(&json!({"ok": true})))
 }
@@ -492,130 +428,10 @@ fn remove_credential(all: &mut All, cx: &mut Context, target: &str, key: &str) -
         return Err(Problem::not_found(text));
     }
     if gateway.running {
-        stop(all, cx, gateway.id);
+        connection::stop(all, cx, gateway.id);
         announce(all, cx);
     }
     Ok(Reply::ok(&json!({"ok": true})))
-}
-
-/// Orders a thread set to connect, in place of an earlier one.
-fn start(all: &mut All, cx: &mut Context, id: GatewayId) {
-    let Some(gateway) = all.gateways.get(id).cloned() else { return };
-    if check_credentials(all, &gateway).is_err() || all.health.stopping {
-        return;
-    }
-    let sealed = |key: &&'static str| {
-        let name = gateway.credential(key);
-        let sealed = all.credentials.get(&name)?.sealed.clone();
-        Some((*key, name, sealed))
-    };
-    let credentials = id.kind.credentials().iter().filter_map(sealed).collect();
-    let gateways = Arc::make_mut(&mut all.gateways);
-    gateways.next_run += 1;
-    let run = gateways.next_run;
-    if let Some(gateway) = gateways.edit(id) {
-        gateway.run = run;
-        gateway.running = true;
-        gateway.connected = false;
-    }
-    let (api, cursor) = (gateway.api().trim_end_matches('/').to_owned(), gateway.cursor.clone());
-    let order = Start { gateway: id, run, api, cursor, credentials };
-    cx.push(Effect::Gateway(Order::Start(Box::new(order))));
-    // What was taken and not begun is for the new thread set to do.
-    for entry in all.gateways.inbox.iter().filter(|entry| entry.gateway == id && !entry.running) {
-        cx.push(Effect::Gateway(Order::Run(Arc::clone(entry))));
-    }
-    if gateway.connected {
-        announce(all, cx);
-    }
-}
-
-/// Orders the thread set to end; who waits for its connection is answered.
-fn stop(all: &mut All, cx: &mut Context, id: GatewayId) {
-    if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(id) {
-        gateway.connected = false;
-        gateway.running = false;
-        gateway.run = 0;
-    }
-    cx.push(Effect::Gateway(Order::Stop(id)));
-    answer_connects(all, cx, id);
-}
-
-/// Answers who waits for a connection with the record as it is.
-fn answer_connects(all: &mut All, cx: &mut Context, id: GatewayId) {
-    Arc::make_mut(&mut all.timers).clear(Timer::GatewayConnect(id));
-    let calls = Arc::make_mut(&mut all.gateways).connecting.remove(&id).unwrap_or_default();
-    let Some(gateway) = all.gateways.get(id) else { return };
-    let record = shown(all, gateway);
-    for call in calls {
-        cx.reply(call, Reply::ok(&record));
-    }
-}
-
-/// The platform takes its time: who waits is answered.
-pub fn connect_due(all: &mut All, cx: &mut Context, id: GatewayId) {
-    answer_connects(all, cx, id);
-}
-
-/// The daemon has started: those that were connected connect again.
-pub fn boot(all: &mut All, cx: &mut Context) {
-    let due: Vec<GatewayId> = all.gateways.iter().filter(|g| g.is_due()).map(|g| g.id).collect();
-    for id in due {
-        start(all, cx, id);
-    }
-    inbox::own_up(all, cx);
-}
-
-/// Handles a report of a gateway's threads.
-pub fn report(all: &mut All, cx: &mut Context, report: Report) {
-    match report {
-        Report::Connected { gateway, run, bot } => connected(all, cx, gateway, run, bot),
-        Report::Trouble { gateway, run, error, fatal } => trouble(all, cx, gateway, run, error, fatal),
-        Report::Refused { gateway, run, error } => {
-            let Some(record) = speaker(all, gateway, run) else { return };
-            cx.push(Effect::Warn(format!("gateway {gateway}: a message was refused: {error}")));
-            record.last_error = Some(error);
-        }
-        Report::Moved { gateway, cursor } => {
-            if let Some(record) = Arc::make_mut(&mut all.gateways).edit(gateway) {
-                record.cursor = cursor;
-                save(cx, Durability::Soon);
-            }
-        }
-        Report::Sent { gateway, approval, place } => notify::sent(all, cx, gateway, approval, place),
-    }
-}
-
-fn trouble(all: &mut All, cx: &mut Context, id: GatewayId, run: u64, error: String, fatal: bool) {
-    let Some(record) = speaker(all, id, run) else { return };
-    cx.push(Effect::Warn(format!("gateway {id}: {error}")));
-    let was = std::mem::replace(&mut record.connected, false);
-    let is_news = was || record.last_error.as_ref() != Some(&error);
-    record.last_error = Some(error);
-    record.running = !fatal;
-    if is_news {
-        announce(all, cx);
-    }
-    answer_connects(all, cx, id);
-}
-
-/// The record, if the thread set that speaks is its present one.
-fn speaker(all: &mut All, id: GatewayId, run: u64) -> Option<&mut Gateway> {
-    Arc::make_mut(&mut all.gateways).edit(id).filter(|gateway| gateway.run == run)
-}
-
-fn connected(all: &mut All, cx: &mut Context, id: GatewayId, run: u64, bot: String) {
-    let Some(record) = speaker(all, id, run) else { return };
-    let is_news = !record.connected || record.bot_username != bot;
-    record.connected = true;
-    record.last_error = None;
-    record.bot_username = bot;
-    if is_news {
-        announce(all, cx);
-        save(cx, Durability::Soon);
-    }
-    answer_connects(all, cx, id);
-    notify::send_missing_cards(all, cx, id);
 }
 
 /// Tells WebSocket clients of all gateways.
