@@ -141,9 +141,10 @@ fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
 fn wish(fields: &mut Fields) -> Wish {
     let display_name = bounded(fields, "displayName", 1, MAX_DISPLAY_NAME_CHARS);
     // An absent chat and a null one differ: the latter is taken away.
-    let chat_id = match fields.has("chatId") && fields.value("chatId").is_none() {
-        true => Some(String::new()),
-        false => id(fields, "chatId"),
+    let chat_id = if fields.has("chatId") && fields.value("chatId").is_none() {
+        Some(String::new())
+    } else {
+        id(fields, "chatId")
     };
     Wish {
         display_name,
@@ -171,12 +172,9 @@ fn bounded(fields: &mut Fields, name: &str, least: usize, most: usize) -> Option
 /// The id of a chat or user; Telegram's are numbers, and may be given as such.
 fn id(fields: &mut Fields, name: &str) -> Option<String> {
     let given = fields.value(name)?;
-    let text = match id_text(given) {
-        Some(text) => text,
-        None => {
-            fields.validator.fail(name, format!("{name} must be an id, as text or a whole number"));
-            return None;
-        }
+    let Some(text) = id_text(given) else {
+        fields.validator.fail(name, format!("{name} must be an id, as text or a whole number"));
+        return None;
     };
     let fits = text.is_empty() || is_id(&text);
     fields.validator.check(fits, name, || id_rule(name));
@@ -230,19 +228,19 @@ fn preset(fields: &mut Fields) -> Option<Preset> {
     found
 }
 
-/// `null` and an empty text stand for the platform itself.
-fn api_base(fields: &mut Fields) -> Option<Option<String>> {
+/// `null` and an empty text stand for the platform itself, and give an empty text.
+fn api_base(fields: &mut Fields) -> Option<String> {
     if !fields.has("apiBase") {
         return None;
     }
     let Some(text) = bounded(fields, "apiBase", 0, MAX_API_BASE_CHARS).filter(|text| !text.is_empty()) else {
-        return Some(None);
+        return Some(String::new());
     };
     let text = text.trim_end_matches('/').to_owned();
     fields.validator.check(is_base(&text), "apiBase", || {
         "apiBase must be an https:// address, or http:// on this machine (127.0.0.1, localhost, [::1])".into()
     });
-    Some(Some(text))
+    Some(text)
 }
 
 /// Tokens travel in the open only within this machine.

@@ -161,13 +161,11 @@ pub struct Place {
 
 /// At most so many characters of a text, with `…` where more was.
 pub fn cut(text: &str, max_chars: usize) -> String {
-    match text.char_indices().nth(max_chars) {
-        None => text.to_owned(),
-        Some(_) => {
-            let kept: String = text.chars().take(max_chars.saturating_sub(1)).collect();
-            format!("{kept}…")
-        }
+    if text.char_indices().nth(max_chars).is_none() {
+        return text.to_owned();
     }
+    let kept: String = text.chars().take(max_chars.saturating_sub(1)).collect();
+    format!("{kept}…")
 }
 
 /// The first line of a text, at most so many characters of it.

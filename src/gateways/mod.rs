@@ -90,8 +90,8 @@ pub struct Wish {
     pub preset: Option<Preset>,
     /// What people in the chat may do.
     pub command_permission: Option<CommandPermission>,
-    /// Where the Web API is; `Some(None)`: at the platform.
-    pub api_base: Option<Option<String>>,
+    /// Where the Web API is; empty: at the platform.
+    pub api_base: Option<String>,
 }
 
 /// A wish about gateways. Targets are ids.
@@ -356,7 +356,7 @@ fn take_over(gateway: &mut Gateway, wish: Wish) -> bool {
     if let Some(users) = wish.allowed_users {
         gateway.allowed_users = users;
     }
-    match wish.api_base {
+    match wish.api_base.map(|base| Some(base).filter(|base| !base.is_empty())) {
         Some(base) if base != gateway.api_base => {
             gateway.api_base = base;
             // Another server counts its messages otherwise.

@@ -111,6 +111,7 @@ fn choose(mut hits: Vec<Hit>, target: &str) -> Found {
             distinct.push(hit);
         }
     }
+    distinct.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
     match distinct.len() {
         0 => Found::Nobody(format!("nobody is called {target}; /agents lists who is there")),
         1 => Found::One(distinct.remove(0).0),

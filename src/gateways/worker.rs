@@ -249,7 +249,7 @@ impl Gateways {
         let theirs = Arc::clone(&shared);
         spawn("chat-desk", Box::new(move || Desk::new(theirs).run(&entries)))?;
         let cursor = start.cursor;
-        spawn("chat-take", Box::new(move || shared.take_all(cursor)))?;
+        spawn("chat-take", Box::new(move || shared.take_all(&cursor)))?;
         self.sets.insert(start.gateway, set);
         Ok(())
     }
@@ -260,10 +260,10 @@ impl Shared {
         self.id.kind
     }
 
-    fn take_all(&self, cursor: String) {
+    fn take_all(&self, cursor: &str) {
         match self.kind() {
-            Kind::Telegram => worker_telegram::take(self, &cursor),
-            Kind::Discord => worker_discord::take(self, &cursor),
+            Kind::Telegram => worker_telegram::take(self, cursor),
+            Kind::Discord => worker_discord::take(self, cursor),
             Kind::Slack => worker_slack::take(self),
         }
     }
@@ -298,7 +298,7 @@ impl Shared {
     }
 
     /// Hands over what somebody said, and returns when it is on disk.
-    pub(super) fn take(&self, heard: Heard) -> Taken {
+    pub(super) fn take(&self, heard: &Heard) -> Taken {
         let (user, chat, reply_to) = (heard.user.clone(), heard.chat.clone(), heard.reply_to.clone());
         let mut failures = 0;
         loop {

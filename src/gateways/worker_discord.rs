@@ -138,7 +138,7 @@ fn words(answer: &Answer) -> String {
 impl Client<'_> {
     /// One connection, from its address to its end.
     fn connection(&mut self) -> End {
-        let url = match self.address() {
+        let url = match self.know_ourselves().and_then(|()| self.address()) {
             Ok(url) => url,
             Err(end) => return end,
         };
@@ -153,7 +153,7 @@ impl Client<'_> {
         };
         let hello = match socket.next(Instant::now() + HANDSHAKE_TIMEOUT) {
             Event::Json(message) if message["op"] == 10 => message,
-            Event::Closed(code, words) => return self.closed(code, &words),
+            Event::Closed(code, words) => return closed(code, &words),
             _ => return End::Resume("Discord did not say hello".into()),
         };
         let (least, most) = HEARTBEAT_MS;
@@ -242,17 +242,15 @@ impl Client<'_> {
                             return End::Over;
                         }
                     }
-                    Some(1) => {
-                        if !self.beat(socket) {
-                            return End::Resume("the connection to Discord was lost".into());
-                        }
+                    Some(1) if !self.beat(socket) => {
+                        return End::Resume("the connection to Discord was lost".into());
                     }
                     Some(7) => return End::Resume("Discord asked to connect again".into()),
                     Some(9) => return self.invalid(&message),
                     Some(11) => acknowledged = true,
                     _ => {}
                 },
-                Event::Closed(code, words) => return self.closed(code, &words),
+                Event::Closed(code, words) => return closed(code, &words),
                 Event::Alive | Event::Quiet => {}
             }
         }
@@ -274,21 +272,6 @@ impl Client<'_> {
         socket.send(&json!({"op": 1, "d": sequence}))
     }
 
-    fn closed(&self, code: Option<u16>, words: &str) -> End {
-        let code = code.unwrap_or_default();
-        let text = match code {
-            0 => format!("the connection to Discord was lost: {words}"),
-            code => format!("Discord closed the connection: {code} {words}"),
-        };
-        if FATAL_CODES.contains(&code) {
-            End::Fatal(text)
-        } else if LOST_SESSION_CODES.contains(&code) {
-            End::Anew(text)
-        } else {
-            End::Resume(text)
-        }
-    }
-
     /// Handles an event; `false` when the gateway ends before it was taken.
     fn dispatch(&mut self, message: &Value) -> bool {
         if let (Some(session), Some(sequence)) = (&mut self.session, message["s"].as_u64()) {
@@ -298,9 +281,6 @@ impl Client<'_> {
         match message["t"].as_str().unwrap_or_default() {
             "READY" => self.ready(message),
             "RESUMED" => {
-                if self.identity.application.is_empty() {
-                    self.identify_again();
-                }
                 self.failures = 0;
                 self.shared.connected(&self.identity.name);
             }
@@ -327,7 +307,7 @@ impl Client<'_> {
 
     fn take(&self, heard: Heard) -> bool {
         let cursor = self.session.as_ref().map(Session::cursor);
-        self.shared.take(Heard { cursor, ..heard }) == Taken::Ours
+        self.shared.take(&Heard { cursor, ..heard }) == Taken::Ours
     }
 
     fn ready(&mut self, message: &Value) {
@@ -349,15 +329,24 @@ impl Client<'_> {
         self.shared.connected(&self.identity.name);
     }
 
-    /// A session that another daemon began does not say who we are; REST does.
-    fn identify_again(&mut self) {
-        let Ok(answer) = call(&self.shared.line, "GET", "/oauth2/applications/@me", None) else { return };
+    /// A session that another daemon began does not say who we are, and gives what was missed at once; REST does.
+    fn know_ourselves(&mut self) -> Result<(), End> {
+        if self.session.is_none() || !self.identity.application.is_empty() {
+            return Ok(());
+        }
+        let answer = call(&self.shared.line, "GET", "/oauth2/applications/@me", None).map_err(End::Resume)?;
+        match answer.status {
+            200 => {}
+            401 | 403 => return Err(End::Fatal(words(&answer))),
+            _ => return Err(End::Resume(words(&answer))),
+        }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         self.identity = Identity {
             user: text(&answer.body["bot"]["id"]),
             name: text(&answer.body["bot"]["username"]),
             application: text(&answer.body["id"]),
         };
+        Ok(())
     }
 
     /// Makes our commands known to Discord's clients; once per thread set, and no harm if it fails.
@@ -454,6 +443,22 @@ impl Client<'_> {
             cursor: None,
         };
         Some((heard, acknowledge))
+    }
+}
+
+/// What a close of the connection means.
+fn closed(code: Option<u16>, words: &str) -> End {
+    let code = code.unwrap_or_default();
+    let text = match code {
+        0 => format!("the connection to Discord was lost: {words}"),
+        code => format!("Discord closed the connection: {code} {words}"),
+    };
+    if FATAL_CODES.contains(&code) {
+        End::Fatal(text)
+    } else if LOST_SESSION_CODES.contains(&code) {
+        End::Anew(text)
+    } else {
+        End::Resume(text)
     }
 }
 

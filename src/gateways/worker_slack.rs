@@ -112,8 +112,8 @@ impl Client<'_> {
             if answer.body["ok"] != true {
                 return Err(self.waited(&answer));
             }
-            self.user = answer.body["user_id"].as_str().unwrap_or_default().to_owned();
-            self.name = answer.body["user"].as_str().unwrap_or_default().to_owned();
+            answer.body["user_id"].as_str().unwrap_or_default().clone_into(&mut self.user);
+            answer.body["user"].as_str().unwrap_or_default().clone_into(&mut self.name);
         }
         let Some(token) = &self.shared.app_token else {
             return Err(End::Fatal("it has no app_token".into()));
@@ -220,7 +220,7 @@ impl Client<'_> {
     fn envelope(&self, socket: &mut Socket, message: &Value) -> Result<(), End> {
         let Some(id) = message["envelope_id"].as_str() else { return Ok(()) };
         if let Some(heard) = self.heard(message, id)
-            && self.shared.take(heard) == Taken::NotYet
+            && self.shared.take(&heard) == Taken::NotYet
         {
             return Err(End::Over);
         }

@@ -129,7 +129,7 @@ fn one(shared: &Shared, bot: &str, update: &Value, offset: &mut i64) -> bool {
     match heard(bot, update) {
         Some(heard) => {
             let heard = Heard { key: format!("update:{id}"), cursor: Some(next.to_string()), ..heard };
-            if shared.take(heard) == Taken::NotYet {
+            if shared.take(&heard) == Taken::NotYet {
                 return false;
             }
         }

@@ -149,10 +149,10 @@ fn staffed(agents: &[(&str, &str, Option<&str>)]) -> Rig {
 
 /// The name of the agent that a command with this target goes to; `Err` lists the choices.
 fn meant(rig: &Rig, command: &str) -> Result<String, Vec<String>> {
+    use commands::Answer::{Instructed, Killed, Queried, Rotated};
     match rig.plan(command) {
-        Plan::Do(_, commands::Answer::Instructed(name) | commands::Answer::Rotated(name)) => Ok(name),
-        Plan::Do(_, commands::Answer::Queried(name) | commands::Answer::Killed(name)) => Ok(name),
-        Plan::Log(name, ..) => Ok(name),
+        Plan::Do(_, Instructed(name) | Rotated(name) | Queried(name) | Killed(name))
+        | Plan::Log(name, ..) => Ok(name),
         Plan::Choose(_, choices) => Err(choices.into_iter().map(|(label, _)| label).collect()),
         other => panic!("{command} comes to {other:?}"),
     }
