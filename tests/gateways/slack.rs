@@ -131,7 +131,8 @@ fn a_wrong_token_is_fatal_and_told() {
     );
     let shown = wait_for("the end", || {
         let record = record(&daemon, &id);
-        (record["connected"] == false).then_some(record)
+        record["lastError"].is_string().then_some(record)
     });
+    assert_eq!(shown["connected"], false);
     assert!(shown["lastError"].as_str().unwrap().contains("invalid_auth"), "{shown}");
 }
