@@ -50,7 +50,8 @@ fn attempts(url: &str) -> String {
         let _ = write!(
             script,
             "answer=$(curl -s -X {method} {data} -w ' %{{http_code}}' {url}{path})\n\
-             status=${{answer##* }}; code=$(printf '%s' \"$answer\" | sed -n 's/.*\"code\":\"\\([a-z_]*\\)\".*/\\1/p')\n\
+             status=${{answer##* }}\n\
+             code=$(printf '%s' \"$answer\" | sed -n 's/.*\"code\":\"\\([a-z_]*\\)\".*/\\1/p')\n\
              echo \"{word} $status $code\" >> \"$1.tmp\"\n"
         );
     }
@@ -137,8 +138,10 @@ fn decisions_4_who_hangs_up_at_once_changes_nothing() {
     let (host, port) = address.split_once(':').unwrap();
     let body = r#"{"maxAgents":99}"#;
     let script = format!(
-        "#!/bin/bash\nfor n in $(seq 50); do (\n exec 3<>/dev/tcp/{host}/{port}\n printf 'PATCH /api/config HTTP/1.1\\r\\n\
-         Host: {address}\\r\\nContent-Type: application/json\\r\\nContent-Length: {}\\r\\n\\r\\n%s' '{body}' >&3; exec 3>&-\n ); done\n\
+        "#!/bin/bash\nfor n in $(seq 50); do (\n exec 3<>/dev/tcp/{host}/{port}\n\
+         printf 'PATCH /api/config HTTP/1.1\\r\\n\
+         Host: {address}\\r\\nContent-Type: application/json\\r\\n\
+         Content-Length: {}\\r\\n\\r\\n%s' '{body}' >&3; exec 3>&-\n ); done\n\
          touch rushed\n",
         body.len()
     );
@@ -189,8 +192,8 @@ fn files_with(folder: &Path, needle: &[u8], found: &mut Vec<String>) {
     }
 }
 
-/// Puts a program in the place of a provider's, which tells whether it was given the key, without writing it down. A
-/// `PATH` that finds it first.
+/// Puts a program in the place of a provider's, which tells whether it was given the key, without writing it
+/// down. A `PATH` that finds it first.
 fn stand_in_for_codex(folder: &Folder) -> String {
     let bin = folder.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -206,7 +209,8 @@ fn stand_in_for_codex(folder: &Folder) -> String {
     format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
 }
 
-/// Looks at every process of the project: no argument holds the key, and only the rich agent's environment does.
+/// Looks at every process of the project: no argument holds the key, and only the rich agent's environment
+/// does.
 fn no_process_but_the_agents_has_it(daemon: &Daemon) {
     let pids = fs::read_dir("/proc").unwrap().flatten();
     for pid in pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
@@ -335,8 +339,8 @@ fn issue_4_the_cost_of_knowing_the_caller_is_told() {
         timed(&mut kept, &ask("/api/credentials"));
         let later = median((0..51).map(|_| timed(&mut kept, &ask("/api/credentials"))).collect());
         println!(
-            "{agents} agents: open endpoint {plain:?}, operator's endpoint first {guarded:?} (the look: {:?}), \
-             same connection again {later:?}",
+            "{agents} agents: open endpoint {plain:?}, operator's endpoint first {guarded:?} (the look: \
+             {:?}), same connection again {later:?}",
             guarded.saturating_sub(plain)
         );
     }
@@ -412,4 +416,67 @@ fn decisions_5_and_13_what_was_acknowledged_survives_a_kill() {
     let events: Vec<_> =
         events["entries"].as_array().unwrap().iter().map(|entry| entry["event"].clone()).collect();
     assert_eq!(events, ["coordination.declare", "credentials.set"], "newest first");
+}
+
+#[test]
+fn issue_4_an_agent_asks_cannot_answer_itself_and_goes_on_when_a_person_does() {
+    let daemon = Daemon::start();
+    let (url, json_body) = (&daemon.url, "-H 'content-type: application/json'");
+    let ask = format!(
+        "curl -s {json_body} -d '{{\"tool\":\"Edit\",\"path\":\"other.txt\"}}' {url}/api/hooks/write"
+    );
+    let grab = "sed 's/.*\\(apr-[0-9a-f]*\\).*/\\1/' asked";
+    let cheat = format!(
+        "curl -s -o cheated -w '%{{http_code}}' -X POST {url}/api/approvals/$({grab})/approve > cheat"
+    );
+    let scenario = json!({
+        "steps": [
+            {"run": {"command": format!("{ask} > asked"), "timeoutMs": 20000}},
+            {"run": {"command": cheat, "timeoutMs": 20000}},
+            {"answer": "I wait."},
+        ],
+        "onSay": [
+            {"run": {"command": format!("echo '{{{{message}}}}' > told; {ask} > again"), "timeoutMs": 20000}},
+            {"answer": "done"},
+        ],
+    });
+    let folder = daemon.project.join(".svc/rehearsals");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("asker.json"), scenario.to_string()).unwrap();
+    let body =
+        json!({"role": "dev", "name": "asker", "provider": "script", "model": "asker", "scope": ["src/**"]});
+    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    let waiting = wait_for("its turn to end", || {
+        Some(daemon.get("/api/agents/asker")).filter(|record| record["turns"] == 1)
+    });
+    assert_eq!((&waiting["state"], &waiting["status"]), (&json!("waiting"), &json!("active")), "{waiting}");
+    let read = |name: &str| fs::read_to_string(daemon.project.join(name)).unwrap_or_default();
+    assert_eq!(read("cheat"), "403", "{}", read("cheated"));
+    let pending = daemon.get("/api/approvals")["pending"][0].clone();
+    assert_eq!((&pending["agentId"], &pending["action"]["type"]), (&json!(id), &json!("scope_violation")));
+    let approval = pending["id"].as_str().unwrap();
+    let mut socket = daemon.connect("?types=approval:resolved");
+    let (code, out, err) = svc(&daemon, &["approve", &approval[4..8], "--reason", "go ahead"], "");
+    assert_eq!(code, Some(0), "{out}{err}");
+    let mut messages = std::iter::repeat_with(|| support::daemon::next_message(&mut socket));
+    let told = messages.find(|message| message["type"] == "approval:resolved").unwrap();
+    assert_eq!((&told["data"]["id"], &told["data"]["status"]), (&json!(approval), &json!("approved")));
+    let ended = daemon.wait_state("asker", &["completed", "crashed", "killed"]);
+    assert_eq!(ended["state"], "completed", "{ended}");
+    assert!(read("again").contains("\"allow\""), "{}", read("again"));
+    assert!(read("told").contains(approval) && read("told").contains("go ahead"), "{}", read("told"));
+    let audit = daemon.get("/api/audit?event=approval");
+    let who: Vec<_> = audit["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| format!("{} {}", entry["event"].as_str().unwrap(), entry["actor"].as_str().unwrap()))
+        .collect();
+    let agent = format!("agent:{id}");
+    let wanted = [
+        format!("approval.use {agent}"),
+        "approval.approve operator".into(),
+        format!("approval.request {agent}"),
+    ];
+    assert_eq!(who, wanted, "who did what, newest first");
 }

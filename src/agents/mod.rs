@@ -22,12 +22,14 @@ pub mod worker_api;
 pub mod worker_jobs;
 pub mod worker_log;
 
-pub use life::{run_report, silence};
-pub use patch::Patch;
+pub use life::{died_by_foreign_signal, run_report, silence};
+pub use patch::{Patch, change_team, give_up_name, join_team};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
-pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
-pub use spawn::{SpawnRequest, StartOrder, overlapping, spawn_agent};
+pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
+pub use spawn::{
+    SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent, working_folder,
+};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use wait::{note, set_waiting, tell};
 
@@ -319,8 +321,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
 }
 
-/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or the full
-/// permission would be an approval.
+/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or
+/// the full permission would be an approval.
 ///
 /// Errors: 403 `agent_may_not`.
 fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {

@@ -303,7 +303,8 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             follow(all, cx, new);
         }
         Moment::Resumed { new, .. } => follow(all, cx, new),
-        Moment::Started(id) => {
+        // A rotation that failed, too, leaves it running as if nothing were pending.
+        Moment::Started(id) | Moment::TurnEnded(id) => {
             if let Some(lineage) = lineage_of(all, Some(id)) {
                 show_waiting(all, cx, lineage);
             }

@@ -167,9 +167,7 @@ impl Approval {
                 )
             }
             Status::Rejected => {
-                format!(
-                    "Approval {id} was rejected: {what}.{why} Do not try it again; find another way or report."
-                )
+                format!("Approval {id} was rejected: {what}.{why} Do not try it again; find another way.")
             }
             _ => format!(
                 "Approval {id} has expired without effect: {what}.{why} Ask again if it is still needed."

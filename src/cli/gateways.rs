@@ -5,7 +5,7 @@ use super::commands::{Command, Group, Words, choice, switch, value};
 use super::render::{Table, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
-use super::trust::read_secret;
+use super::trust::read_key;
 use serde_json::{Map, Value, json};
 
 const PRESETS: &[&str] = &["critical", "lifecycle", "all"];
@@ -189,7 +189,7 @@ fn set(session: &Session, id: &str) -> Outcome {
 
 fn token(session: &Session, id: &str, key: &str) -> Outcome {
     let id = find(session, id)?;
-    let value = read_secret(&format!("{key} of {id}"))?;
+    let value = read_key(&format!("{id} ({key})"))?;
     let body = json!({"key": key, "value": value});
     let answer = session.client()?.post(&path(&id, "/credentials"), &body)?;
     told(session, &answer, &format!("stored the {key} of {id}"))

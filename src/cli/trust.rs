@@ -86,7 +86,7 @@ fn list_credentials(session: &Session) -> Outcome {
 fn set_credential(session: &Session, provider: &str) -> Outcome {
     let out = &session.out;
     let client = session.client()?;
-    let key = read_secret(&format!("key of {provider}"))?;
+    let key = read_key(provider)?;
     let answer = client.post("/api/credentials", &json!({"provider": provider, "key": key}))?;
     if out.json {
         return out.document(&answer);
@@ -107,11 +107,11 @@ fn remove_credential(session: &Session, provider: &str) -> Outcome {
     if out.quiet { Ok(()) } else { out.line(&format!("forgot the key of {provider}")) }
 }
 
-/// A key or token, asked for without an echo on a terminal, else the whole of standard input.
-pub(super) fn read_secret(what: &str) -> Result<String, Failure> {
+/// The key, asked for without an echo on a terminal, else the whole of standard input.
+pub(super) fn read_key(provider: &str) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("the key cannot be read: {error}"));
     let text = if std::io::stdin().is_terminal() {
-        terminal::ask_hidden(&format!("{what}: ")).map_err(failed)?
+        terminal::ask_hidden(&format!("key of {provider}: ")).map_err(failed)?
     } else {
         let mut text = String::new();
         std::io::stdin().take(KEY_LIMIT_BYTES).read_to_string(&mut text).map_err(failed)?;

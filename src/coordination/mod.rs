@@ -266,7 +266,8 @@ fn end(all: &mut All, cx: &mut Context, why: End, gone: impl Fn(&Owner, &Operati
         let resources: Vec<&String> = operations.iter().flat_map(|operation| &operation.resources).collect();
         count += resources.len();
         let body = json!({
-            "agentId": shown_id(all, &owner), "reason": why.word(), "operations": names, "resources": resources,
+            "agentId": shown_id(all, &owner), "reason": why.word(),
+            "operations": names, "resources": resources,
         });
         let actor = cx.actor.clone();
         if why != End::Completed {

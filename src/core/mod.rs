@@ -34,6 +34,7 @@ use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::gateways;
+use crate::integrations;
 use crate::journalist;
 use crate::memory;
 use crate::oversight::timeline;
@@ -125,6 +126,12 @@ pub struct State {
     pub approvals: Arc<approvals::State>,
     /// The chat gateways.
     pub gateways: Arc<gateways::State>,
+    /// Teams, recommendations, plans.
+    pub teams: Arc<crate::teams::State>,
+    /// What is started by the clock.
+    pub schedules: Arc<crate::schedules::State>,
+    /// The integrations.
+    pub integrations: Arc<integrations::State>,
     /// Who owns which files.
     pub ownership: Arc<ownership::State>,
     /// The configuration.
@@ -166,6 +173,14 @@ pub enum Command {
     Approvals(approvals::Command),
     /// About chat gateways.
     Gateways(gateways::Command),
+    /// About teams.
+    Teams(crate::teams::Command),
+    /// About toys.
+    Toys(crate::toys::Command),
+    /// About schedules.
+    Schedules(crate::schedules::Command),
+    /// About integrations.
+    Integrations(integrations::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
     /// About the configuration.
@@ -193,6 +208,10 @@ pub enum Event {
     Job(agents::JobReport),
     /// The threads of a chat gateway report.
     Gateway(gateways::Report),
+    /// A planner's file was looked at.
+    Plan(crate::teams::plan::Found),
+    /// The threads of the integrations report.
+    Integration(integrations::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
@@ -250,8 +269,14 @@ pub enum Effect {
     Gateway(gateways::Order),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
+    /// Import a repository.
+    Import(workspace::import::Order),
+    /// An order to the threads of the integrations.
+    Integration(integrations::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
+    /// Look at a planner's file.
+    Plan(crate::teams::plan::Look),
     /// A warning for the daemon's log.
     Warn(String),
     /// All agents are gone: end.
@@ -268,7 +293,12 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
         Event::Gateway(report) => gateways::report(state, cx, report),
-        Event::Detected(found) => registry::detected(state, found),
+        Event::Plan(found) => crate::teams::plan::found(state, cx, found),
+        Event::Detected(found) => {
+            registry::detected(state, found);
+            moments::started(state, cx);
+        }
+        Event::Integration(report) => integrations::report(state, cx, report),
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
@@ -284,6 +314,12 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::GatewaysBoot => gateways::boot(state, cx),
             Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
             Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
+            Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
+            Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
+            Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
+            Timer::IntegrationCall(call) => integrations::call_timeout(state, cx, call),
+            Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
+            Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
             Timer::Journalist => journalist::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
         },
@@ -307,6 +343,10 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
         Command::Gateways(command) => gateways::command(state, cx, call, command),
+        Command::Teams(command) => crate::teams::command(state, cx, call, command),
+        Command::Toys(command) => crate::toys::command(state, cx, call, command),
+        Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
+        Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {

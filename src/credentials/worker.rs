@@ -91,7 +91,8 @@ impl Vault {
     pub fn open(&self, name: &str, sealed: &Sealed) -> Result<Secret, String> {
         let unreadable = || {
             format!(
-                "credential {name:?} cannot be read with this key; restore {KEY_FILE} or {KEY_VARIABLE}, or set it again"
+                "credential {name:?} cannot be read with this key; restore {KEY_FILE} or {KEY_VARIABLE}, \
+                 or set it again"
             )
         };
         let guard = self.lock();

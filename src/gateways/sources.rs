@@ -4,7 +4,6 @@ use super::answers::{MAX_ROWS, NAME_CHARS};
 use super::message::{Text, cut};
 use crate::agents::Agent;
 use crate::core::State as All;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A team, as chat commands see it.
@@ -18,11 +17,7 @@ pub struct Team {
 
 /// All teams.
 pub fn teams(all: &All) -> Vec<Team> {
-    let mut named: BTreeMap<String, String> = BTreeMap::new();
-    for id in all.agents.iter().filter_map(|agent| agent.team_id.clone()) {
-        named.entry(id.clone()).or_insert(id);
-    }
-    named.into_iter().map(|(id, name)| Team { id, name }).collect()
+    all.teams.iter().map(|team| Team { id: team.id.to_string(), name: team.name.clone() }).collect()
 }
 
 /// The agents of a team, the living first, then by the time of their start.
@@ -34,8 +29,27 @@ pub fn members(all: &All, team: &Team) -> Vec<Arc<Agent>> {
 }
 
 /// Lines about the schedules.
-pub fn schedules(_all: &All) -> Text {
-    "no schedules".into()
+pub fn schedules(all: &All) -> Text {
+    let mut text = Text::new();
+    for schedule in all.schedules.iter().take(MAX_ROWS) {
+        let next = match (schedule.enabled, schedule.next_run) {
+            (false, _) => "disabled".to_owned(),
+            (true, Some(at)) => format!("next {at}"),
+            (true, None) => "never again".to_owned(),
+        };
+        let line = Text::new()
+            .bold(cut(&schedule.name, NAME_CHARS))
+            .plain(" ")
+            .code(schedule.timing.cron.as_str())
+            .plain(format!(" {}, {next}", schedule.timing.timezone));
+        text = text.line(line);
+    }
+    let more = all.schedules.iter().count().saturating_sub(MAX_ROWS);
+    match (more, text.bytes()) {
+        (_, 0) => "no schedules".into(),
+        (0, _) => text,
+        (more, _) => text.line(format!("… and {more} more").into()),
+    }
 }
 
 /// Lines about what was used: the ledger's own summary.

@@ -13,8 +13,11 @@ use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
+use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
+use crate::teams::worker::PlanReader;
+use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::sync::Arc;
@@ -30,8 +33,14 @@ pub struct Outbox {
     pub gateways: Gateways,
     /// One-off jobs.
     pub jobs: Jobs,
+    /// Imports of repositories.
+    pub imports: Imports,
+    /// Looks at planners' files.
+    pub plans: PlanReader,
     /// The runs of the agents.
     pub runs: Runs,
+    /// The servers of the integrations.
+    pub servers: Servers,
     /// WebSocket clients.
     pub hub: Hub,
     /// The journalist's documents.
@@ -53,10 +62,13 @@ impl Outbox {
             Effect::Output(batch) => self.hub.send(HubMessage::Output(batch)),
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
+            Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Gateway(order) => self.gateways.order(order),
             Effect::Journalist(order) => self.write_down(order),
+            Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
+            Effect::Plan(look) => self.plans.order(look),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
         }

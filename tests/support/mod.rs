@@ -5,6 +5,8 @@ pub mod aimock;
 pub mod chat;
 pub mod daemon;
 pub mod folder;
+pub mod market;
+pub mod mcp;
 pub mod processes;
 pub mod wait;
 pub mod world;

@@ -62,8 +62,9 @@ pub static COMMANDS: [Command; 6] = [
         words: (1, 2),
         complete: Words::OneOf(&["list", "set", "remove"]),
         options: &[],
-        details: "The key is asked for, or read from standard input; never give it as an argument, where others\n\
-                  can see it. Keys are stored encrypted, and only the provider's own agents get them.",
+        details: "The key is asked for, or read from standard input; never give it as an argument,\n\
+                  where others can see it. Keys are stored encrypted; only the\n\
+                  provider's own agents get them.",
         run: trust::credentials,
     },
     Command {

@@ -133,12 +133,13 @@ fn staffed(agents: &[(&str, &str, Option<&str>)]) -> Rig {
         json!({"maxAgents": 50}).as_object().unwrap().clone(),
     )));
     for (name, role, team) in agents {
+        let team_id = team.map(|team| team_of(&mut rig, team));
         let request = crate::agents::SpawnRequest {
             role: (*role).into(),
             name: Some((*name).into()),
             provider: Some("script".into()),
             isolation: "shared".into(),
-            team_id: team.map(Into::into),
+            team_id,
             ..crate::agents::SpawnRequest::default()
         };
         let result = rig.bench.with(|all, cx| crate::agents::spawn_agent(all, cx, request));
@@ -190,34 +191,30 @@ fn specification_ambiguous_matches_prompt_for_clarification() {
 #[test]
 fn specification_a_team_is_spoken_to_through_its_lead_by_role_priority() {
     let all: [(&str, &str, Option<&str>); 6] = [
-        ("first", "backend", Some("web")),
-        ("boss", "pm", Some("web")),
-        ("old", "senior-backend", Some("web")),
-        ("both", "fullstack", Some("web")),
-        ("qc-1", "fullstack", Some("web")),
+        ("first", "backend", Some("Web shop")),
+        ("boss", "pm", Some("Web shop")),
+        ("old", "senior-backend", Some("Web shop")),
+        ("both", "fullstack", Some("Web shop")),
+        ("qc-1", "fullstack", Some("Web shop")),
         ("other", "qc", None),
     ];
     for (members, lead) in [(5, "qc-1"), (4, "both"), (3, "old"), (2, "boss"), (1, "first")] {
-        let mut rig = staffed(&all[..members]);
-        name_team(&mut rig, "web", "Web shop");
+        let rig = staffed(&all[..members]);
         assert_eq!(meant(&rig, "/instruct \"web shop\" go on"), Ok(lead.into()));
         assert_eq!(meant(&rig, "/query web how far?"), Ok(lead.into()));
         assert_eq!(meant(&rig, "/log web"), Ok(lead.into()));
     }
-    let mut rig = staffed(&all);
-    name_team(&mut rig, "web", "Web shop");
+    let rig = staffed(&all);
+    assert!(rig.answer("/teams").contains("Web shop 5 alive of 5, led by qc-1"));
     assert_eq!(meant(&rig, "/kill web").unwrap_err().len(), 5, "who is to end must be said");
 }
 
-/// Until teams have names of their own, a team's id is its name.
-fn name_team(rig: &mut Rig, id: &str, name: &str) {
-    for agent in Arc::make_mut(&mut rig.bench.state.agents).iter().cloned().collect::<Vec<_>>() {
-        if agent.team_id.as_deref() == Some(id) {
-            let patch = crate::agents::Patch { team_id: Some(name.into()), ..Default::default() };
-            let command = crate::agents::Command::Patch(agent.name.clone(), Box::new(patch));
-            rig.bench.command(CoreCommand::Agents(command));
-        }
+/// The id of the team of this name, made if need be.
+fn team_of(rig: &mut Rig, name: &str) -> String {
+    if let Ok(team) = rig.bench.state.teams.find(name) {
+        return team.id.to_string();
     }
+    rig.bench.with(|all, cx| crate::teams::create(all, cx, name, None)).expect("made").to_string()
 }
 
 #[test]

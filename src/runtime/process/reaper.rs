@@ -102,7 +102,8 @@ pub(super) enum Purpose {
     Tool,
 }
 
-/// What a child was started for that is not collected yet; `None` for every other process, adopted ones included.
+/// What a child was started for that is not collected yet; `None` for every other process, adopted ones
+/// included.
 pub(super) fn purpose_of(pid: u32) -> Option<Purpose> {
     let inner = lock();
     let child = inner.children.as_ref()?.get(&pid)?;
