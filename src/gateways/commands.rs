@@ -1,7 +1,7 @@
 //! The commands that people give in chats: what is one, who may give it, what it comes to.
 //!
-//! All of it is pure: a line of text and the state give a [`Plan`]; a thread carries it out through the same door
-//! as REST ([`super::worker`]).
+//! All of it is pure: a line of text and the state give a [`Plan`]; a thread carries it out through the
+//! same door as REST ([`super::worker`]).
 
 use super::answers;
 use super::message::Text;

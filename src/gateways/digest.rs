@@ -45,8 +45,8 @@ impl Digest {
 /// What an event says, and the quietest preset that is told of it. `None`: nobody is.
 pub fn describe(all: &All, kind: &str, body: &Value) -> Option<(Preset, Text)> {
     match kind {
-        // Approvals are told by themselves. A gateway's own state is not told through gateways: what cannot be
-        // sent would give more to send.
+        // Approvals are told by themselves. A gateway's own state is not told through gateways: what cannot
+        // be sent would give more to send.
         "state" | "state:delta" | "agent:output" | "gateway:status" | "approval:request"
         | "approval:resolved" => None,
         "agent:exit" => exit(body),

@@ -5,8 +5,9 @@
 //! queued ──Begin (durable)──▶ running ──▶ the command itself ──Done──▶ gone
 //! ```
 //!
-//! A command that looks only goes from queued to gone. When the daemon dies, what was queued is done by the next
-//! one; of what was running nobody can tell how far it came, so it is not done again and its user is told.
+//! A command that looks only goes from queued to gone. When the daemon dies, what was queued is done by the
+//! next one; of what was running nobody can tell how far it came, so it is not done again and its user is
+//! told.
 //!
 //! **Invariant:** a platform is told that we have a message only after it is on disk.
 //! **Invariant:** a command that changes something is begun at most once.
@@ -78,8 +79,8 @@ pub struct Entry {
 
 /// Takes what was said, durably: 200 with its number, when it is a command to be done.
 ///
-/// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 413 `too_long`, 429 `busy`; the platform is told that we have it
-/// all the same.
+/// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 413 `too_long`, 429 `busy`; the platform is told that
+/// we have it all the same.
 pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Result<Reply, Problem> {
     let gateways = Arc::make_mut(&mut all.gateways);
     let waiting = gateways.inbox.iter().filter(|entry| entry.gateway == id).count();

@@ -1,5 +1,5 @@
-//! What is said to people in a chat: text with a little emphasis, and buttons. Each platform renders it in its
-//! own way.
+//! What is said to people in a chat: text with a little emphasis, and buttons. Each platform renders it in
+//! its own way.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,11 +1,12 @@
-//! Chat gateways: Telegram, Discord and Slack push notifications and take commands. All connections go outwards.
+//! Chat gateways: Telegram, Discord and Slack push notifications and take commands. All connections go
+//! outwards.
 //!
 //! A gateway has a thread set of its own ([`worker`]): one takes what people say and hands it to the core
-//! ([`inbox`]), one does the commands ([`commands`], through the same door as REST), one sends. The core decides
-//! what is told to whom ([`notify`]); how it looks on each platform stands in [`render`].
+//! ([`inbox`]), one does the commands ([`commands`], through the same door as REST), one sends. The core
+//! decides what is told to whom ([`notify`]); how it looks on each platform stands in [`render`].
 //!
-//! **Invariant:** a user who is not allowed, and a command that the gateway's permission leaves out, change nothing;
-//! a button is a command like any other.
+//! **Invariant:** a user who is not allowed, and a command that the gateway's permission leaves out, change
+//! nothing; a button is a command like any other.
 //! **Invariant:** no command is done twice, and none is lost without a word to its user.
 //! **Invariant:** no token is in the state, in an event or in a file but sealed.
 
@@ -361,6 +362,7 @@ fn take_over(gateway: &mut Gateway, wish: Wish) -> bool {
             gateway.api_base = base;
             // Another server counts its messages otherwise.
             gateway.cursor.clear();
+            gateway.recent.clear();
             true
         }
         _ => false,
@@ -413,6 +415,7 @@ fn set_credential(
     // Another bot has other messages.
     if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(gateway.id) {
         gateway.cursor.clear();
+        gateway.recent.clear();
         save(cx, Durability::BeforeReply);
     }
     if gateway.is_due() && check_credentials(all, &gateway).is_ok() {

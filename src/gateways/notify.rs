@@ -1,10 +1,11 @@
 //! What is told to chats by itself.
 //!
-//! Everything that WebSocket clients are told is overheard here, so that a new event of any feature reaches the
-//! chats without a word from that feature. Events are gathered for 3 seconds and told together; approvals are
-//! told at once, one message each, with buttons.
+//! Everything that WebSocket clients are told is overheard here, so that a new event of any feature reaches
+//! the chats without a word from that feature. Events are gathered for 3 seconds and told together;
+//! approvals are told at once, one message each, with buttons.
 //!
-//! **Invariant:** one pending approval is one message in each chat; after the decision it says what was decided.
+//! **Invariant:** one pending approval is one message in each chat; after the decision it says what was
+//! decided.
 
 use super::digest::describe;
 use super::message::{Button, Look, Message, Place, Text, cut};
@@ -186,8 +187,10 @@ fn resolve_cards(all: &mut All, cx: &mut Context, data: &Value) {
 
 /// Shows the decision in every chat that asked for it.
 fn settle(all: &mut All, cx: &mut Context, id: ApprovalId) {
-    let (decided, kept): (Vec<Card>, Vec<Card>) =
-        all.gateways.cards.iter().cloned().partition(|card| card.approval == id);
+    // What stands in a chat that we cannot reach now is changed when we can again.
+    let reaches = |card: &Card| all.gateways.get(card.gateway).is_some_and(|gateway| gateway.running);
+    let is_due = |card: &Card| card.approval == id && (reaches(card) || card.place.is_none());
+    let (decided, kept): (Vec<Card>, Vec<Card>) = all.gateways.cards.iter().cloned().partition(is_due);
     if decided.is_empty() {
         return;
     }

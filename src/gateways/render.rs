@@ -1,15 +1,17 @@
 //! How a text looks on each platform: its markup, its escaping, its length.
 //!
-//! **Invariant:** whatever stands in a text is shown literally: it forms no markup, mentions nobody, links nowhere.
+//! **Invariant:** whatever stands in a text is shown literally: it forms no markup, mentions nobody, links
+//! nowhere.
 //! **Invariant:** no piece is longer than the platform takes, and each is whole markup by itself.
 //!
-//! Source: Telegram Bot API "HTML style" and sendMessage; Discord "Create Message" and its client's Markdown; Slack
-//! "Formatting text" and "Section block".
+//! Source: Telegram Bot API "HTML style" and sendMessage; Discord "Create Message" and its client's
+//! Markdown; Slack "Formatting text" and "Section block".
 
 use super::message::{Style, Text};
 use super::record::Kind;
 
-/// Telegram takes 4096 characters after its markup is read; we count UTF-16 units, of which there are never fewer.
+/// Telegram takes 4096 characters after its markup is read; we count UTF-16 units, of which there are never
+/// fewer.
 pub const TELEGRAM_UNITS: usize = 4_096;
 /// Discord takes 2000 characters as sent.
 pub const DISCORD_UNITS: usize = 2_000;
@@ -93,7 +95,11 @@ fn fit(kind: Kind, chars: Chars, room: usize) -> usize {
 
 /// Does not cut between a character and what is joined to it (accents, skin tones, flags of joined emoji).
 fn before_joined(chars: Chars, end: usize) -> usize {
-    let joins = |c: char| matches!(c, '\u{300}'..='\u{36f}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}');
+    let joins = |c: char| {
+        let is_accent = ('\u{300}'..='\u{36f}').contains(&c);
+        let is_variant = ('\u{fe00}'..='\u{fe0f}').contains(&c) || ('\u{1f3fb}'..='\u{1f3ff}').contains(&c);
+        is_accent || is_variant || c == '\u{200d}'
+    };
     let mut at = end;
     while at > 1 && (joins(chars[at].0) || chars[at - 1].0 == '\u{200d}') && end - at < 32 {
         at -= 1;
@@ -194,8 +200,8 @@ fn is_discord_markup(c: char) -> bool {
     )
 }
 
-/// Inside a fixed-width run nothing has a meaning but its end; a backtick is shown by its look-alike, a line's end by
-/// a space.
+/// Inside a fixed-width run nothing has a meaning but its end; a backtick is shown by its look-alike, a
+/// line's end by a space.
 fn escaped_code(kind: Kind, text: &str) -> String {
     match kind {
         Kind::Telegram => escaped(kind, text),

@@ -79,7 +79,8 @@ fn of_team(all: &All, team: &Team, want: Want) -> Vec<Hit> {
     }
 }
 
-/// Who speaks for a team: QC, fullstack, senior, PM, in this order; else who was started first. The living win.
+/// Who speaks for a team: QC, fullstack, senior, PM, in this order; else who was started first. The living
+/// win.
 pub fn lead(members: &[Arc<Agent>]) -> Option<Arc<Agent>> {
     members.iter().min_by_key(|agent| (!agent.status.is_live(), rank(agent), agent.spawned_at)).cloned()
 }

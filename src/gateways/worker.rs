@@ -1,8 +1,8 @@
 //! The threads of the gateways: one takes, one does the commands, one sends.
 //!
-//! The taking thread reports the state of the connection and hands what people say to the core, waiting until it is
-//! on disk before the platform hears that we have it. The sending thread is alone with its queue: order is kept, limits
-//! of the platform are waited for, what fails for a while is tried again.
+//! The taking thread reports the state of the connection and hands what people say to the core, waiting
+//! until it is on disk before the platform hears that we have it. The sending thread is alone with its
+//! queue: order is kept, limits of the platform are waited for, what fails for a while is tried again.
 
 use super::message::Text;
 use super::worker_desk::Desk;
@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 const STACK_BYTES: usize = 1 << 20;
 /// Commands on their way to the desk at most; the core lets fewer wait.
 const DESK_LANE: usize = 2 * super::inbox::MAX_WAITING;
-/// Two messages to one chat are this far apart: Telegram and Slack take one a second, in bursts a little more.
+/// Two messages to one chat are this far apart: Telegram and Slack take one a second, in bursts a little
+/// more.
 const PACE: Duration = Duration::from_millis(350);
 /// The longest wait that a platform may ask for.
 const MAX_WAIT: Duration = Duration::from_secs(15 * 60);

@@ -1,5 +1,5 @@
-//! The thread that does the commands of one gateway, one after the other. A command whose answer takes its time is
-//! given to the core in its turn; a thread of its own waits for the answer.
+//! The thread that does the commands of one gateway, one after the other. A command whose answer takes its
+//! time is given to the core in its turn; a thread of its own waits for the answer.
 
 use super::answers;
 use super::commands::{self, Answer, Plan};

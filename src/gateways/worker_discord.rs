@@ -1,15 +1,17 @@
 //! Discord: the gateway WebSocket for what people say, REST for what we say.
 //!
 //! ```text
-//! connect ──Hello──▶ identify or resume ──READY / RESUMED──▶ ready ──┬─ op 7, no ack, lost ──▶ connect, resume
-//!                                                                     ├─ op 9 false, 4007, 4009 ▶ connect, identify
-//!                                                                     └─ 4004, 4010 to 4014 ───▶ over
+//! connect ──Hello──▶ identify or resume ──READY / RESUMED──▶ ready
+//! ready ──op 7, no ack, lost──▶ connect, resume
+//! ready ──op 9 false, 4003, 4007, 4009──▶ connect, identify
+//! ready ──4004, 4010 to 4014──▶ over
 //! ```
 //!
 //! No privileged intent is asked for: people use the application's own slash commands, a mention, or a direct
 //! message, whose words Discord gives without one.
 //!
-//! Source: discord.com/developers/docs: Gateway, Gateway Events, Receiving and Responding to Interactions, Rate Limits.
+//! Source: discord.com/developers/docs: Gateway, Gateway Events, Receiving and Responding to Interactions,
+//! Rate Limits.
 
 use super::commands::{ALL, normalise};
 use super::message::{Button, Look, cut};
@@ -329,7 +331,8 @@ impl Client<'_> {
         self.shared.connected(&self.identity.name);
     }
 
-    /// A session that another daemon began does not say who we are, and gives what was missed at once; REST does.
+    /// A session that another daemon began does not say who we are, and gives what was missed at once; REST
+    /// does.
     fn know_ourselves(&mut self) -> Result<(), End> {
         if self.session.is_none() || !self.identity.application.is_empty() {
             return Ok(());

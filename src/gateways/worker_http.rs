@@ -1,4 +1,5 @@
-//! Requests to a platform's Web API: total time-outs, no redirects, and a stop that does not wait for an answer.
+//! Requests to a platform's Web API: total time-outs, no redirects, and a stop that does not wait for an
+//! answer.
 
 use crate::credentials::Secret;
 use serde_json::Value;

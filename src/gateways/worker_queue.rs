@@ -1,7 +1,8 @@
 //! What waits to be sent through one gateway.
 //!
-//! The core puts in and never waits. When the queue is full, the oldest notice goes, and is counted; if there is none,
-//! the oldest answer; an approval goes last, and is sent again when the connection is made anew.
+//! The core puts in and never waits. When the queue is full, the oldest notice goes, and is counted; if
+//! there is none, the oldest answer; an approval goes last, and is sent again when the connection is made
+//! anew.
 
 use super::{Message, Outgoing, Place, Why};
 use std::collections::VecDeque;
@@ -67,7 +68,8 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Takes the oldest, and how many were dropped since the last time; waits for one. `None` when it is over.
+    /// Takes the oldest, and how many were dropped since the last time; waits for one. `None` when it is
+    /// over.
     pub fn pop(&self) -> Option<(Item, u64)> {
         let mut inner = self.lock();
         loop {

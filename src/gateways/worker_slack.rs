@@ -1,9 +1,10 @@
 //! Slack: Socket Mode for what people say, the Web API for what we say.
 //!
-//! An envelope is acknowledged when what it brings is on disk, which takes milliseconds of the 3 seconds there are.
-//! One that is not acknowledged comes again; its event's id tells.
+//! An envelope is acknowledged when what it brings is on disk, which takes milliseconds of the 3 seconds
+//! there are. One that is not acknowledged comes again; its event's id tells.
 //!
-//! Source: docs.slack.dev: Socket Mode, apps.connections.open, chat.postMessage, Rate limits; `slackapi/node-slack-sdk`.
+//! Source: docs.slack.dev: Socket Mode, apps.connections.open, chat.postMessage, Rate limits;
+//! `slackapi/node-slack-sdk`.
 
 use super::commands::{ALL, normalise};
 use super::message::{Button, Look};

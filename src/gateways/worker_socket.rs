@@ -271,8 +271,8 @@ fn secure(host: &str, stream: TcpStream) -> Result<StreamOwned<ClientConnection,
     Ok(StreamOwned::new(session, stream))
 }
 
-/// How long to wait before try number `failures` (from 1): doubled each time up to a minute, half of it by chance, so
-/// that many daemons do not come back in the same moment.
+/// How long to wait before try number `failures` (from 1): doubled each time up to a minute, half of it by
+/// chance, so that many daemons do not come back in the same moment.
 pub fn back_off(failures: u32, random: u64) -> Duration {
     let whole = 500u64.saturating_mul(1 << failures.min(8)).min(60_000);
     Duration::from_millis(whole / 2 + random % (whole / 2 + 1))

@@ -1,7 +1,7 @@
 //! Telegram: the Bot API over HTTPS, long polling.
 //!
-//! The offset that confirms an update is given to Telegram only after the update is on our disk, and is itself on our
-//! disk: an update is taken once, whoever dies in between.
+//! The offset that confirms an update is given to Telegram only after the update is on our disk, and is
+//! itself on our disk: an update is taken once, whoever dies in between.
 //!
 //! Source: core.telegram.org/bots/api; `tdlib/telegram-bot-api`, Client.cpp.
 

@@ -243,7 +243,8 @@ fn no_command_is_lost_or_done_twice_over_cuts_and_kill_nine() {
         (prompts.len() + confessed + refused >= sent).then_some(prompts)
     });
     assert!(prompts.len() >= 8, "most were done: {prompts:?}");
-    // A daemon that is killed between its audit log and its state hears the same message again, and says so twice.
+    // A daemon that is killed between its audit log and its state hears the same message again, and says so
+    // twice.
     let mut commands: Vec<String> =
         audited(&daemon, "gateway.command").iter().map(|entry| entry["command"].to_string()).collect();
     commands.sort();

@@ -125,6 +125,23 @@ fn the_message_is_updated_after_the_decision_wherever_it_was_made() {
 }
 
 #[test]
+fn a_decision_made_while_the_chat_cannot_be_reached_is_shown_later() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    let gateway = rig.id;
+    rig.report(Report::Sent { gateway, approval: id.parse().unwrap(), place: place("9") });
+    rig.bench.ask("POST", &format!("/api/gateways/{gateway}/disconnect"), &json!({}));
+    rig.bench.ask("POST", &format!("/api/approvals/{id}/reject"), &json!({}));
+    assert!(edits(&rig).is_empty(), "nobody can be told");
+    assert!(rig.connect().is_none());
+    let run = rig.gateway().run;
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    assert!(edits(&rig)[0].1.starts_with("Rejected"), "{:?}", edits(&rig));
+    assert_eq!(edits(&rig).len(), 1);
+}
+
+#[test]
 fn a_decision_that_overtakes_the_message_is_shown_in_it() {
     let mut rig = Rig::connected("telegram");
     rig.bench.agent("worker");
