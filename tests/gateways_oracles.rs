@@ -98,7 +98,7 @@ fn discord_js_takes_our_discord_for_the_real_one() {
         server.with(|state| (state.heard.iter().filter(|one| one["op"] == 6).count() >= 2).then_some(()))
     });
     wait_for("the session", || server.with(|state| state.ready.then_some(())));
-    server.interacts("i-1", "7", 3, json!({"component_type": 2, "custom_id": "/approve x"}));
+    server.interacts("i-1", "7", 3, &json!({"component_type": 2, "custom_id": "/approve x"}));
     assert_eq!(library.says("interaction"), "interaction /approve x");
     library.end();
 }

@@ -41,7 +41,7 @@ pub(super) static COMMANDS: &[Command] = &[Command {
         switch("disable", "do not let it connect"),
     ],
     details: "svc gateways add telegram --chat 4711, svc gateways token ID, svc gateways connect ID.\n\
-              A token is typed unseen or given on standard input. KEY is bot_token, and for Slack also app_token.\n\
+              A token is typed unseen or given on standard input. KEY is bot_token; Slack also has app_token.\n\
               A beginning of an id is enough.",
     run: gateways,
 }];

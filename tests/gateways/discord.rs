@@ -60,7 +60,7 @@ fn messages_slash_commands_and_buttons_are_commands() {
     let (_, text, _) = told(&discord, "api** was started");
     assert!(text.contains(r"\(backend, script\)"), "escaped: {text}");
     discord.says("m-2", "7", "just talk between people");
-    discord.interacts("i-1", "7", 2, json!({"name": "agents", "options": []}));
+    discord.interacts("i-1", "7", 2, &json!({"name": "agents", "options": []}));
     wait_for("the answer in place of the wait", || {
         discord.with(|state| {
             let path = "webhooks/901/toki-1/messages/@original";
@@ -79,7 +79,7 @@ fn messages_slash_commands_and_buttons_are_commands() {
         "i-2",
         "7",
         3,
-        json!({"component_type": 2, "custom_id": format!("/reject {approval}")}),
+        &json!({"component_type": 2, "custom_id": format!("/reject {approval}")}),
     );
     wait_for("the message to show the decision", || {
         discord.with(|state| {

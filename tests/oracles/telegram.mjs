@@ -18,7 +18,8 @@ bot.on("callback_query:data", async (context) => {
   } catch (error) {
     console.log("refused " + error.error_code + " " + error.description);
   }
-  await bot.stop();
+  // Not awaited: the loop that it ends waits for this handler.
+  void bot.stop();
 });
 await bot.start({ onStart: (me) => console.log("ready " + me.username) });
 console.log("over");

@@ -66,7 +66,7 @@ impl Discord {
     }
 
     /// An event of the session; kept for a resume whether or not somebody listens.
-    pub fn dispatch(&self, kind: &str, data: Value) {
+    pub fn dispatch(&self, kind: &str, data: &Value) {
         self.with(|state| {
             state.sequence += 1;
             let frame = json!({"op": 0, "t": kind, "s": state.sequence, "d": data});
@@ -84,16 +84,16 @@ impl Discord {
     pub fn says(&self, id: &str, user: &str, text: &str) {
         let author = json!({"id": user, "username": "ann", "bot": false});
         let data = json!({"id": id, "channel_id": "55", "author": author, "content": text, "mentions": [], "guild_id": "1"});
-        self.dispatch("MESSAGE_CREATE", data);
+        self.dispatch("MESSAGE_CREATE", &data);
     }
 
-    pub fn interacts(&self, id: &str, user: &str, kind: u64, data: Value) {
+    pub fn interacts(&self, id: &str, user: &str, kind: u64, data: &Value) {
         let member = json!({"user": {"id": user, "username": "ann"}});
         let body = json!({
             "id": id, "application_id": APPLICATION, "type": kind, "data": data, "token": format!("tok{id}"),
             "channel_id": "55", "guild_id": "1", "member": member, "version": 1,
         });
-        self.dispatch("INTERACTION_CREATE", body);
+        self.dispatch("INTERACTION_CREATE", &body);
     }
 
     fn take(&self, message: &Value, socket: &mut WebSocket<TcpStream>) -> bool {
@@ -149,7 +149,7 @@ impl Discord {
         true
     }
 
-    fn refused(&self, asked: &Asked) -> Option<Answer> {
+    fn refused(asked: &Asked) -> Option<Answer> {
         let parts = asked.parts();
         let open = parts.contains(&"interactions") || parts.contains(&"webhooks");
         if !open && asked.header("authorization") != format!("Bot {TOKEN}") {
@@ -208,7 +208,9 @@ impl Discord {
 fn end(socket: &mut WebSocket<TcpStream>, code: u16) {
     let frame = CloseFrame { code: CloseCode::from(code), reason: "as ordered".into() };
     let _ = socket.close(Some(frame));
-    let _ = socket.flush();
+    // Until the client has answered: a socket that goes too early takes the close along.
+    let _ = socket.get_ref().set_read_timeout(Some(Duration::from_secs(1)));
+    while socket.read().is_ok() {}
 }
 
 impl Platform for Discord {
@@ -218,7 +220,7 @@ impl Platform for Discord {
         self.with(|state| {
             state.calls.push((asked.method.clone(), parts.join("/"), asked.body.clone()));
         });
-        if let Some(refused) = self.refused(asked) {
+        if let Some(refused) = Self::refused(asked) {
             return refused;
         }
         match (asked.method.as_str(), parts.as_slice()) {
@@ -260,6 +262,7 @@ impl Platform for Discord {
                 }
                 Ok(Message::Close(frame)) => {
                     self.with(|state| state.closed = frame.map(|frame| frame.code.into()));
+                    let _ = socket.flush();
                     break;
                 }
                 Ok(_) => {}
@@ -268,16 +271,12 @@ impl Platform for Discord {
             }
             let order = self.with(|state| state.orders.pop_front());
             match order {
-                Some(Order::Frame(frame)) => {
-                    if socket.send(Message::text(frame.to_string())).is_err() {
-                        break;
-                    }
-                }
+                Some(Order::Frame(frame)) if socket.send(Message::text(frame.to_string())).is_err() => break,
+                Some(Order::Frame(_)) | None => {}
                 Some(Order::Close(code)) => {
                     end(&mut socket, code);
                     break;
                 }
-                None => {}
             }
         }
         self.with(|state| state.ready = false);

@@ -27,7 +27,7 @@ pub struct State {
     pub at_once: u32,
     /// Web API calls: method and body.
     pub calls: Vec<(String, Value)>,
-    pub refusals: VecDeque<(u16, Vec<(&'static str, String)>, Value)>,
+    pub refusals: VecDeque<Answer>,
     /// Messages: ts, channel, text, blocks.
     pub messages: Vec<(String, String, String, Value)>,
     /// Unacknowledged envelopes are sent again after this.
@@ -58,7 +58,7 @@ impl Slack {
         result
     }
 
-    fn envelope(&self, kind: &str, payload: Value) {
+    fn envelope(&self, kind: &str, payload: &Value) {
         self.with(|state| {
             let id = format!("env-{}", state.open.len() + state.acknowledged.len());
             let accepts = kind != "events_api";
@@ -72,18 +72,18 @@ impl Slack {
     /// Somebody writes to the bot alone.
     pub fn says(&self, event: &str, user: &str, text: &str) {
         let body = json!({"type": "message", "channel_type": "im", "user": user, "text": text, "channel": "D55", "ts": "1.0"});
-        self.envelope("events_api", json!({"event_id": event, "type": "event_callback", "event": body}));
+        self.envelope("events_api", &json!({"event_id": event, "type": "event_callback", "event": body}));
     }
 
     pub fn commands(&self, trigger: &str, user: &str, command: &str, text: &str) {
-        self.envelope("slash_commands", json!({
+        self.envelope("slash_commands", &json!({
             "command": command, "text": text, "user_id": user, "user_name": "ann", "channel_id": "C55",
             "trigger_id": trigger, "response_url": format!("http://127.0.0.1:{}/response/{trigger}", self.port),
         }));
     }
 
     pub fn clicks(&self, trigger: &str, user: &str, value: &str) {
-        self.envelope("interactive", json!({
+        self.envelope("interactive", &json!({
             "type": "block_actions", "user": {"id": user, "username": "ann"}, "channel": {"id": "C55"},
             "trigger_id": trigger, "actions": [{"type": "button", "action_id": "choice-0", "value": value}],
             "response_url": format!("http://127.0.0.1:{}/response/{trigger}", self.port),

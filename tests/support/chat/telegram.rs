@@ -48,12 +48,12 @@ impl Telegram {
         result
     }
 
-    fn update(&self, kind: &str, body: Value) -> i64 {
+    fn update(&self, kind: &str, body: &Value) -> i64 {
         self.with(|state| {
             let id = state.next_update;
             state.next_update += 1;
             let mut update = json!({"update_id": id});
-            update[kind] = body;
+            update[kind] = body.clone();
             state.updates.push_back((id, update));
             id
         })
@@ -64,7 +64,7 @@ impl Telegram {
         let kind = if chat > 0 { "private" } else { "supergroup" };
         let from = json!({"id": user, "is_bot": false, "first_name": "Ann", "username": "ann"});
         let chat = json!({"id": chat, "type": kind});
-        self.update("message", json!({"message_id": 1, "date": 1, "from": from, "chat": chat, "text": text}))
+        self.update("message", &json!({"message_id": 1, "date": 1, "from": from, "chat": chat, "text": text}))
     }
 
     /// Somebody clicks a button of a message.
@@ -76,7 +76,7 @@ impl Telegram {
         let chat = json!({"id": chat.parse::<i64>().unwrap(), "type": "private"});
         let message = json!({"message_id": message, "date": 1, "chat": chat});
         let body = json!({"id": format!("q{user}"), "from": from, "message": message, "data": data, "chat_instance": "1"});
-        self.update("callback_query", body)
+        self.update("callback_query", &body)
     }
 
     fn polled(&self, asked: &Asked) -> Answer {

@@ -2,6 +2,7 @@
 
 use super::lock;
 use serde_json::Value;
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,7 +115,7 @@ fn serve<P: Platform>(platform: &Arc<P>, stream: TcpStream) {
             head.push_str("Content-Type: application/json\r\n");
         }
         for (name, value) in headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            let _ = write!(head, "{name}: {value}\r\n");
         }
         let whole = if status == 204 { format!("{head}\r\n") } else { format!("{head}\r\n{body}") };
         if (&stream).write_all(whole.as_bytes()).is_err() {
