@@ -16,6 +16,7 @@ pub mod console;
 pub mod context;
 pub mod coordination;
 pub mod credentials;
+pub mod gateways;
 pub mod integrations;
 pub mod journalist;
 pub mod memory;

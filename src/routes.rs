@@ -79,6 +79,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::ownership::api::routes());
     routes.extend(crate::coordination::api::routes());
     routes.extend(crate::credentials::api::routes());
+    routes.extend(crate::gateways::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     routes.extend(crate::workspace::api::routes());

@@ -437,6 +437,7 @@ static TABLES: &[&[Command]] = &[
     super::top::COMMANDS,
     super::demo::COMMANDS,
     super::man::COMMANDS,
+    super::gateways::COMMANDS,
     index::COMMANDS,
     files::COMMANDS,
     &tools::COMMANDS,

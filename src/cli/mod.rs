@@ -13,6 +13,7 @@ pub mod control;
 mod demo;
 pub mod doctor;
 pub mod files;
+mod gateways;
 pub mod help;
 pub mod index;
 pub mod integrations;

@@ -19,6 +19,8 @@ pub enum Document {
     Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// The chat gateways, and what is between them and us.
+    Gateways,
     /// Teams, recommendation, plans.
     Teams,
     /// Schedules and their histories.
@@ -91,6 +93,7 @@ impl Document {
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Gateways => "state/gateways.json".into(),
             Self::Teams => "state/teams.json".into(),
             Self::Schedules => "state/schedules.json".into(),
             Self::Integrations => "state/integrations.json".into(),
@@ -115,6 +118,7 @@ impl Document {
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Gateways => serde_json::to_vec(&state.gateways.stored()),
             Self::Teams => serde_json::to_vec(&state.teams.stored()),
             Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
             Self::Integrations => serde_json::to_vec(&state.integrations.stored()),

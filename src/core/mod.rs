@@ -33,6 +33,7 @@ use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::gateways;
 use crate::integrations;
 use crate::journalist;
 use crate::memory;
@@ -123,6 +124,8 @@ pub struct State {
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// The chat gateways.
+    pub gateways: Arc<gateways::State>,
     /// Teams, recommendations, plans.
     pub teams: Arc<crate::teams::State>,
     /// What is started by the clock.
@@ -168,6 +171,8 @@ pub enum Command {
     Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About chat gateways.
+    Gateways(gateways::Command),
     /// About teams.
     Teams(crate::teams::Command),
     /// About toys.
@@ -201,6 +206,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// The threads of a chat gateway report.
+    Gateway(gateways::Report),
     /// A planner's file was looked at.
     Plan(crate::teams::plan::Found),
     /// The threads of the integrations report.
@@ -258,6 +265,8 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// An order to the threads of the chat gateways.
+    Gateway(gateways::Order),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
     /// Import a repository.
@@ -283,6 +292,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Plan(found) => crate::teams::plan::found(state, cx, found),
         Event::Detected(found) => {
             registry::detected(state, found);
@@ -301,6 +311,9 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::GatewaysBoot => gateways::boot(state, cx),
+            Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
+            Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
             Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
@@ -316,6 +329,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
     while let Some(moment) = cx.next_moment() {
         moments::tell(state, cx, moment);
     }
+    gateways::overheard(state, cx);
     if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
         cx.exit_sent = true;
         cx.push(Effect::Exit);
@@ -328,6 +342,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Gateways(command) => gateways::command(state, cx, call, command),
         Command::Teams(command) => crate::teams::command(state, cx, call, command),
         Command::Toys(command) => crate::toys::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),

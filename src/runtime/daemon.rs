@@ -19,6 +19,7 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
 use crate::teams::worker::PlanReader;
@@ -269,6 +270,7 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
+    let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
     let to_core = core.clone();
     let journalist = Writer::start(project.to_path_buf(), move |report| {
         to_core.report(Event::Journalist(report));
@@ -279,7 +281,19 @@ fn outbox(
     });
     let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
     let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
-    Ok(Outbox { core: core.clone(), vault, jobs, imports, plans, runs, servers, hub, journalist, store })
+    Ok(Outbox {
+        core: core.clone(),
+        vault,
+        gateways,
+        jobs,
+        imports,
+        plans,
+        runs,
+        servers,
+        hub,
+        journalist,
+        store,
+    })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
@@ -28,6 +29,8 @@ pub struct Outbox {
     pub core: Core,
     /// Opens the keys that agents get.
     pub vault: Arc<Vault>,
+    /// The threads of the chat gateways.
+    pub gateways: Gateways,
     /// One-off jobs.
     pub jobs: Jobs,
     /// Imports of repositories.
@@ -61,6 +64,7 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
+            Effect::Gateway(order) => self.gateways.order(order),
             Effect::Journalist(order) => self.write_down(order),
             Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
