@@ -6,7 +6,12 @@
 
 #[cfg(test)]
 pub mod contract;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod session;
 pub mod sqlite;
+mod writer;
+mod writes;
 
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
