@@ -36,34 +36,16 @@ pub trait Tables {
     fn add_event(&mut self, kind: &str, subject: &str, data: &Value, now: Time) -> Result<(), StoreError>;
 
     /// Keeps a decision on the skill's present content.
-    fn add_review(
-        &mut self,
-        skill: &Skill,
-        decision: &str,
-        note: &str,
-        now: Time,
-    ) -> Result<(), StoreError>;
+    fn add_review(&mut self, skill: &Skill, decision: &str, note: &str, now: Time) -> Result<(), StoreError>;
 
     /// A client's rating of a skill.
     fn rating(&mut self, id: &str, client: ClientHash) -> Result<Option<i64>, StoreError>;
 
     /// Puts a client's rating in place of its earlier one.
-    fn put_rating(
-        &mut self,
-        id: &str,
-        client: ClientHash,
-        rating: i64,
-        now: Time,
-    ) -> Result<(), StoreError>;
+    fn put_rating(&mut self, id: &str, client: ClientHash, rating: i64, now: Time) -> Result<(), StoreError>;
 
     /// Moves a skill's sum and count of ratings.
-    fn add_to_ratings(
-        &mut self,
-        id: &str,
-        sum: i64,
-        count: i64,
-        generation: u64,
-    ) -> Result<(), StoreError>;
+    fn add_to_ratings(&mut self, id: &str, sum: i64, count: i64, generation: u64) -> Result<(), StoreError>;
 
     /// When a client's install was last counted.
     fn last_install(&mut self, id: &str, client: ClientHash) -> Result<Option<Time>, StoreError>;

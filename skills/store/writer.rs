@@ -55,8 +55,7 @@ impl<S: Session> Writer<S> {
     ) -> Result<Written<T>, StoreError> {
         let (sender, receiver) = bounded(1);
         let job: Job<S> = Box::new(move |place| {
-            let done =
-                place.and_then(|(tables, generation)| write(&mut Write { tables, generation, now }));
+            let done = place.and_then(|(tables, generation)| write(&mut Write { tables, generation, now }));
             let stays = done.as_ref().map(|_| ()).map_err(Clone::clone);
             let answer: Answer = Box::new(move |committed| {
                 let answer = done.and_then(|value| committed.map(|generation| Written { value, generation }));

@@ -6,6 +6,7 @@ pub mod daemon;
 pub mod folder;
 pub mod market;
 pub mod mcp;
+pub mod postgres;
 pub mod processes;
 pub mod wait;
 pub mod world;

@@ -14,12 +14,12 @@ use crate::authors::AuthorPatch;
 use crate::installs;
 use crate::model::{Author, Skill};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use session::Connected;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use session::Connected;
 use std::time::Duration;
 use svc::core::time::Time;
 

@@ -73,13 +73,7 @@ impl Tables for Connected {
         self.execute(sql, params![int(now.0), kind, subject, data.to_string()]).map(drop)
     }
 
-    fn add_review(
-        &mut self,
-        skill: &Skill,
-        decision: &str,
-        note: &str,
-        now: Time,
-    ) -> Result<(), StoreError> {
+    fn add_review(&mut self, skill: &Skill, decision: &str, note: &str, now: Time) -> Result<(), StoreError> {
         let sql =
             "INSERT INTO reviews(skill_id, decision, note, digest, created_at) VALUES (?1, ?2, ?3, ?4, ?5)";
         self.execute(sql, params![skill.id, decision, note, skill.digest, int(now.0)]).map(drop)
@@ -89,13 +83,7 @@ impl Tables for Connected {
         self.number("SELECT rating FROM ratings WHERE skill_id = ?1 AND client = ?2", params![id, client.0])
     }
 
-    fn put_rating(
-        &mut self,
-        id: &str,
-        client: ClientHash,
-        rating: i64,
-        now: Time,
-    ) -> Result<(), StoreError> {
+    fn put_rating(&mut self, id: &str, client: ClientHash, rating: i64, now: Time) -> Result<(), StoreError> {
         self.execute(
             "INSERT INTO ratings(skill_id, client, rating, created_at, updated_at) \
              VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT(skill_id, client) DO UPDATE \
@@ -105,13 +93,7 @@ impl Tables for Connected {
         .map(drop)
     }
 
-    fn add_to_ratings(
-        &mut self,
-        id: &str,
-        sum: i64,
-        count: i64,
-        generation: u64,
-    ) -> Result<(), StoreError> {
+    fn add_to_ratings(&mut self, id: &str, sum: i64, count: i64, generation: u64) -> Result<(), StoreError> {
         self.execute(
             "UPDATE skills SET rating_sum = rating_sum + ?2, rating_count = rating_count + ?3, \
              generation = ?4 WHERE id = ?1",
