@@ -106,7 +106,8 @@ fn a_rotation_saves_its_brief_and_a_dry_run_shows_it_before() {
     let listed = svc(&daemon, &["memory", "handoffs", "backend"]);
     assert!(said(&listed).contains("Greet the world"), "{listed:?}");
     let profile = daemon.get("/api/memory/specializations/backend-1");
-    assert_eq!(profile["fileTouches"]["hello.txt"], 1);
+    // The successor may have begun to play the scenario again.
+    assert!(profile["fileTouches"]["hello.txt"].as_u64() >= Some(1), "{profile}");
 }
 
 #[test]
@@ -135,7 +136,10 @@ fn daemon_the_journalist_writes_its_documents_when_an_agent_completes() {
     let mut socket = daemon.connect("?types=journalist:cycle");
     let id = daemon.spawn("default");
     daemon.wait_state(&id, &["completed"]);
-    let event = next_message(&mut socket);
+    let mut event = next_message(&mut socket);
+    while event["type"] == "state" {
+        event = next_message(&mut socket);
+    }
     assert_eq!((&event["type"], &event["data"]["cycleCount"]), (&json!("journalist:cycle"), &json!(1)));
     let map = fs::read_to_string(daemon.project.join("SVC_PROJECT_MAP.md")).unwrap();
     assert!(map.contains("tester-1") && map.contains("hello.txt"), "{map}");

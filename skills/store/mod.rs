@@ -140,7 +140,8 @@ pub trait Store: Send + Sync {
     /// Edits an author record and the copies that its skills carry. Errors: 404, 403.
     fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError>;
 
-    /// Takes in seeds or an export: new ids as they come, known ids with text and marks only, never counters.
+    /// Takes in seeds or an export: new ids as they come, known ids with their text only: counters,
+    /// status and the operator's marks stay.
     /// Gives how many records were made or changed.
     fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError>;
 

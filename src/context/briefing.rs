@@ -11,6 +11,7 @@ use crate::core::State as All;
 use crate::core::ids::{AgentId, LineageId};
 use crate::memory::{self, Selected, Wanted};
 use crate::providers;
+use crate::teams;
 use std::fmt::Write as _;
 
 /// First words of every briefing; by them a log tells a briefing from what a person said.
@@ -285,8 +286,8 @@ fn identity(subject: &Subject) -> String {
         name = subject.name,
         role = subject.role,
     );
-    if subject.role == "planner" {
-        text.push_str(crate::teams::plan::INSTRUCTIONS);
+    if subject.role == teams::plan::PLANNER {
+        text.push_str(teams::plan::INSTRUCTIONS);
     }
     text
 }

@@ -211,8 +211,6 @@ fn learn(all: &mut All, cx: &mut Context, agent: &Agent, score: f64) {
     let roles = Arc::make_mut(&mut triggers.profiles).entry(agent.provider.clone()).or_default();
     roles.entry(agent.role.clone()).or_default().session(base, score);
     cx.push(Effect::Put(Document::Adaptive, Durability::Soon));
-    let learned = threshold(all, &agent.provider, &agent.role);
-    crate::memory::session_scored(all, cx, id, score, Some(learned));
 }
 
 /// `GET /api/rotation`.

@@ -186,6 +186,8 @@ impl Store for Sqlite {
 
     fn backup(&self, file: &Path) -> Result<(), StoreError> {
         let temporary = file.with_extension("partial");
+        // As private as the database itself.
+        OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
         self.read(|connection| Ok(connection.backup(rusqlite::MAIN_DB, &temporary, None::<fn(_)>)?))?;
         File::open(&temporary)?.sync_all()?;
         Ok(fs::rename(&temporary, file)?)
