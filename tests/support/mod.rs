@@ -8,5 +8,6 @@ pub mod market;
 pub mod mcp;
 pub mod postgres;
 pub mod processes;
+pub mod tools;
 pub mod wait;
 pub mod world;
