@@ -7,6 +7,8 @@ pub mod daemon;
 pub mod folder;
 pub mod market;
 pub mod mcp;
+pub mod postgres;
 pub mod processes;
+pub mod tools;
 pub mod wait;
 pub mod world;
