@@ -67,8 +67,8 @@ impl Core {
         (core, thread)
     }
 
-    /// Asks for something on behalf of `actor`; the answer comes on the channel. Blocks while the lane is full. A
-    /// channel that ends without an answer means that the daemon stops.
+    /// Asks for something on behalf of `actor`; the answer comes on the channel. Blocks while the lane is
+    /// full. A channel that ends without an answer means that the daemon stops.
     pub fn ask(&self, actor: Actor, command: Command) -> Receiver<Reply> {
         let (answer, wait) = bounded(1);
         // Unsent, its sender is dropped: the channel ends.
