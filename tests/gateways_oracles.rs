@@ -1,14 +1,14 @@
 //! The servers that stand for the chat platforms, talked to by the platforms' own public libraries: what
 //! the daemon's tests rely on is what grammy, discord.js and @slack/bolt take for the real thing.
 //!
-//! Needs `node`, and the libraries in the folder that `SVC_CHAT_LIBRARIES` names
-//! (`npm install --prefix DIR grammy discord.js @slack/bolt`); without them it says that it was skipped.
+//! `tests/real/setup-oracles` installs the libraries, pinned; without them these tests say that they were
+//! skipped, and fail where `SVC_REAL_CLIS=require`.
 
 mod support;
 
 use serde_json::json;
 use std::io::{BufRead, BufReader, Lines};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use support::chat::{discord, slack, telegram};
 use support::wait::wait_for;
@@ -20,16 +20,22 @@ struct Library {
 }
 
 impl Library {
-    /// Runs a script with a library; `None`, and a word, when it is not there.
-    fn start(library: &str, script: &str, arguments: &[&str]) -> Option<Self> {
-        let folder = std::env::var_os("SVC_CHAT_LIBRARIES").map(PathBuf::from);
-        let Some(folder) = folder.filter(|folder| folder.join("node_modules").join(library).is_dir()) else {
-            eprintln!("SKIPPED: {library} is not in the folder that SVC_CHAT_LIBRARIES names");
+    /// Runs `tests/oracles/NAME.mjs` with a library; `None`, and a word, when it is not there.
+    fn start(library: &str, name: &str, arguments: &[&str]) -> Option<Self> {
+        let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/chat-libraries");
+        let folder = std::env::var_os("SVC_CHAT_LIBRARIES").map_or_else(default, PathBuf::from).join(name);
+        if !folder.join("node_modules").join(library).is_dir() {
+            let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
+            assert!(
+                !is_required,
+                "{library} absent although SVC_REAL_CLIS=require: run tests/real/setup-oracles"
+            );
+            eprintln!("SKIPPED: {library} is not installed; tests/real/setup-oracles installs it");
             return None;
-        };
+        }
         let (url, rest) = arguments.split_first().unwrap();
         let mut command = Command::new("node");
-        command.arg(format!("tests/oracles/{script}")).arg(url).arg(&folder).args(rest);
+        command.arg(format!("tests/oracles/{name}.mjs")).arg(url).arg(&folder).args(rest);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         Some(Self { child, stdin, lines: BufReader::new(stdout).lines() })
@@ -62,7 +68,7 @@ impl Drop for Library {
 fn grammy_takes_our_telegram_for_the_real_one() {
     let (web, server) = telegram::Telegram::start();
     let url = format!("http://127.0.0.1:{}", web.port);
-    let Some(mut library) = Library::start("grammy", "telegram.mjs", &[&url, telegram::TOKEN]) else {
+    let Some(mut library) = Library::start("grammy", "grammy", &[&url, telegram::TOKEN]) else {
         return;
     };
     assert_eq!(library.says("ready"), "ready svc_bot");
@@ -80,7 +86,7 @@ fn grammy_takes_our_telegram_for_the_real_one() {
 fn discord_js_takes_our_discord_for_the_real_one() {
     let (web, server) = discord::Discord::start();
     let url = format!("http://127.0.0.1:{}", web.port);
-    let Some(mut library) = Library::start("discord.js", "discord.mjs", &[&url, discord::TOKEN]) else {
+    let Some(mut library) = Library::start("discord.js", "discord", &[&url, discord::TOKEN]) else {
         return;
     };
     assert_eq!(library.says("ready"), "ready svc_bot");
@@ -108,7 +114,7 @@ fn bolt_takes_our_slack_for_the_real_one() {
     let (web, server) = slack::Slack::start();
     let url = format!("http://127.0.0.1:{}", web.port);
     let tokens = [url.as_str(), slack::BOT_TOKEN, slack::APP_TOKEN];
-    let Some(mut library) = Library::start("@slack/bolt", "slack.mjs", &tokens) else { return };
+    let Some(mut library) = Library::start("@slack/bolt", "bolt", &tokens) else { return };
     library.says("ready");
     server.says("Ev1", "U7", "hello");
     assert!(library.says("message").starts_with("message hello 17."));
