@@ -17,6 +17,7 @@ pub mod context;
 pub mod coordination;
 pub mod credentials;
 pub mod journalist;
+pub mod market;
 pub mod memory;
 pub mod oversight;
 pub mod ownership;

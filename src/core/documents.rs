@@ -33,6 +33,8 @@ pub enum Document {
     HandoffChains,
     /// What agents and roles have shown.
     Specializations,
+    /// The installed skills.
+    Skills,
     /// The task of a lineage.
     Prompt(LineageId),
     /// What the counters said and what happened.
@@ -92,6 +94,7 @@ impl Document {
             Self::Discoveries => "memory/discoveries.json".into(),
             Self::HandoffChains => "memory/handoff-chains.json".into(),
             Self::Specializations => "memory/specializations.json".into(),
+            Self::Skills => "state/skills.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
             Self::Timeline => "state/timeline.json".into(),
             Self::Usage => "state/usage.json".into(),
@@ -115,6 +118,7 @@ impl Document {
             Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
             Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),
             Self::Specializations => serde_json::to_vec_pretty(&state.memory.stored_specializations()),
+            Self::Skills => serde_json::to_vec_pretty(&state.market.stored()),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
                 serde_json::to_vec(&stored)

@@ -34,6 +34,7 @@ use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::journalist;
+use crate::market;
 use crate::memory;
 use crate::oversight::timeline;
 use crate::oversight::{pm, questions};
@@ -146,6 +147,8 @@ pub struct State {
     pub questions: Arc<questions::State>,
     /// What the agents have learned.
     pub memory: Arc<memory::State>,
+    /// The installed skills.
+    pub market: Arc<market::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -173,6 +176,8 @@ pub enum Command {
     Journalist(journalist::Command),
     /// About reviews.
     Pm(pm::Command),
+    /// About skills.
+    Market(market::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -301,6 +306,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Memory(command) => memory::command(state, cx, call, command),
         Command::Journalist(command) => journalist::command(state, cx, call, command),
         Command::Pm(command) => pm::command(state, cx, call, command),
+        Command::Market(command) => market::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

@@ -19,6 +19,8 @@ use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::journalist::worker::Writer;
+use crate::market::worker_client::Marketplace;
+use crate::market::worker_links::Links;
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
@@ -174,6 +176,7 @@ impl Daemon {
             vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
+            market: Marketplace::new(),
             counters: OnceLock::new(),
         });
         let hub_handle = hub.handle();
@@ -260,7 +263,8 @@ fn outbox(
     let journalist = Writer::start(project.to_path_buf(), move |report| {
         to_core.report(Event::Journalist(report));
     })?;
-    Ok(Outbox { core: core.clone(), vault, jobs, runs, hub, journalist, store })
+    let links = Arc::new(Links::start(project));
+    Ok(Outbox { core: core.clone(), vault, links, jobs, runs, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

@@ -9,6 +9,7 @@ use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
 use crate::journalist;
+use crate::market;
 use crate::memory;
 use crate::oversight::pm;
 use crate::oversight::timeline;
@@ -120,6 +121,9 @@ fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: pm::Stored = read(folder, Document::PmReviews, now)?.unwrap_or_default();
     known_version(Document::PmReviews, stored.version, pm::VERSION)?;
     state.pm = Arc::new(pm::State::restore(stored));
+    let stored: market::Stored = read(folder, Document::Skills, now)?.unwrap_or_default();
+    known_version(Document::Skills, stored.version, market::STORED_VERSION)?;
+    state.market = Arc::new(market::State::restore(stored));
     journalist::arm(state, now);
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::journalist::{self, worker::Writer};
+use crate::market::worker_links::{self, Links};
 use crate::providers;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -25,6 +26,8 @@ pub struct Outbox {
     pub core: Core,
     /// Opens the keys that agents get.
     pub vault: Arc<Vault>,
+    /// Links skills beside running agents.
+    pub links: Arc<Links>,
     /// One-off jobs.
     pub jobs: Jobs,
     /// The runs of the agents.
@@ -87,10 +90,11 @@ impl Outbox {
         match order {
             RunOrder::Start(start) => {
                 let Some(provider) = providers::by_id(start.provider) else { return };
-                let StartOrder { lineage, request, env, secrets, .. } = *start;
+                let StartOrder { lineage, request, env, secrets, skills, .. } = *start;
+                let prepare = worker_links::prepare(&self.links, &request.working_dir, skills);
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let env_extra = env.into_iter().chain(secrets).collect();
-                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra })
+                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare })
                 });
                 if let Err(error) = started {
                     self.core.control(Event::Run(agent, RunReport::StartFailed { error }));
