@@ -430,6 +430,7 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
+    super::skills::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

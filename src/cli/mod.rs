@@ -19,6 +19,7 @@ pub mod rehearse;
 pub mod render;
 pub mod session;
 pub mod settings;
+mod skills;
 pub mod talk;
 pub mod target;
 mod tokens;

@@ -19,6 +19,8 @@ pub enum Document {
     Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// When old things were removed last.
+    Cleanup,
     /// The project's settings.
     Config,
     /// The journalist's notes.
@@ -87,6 +89,7 @@ impl Document {
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Cleanup => "state/cleanup.json".into(),
             Self::Config => "config.json".into(),
             Self::Journalist => "state/journalist.json".into(),
             Self::PmReviews => "state/pm-reviews.json".into(),
@@ -111,6 +114,7 @@ impl Document {
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
+            Self::Cleanup => serde_json::to_vec(&state.cleanup.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
             Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
             Self::PmReviews => serde_json::to_vec(&state.pm.stored()),

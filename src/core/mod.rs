@@ -36,6 +36,7 @@ use crate::credentials;
 use crate::journalist;
 use crate::market;
 use crate::memory;
+use crate::oversight::cleanup;
 use crate::oversight::timeline;
 use crate::oversight::{pm, questions};
 use crate::ownership;
@@ -149,6 +150,8 @@ pub struct State {
     pub memory: Arc<memory::State>,
     /// The installed skills.
     pub market: Arc<market::State>,
+    /// When old things were removed last.
+    pub cleanup: Arc<cleanup::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -197,6 +200,8 @@ pub enum Event {
     Workspace(workspace::Report),
     /// The journalist's documents are written, or not.
     Journalist(journalist::Report),
+    /// The daily cleanup is over.
+    Cleanup(cleanup::Report),
     /// A document that agents are told has changed.
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -246,6 +251,8 @@ pub enum Effect {
     Job(agents::Job),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
+    /// Remove what is old.
+    Cleanup(cleanup::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
     /// A warning for the daemon's log.
@@ -267,6 +274,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
+        Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -277,6 +285,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
             Timer::Journalist => journalist::due(state, cx),
+            Timer::Cleanup => cleanup::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,

@@ -25,6 +25,8 @@ pub enum Timer {
     Approval(ApprovalId),
     /// The journalist's next cycle.
     Journalist,
+    /// The daily cleanup.
+    Cleanup,
     /// A question of the daemon's own has taken too long.
     Question(CallId),
 }

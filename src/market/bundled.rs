@@ -1,7 +1,7 @@
 //! The vendor's 21 skills, embedded: what there is without a marketplace.
 //!
-//! **Invariant:** facts come from `data/vendor-skills.json`, texts from `data/skills/<id>/SKILL.md`; a test holds
-//! that each fact has its text and its description.
+//! **Invariant:** facts come from `data/vendor-skills.json`, texts from `data/skills/<id>/SKILL.md`; a test
+//! holds that each fact has its text and its description.
 
 use serde_json::{Value, json};
 use std::sync::LazyLock;

@@ -1,7 +1,8 @@
 //! Skills: what the marketplace offers, what is installed here, and which agents use it.
 //!
-//! A skill is a markdown file of instructions. It is installed once per project into `.svc/skills/<id>/SKILL.md` and
-//! linked into the working directory of every live agent that has it attached (`worker_links`).
+//! A skill is a markdown file of instructions. It is installed once per project into
+//! `.svc/skills/<id>/SKILL.md` and linked into the working directory of every live agent that has it
+//! attached (`worker_links`).
 //!
 //! **Invariant:** a record names the SHA-256 of the file that was saved before it; a file that has another
 //! digest is attached to nobody.

@@ -1,10 +1,10 @@
-//! Attached skills beside a running agent: links `.agents/skills/<id>` and `.claude/skills/<id>` in its working
-//! directory, which lead to `.svc/skills/<id>`. These two folders reach all known providers.
+//! Attached skills beside a running agent: links `.agents/skills/<id>` and `.claude/skills/<id>` in its
+//! working directory, which lead to `.svc/skills/<id>`. These two folders reach all known providers.
 //!
-//! **Invariant:** what a person put there stays: a name that is taken is not linked, nothing is written through a link,
-//! and only links that lead into `.svc/skills` are removed.
-//! **Invariant:** a link's path is on disk before the link is, so that the next daemon can remove what one that
-//! died has left.
+//! **Invariant:** what a person put there stays: a name that is taken is not linked, nothing is written
+//! through a link, and only links that lead into `.svc/skills` are removed.
+//! **Invariant:** a link's path is on disk before the link is, so that the next daemon can remove what one
+//! that died has left.
 
 use super::worker_files::{FOLDER, folder_of, is_intact, sweep};
 use super::{Attached, check_id};
@@ -89,8 +89,8 @@ impl Links {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Links what is attached; the paths that this run now holds. What cannot be linked is told in the log: an
-    /// agent works without a skill, too.
+    /// Links what is attached; the paths that this run now holds. What cannot be linked is told in the log:
+    /// an agent works without a skill, too.
     fn attach(&self, working_dir: &Path, skills: &[Attached]) -> Vec<PathBuf> {
         let mut users = self.users();
         let mut held: Vec<(PathBuf, PathBuf)> = Vec::new();

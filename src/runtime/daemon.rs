@@ -21,6 +21,7 @@ use crate::credentials::Vault;
 use crate::journalist::worker::Writer;
 use crate::market::worker_client::Marketplace;
 use crate::market::worker_links::Links;
+use crate::oversight::worker_cleanup::Cleaner;
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
@@ -264,7 +265,12 @@ fn outbox(
         to_core.report(Event::Journalist(report));
     })?;
     let links = Arc::new(Links::start(project));
-    Ok(Outbox { core: core.clone(), vault, links, jobs, runs, hub, journalist, store })
+    let to_core = core.clone();
+    let (theirs, ours) = (Arc::clone(logs), Arc::clone(processes));
+    let cleaner = Cleaner::start(project.to_path_buf(), theirs, ours, move |report| {
+        to_core.report(Event::Cleanup(report));
+    })?;
+    Ok(Outbox { core: core.clone(), vault, links, jobs, runs, hub, journalist, cleaner, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

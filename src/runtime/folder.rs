@@ -11,6 +11,7 @@ use crate::credentials;
 use crate::journalist;
 use crate::market;
 use crate::memory;
+use crate::oversight::cleanup;
 use crate::oversight::pm;
 use crate::oversight::timeline;
 use crate::settings;
@@ -124,6 +125,9 @@ fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: market::Stored = read(folder, Document::Skills, now)?.unwrap_or_default();
     known_version(Document::Skills, stored.version, market::STORED_VERSION)?;
     state.market = Arc::new(market::State::restore(stored));
+    let stored: cleanup::Stored = read(folder, Document::Cleanup, now)?.unwrap_or_default();
+    known_version(Document::Cleanup, stored.version(), cleanup::STORED_VERSION)?;
+    cleanup::restore(state, stored, now);
     journalist::arm(state, now);
     Ok(())
 }

@@ -14,6 +14,8 @@ use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::journalist::{self, worker::Writer};
 use crate::market::worker_links::{self, Links};
+use crate::oversight::cleanup;
+use crate::oversight::worker_cleanup::Cleaner;
 use crate::providers;
 use crossbeam_channel::Sender;
 use serde_json::json;
@@ -36,6 +38,8 @@ pub struct Outbox {
     pub hub: Hub,
     /// The journalist's documents.
     pub journalist: Writer,
+    /// Removes what is old.
+    pub cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
     pub store: Store,
 }
@@ -55,6 +59,7 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Job(job) => self.job(job),
             Effect::Journalist(order) => self.write_down(order),
+            Effect::Cleanup(order) => self.clean(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
@@ -83,6 +88,14 @@ impl Outbox {
         if !self.journalist.order(order) {
             let report = journalist::Report::Written(Err("its thread is behind".to_owned()));
             self.core.control(Event::Journalist(report));
+        }
+    }
+
+    fn clean(&self, order: cleanup::Order) {
+        if !self.cleaner.order(order) {
+            let errors = vec!["its thread is behind".to_owned()];
+            let outcome = cleanup::Outcome { errors, ..cleanup::Outcome::default() };
+            self.core.control(Event::Cleanup(cleanup::Report(outcome)));
         }
     }
 

@@ -287,6 +287,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Workspace(_) => "a workspace report",
         Event::Journalist(_) => "a report of the journalist",
         Event::Context(_) => "a report of a document",
+        Event::Cleanup(_) => "a report of the cleanup",
         Event::Storage(_) => "a storage report",
         Event::Timer(_) => "a timer",
         Event::Panicked => "a panic",

@@ -257,6 +257,7 @@ impl World {
             }
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
             Effect::Warn(text) => format!("! warn {text}"),
+            Effect::Cleanup(_) => "! clean up".to_owned(),
             Effect::Journalist(order) => {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))
