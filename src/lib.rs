@@ -16,6 +16,7 @@ pub mod console;
 pub mod context;
 pub mod coordination;
 pub mod credentials;
+pub mod federation;
 pub mod journalist;
 pub mod market;
 pub mod memory;

@@ -85,5 +85,6 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::pm::routes());
     routes.extend(crate::context::api::routes());
     routes.extend(crate::market::api::routes());
+    routes.extend(crate::federation::api::routes());
     Table::new(routes)
 }

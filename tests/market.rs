@@ -266,3 +266,31 @@ fn a_skill_whose_file_was_changed_is_not_attached_and_nothing_is_written_through
     assert!(is_link(&daemon.project.join(".agents/skills/feature-dev")));
     assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn skills_are_searched_installed_and_removed_on_the_command_line() {
+    let daemon = daemon_without();
+    let svc = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_svc"))
+            .args(["skills", "--project"])
+            .arg(&daemon.project)
+            .args(words)
+            .env_remove("SVC_AGENT_ID")
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    assert!(svc(&[]).1.starts_with("no skill is installed"));
+    assert!(svc(&["search", "review"]).1.contains("code-review"));
+    assert_eq!(svc(&["-q", "search"]).1.lines().count(), 21);
+    assert_eq!(
+        svc(&["install", "code-review"]),
+        (Some(0), "code-review 1.0.0 (bundled) is installed\n".into())
+    );
+    assert_eq!(svc(&["-q"]).1, "code-review\n");
+    assert!(svc(&["update"]).1.contains("up to date"));
+    assert_eq!(svc(&["rate", "code-review", "5"]).0, Some(1), "there is no marketplace to take it");
+    assert_eq!(svc(&["rate", "code-review", "many"]).0, Some(2));
+    assert_eq!(svc(&["remove", "code-review"]), (Some(0), "code-review is removed\n".into()));
+    assert_eq!(svc(&["remove", "code-review"]).0, Some(1));
+}

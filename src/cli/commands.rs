@@ -431,6 +431,7 @@ static TABLES: &[&[Command]] = &[
     &super::memory::COMMANDS,
     tokens::COMMANDS,
     super::skills::COMMANDS,
+    super::peers::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

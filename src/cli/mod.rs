@@ -15,6 +15,7 @@ pub mod help;
 pub mod logs;
 pub mod memory;
 mod ownership;
+mod peers;
 pub mod rehearse;
 pub mod render;
 pub mod session;

@@ -23,6 +23,8 @@ pub enum Document {
     Cleanup,
     /// The project's settings.
     Config,
+    /// Other daemons that are known.
+    Federation,
     /// The journalist's notes.
     Journalist,
     /// The project manager's reviews.
@@ -91,6 +93,7 @@ impl Document {
             Self::Approvals => "state/approvals.json".into(),
             Self::Cleanup => "state/cleanup.json".into(),
             Self::Config => "config.json".into(),
+            Self::Federation => "state/federation.json".into(),
             Self::Journalist => "state/journalist.json".into(),
             Self::PmReviews => "state/pm-reviews.json".into(),
             Self::Constraints => "memory/constraints.json".into(),
@@ -116,6 +119,7 @@ impl Document {
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Cleanup => serde_json::to_vec(&state.cleanup.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Federation => serde_json::to_vec_pretty(&state.federation.stored()),
             Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
             Self::PmReviews => serde_json::to_vec(&state.pm.stored()),
             Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),

@@ -33,6 +33,7 @@ use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::federation;
 use crate::journalist;
 use crate::market;
 use crate::memory;
@@ -152,6 +153,8 @@ pub struct State {
     pub market: Arc<market::State>,
     /// When old things were removed last.
     pub cleanup: Arc<cleanup::State>,
+    /// Other daemons.
+    pub federation: Arc<federation::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -181,6 +184,8 @@ pub enum Command {
     Pm(pm::Command),
     /// About skills.
     Market(market::Command),
+    /// About other daemons.
+    Federation(federation::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -316,6 +321,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Journalist(command) => journalist::command(state, cx, call, command),
         Command::Pm(command) => pm::command(state, cx, call, command),
         Command::Market(command) => market::command(state, cx, call, command),
+        Command::Federation(command) => federation::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

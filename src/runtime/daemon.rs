@@ -18,6 +18,7 @@ use crate::agents::worker_log::LogStore;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::worker::Keeper;
 use crate::journalist::worker::Writer;
 use crate::market::worker_client::Marketplace;
 use crate::market::worker_links::Links;
@@ -169,6 +170,7 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
+        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
         let policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
@@ -178,6 +180,7 @@ impl Daemon {
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
             market: Marketplace::new(),
+            federation,
             counters: OnceLock::new(),
         });
         let hub_handle = hub.handle();

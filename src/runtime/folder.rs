@@ -8,6 +8,7 @@ use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
+use crate::federation;
 use crate::journalist;
 use crate::market;
 use crate::memory;
@@ -125,6 +126,9 @@ fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: market::Stored = read(folder, Document::Skills, now)?.unwrap_or_default();
     known_version(Document::Skills, stored.version, market::STORED_VERSION)?;
     state.market = Arc::new(market::State::restore(stored));
+    let stored: federation::Stored = read(folder, Document::Federation, now)?.unwrap_or_default();
+    known_version(Document::Federation, stored.version, federation::STORED_VERSION)?;
+    state.federation = Arc::new(federation::State::restore(stored));
     let stored: cleanup::Stored = read(folder, Document::Cleanup, now)?.unwrap_or_default();
     known_version(Document::Cleanup, stored.version(), cleanup::STORED_VERSION)?;
     cleanup::restore(state, stored, now);

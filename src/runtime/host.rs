@@ -3,6 +3,7 @@
 use super::process::Processes;
 use crate::agents::worker_log::LogStore;
 use crate::credentials::Vault;
+use crate::federation::worker::Keeper;
 use crate::market::worker_client::Marketplace;
 use crate::workspace::worker_index::Indexer;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct Host {
     pub indexer: Arc<Indexer>,
     /// Asks the skills marketplace.
     pub market: Marketplace,
+    /// The key by which other daemons know this one.
+    pub federation: Keeper,
     /// Counters of the HTTP server and the hub, known once they run.
     pub counters: OnceLock<Box<dyn Fn() -> Vec<Counter> + Send + Sync>>,
 }

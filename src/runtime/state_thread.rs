@@ -280,6 +280,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Call(_, _, Command::Journalist(_)) => "a journalist command",
         Event::Call(_, _, Command::Pm(_)) => "a review command",
         Event::Call(_, _, Command::Market(_)) => "a skills command",
+        Event::Call(_, _, Command::Federation(_)) => "a federation command",
         Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",
         Event::Job(_) => "a job report",
