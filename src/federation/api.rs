@@ -164,7 +164,8 @@ pub(super) fn hex_field(fields: &mut Fields, name: &str) -> [u8; 32] {
     bytes.unwrap_or_default()
 }
 
-/// Checks a daemon's address: `http://host:port` or `https://host`, nothing behind it. Without a slash at the end.
+/// Checks a daemon's address: `http://host:port` or `https://host`, nothing behind it. Without a slash at
+/// the end.
 pub(super) fn url_field(fields: &mut Fields, name: &str, text: &str) -> String {
     let text = text.trim_end_matches('/');
     let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Signed messages between two daemons that have been paired. Pure: keys, time and nonces come in.
 //!
-//! What is signed are the canonical bytes: a line that names the format, then the envelope without its signature as
-//! compact JSON with its members in the order of their names. All members are strings or whole numbers, and `body` is
-//! JSON inside of a string, so that both sides have the same bytes whatever their JSON library does to numbers.
+//! What is signed are the canonical bytes: a line that names the format, then the envelope without its
+//! signature as compact JSON with its members in the order of their names. All members are strings or whole
+//! numbers, and `body` is JSON inside of a string, so that both sides have the same bytes whatever their
+//! JSON library does to numbers.
 //!
 //! **Invariant:** nothing of an envelope is used before its signature was found good.
 

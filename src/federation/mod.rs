@@ -1,8 +1,8 @@
 //! Peers: other daemons, of other projects or machines, whose agents may be looked at.
 //!
-//! Each daemon has an Ed25519 key. Two are paired once a person on each side has compared a six-digit code ([`pairing`]);
-//! from then on they exchange signed envelopes ([`envelope`]), and each may read a view of the other's agents.
-//! Nothing can be changed from outside.
+//! Each daemon has an Ed25519 key. Two are paired once a person on each side has compared a six-digit code
+//! ([`pairing`]); from then on they exchange signed envelopes ([`envelope`]), and each may read a view of
+//! the other's agents. Nothing can be changed from outside.
 //!
 //! **Invariant:** a peer is somebody whose key a person has confirmed; nobody else is answered.
 //! **Invariant:** each side decides for itself; removing a peer ends what it may read here.

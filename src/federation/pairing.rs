@@ -10,8 +10,9 @@
 //! │ a person compares and confirms                 │ a person compares and confirms
 //! ```
 //!
-//! Whoever stands between the two has to give B a commitment before it sees nonce B, and A a nonce before it sees
-//! nonce A: it cannot try keys or nonces until the codes agree, and guesses right once in a million.
+//! Whoever stands between the two has to give B a commitment before it sees nonce B, and A a nonce before
+//! it sees nonce A: it cannot try keys or nonces until the codes agree, and guesses right once in a
+//! million.
 //!
 //! Source: the short authentication string of ZRTP (RFC 6189, section 4.4.1.1).
 
