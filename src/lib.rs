@@ -17,13 +17,17 @@ pub mod context;
 pub mod coordination;
 pub mod credentials;
 pub mod federation;
+pub mod integrations;
 pub mod journalist;
 pub mod market;
 pub mod memory;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;
+pub mod schedules;
 pub mod settings;
+pub mod teams;
+pub mod toys;
 pub mod usage;
 pub mod workspace;
 

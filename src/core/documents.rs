@@ -21,6 +21,12 @@ pub enum Document {
     Approvals,
     /// When old things were removed last.
     Cleanup,
+    /// Teams, recommendation, plans.
+    Teams,
+    /// Schedules and their histories.
+    Schedules,
+    /// Which integrations are installed.
+    Integrations,
     /// The project's settings.
     Config,
     /// Other daemons that are known.
@@ -92,6 +98,9 @@ impl Document {
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
             Self::Cleanup => "state/cleanup.json".into(),
+            Self::Teams => "state/teams.json".into(),
+            Self::Schedules => "state/schedules.json".into(),
+            Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
             Self::Federation => "state/federation.json".into(),
             Self::Journalist => "state/journalist.json".into(),
@@ -115,6 +124,9 @@ impl Document {
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Teams => serde_json::to_vec(&state.teams.stored()),
+            Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
+            Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Cleanup => serde_json::to_vec(&state.cleanup.stored()),

@@ -63,6 +63,18 @@ hex_id!(
     /// What stays the same over rotations: tokens, memory, schedules and chat are keyed by it.
     LineageId
 );
+hex_id!(
+    /// A team.
+    TeamId
+);
+hex_id!(
+    /// A planned team on its way through its phases.
+    PlanId
+);
+hex_id!(
+    /// A schedule.
+    ScheduleId
+);
 
 hex_id!(
     /// Two daemons on their way to know each other; both call it the same.

@@ -146,22 +146,26 @@ pub struct Stored {
     pub peers: Vec<Peer>,
 }
 
+/// What another daemon has offered, and what it is to be answered.
+#[derive(Debug, Clone)]
+pub struct Offer {
+    /// Who it says it is.
+    pub other: Other,
+    /// To its nonce.
+    pub commitment: [u8; 32],
+    /// Our key.
+    pub own_key: [u8; pairing::KEY_BYTES],
+    /// Our nonce for this pairing.
+    pub own_nonce: [u8; 32],
+    /// Our name.
+    pub own_name: String,
+}
+
 /// A wish about peers.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// Another daemon wants to be paired.
-    Offered {
-        /// Who it says it is.
-        other: Other,
-        /// To its nonce.
-        commitment: [u8; 32],
-        /// Our key.
-        own_key: [u8; pairing::KEY_BYTES],
-        /// Our nonce for this pairing.
-        own_nonce: [u8; 32],
-        /// Our name.
-        own_name: String,
-    },
+    Offered(Box<Offer>),
     /// It tells its nonce.
     Revealed(PairingId, [u8; 32]),
     /// We have been through all that with another daemon.
@@ -169,7 +173,7 @@ pub enum Command {
         /// As the other side calls the pairing.
         id: PairingId,
         /// Who it says it is.
-        other: Other,
+        other: Box<Other>,
         /// What people compare.
         code: String,
         /// Its operator token.
@@ -268,27 +272,25 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     let now = cx.now;
     Arc::make_mut(&mut all.federation).pairings.retain(|_, pairing| pairing.expires_at > now);
     let result = all.health.writable().and_then(|()| match command {
-        Command::Offered { other, commitment, own_key, own_nonce, own_name } => {
-            let stage = Stage::Committed { commitment, own_key, own_nonce };
-            let id = PairingId(cx.fresh_id(|id| all.federation.pairings.contains_key(&PairingId(id))));
-            open(all, cx, id, Pairing::new(other, stage, false, None, now))?;
-            Ok(Reply::json(
-                201,
-                &json!({"id": id, "publicKey": to_hex(&own_key), "nonce": to_hex(&own_nonce), "name": own_name}),
-            ))
-        }
+        Command::Offered(offer) => offered(all, cx, *offer),
         Command::Revealed(id, nonce) => revealed(all, cx, id, &nonce),
         Command::Opened { id, other, code, token } => {
-            let pairing = Pairing::new(other, Stage::Shown(code), true, token, now);
+            let pairing = Pairing::new(*other, Stage::Shown(code), true, token, now);
             let body = shown(id, &pairing);
             open(all, cx, id, pairing)?;
-            cx.audit("federation.pair", &json!({"pairingId": id, "peerId": body["peerId"], "url": body["url"]}));
+            cx.audit(
+                "federation.pair",
+                &json!({"pairingId": id, "peerId": body["peerId"], "url": body["url"]}),
+            );
             Ok(Reply::json(201, &body))
         }
         Command::Confirm { id, code, url, token } => confirm(all, cx, id, code.as_deref(), url, token),
         Command::Reject(id) => {
             let gone = Arc::make_mut(&mut all.federation).pairings.remove(&id).ok_or_else(|| unknown(id))?;
-            cx.audit("federation.reject", &json!({"pairingId": id, "peerId": pairing::peer_id(&gone.other.key)}));
+            cx.audit(
+                "federation.reject",
+                &json!({"pairingId": id, "peerId": pairing::peer_id(&gone.other.key)}),
+            );
             Ok(Reply::ok(&json!({"ok": true, "id": id})))
         }
         Command::Remove(word) => remove(all, cx, &word),
@@ -306,6 +308,17 @@ fn unknown(id: PairingId) -> Problem {
     Problem::not_found(format!(
         "there is no pairing {id}, or it has expired; GET /api/federation/peers lists them"
     ))
+}
+
+fn offered(all: &mut All, cx: &mut Context, offer: Offer) -> Result<Reply, Problem> {
+    let Offer { other, commitment, own_key, own_nonce, own_name } = offer;
+    let stage = Stage::Committed { commitment, own_key, own_nonce };
+    let id = PairingId(cx.fresh_id(|id| all.federation.pairings.contains_key(&PairingId(id))));
+    open(all, cx, id, Pairing::new(other, stage, false, None, cx.now))?;
+    let body = json!({
+        "id": id, "publicKey": to_hex(&own_key), "nonce": to_hex(&own_nonce), "name": own_name,
+    });
+    Ok(Reply::json(201, &body))
 }
 
 fn open(all: &mut All, cx: &mut Context, id: PairingId, pairing: Pairing) -> Result<(), Problem> {

@@ -129,16 +129,14 @@ fn decisions_13_both_sides_have_the_same_six_digits_and_each_part_counts() {
 
 fn offered(bench: &mut Bench, n: u8, nonce: [u8; 32]) -> (u16, Value) {
     let other = Other { key: public(n), name: format!("peer {n}"), url: "http://127.0.0.1:1".into() };
-    ask(
-        bench,
-        Command::Offered {
-            other,
-            commitment: commitment(&public(n), &nonce),
-            own_key: public(9),
-            own_nonce: [7; 32],
-            own_name: "own".into(),
-        },
-    )
+    let offer = Offer {
+        other,
+        commitment: commitment(&public(n), &nonce),
+        own_key: public(9),
+        own_nonce: [7; 32],
+        own_name: "own".into(),
+    };
+    ask(bench, Command::Offered(Box::new(offer)))
 }
 
 fn ask(bench: &mut Bench, command: Command) -> (u16, Value) {
@@ -203,7 +201,8 @@ fn pairings_are_few_and_expire() {
     }
     assert_eq!(offered(&mut bench, 1, [3; 32]).1["code"], "too_many_pairings");
     let other = Other { key: public(2), name: "b".into(), url: "http://127.0.0.1:2".into() };
-    let opened = Command::Opened { id: PairingId(5), other, code: "123456".into(), token: None };
+    let opened =
+        Command::Opened { id: PairingId(5), other: Box::new(other), code: "123456".into(), token: None };
     assert_eq!(ask(&mut bench, opened).0, 201, "strangers do not take a person's own room");
     bench.pass(PAIRING_TTL);
     assert_eq!(ask(&mut bench, confirm_with(first, None)).0, 404);

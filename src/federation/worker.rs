@@ -4,7 +4,7 @@ use super::api::{hex_field, pairing_id, url_field};
 use super::envelope::{Envelope, NONCE_BYTES, Replays};
 use super::hex::{bytes_32, to_hex};
 use super::pairing::{code, commitment, peer_id};
-use super::{Command, MAX_NAME_CHARS, Other, Peer, PeerId, PublicKey};
+use super::{Command, MAX_NAME_CHARS, Offer, Other, Peer, PeerId, PublicKey};
 use crate::agents::Agent;
 use crate::api::{Fields, Problem, Reply};
 use crate::core::State;
@@ -168,7 +168,8 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let token = token.map(|token| host.vault.seal(&peer_id(&key).credential(), &token)).transpose()?;
     let other = Other { key, name: clipped(answer["name"].as_str().unwrap_or_default()), url };
     let code = code(&own_key, &key, &own_nonce, &nonce);
-    Ok(Answer::Command(crate::core::Command::Federation(Command::Opened { id, other, code, token })))
+    let opened = Command::Opened { id, other: Box::new(other), code, token };
+    Ok(Answer::Command(crate::core::Command::Federation(opened)))
 }
 
 /// `POST /api/federation/pair`: another daemon begins.
@@ -182,13 +183,14 @@ pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let url = url_field(&mut fields, "url", url);
     fields.validator.finish()?;
     not_ourselves(host, key)?;
-    let command = Command::Offered {
+    let offer = Offer {
         other: Other { key, name, url },
         commitment,
         own_key: host.federation.public_key(),
         own_nonce: nonce()?,
         own_name: own_name(ask.state),
     };
+    let command = Command::Offered(Box::new(offer));
     Ok(Answer::Command(crate::core::Command::Federation(command)))
 }
 

@@ -80,6 +80,7 @@ pub type Stored = State;
 
 impl State {
     /// What is written to disk.
+    #[must_use]
     pub fn stored(&self) -> Stored {
         Self { version: STORED_VERSION, ..self.clone() }
     }

@@ -15,15 +15,19 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::federation::worker::Keeper;
+use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
 use crate::market::worker_client::Marketplace;
 use crate::market::worker_links::Links;
 use crate::oversight::worker_cleanup::Cleaner;
+use crate::teams::worker::PlanReader;
 use crate::workspace;
+use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
@@ -143,6 +147,12 @@ fn end_leftovers(processes: &Processes, state: &State) {
             leftovers.remaining
         );
     }
+    let native = state.agents.iter().filter(|agent| {
+        !agent.integrations.is_empty() && integrations::instructions::is_native(&agent.provider)
+    });
+    for agent in native {
+        integrations::worker_mcp_file::clean(&working_folder(state, agent));
+    }
 }
 
 /// The running threads. Fields in the order in which they end.
@@ -260,6 +270,9 @@ fn outbox(
     let report = Arc::new(move |report| to_core.report(Event::Job(report)));
     let jobs = Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report);
     let to_core = core.clone();
+    let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
+    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
+    let to_core = core.clone();
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
@@ -273,7 +286,26 @@ fn outbox(
     let cleaner = Cleaner::start(project.to_path_buf(), theirs, ours, move |report| {
         to_core.report(Event::Cleanup(report));
     })?;
-    Ok(Outbox { core: core.clone(), vault, links, jobs, runs, hub, journalist, cleaner, store })
+    let to_core = core.clone();
+    let report = Arc::new(move |id, progress| {
+        to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
+    });
+    let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
+    let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
+    Ok(Outbox {
+        core: core.clone(),
+        vault,
+        links,
+        jobs,
+        imports,
+        plans,
+        runs,
+        servers,
+        hub,
+        journalist,
+        cleaner,
+        store,
+    })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {
