@@ -89,5 +89,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::journalist::api::routes());
     routes.extend(crate::oversight::pm::routes());
     routes.extend(crate::context::api::routes());
+    routes.extend(crate::market::api::routes());
+    routes.extend(crate::federation::api::routes());
     Table::new(routes)
 }

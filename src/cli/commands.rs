@@ -434,6 +434,8 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
+    super::skills::COMMANDS,
+    super::peers::COMMANDS,
     super::top::COMMANDS,
     super::demo::COMMANDS,
     super::man::COMMANDS,

@@ -33,10 +33,13 @@ use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::federation;
 use crate::gateways;
 use crate::integrations;
 use crate::journalist;
+use crate::market;
 use crate::memory;
+use crate::oversight::cleanup;
 use crate::oversight::timeline;
 use crate::oversight::{pm, questions};
 use crate::ownership;
@@ -156,6 +159,12 @@ pub struct State {
     pub questions: Arc<questions::State>,
     /// What the agents have learned.
     pub memory: Arc<memory::State>,
+    /// The installed skills.
+    pub market: Arc<market::State>,
+    /// When old things were removed last.
+    pub cleanup: Arc<cleanup::State>,
+    /// Other daemons.
+    pub federation: Arc<federation::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -193,6 +202,10 @@ pub enum Command {
     Journalist(journalist::Command),
     /// About reviews.
     Pm(pm::Command),
+    /// About skills.
+    Market(market::Command),
+    /// About other daemons.
+    Federation(federation::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -218,6 +231,8 @@ pub enum Event {
     Workspace(workspace::Report),
     /// The journalist's documents are written, or not.
     Journalist(journalist::Report),
+    /// The daily cleanup is over.
+    Cleanup(cleanup::Report),
     /// A document that agents are told has changed.
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -269,6 +284,8 @@ pub enum Effect {
     Gateway(gateways::Order),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
+    /// Remove what is old.
+    Cleanup(cleanup::Order),
     /// Import a repository.
     Import(workspace::import::Order),
     /// An order to the threads of the integrations.
@@ -302,6 +319,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
+        Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -321,6 +339,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
             Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
             Timer::Journalist => journalist::due(state, cx),
+            Timer::Cleanup => cleanup::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
@@ -356,6 +375,8 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Memory(command) => memory::command(state, cx, call, command),
         Command::Journalist(command) => journalist::command(state, cx, call, command),
         Command::Pm(command) => pm::command(state, cx, call, command),
+        Command::Market(command) => market::command(state, cx, call, command),
+        Command::Federation(command) => federation::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

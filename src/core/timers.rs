@@ -45,6 +45,8 @@ pub enum Timer {
     GatewayDigest(GatewayId),
     /// The journalist's next cycle.
     Journalist,
+    /// The daily cleanup.
+    Cleanup,
     /// A question of the daemon's own has taken too long.
     Question(CallId),
 }

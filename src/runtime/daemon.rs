@@ -19,9 +19,13 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::worker::Keeper;
 use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
+use crate::market::worker_client::Marketplace;
+use crate::market::worker_links::Links;
+use crate::oversight::worker_cleanup::Cleaner;
 use crate::teams::worker::PlanReader;
 use crate::workspace;
 use crate::workspace::worker_import::Imports;
@@ -177,6 +181,7 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
+        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
         let policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
@@ -185,6 +190,8 @@ impl Daemon {
             vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
+            market: Marketplace::new(),
+            federation,
             counters: OnceLock::new(),
         });
         let hub_handle = hub.handle();
@@ -275,6 +282,12 @@ fn outbox(
     let journalist = Writer::start(project.to_path_buf(), move |report| {
         to_core.report(Event::Journalist(report));
     })?;
+    let links = Arc::new(Links::start(project));
+    let to_core = core.clone();
+    let (theirs, ours) = (Arc::clone(logs), Arc::clone(processes));
+    let cleaner = Cleaner::start(project.to_path_buf(), theirs, ours, move |report| {
+        to_core.report(Event::Cleanup(report));
+    })?;
     let to_core = core.clone();
     let report = Arc::new(move |id, progress| {
         to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
@@ -285,6 +298,7 @@ fn outbox(
         core: core.clone(),
         vault,
         gateways,
+        links,
         jobs,
         imports,
         plans,
@@ -292,6 +306,7 @@ fn outbox(
         servers,
         hub,
         journalist,
+        cleaner,
         store,
     })
 }
