@@ -1,4 +1,4 @@
-//! Several instances of the marketplace service on one real PostgreSQL database.
+//! Several instances of the marketplace service on one real `PostgreSQL` database.
 
 mod support;
 
@@ -190,7 +190,7 @@ fn must_do_5_crashes_of_instance_and_database_lose_and_double_no_acknowledged_wr
         wait_for("it to know the skill", || (killed.get(&at("busy", "")).status == 200).then_some(()));
         let writers: Vec<Told> = thread::scope(|scope| {
             let run = |n: u8| {
-                let market = if n % 2 == 0 { &steady } else { &killed };
+                let market = if n.is_multiple_of(2) { &steady } else { &killed };
                 scope.spawn(move || write(market, round, n))
             };
             let writers: Vec<_> = (0..32).map(run).collect();

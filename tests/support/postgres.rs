@@ -1,4 +1,4 @@
-//! A real PostgreSQL server of a test's own: `tests/real/setup-postgres` makes, starts and stops it.
+//! A real `PostgreSQL` server of a test's own: `tests/real/setup-postgres` makes, starts and stops it.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
 }
 
 impl Cluster {
-    /// A running one; `None`, and a line that says so, where no PostgreSQL is installed.
+    /// A running one; `None`, and a line that says so, where no `PostgreSQL` is installed.
     pub fn start() -> Option<Self> {
         let status = said(&script(&["--status"]));
         if status.contains("absent") {
