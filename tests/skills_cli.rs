@@ -1,5 +1,5 @@
-//! Public tools of the Agent Skills world against this service: the `skills` command-line client from npm installs
-//! from it, and the validator from `PyPI` finds nothing wrong with what it serves.
+//! Public tools of the Agent Skills world against this service: the `skills` command-line client from npm
+//! installs from it, and the validator from `PyPI` finds nothing wrong with what it serves.
 
 mod support;
 
@@ -46,7 +46,7 @@ fn must_show_the_public_skills_client_installs_from_this_service_unchanged() {
 
 #[test]
 fn must_do_1_every_seeded_skill_passes_the_public_validator() {
-    let Some(validator) = tool("skills-ref", "bin/skills-ref") else { return };
+    let Some(validator) = tool("skills-ref", "bin/agentskills") else { return };
     let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/skills-ref"))
         .env("SVC_SKILLS_REF", validator)
         .output()

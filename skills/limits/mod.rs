@@ -112,8 +112,8 @@ impl Limiter {
         Some(lock(&self.overflow).ask(now, limit))
     }
 
-    /// The last request passed here, but not with all instances together: takes it back, and lets no other one of
-    /// the client pass for as long as they said, so that a flood stays away from the database.
+    /// The last request passed here, but not with all instances together: takes it back, and lets no other
+    /// one of the client pass for as long as they said, so that a flood stays away from the database.
     pub fn close(&self, client: Client, now: Duration, reset_ms: u32) {
         let now = wrapped(now);
         let mut shard = lock(&self.shards[client.spread() % SHARDS]);

@@ -1,5 +1,5 @@
-//! What a database must offer to be written to: one connection, its transaction, and rows in and out. The rules
-//! stand in [`super::writes`], once for all stores.
+//! What a database must offer to be written to: one connection, its transaction, and rows in and out. The
+//! rules stand in [`super::writes`], once for all stores.
 
 use super::{ClientHash, StoreError};
 use crate::model::{Author, Skill};

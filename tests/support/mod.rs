@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test binary uses another part")]
 
 pub mod aimock;
+pub mod chat;
 pub mod daemon;
 pub mod folder;
 pub mod market;

@@ -1,4 +1,5 @@
-//! Connections: one that connects again after a loss, its prepared statements, and the bounded pool of readers.
+//! Connections: one that connects again after a loss, its prepared statements, and the bounded pool of
+//! readers.
 
 use crate::store::StoreError;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -13,14 +14,15 @@ use std::time::{Duration, Instant};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// A peer that has silently gone is noticed after this.
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a connection that failed no other is tried for this long, so that nobody waits for a server that is away.
+/// After a connection that failed no other is tried for this long, so that nobody waits for a server that
+/// is away.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Connections that read, per instance.
 const READERS: usize = 4;
 /// Waiting for one of them ends after this.
 const READER_WAIT: Duration = Duration::from_secs(2);
-/// Said on every new connection. A lock that another instance holds, and an instance that stops in the middle of a
-/// transaction, hold nobody up for ever; a commit that was answered is on disk.
+/// Said on every new connection. A lock that another instance holds, and an instance that stops in the
+/// middle of a transaction, hold nobody up for ever; a commit that was answered is on disk.
 const GREETING: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
      SET idle_in_transaction_session_timeout = '10s'; SET synchronous_commit = on; \
      SET client_min_messages = warning";

@@ -1,8 +1,9 @@
-//! The store for several instances: one `PostgreSQL` database, per instance one writer with group commit and a
-//! bounded pool of readers.
+//! The store for several instances: one `PostgreSQL` database, per instance one writer with group commit
+//! and a bounded pool of readers.
 //!
-//! **Invariant:** all writes of all instances have one order, that of the generation, whose row every writer holds
-//! until its commit. A lost connection makes an operation fail, never half happen; the next one connects again.
+//! **Invariant:** all writes of all instances have one order, that of the generation, whose row every
+//! writer holds until its commit. A lost connection makes an operation fail, never half happen; the next
+//! one connects again.
 
 mod backup;
 mod connection;

@@ -184,8 +184,8 @@ fn storable(text: &str) -> bool {
 impl Session for Connected {
     fn begin(&mut self) -> Result<u64, StoreError> {
         self.connection.client(&self.server)?.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")?;
-        // The one row that every writer of every instance holds until its commit: what is read after it is the
-        // newest there is, and stays so.
+        // The one row that every writer of every instance holds until its commit: what is read after it is
+        // the newest there is, and stays so.
         let sql = "SELECT number, pg_current_xact_id()::text AS transaction FROM meta \
              WHERE key = 'generation' FOR UPDATE";
         let row = self.connection.first(sql, &[])?;
