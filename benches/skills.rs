@@ -1,8 +1,9 @@
 //! Speed and memory of the built marketplace service, as one table with the machine. Medians of five runs.
 //!
-//! The service runs on one core and the clients on the others, where `taskset` and a second core are there, so that
-//! a rate is what one core serves. "Bare handler" is a second process on the same core: the same HTTP edge, which
-//! answers everything with ready bytes of the same size. `cargo bench --bench skills`; `-- --json` prints JSON.
+//! The service runs on one core and the clients on the others, where `taskset` and a second core are there,
+//! so that a rate is what one core serves. "Bare handler" is a second process on the same core: the same
+//! HTTP edge, which answers everything with ready bytes of the same size. `cargo bench --bench skills`; `--
+//! --json` prints JSON.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

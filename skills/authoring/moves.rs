@@ -10,8 +10,8 @@
 //!   any ── DELETE ──▶ unlisted ── publish, by price ──▶ ...       publish
 //! ```
 //!
-//! **Invariant:** what the operator has rejected is listed only after the operator has approved it; taking it off
-//! the list or making it free in between leads to `review` all the same.
+//! **Invariant:** what the operator has rejected is listed only after the operator has approved it; taking
+//! it off the list or making it free in between leads to `review` all the same.
 
 use super::{DEFAULT_AUTHOR, Draft, slug, text};
 use crate::authors;
@@ -157,8 +157,8 @@ pub fn refuse_vendor(skill: &Skill) -> Result<(), Problem> {
     Err(Problem::new(403, "vendor_skill", text))
 }
 
-/// Moves a skill to another status or mark. What changed nothing is no error. `was_rejected`: the operator's last
-/// decision on it.
+/// Moves a skill to another status or mark. What changed nothing is no error. `was_rejected`: the
+/// operator's last decision on it.
 ///
 /// Errors: 400 `content_required`, 409 for a review of what is not in review.
 pub fn make(skill: &mut Skill, step: &Move, was_rejected: bool, now: Time) -> Result<(), Problem> {

@@ -1,4 +1,5 @@
-//! The searched texts of all skills as one piece of memory, so that a search is one pass instead of thousands.
+//! The searched texts of all skills as one piece of memory, so that a search is one pass instead of
+//! thousands.
 //!
 //! **Invariant:** text `n` is that of entry `n`; no text holds [`END`], so no match reaches over two of them.
 
