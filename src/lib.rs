@@ -17,6 +17,7 @@ pub mod context;
 pub mod coordination;
 pub mod credentials;
 pub mod integrations;
+pub mod isolation;
 pub mod journalist;
 pub mod memory;
 pub mod oversight;

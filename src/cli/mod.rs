@@ -15,6 +15,7 @@ pub mod files;
 pub mod help;
 pub mod index;
 pub mod integrations;
+mod isolation;
 pub mod logs;
 pub mod mcp;
 pub mod memory;

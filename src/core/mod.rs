@@ -34,6 +34,7 @@ use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::integrations;
+use crate::isolation;
 use crate::journalist;
 use crate::memory;
 use crate::oversight::timeline;
@@ -178,6 +179,8 @@ pub enum Command {
     Integrations(integrations::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
+    /// About the worktrees of agents.
+    Isolation(isolation::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// About the project's files.
@@ -333,6 +336,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
+        Command::Isolation(command) => isolation::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {
             settings::command(state, cx, call, command);

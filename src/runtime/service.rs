@@ -69,6 +69,10 @@ impl Service {
                         }
                         Ok(reply)
                     }
+                    Answer::Followed(command, follow) => {
+                        let reply = self.core.call(ask.actor(), command);
+                        Ok(if reply.status < 400 { follow(reply) } else { reply })
+                    }
                 }
             }
         }

@@ -275,6 +275,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
         Event::Call(_, _, Command::Integrations(_)) => "an integrations command",
         Event::Call(_, _, Command::Ownership(_)) => "an ownership command",
+        Event::Call(_, _, Command::Isolation(_)) => "a worktree command",
         Event::Call(_, _, Command::Teams(_)) => "a team command",
         Event::Call(_, _, Command::Toys(_)) => "a toy command",
         Event::Call(_, _, Command::Schedules(_)) => "a schedule command",
