@@ -1,4 +1,5 @@
-//! Agents and their integrations: what is attached when they are spawned, the `.mcp.json` of Claude Code, and `svc mcp`.
+//! Agents and their integrations: what is attached when they are spawned, the `.mcp.json` of Claude Code,
+//! and `svc mcp`.
 
 mod support;
 
@@ -13,8 +14,8 @@ use support::folder::Folder;
 use support::mcp::{SERVER, add};
 use support::wait::wait_for;
 
-/// A stand-in for the program of Claude Code: it does what that does with a `.mcp.json`, calls a tool of each server in
-/// it, writes down what came, and ends its turn.
+/// A stand-in for the program of Claude Code: it does what that does with a `.mcp.json`, calls a tool of
+/// each server in it, writes down what came, and ends its turn.
 const CLAUDE: &str = r#"#!/usr/bin/env python3
 import json, os, subprocess, sys
 if "--version" in sys.argv:
@@ -208,6 +209,11 @@ fn issue_4_svc_mcp_offers_the_bridge_and_locks_as_tools() {
     assert_eq!(mcp.ask("resources/list", &json!({}))["error"]["code"], -32601);
     let declared = mcp.call("coordination_declare", &json!({"operation": "x", "resources": ["r"]}));
     assert_eq!(declared["isError"], true, "who is no agent holds nothing: {declared}");
+    let asked = mcp.call("ask_human", &json!({"question": "Which port?"}));
+    assert!(asked["content"][0]["text"].as_str().unwrap().contains("\"questionId\":\"apr-"), "{asked}");
+    assert_eq!(mcp.call("ask_human", &json!({}))["isError"], true);
+    let pending = daemon.get("/api/approvals")["pending"].clone();
+    assert!(pending.to_string().contains("Which port?"), "{pending}");
     drop(mcp.input);
     assert_eq!(mcp.child.wait().unwrap().code(), Some(0), "it ends with its input");
 }

@@ -434,6 +434,7 @@ static TABLES: &[&[Command]] = &[
     &trust::COMMANDS,
     ownership::COMMANDS,
     isolation::COMMANDS,
+    super::approvals::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
     index::COMMANDS,

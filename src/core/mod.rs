@@ -218,6 +218,8 @@ pub enum Event {
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
+    /// What this call has changed is on disk, or why not; see [`Effect::AwaitDisk`].
+    OnDisk(CallId, Result<(), String>),
     /// A deadline has come.
     Timer(Timer),
     /// Handling an event panicked.
@@ -247,6 +249,9 @@ pub enum Effect {
     Put(Document, Durability),
     /// Remove a document.
     Remove(Document),
+    /// Say [`Event::OnDisk`] when everything put so far to be durable is on disk: for deeds that must not be
+    /// done before.
+    AwaitDisk(CallId),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
     /// Cut a journal to its last entries, so many.
@@ -296,6 +301,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
         Event::Storage(error) => storage(state, cx, error),
+        Event::OnDisk(call, outcome) => integrations::on_disk(state, cx, call, outcome),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),

@@ -1,12 +1,14 @@
-//! The integrations bridge: agents on any provider call the tools of installed Model Context Protocol servers through
-//! plain HTTP, with approval gates, a rate limit and an audit trail.
+//! The integrations bridge: agents on any provider call the tools of installed Model Context Protocol
+//! servers through plain HTTP, with approval gates, a rate limit and an audit trail.
 //!
-//! The life of a server is in `life.rs`, the flow of a call in `exec.rs`, installing and removing in `install.rs`; the
-//! threads that own the processes are in `worker*.rs`.
+//! The life of a server is in `life.rs`, the flow of a call in `exec.rs`, installing and removing in
+//! `install.rs`; the threads that own the processes are in `worker*.rs`.
 //!
 //! **Invariant:** a server has at most one process, or one order to start one.
-//! **Invariant:** every call waits in exactly one place (`calls`), with a deadline or a server that is being started.
-//! **Invariant:** nothing secret stands in this state: values are read from the vault when a server is started.
+//! **Invariant:** every call waits in exactly one place (`calls`), with a deadline or a server that is
+//! being started.
+//! **Invariant:** nothing secret stands in this state: values are read from the vault when a server is
+//! started.
 
 pub mod api;
 pub mod catalogue;
@@ -29,6 +31,7 @@ pub mod worker_mcp_file;
 mod worker_oauth;
 mod worker_pipes;
 
+pub use exec::on_disk;
 pub use install::{InstallOrder, Package};
 pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT};
 pub use store::{Installed, Stored, VERSION as STORED_VERSION};
@@ -81,6 +84,8 @@ struct PendingCall {
     ask: Ask,
     /// What the audit log says of it; `None` for a tool list, which is not audited.
     entry: Option<Arc<Value>>,
+    /// The approval that it has used up, for a gated tool.
+    approval: Option<String>,
 }
 
 /// A wish about integrations.

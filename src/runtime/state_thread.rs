@@ -294,6 +294,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Journalist(_) => "a report of the journalist",
         Event::Context(_) => "a report of a document",
         Event::Storage(_) => "a storage report",
+        Event::OnDisk(..) => "a report of a write",
         Event::Timer(_) => "a timer",
         Event::Panicked => "a panic",
         Event::Terminate => "a signal",
