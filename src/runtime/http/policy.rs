@@ -21,7 +21,8 @@ pub enum OriginRule {
     Local(Option<IpAddr>),
     /// The service decides for itself.
     Any,
-    /// Nobody is refused; pages of this machine and of these origins (`https://example.org`) may read replies.
+    /// Nobody is refused; pages of this machine and of these origins (`https://example.org`) may read
+    /// replies.
     Reflect(Arc<[String]>),
 }
 
@@ -153,7 +154,7 @@ impl Policy {
 }
 
 /// Takes the same time wherever the bytes differ.
-fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }
 
