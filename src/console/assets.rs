@@ -1,0 +1,54 @@
+//! The files, as they were when the binary was built.
+
+/// The page that loads the rest.
+pub const SHELL: &str = include_str!("assets/index.html");
+
+/// One file.
+#[derive(Debug)]
+pub struct Asset {
+    /// Its name below `/console/`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// Whether the first screen needs it, so that the page asks for it at once.
+    pub first: bool,
+}
+
+impl Asset {
+    /// The media type of its name.
+    pub fn content_type(&self) -> &'static str {
+        match self.name.rsplit_once('.') {
+            Some((_, "css")) => "text/css; charset=utf-8",
+            Some((_, "svg")) => "image/svg+xml",
+            _ => "text/javascript; charset=utf-8",
+        }
+    }
+}
+
+macro_rules! asset {
+    ($name:literal, $first:literal) => {
+        Asset { name: $name, text: include_str!(concat!("assets/", $name)), first: $first }
+    };
+}
+
+/// All files but the page itself.
+pub static ALL: &[Asset] = &[
+    asset!("app.css", false),
+    asset!("theme.js", false),
+    asset!("icon.svg", false),
+    asset!("main.js", true),
+    asset!("dom.js", true),
+    asset!("api.js", true),
+    asset!("store.js", true),
+    asset!("vlist.js", true),
+    asset!("palette.js", true),
+    asset!("spawn.js", true),
+    asset!("home.js", true),
+    asset!("approvals.js", true),
+    asset!("missing.js", false),
+];
+
+/// The file of this name.
+pub fn find(name: &str) -> Option<&'static Asset> {
+    ALL.iter().find(|asset| asset.name == name)
+}

@@ -1,0 +1,183 @@
+// The first screen: what waits for a person, and all agents.
+
+import { ago, button, code, dollars, empty, fill, h, head, percent, say, short, span, svg, toast } from "./dom.js";
+import { at as path, post, del } from "./api.js";
+import { attention, isBad, isLive, on, spark, store } from "./store.js";
+import { card } from "./approvals.js";
+import { VList } from "./vlist.js";
+import { openSpawn } from "./spawn.js";
+
+const ROW_PX = 52;
+const PHONE_ROW_PX = 84;
+const QUEUE_SHOWN = 30;
+
+export default function home(view) {
+  const figures = h("p", { class: "muted figures" });
+  const queue = h("section", { class: "queue", "aria-label": "What waits for you" });
+  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter agents", class: "filter" });
+  const none = h("div");
+  let shown = [];
+  const narrow = matchMedia("(max-width: 760px)");
+  const list = new VList({ label: "Agents", height: () => (narrow.matches ? PHONE_ROW_PX : ROW_PX), render: (index, row) => draw(shown[index], row), rowClass: "agent-row" });
+  const heads = h("div", { class: "agent-row agent-heads", "aria-hidden": "true" }, ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) => h("span", {}, word)));
+  view.append(head("Agents", null), figures, queue, h("div", { class: "list-head" }, h("h2", {}, "All agents"), filter), heads, list.el, none);
+  view.querySelector(".page-head").classList.add("hidden");
+
+  const order = () => {
+    const words = filter.value.trim().toLowerCase();
+    shown = [...store.agents.values()].filter((agent) => !words || `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`.toLowerCase().includes(words));
+    shown.sort((a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1));
+    list.set(shown.length);
+    heads.hidden = !shown.length;
+    list.el.hidden = !shown.length;
+    fill(none, !shown.length && (words ? empty("No agent matches.", "Clear the filter to see all.")
+      : empty("No agents yet", "Press ", h("kbd", {}, "n"), " or use ", h("button", { type: "button", class: "primary", onclick: () => openSpawn() }, "New agent"),
+        " to start one. On the command line: ", code("svc spawn backend 'Add a login page'"))));
+  };
+  /** Records change in place at once; their order only while the pointer is elsewhere. */
+  let late = false;
+  const agents = () => {
+    for (let index = 0; index < shown.length; index += 1) shown[index] = store.agents.get(shown[index].id) ?? shown[index];
+    const same = shown.length === store.agents.size && !filter.value;
+    if (same && list.el.matches(":hover")) late = true;
+    else order();
+    if (same) list.refresh();
+    drawQueue();
+    totals();
+  };
+  const totals = () => {
+    let tokens = 0; let cost = 0; let live = 0;
+    for (const agent of store.agents.values()) { tokens += agent.tokensUsed; cost += agent.costUsd; live += isLive(agent); }
+    say(figures, store.agents.size ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${dollars(cost)}` : "");
+  };
+
+  // Cards keep their places: new ones are added below, and what is settled stays until the pointer has left.
+  const cards = new Map();
+  const title = h("h2", {});
+  const stack = h("div", { class: "cards" });
+  const calm = h("p", { class: "calm" }, "Nothing waits for you.");
+  queue.append(title, stack, calm);
+  const drawQueue = () => {
+    const items = attention().slice(0, QUEUE_SHOWN);
+    const keys = new Set(items.map((item) => item.key));
+    const held = stack.matches(":hover") || stack.contains(document.activeElement);
+    for (const [key, el] of cards) {
+      if (keys.has(key)) continue;
+      el.classList.add("settled");
+      if (!held) { el.remove(); cards.delete(key); }
+    }
+    for (const item of items) {
+      const known = cards.get(item.key);
+      if (known && known.dataset.kind === item.kind) continue;
+      const el = item.kind === "approval" ? card(item.approval) : trouble(item);
+      el.dataset.kind = item.kind;
+      if (known) known.replaceWith(el); else stack.append(el);
+      cards.set(item.key, el);
+    }
+    const n = attention().length;
+    say(title, n ? `${n} ${n === 1 ? "thing waits" : "things wait"} for you` : "");
+    title.hidden = !n;
+    calm.hidden = n > 0 || !store.agents.size;
+  };
+
+  const timer = setInterval(() => {
+    if (late && !list.el.matches(":hover")) { late = false; order(); }
+    for (const [index, row] of list.rows) activity(shown[index], row);
+  }, 2000);
+  let frame = 0;
+  const soon = () => { frame ||= requestAnimationFrame(() => { frame = 0; agents(); }); };
+  const stops = [on("agents", soon), on("approvals", soon), on("health", soon)];
+  filter.addEventListener("input", order);
+  list.onresize = () => { if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0)) list.set(shown.length); };
+  list.el.addEventListener("click", (event) => {
+    const row = event.target.closest(".vrow");
+    if (row && !event.target.closest("a")) location.hash = `#/agent/${shown[row.dataset.index].id}`;
+  });
+  agents();
+  stack.addEventListener("pointerleave", () => setTimeout(drawQueue, 300));
+  return {
+    stop() { clearInterval(timer); list.stop(); for (const stop of stops) stop(); },
+    keys: {
+      j: () => list.select(list.selected + 1), k: () => list.select(list.selected - 1), "/": () => filter.focus(),
+      Enter: () => { const agent = shown[list.selected]; if (agent) location.hash = `#/agent/${agent.id}`; },
+    },
+  };
+}
+
+/** A card of an agent, or of the daemon, that needs a person. */
+function trouble(item) {
+  const { agent } = item;
+  if (!agent) {
+    return h("article", { class: "card bad" }, h("div", { class: "card-head" }, h("strong", {}, "The disk"), h("span", { class: "muted" }, "storage error · ", ago(item.since))),
+      h("p", {}, item.text), h("p", { class: "muted" }, "Changes are refused until it can write again. Make room, or mend the folder's rights."));
+  }
+  const words = { crashed: "crashed", interrupted: "was interrupted", stalled: "is silent" }[item.kind];
+  const actions = isBad(agent)
+    ? [button("Resume", async () => { await post(path`/api/agents/${agent.id}/resume`); toast(`${agent.name} goes on`); }, { class: "primary" }), button("Remove", async () => { await del(path`/api/agents/${agent.id}`); toast(`${agent.name} is removed`); })]
+    : [h("a", { class: "button", href: `#/agent/${agent.id}/say` }, "Write to it"), h("a", { class: "button", href: `#/agent/${agent.id}/rotate` }, "Rotate")];
+  return h("article", { class: `card ${item.kind === "stalled" ? "warn" : "bad"}` },
+    h("div", { class: "card-head" }, h("a", { href: `#/agent/${agent.id}` }, agent.name), h("span", {}, ` ${words}`), h("span", { class: "muted right" }, ago(item.since))),
+    h("p", { class: "clamp" }, agent.error || agent.statusReason), h("div", { class: "actions" }, ...actions));
+}
+
+/** Context fullness as a bar with its figure. */
+export function gauge(agent) {
+  const bar = h("span", { class: "gauge-fill" });
+  const el = h("span", { class: "gauge", role: "img" }, h("span", { class: "gauge-track" }, bar), h("span", { class: "gauge-text" }));
+  setGauge(el, agent);
+  return el;
+}
+
+export function setGauge(el, agent) {
+  const value = Math.min(1, agent.contextUsage ?? 0);
+  el.querySelector(".gauge-fill").style.width = `${value * 100}%`;
+  el.className = `gauge${value >= 0.85 ? " full" : value >= 0.7 ? " high" : ""}`;
+  say(el.querySelector(".gauge-text"), percent(value));
+  el.setAttribute("aria-label", `context ${percent(value)} full`);
+}
+
+export function sparkline(values, width = 72, height = 18) {
+  const top = Math.max(4, ...values);
+  const step = width / (values.length - 1);
+  const points = values.map((value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / top) * (height - 2)).toFixed(1)}`).join(" ");
+  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, svg("polyline", { points }));
+}
+
+function activity(agent, row) {
+  const line = row.parts?.line.firstChild;
+  if (!agent || !line) return;
+  const points = sparkline(spark(agent.id)).firstChild.getAttribute("points");
+  if (line.firstChild.getAttribute("points") !== points) line.firstChild.setAttribute("points", points);
+}
+
+function draw(agent, row) {
+  if (!agent) return;
+  if (!row.parts) {
+    const name = h("a", { class: "name" });
+    const role = h("span", { class: "muted sub" });
+    const status = h("span", { class: "status" });
+    const reason = h("span", { class: "muted sub" });
+    const doing = h("span", { class: "doing" });
+    const line = h("span", { class: "line" }, sparkline(new Array(24).fill(0)));
+    const context = gauge(agent);
+    const tokens = h("span", { class: "num" });
+    const cost = h("span", { class: "num" });
+    row.append(h("span", { class: "who" }, name, role), h("span", { class: "state" }, status, reason), doing, line, context, tokens, cost);
+    row.parts = { name, role, status, reason, doing, line, context, tokens, cost };
+  }
+  const { parts } = row;
+  say(parts.name, agent.name);
+  parts.name.href = `#/agent/${agent.id}`;
+  say(parts.role, `${agent.role} · ${agent.actualModel ?? agent.model ?? agent.provider}`);
+  say(parts.status, agent.status);
+  parts.status.className = `status ${agent.status}`;
+  say(parts.reason, `${agent.statusReason === agent.status ? "" : agent.statusReason} · ${span(agent.statusSince)}`);
+  say(parts.doing, (isLive(agent) ? agent.currentActivity : agent.error) ?? "");
+  parts.doing.title = parts.doing.textContent;
+  activity(agent, row);
+  setGauge(parts.context, agent);
+  say(parts.tokens, short(agent.tokensUsed));
+  parts.tokens.setAttribute("aria-label", `${agent.tokensUsed} tokens`);
+  say(parts.cost, dollars(agent.costUsd));
+}
+
