@@ -46,6 +46,19 @@ pub static ALL: &[Asset] = &[
     asset!("home.js", true),
     asset!("approvals.js", true),
     asset!("missing.js", false),
+    asset!("log.js", false),
+    asset!("agent.js", false),
+    asset!("diff.js", false),
+    asset!("chart.js", false),
+    asset!("tokens.js", false),
+    asset!("memory.js", false),
+    asset!("prose.js", false),
+    asset!("map.js", false),
+    asset!("audit.js", false),
+    asset!("locks.js", false),
+    asset!("files.js", false),
+    asset!("settings.js", false),
+    asset!("credentials.js", false),
 ];
 
 /// The file of this name.

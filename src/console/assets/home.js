@@ -136,17 +136,26 @@ export function setGauge(el, agent) {
   el.setAttribute("aria-label", `context ${percent(value)} full`);
 }
 
-export function sparkline(values, width = 72, height = 18) {
+const SPARK_WIDTH = 72;
+const SPARK_HEIGHT = 18;
+
+function sparkPoints(values) {
   const top = Math.max(4, ...values);
-  const step = width / (values.length - 1);
-  const points = values.map((value, index) => `${(index * step).toFixed(1)},${(height - 1 - (value / top) * (height - 2)).toFixed(1)}`).join(" ");
-  return svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" }, svg("polyline", { points }));
+  const step = SPARK_WIDTH / (values.length - 1);
+  return values.map((value, index) => `${(index * step).toFixed(1)},${(SPARK_HEIGHT - 1 - (value / top) * (SPARK_HEIGHT - 2)).toFixed(1)}`).join(" ");
+}
+
+export function sparkline(values) {
+  return svg("svg", { class: "spark", viewBox: `0 0 ${SPARK_WIDTH} ${SPARK_HEIGHT}`, width: SPARK_WIDTH, height: SPARK_HEIGHT, "aria-hidden": "true" },
+    svg("polyline", { points: sparkPoints(values) }));
 }
 
 function activity(agent, row) {
   const line = row.parts?.line.firstChild;
   if (!agent || !line) return;
-  const points = sparkline(spark(agent.id)).firstChild.getAttribute("points");
+  const values = spark(agent.id);
+  const points = sparkPoints(values);
+  line.classList.toggle("still", values.every((value) => !value));
   if (line.firstChild.getAttribute("points") !== points) line.firstChild.setAttribute("points", points);
 }
 

@@ -66,7 +66,8 @@ async function show() {
   fill(view);
   view.className = `page-${module}`;
   window.scrollTo(0, 0);
-  page = { name: module, ...(next(view, parts) ?? {}) };
+  page = next(view, parts) ?? {};
+  page.name = module;
   document.title = `${module === "agent" ? parts[1] : found?.[1] ?? "not found"} · svc`;
 }
 
