@@ -6,6 +6,8 @@ use serde_json::{Map, Value, json};
 use svc::api::{Fields, Problem, Validator};
 use svc::core::time::Time;
 
+/// Longest short name.
+const USERNAME_CHARS: usize = 64;
 /// What the id of an author known by a code-host handle begins with.
 const HANDLE_PREFIX: &str = "gh-";
 
@@ -70,8 +72,9 @@ impl AuthorPatch {
             refuse_reserved(&mut fields.validator, "displayName", &name);
             name
         });
-        let username =
-            fields.string("username").map(|raw| text::line(&mut fields.validator, "username", raw, 1, 64));
+        let username = fields
+            .string("username")
+            .map(|raw| text::line(&mut fields.validator, "username", raw, 1, USERNAME_CHARS));
         let github_id =
             fields.string("githubId").map(|raw| text::handle(&mut fields.validator, "githubId", raw));
         let portfolio =
@@ -113,21 +116,28 @@ pub fn refuse_vendor(author: &Author) -> Result<(), Problem> {
     Err(Problem::new(403, "vendor_author", "the vendor's author record cannot be edited through the API"))
 }
 
+/// JSON schema of an author's name: any but the vendor's.
+pub fn name_schema() -> Value {
+    let mut schema = text::line_schema(1, AUTHOR_CHARS, true);
+    let reserved = "^[^A-Za-z0-9]*[sS][vV][cC][^A-Za-z0-9]+[sS][kK][iI][lL][lL][sS][^A-Za-z0-9]*$";
+    schema["not"] = json!({"pattern": reserved, "type": "string"});
+    schema
+}
+
 /// JSON schema of the edit body.
 pub fn edit_schema() -> Value {
-    let text = |most: usize| json!({"type": "string", "maxLength": most});
     json!({
         "type": "object",
         "properties": {
-            "displayName": {"type": "string", "minLength": 1, "maxLength": AUTHOR_CHARS},
-            "username": {"type": "string", "minLength": 1, "maxLength": 64},
-            "githubId": text(text::HANDLE_CHARS),
-            "avatar": text(text::URL_CHARS),
-            "bio": text(crate::authoring::BIO_CHARS),
-            "website": text(text::URL_CHARS),
-            "github": text(text::HANDLE_CHARS),
-            "twitter": text(text::HANDLE_CHARS),
-            "portfolio": text(text::URL_CHARS),
+            "displayName": name_schema(),
+            "username": text::line_schema(1, USERNAME_CHARS, true),
+            "githubId": text::handle_schema(),
+            "avatar": text::url_schema(),
+            "bio": text::line_schema(0, crate::authoring::BIO_CHARS, true),
+            "website": text::url_schema(),
+            "github": text::handle_schema(),
+            "twitter": text::handle_schema(),
+            "portfolio": text::url_schema(),
         },
     })
 }

@@ -17,6 +17,8 @@ use std::path::Path;
 use svc::api::Validator;
 use svc::core::time::Time;
 
+/// Largest counter that is taken in; sums of many such stay in range.
+const COUNT_MAX: u64 = 1_000_000_000_000;
 /// Largest registry that is read.
 const REGISTRY_BYTES: u64 = 256 << 20;
 
@@ -85,9 +87,10 @@ fn one(record: &Map<String, Value>, folder: &Path, now: Time) -> Result<Incoming
     skill.content_bytes = content.text.len() as u64;
     skill.digest.clone_from(&content.digest);
     skill.has_front_matter = content.has_front_matter;
-    skill.downloads = record.get("downloads").and_then(Value::as_u64).unwrap_or_default();
+    let count = |name: &str| record.get(name).and_then(Value::as_u64).unwrap_or_default().min(COUNT_MAX);
+    skill.downloads = count("downloads");
     skill.seed_rating = whole_hundredths(number("rating")).min(500);
-    skill.seed_rating_count = record.get("ratingCount").and_then(Value::as_u64).unwrap_or_default();
+    skill.seed_rating_count = count("ratingCount");
     skill.featured = record.get("featured").and_then(Value::as_bool).unwrap_or_default();
     skill.verification = record
         .get("verification")

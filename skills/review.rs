@@ -1,6 +1,7 @@
 //! The operator's decision on a skill that waits for it.
 
 use crate::authoring::moves::Move;
+use crate::authoring::text;
 use serde_json::{Map, Value, json};
 use svc::api::{Fields, Problem};
 
@@ -18,11 +19,8 @@ pub fn parse(body: &Map<String, Value>) -> Result<Move, Problem> {
     if fields.value("decision").is_none() {
         fields.validator.fail("decision", "decision is required and must be approve or reject");
     }
-    let note = fields.string("note").unwrap_or_default().trim().to_owned();
-    let length = note.chars().count();
-    fields.validator.check(length <= NOTE_CHARS, "note", || {
-        format!("note must have at most {NOTE_CHARS} characters, it has {length}")
-    });
+    let note = fields.string("note").unwrap_or_default();
+    let note = text::line(&mut fields.validator, "note", note, 0, NOTE_CHARS);
     fields.validator.finish()?;
     Ok(Move::Review { approve: decision == Some("approve"), note })
 }
@@ -34,7 +32,7 @@ pub fn schema() -> Value {
         "required": ["decision"],
         "properties": {
             "decision": {"type": "string", "enum": DECISIONS},
-            "note": {"type": "string", "maxLength": NOTE_CHARS},
+            "note": text::line_schema(0, NOTE_CHARS, true),
         },
     })
 }

@@ -9,7 +9,7 @@ use crate::store::{Store, sqlite::Sqlite};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use std::io::{self, Write};
 use std::net::TcpListener;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use svc::runtime::clock::now;
@@ -46,6 +46,10 @@ pub fn run(config: &Config) -> Result<(), String> {
         let _ = stop.try_send(());
     });
     let _signals = signals.map_err(|error| format!("cannot catch signals: {error}"))?;
+    // Caught, so that a file at its size limit is a failed write, which is answered with 503, and not the end.
+    let at_limit = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(libc::SIGXFSZ, at_limit)
+        .map_err(|error| format!("cannot catch signals: {error}"))?;
     let store = open_store(config)?;
     if config.seeds {
         store.take_in(seed::all()?, now()).map_err(|error| format!("cannot take in the seeds: {error}"))?;

@@ -16,12 +16,16 @@ pub mod console;
 pub mod context;
 pub mod coordination;
 pub mod credentials;
+pub mod integrations;
 pub mod journalist;
 pub mod memory;
 pub mod oversight;
 pub mod ownership;
 pub mod providers;
+pub mod schedules;
 pub mod settings;
+pub mod teams;
+pub mod toys;
 pub mod usage;
 pub mod workspace;
 

@@ -72,6 +72,10 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::timeline::routes());
     routes.extend(crate::agents::api::routes());
     routes.extend(crate::approvals::api::routes());
+    routes.extend(crate::teams::api::routes());
+    routes.extend(crate::toys::api::routes());
+    routes.extend(crate::schedules::api::routes());
+    routes.extend(crate::integrations::api::routes());
     routes.extend(crate::ownership::api::routes());
     routes.extend(crate::coordination::api::routes());
     routes.extend(crate::credentials::api::routes());

@@ -140,3 +140,32 @@ fn hidden_files_count_and_version_control_does_not() {
     let stats = fresh(folder.path());
     assert_eq!((stats.total_files, stats.total_dirs, stats.tree_depth), (2, 3, 1));
 }
+
+#[test]
+fn svc_index_tells_the_same_as_the_api() {
+    let daemon = Daemon::start_in(monorepo(), &[]);
+    indexed(&daemon);
+    let svc = |args: &[&str]| {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_svc"))
+            .args(args)
+            .args(["--url", &daemon.url])
+            .env_remove("SVC_AGENT_ID")
+            .output()
+            .unwrap();
+        assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        String::from_utf8(ended.stdout).unwrap()
+    };
+    let text = svc(&["index"]);
+    assert!(text.starts_with("6 files in 4 folders, 3 levels deep"), "{text}");
+    assert!(
+        text.contains("packages/a") && text.contains("@demo/a") && text.contains("npm-workspaces"),
+        "{text}"
+    );
+    assert_eq!(svc(&["index", "-q"]), "packages/a\npackages/b\n");
+    fs::write(daemon.project.join("new.txt"), "").unwrap();
+    let json: Value = serde_json::from_str(&svc(&["index", "--rescan", "--json"])).unwrap();
+    assert_eq!(
+        (&json["stats"]["totalFiles"], &json["workspaces"][0]["name"]),
+        (&json!(7), &json!("@demo/a"))
+    );
+}

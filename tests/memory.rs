@@ -106,7 +106,8 @@ fn a_rotation_saves_its_brief_and_a_dry_run_shows_it_before() {
     let listed = svc(&daemon, &["memory", "handoffs", "backend"]);
     assert!(said(&listed).contains("Greet the world"), "{listed:?}");
     let profile = daemon.get("/api/memory/specializations/backend-1");
-    assert_eq!(profile["fileTouches"]["hello.txt"], 1);
+    // The successor may have begun to play the scenario again.
+    assert!(profile["fileTouches"]["hello.txt"].as_u64() >= Some(1), "{profile}");
 }
 
 #[test]
@@ -135,7 +136,10 @@ fn daemon_the_journalist_writes_its_documents_when_an_agent_completes() {
     let mut socket = daemon.connect("?types=journalist:cycle");
     let id = daemon.spawn("default");
     daemon.wait_state(&id, &["completed"]);
-    let event = next_message(&mut socket);
+    let mut event = next_message(&mut socket);
+    while event["type"] == "state" {
+        event = next_message(&mut socket);
+    }
     assert_eq!((&event["type"], &event["data"]["cycleCount"]), (&json!("journalist:cycle"), &json!(1)));
     let map = fs::read_to_string(daemon.project.join("SVC_PROJECT_MAP.md")).unwrap();
     assert!(map.contains("tester-1") && map.contains("hello.txt"), "{map}");
@@ -193,4 +197,58 @@ fn the_command_line_sets_finds_and_lifts() {
     let refused = svc(&daemon, &["review", "tester-1", "--file", ".git/config"]);
     assert!(refused.status.code() == Some(1) && said(&refused).contains("protected"), "{refused:?}");
     assert!(said(&svc(&daemon, &["review", "--history"])).contains("rejected"));
+}
+
+#[test]
+fn daemon_the_index_summary_is_in_the_briefing() {
+    let folder = std::sync::Arc::new(support::folder::Folder::new("indexed"));
+    fs::write(folder.path().join("package.json"), "{\"workspaces\":[\"web\"]}").unwrap();
+    fs::create_dir(folder.path().join("web")).unwrap();
+    fs::write(folder.path().join("web/package.json"), "{\"name\":\"the-web-shop\"}").unwrap();
+    let daemon = Daemon::start_in(folder, &[]);
+    let text = wait_for("the first scan", || {
+        let shown = daemon.get("/api/briefing?role=backend");
+        let text = shown["briefing"].as_str().unwrap().to_owned();
+        text.contains("## The project's index").then_some(text)
+    });
+    assert!(text.contains("the-web-shop") || text.contains("web"), "{text}");
+}
+
+#[test]
+fn decisions_8_held_locks_are_in_the_brief() {
+    let daemon = Daemon::start();
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    let body = json!({"agentId": id, "operation": "install", "resources": ["node_modules"]});
+    daemon.post("/api/coordination/declare", &body);
+    let shown = daemon.get(&format!("/api/agents/{id}/brief"));
+    let brief = shown["brief"].as_str().unwrap();
+    assert!(brief.contains("## Locks you hold\n\n- install: node_modules (until "), "{brief}");
+}
+
+#[test]
+fn a_message_older_than_a_thousand_records_is_still_in_the_brief() {
+    let daemon = Daemon::start();
+    scenario(
+        &daemon,
+        "talker",
+        &json!([
+            {"ask": "Which colour?"},
+            {"loop": {"times": 1300, "steps": [{"say": "line"}]}},
+            {"write": {"path": "ready", "text": "x"}},
+            {"hang": true},
+        ]),
+    );
+    let body = json!({"role": "backend", "provider": "script", "model": "talker", "prompt": "Talk much"});
+    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    daemon.wait_state(&id, &["running"]);
+    let message = json!({"message": "blue, as the sea is\nand no other", "deliver": "now"});
+    daemon.post(&format!("/api/agents/{id}/instruct"), &message);
+    wait_for("much talk", || daemon.project.join("ready").exists().then_some(()));
+    let brief = wait_for("the whole log", || {
+        let shown = daemon.get(&format!("/api/agents/{id}/brief"));
+        let brief = shown["brief"].as_str().unwrap().to_owned();
+        brief.contains("ready (written 1 times)").then_some(brief)
+    });
+    assert!(brief.contains("> blue, as the sea is\n> and no other\n"), "{brief}");
 }

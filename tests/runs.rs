@@ -127,6 +127,7 @@ impl Desk {
             project_dir: self.folder.clone(),
             session: SessionStart::Fresh,
             command: Vec::new(),
+            has_integrations: false,
             hook_program: None,
             fence: None,
         };

@@ -5,6 +5,9 @@ use svc::api::Validator;
 /// Largest content.
 pub const CONTENT_BYTES: usize = 51_200;
 
+/// What [`check`] takes, as a regular expression.
+pub const PATTERN: &str = "^[^\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f]*$";
+
 /// Content that was checked, with what is stored beside it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {

@@ -235,43 +235,53 @@ fn read_content(fields: &mut Fields) -> Option<Content> {
 pub fn new_schema() -> Value {
     let mut schema = edit_schema();
     schema["required"] = json!(["name", "description", "category"]);
+    let properties = &mut schema["properties"];
+    properties["name"] = text::line_schema(NAME_CHARS.0, NAME_CHARS.1, false);
+    properties["description"] = text::line_schema(DESCRIPTION_CHARS.0, DESCRIPTION_CHARS.1, false);
+    properties["category"] = json!({"type": "string", "enum": Category::WORDS});
     schema
 }
 
 /// JSON schema of the edit body.
 pub fn edit_schema() -> Value {
     let list = |most: usize| {
-        json!({"type": "array", "maxItems": most, "items":
-            {"type": "string", "minLength": TAG_CHARS.0, "maxLength": TAG_CHARS.1}})
+        json!({
+            "type": ["array", "null"], "maxItems": most, "uniqueItems": true,
+            "items": text::line_schema(TAG_CHARS.0, TAG_CHARS.1, false),
+        })
     };
+    let mut categories: Vec<Value> = Category::WORDS.iter().map(|word| json!(word)).collect();
+    categories.push(Value::Null);
     json!({
         "type": "object",
         "properties": {
-            "name": {"type": "string", "minLength": NAME_CHARS.0, "maxLength": NAME_CHARS.1},
-            "description":
-                {"type": "string", "minLength": DESCRIPTION_CHARS.0, "maxLength": DESCRIPTION_CHARS.1},
-            "author": {"type": "string", "minLength": 1, "maxLength": AUTHOR_CHARS},
+            "name": text::line_schema(NAME_CHARS.0, NAME_CHARS.1, true),
+            "description": text::line_schema(DESCRIPTION_CHARS.0, DESCRIPTION_CHARS.1, true),
+            "author": authors::name_schema(),
             "authorProfile": profile_schema(),
-            "category": {"type": "string", "enum": Category::WORDS},
+            "category": {"enum": categories},
             "tags": list(TAGS),
             "roles": list(ROLES),
-            "icon": {"type": "string", "minLength": 1, "description": "exactly one character"},
-            "content": {"type": "string", "maxLength": content::CONTENT_BYTES},
-            "price": {"type": "number", "minimum": 0, "maximum": 99.99},
-            "version": {"type": "string", "maxLength": text::VERSION_CHARS},
+            "icon": text::icon_schema(),
+            "content": {
+                "type": ["string", "null"], "maxLength": content::CONTENT_BYTES,
+                "pattern": content::PATTERN, "description": "markdown; the limit is in bytes",
+            },
+            "price": {"type": ["number", "null"], "minimum": 0, "maximum": 99.99, "multipleOf": 0.01},
+            "version": text::version_schema(),
         },
     })
 }
 
 fn profile_schema() -> Value {
     json!({
-        "type": "object",
+        "type": ["object", "null"],
         "properties": {
-            "avatar": {"type": "string", "maxLength": text::URL_CHARS},
-            "website": {"type": "string", "maxLength": text::URL_CHARS},
-            "github": {"type": "string", "maxLength": text::HANDLE_CHARS},
-            "twitter": {"type": "string", "maxLength": text::HANDLE_CHARS},
-            "bio": {"type": "string", "maxLength": BIO_CHARS},
+            "avatar": text::url_schema(),
+            "website": text::url_schema(),
+            "github": text::handle_schema(),
+            "twitter": text::handle_schema(),
+            "bio": text::line_schema(0, BIO_CHARS, true),
         },
     })
 }

@@ -1,5 +1,6 @@
 //! What text may hold: one rule per kind of field.
 
+use serde_json::{Value, json};
 use svc::api::Validator;
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
@@ -34,6 +35,46 @@ pub fn is_hidden(c: char) -> bool {
         || matches!(c,
             '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{061c}'
             | '\u{feff}' | '\u{180e}' | '\u{2028}' | '\u{2029}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// The characters of [`is_hidden`] inside the brackets of a regular expression.
+const HIDDEN: &str = "\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u180e\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\u{e0000}-\u{e007f}";
+
+/// JSON schema of what [`line()`] takes; `null` counts as absent where it may.
+pub fn line_schema(min: usize, max: usize, nullable: bool) -> Value {
+    let pattern = if min == 0 {
+        format!("^([^{HIDDEN}\\s]([^{HIDDEN}]*[^{HIDDEN}\\s])?)?$")
+    } else {
+        format!("^[^{HIDDEN}\\s]([^{HIDDEN}]*[^{HIDDEN}\\s])?$")
+    };
+    let kind = if nullable { json!(["string", "null"]) } else { json!("string") };
+    json!({"type": kind, "minLength": min, "maxLength": max, "pattern": pattern})
+}
+
+/// JSON schema of an icon. What people see as one character may have several scalars; that is not told here.
+pub fn icon_schema() -> Value {
+    json!({
+        "type": ["string", "null"], "minLength": 1, "maxLength": 1, "pattern": format!("^[^{HIDDEN}\\s]$"),
+        "description": "exactly one character; an emoji of several scalars counts as one",
+    })
+}
+
+/// JSON schema of a version label.
+pub fn version_schema() -> Value {
+    let pattern = "^[0-9]+(\\.[0-9]+){0,3}(-[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*)?$";
+    json!({"type": ["string", "null"], "minLength": 1, "maxLength": VERSION_CHARS, "pattern": pattern})
+}
+
+/// JSON schema of a URL.
+pub fn url_schema() -> Value {
+    let host = "([A-Za-z0-9.-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?";
+    let pattern = format!("^(https?://{host}([/?#][^{HIDDEN}\\s\"<>`{{}}|^\\\\]*)?)?$");
+    json!({"type": ["string", "null"], "maxLength": URL_CHARS, "pattern": pattern})
+}
+
+/// JSON schema of a handle.
+pub fn handle_schema() -> Value {
+    json!({"type": ["string", "null"], "maxLength": HANDLE_CHARS, "pattern": "^[A-Za-z0-9_-]*$"})
 }
 
 /// Exactly one visible grapheme cluster.
@@ -83,10 +124,7 @@ pub fn url(v: &mut Validator, field: &str, text: &str) -> String {
         return String::new();
     }
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    let host_ok = host.is_some_and(|host| {
-        !host.is_empty() && !host.starts_with(':') && !host.contains('@') && !host.contains('\\')
-    });
+    let host_ok = rest.is_some_and(|rest| is_host(rest.split(['/', '?', '#']).next().unwrap_or_default()));
     let clean = !text.chars().any(|c| {
         c.is_whitespace() || is_hidden(c) || matches!(c, '"' | '<' | '>' | '`' | '{' | '}' | '|' | '^' | '\\')
     });
@@ -94,6 +132,30 @@ pub fn url(v: &mut Validator, field: &str, text: &str) -> String {
         format!("{field} must be an http or https URL of at most {URL_CHARS} characters")
     });
     text.to_owned()
+}
+
+/// A name or address with an optional port; no user part, which could mislead.
+fn is_host(host: &str) -> bool {
+    let end = if host.starts_with('[') {
+        host.find(']').map_or(0, |at| at + 1)
+    } else {
+        host.find(':').unwrap_or(host.len())
+    };
+    let (name, port) = host.split_at(end);
+    let port_ok = port.is_empty()
+        || port.strip_prefix(':').is_some_and(|digits| {
+            (1..=5).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+        });
+    let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let name_ok = match inner {
+        Some(inner) => {
+            !inner.is_empty() && inner.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
+        }
+        None => {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'))
+        }
+    };
+    port_ok && name_ok
 }
 
 /// A handle without `@`, or nothing.
@@ -110,7 +172,9 @@ pub fn handle(v: &mut Validator, field: &str, text: &str) -> String {
 pub fn price(v: &mut Validator, value: &serde_json::Value) -> u64 {
     let cents = value.as_f64().and_then(|price| {
         let cents = (price * 100.0).round();
-        let exact = (price * 100.0 - cents).abs() < 1e-6;
+        // Dividing a whole number by 100 gives the very double that two decimals are read as.
+        #[allow(clippy::float_cmp, reason = "equality is meant")]
+        let exact = cents / 100.0 == price;
         #[allow(clippy::cast_precision_loss, reason = "the limit is far below 2^53")]
         let in_range = price >= 0.0 && cents <= PRICE_MAX_CENTS as f64;
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked just above")]
@@ -125,7 +189,6 @@ pub fn price(v: &mut Validator, value: &serde_json::Value) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
     fn fails(check: impl FnOnce(&mut Validator)) -> bool {
         let mut v = Validator::default();
@@ -175,9 +238,16 @@ mod tests {
         assert_eq!(cents(json!(4.99)), Some(499));
         assert_eq!(cents(json!(99.99)), Some(9999));
         assert_eq!(cents(json!(0.1)), Some(10));
-        for bad in
-            [json!(-0.01), json!(100), json!(1.999), json!("1"), json!(1e300), json!(null), json!(true)]
-        {
+        for bad in [
+            json!(-0.01),
+            json!(100),
+            json!(1.999),
+            json!("1"),
+            json!(1e300),
+            json!(5e-21),
+            json!(null),
+            json!(true),
+        ] {
             assert_eq!(cents(bad.clone()), None, "{bad}");
         }
     }
@@ -193,7 +263,18 @@ mod tests {
         for good in ["", "https://a.example/x?y#z", "http://localhost:3000", "https://[::1]/"] {
             assert!(!fails(|v| drop(url(v, "website", good))), "{good}");
         }
-        for bad in ["ftp://a", "https://", "javascript:alert(1)", "https://a b", "https://a/\"x", "//a"] {
+        for bad in [
+            "ftp://a",
+            "https://",
+            "javascript:alert(1)",
+            "https://a b",
+            "https://a/\"x",
+            "//a",
+            "http://a*",
+            "http://u@a",
+            "http://a:x",
+            "http://[a",
+        ] {
             assert!(fails(|v| drop(url(v, "website", bad))), "{bad}");
         }
         assert!(fails(|v| drop(url(v, "website", &format!("https://{}", "a".repeat(2048))))));

@@ -11,8 +11,6 @@ pub const LIMIT_DEFAULT: usize = 50;
 pub const LIMIT_MAX: usize = 200;
 /// Characters of a search.
 pub const SEARCH_CHARS: usize = 200;
-/// Different words of a search.
-pub const SEARCH_WORDS: usize = 16;
 
 /// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,10 +124,6 @@ impl ListQuery {
                 self.words.push(word.to_owned());
             }
         }
-        let words = self.words.len();
-        v.check(words <= SEARCH_WORDS, "search", || {
-            format!("search must have at most {SEARCH_WORDS} different words, it has {words}")
-        });
     }
 
     /// The query string of another page of the same list.

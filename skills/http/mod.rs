@@ -1,5 +1,6 @@
 //! The service behind the HTTP edge: limits, keys, routing, and what all replies have in common.
 
+mod description;
 mod legacy;
 mod reads;
 pub mod routes;
@@ -70,16 +71,17 @@ impl Market {
         Err(problem)
     }
 
-    /// The key that a method and path need.
-    fn access(&self, method: &Method, segments: &[String]) -> Access {
-        match self.table.find(method, segments) {
-            Found::Route(route, _) => route.handler.access(),
-            _ => Access::Public,
+    /// Finds the route. The registry is a file, for no method a skill of that name.
+    fn find(&self, method: &Method, segments: &[String]) -> Found<'_, Handler> {
+        let reads = matches!(method, Method::Get | Method::Head);
+        if !reads && segments == ["api", "v1", "skills", "registry.json"] {
+            return Found::OtherMethods("GET, HEAD, OPTIONS".to_owned());
         }
+        self.table.find(method, segments)
     }
 
-    fn answer(&self, request: &Request, client: Client) -> Reply {
-        match self.table.find(&request.method, &request.segments) {
+    fn answer(&self, request: &Request, found: Found<Handler>, client: Client) -> Reply {
+        match found {
             Found::Route(route, params) => self.call(route.handler, request, &params, client),
             Found::OtherMethods(allow) if request.method == Method::Options => {
                 Reply::no_content().with_header("Allow", allow)
@@ -122,7 +124,10 @@ impl Service for Market {
     }
 
     fn admit(&self, head: &Head, peer: SocketAddr) -> Result<(), Problem> {
-        let access = self.access(&head.method, &head.segments);
+        if matches!(head.method, Method::Get | Method::Head | Method::Options) {
+            return Ok(());
+        }
+        let access = access(&self.find(&head.method, &head.segments));
         let Err(problem) = self.keys.check(access, head.header("authorization")) else { return Ok(()) };
         // Guessing keys is public and counts as such.
         self.count(self.client(peer, &head.headers))?;
@@ -131,11 +136,12 @@ impl Service for Market {
 
     fn handle(&self, request: &Request) -> Reply {
         let client = self.client(request.peer, &request.headers);
+        let found = self.find(&request.method, &request.segments);
         let free = request.method == Method::Options
             || request.path == "/healthz"
-            || self.access(&request.method, &request.segments) != Access::Public;
+            || access(&found) != Access::Public;
         if free {
-            return self.answer(request, client);
+            return self.answer(request, found, client);
         }
         let verdict = match self.count(client) {
             Ok(verdict) => verdict,
@@ -147,11 +153,19 @@ impl Service for Market {
             }
             Err(problem) => return problem.into(),
         };
-        let mut reply = self.answer(request, client);
+        let mut reply = self.answer(request, found, client);
         if let (Some(verdict), Some(limit)) = (verdict, self.limiter.limit()) {
             reply.headers.extend(limit_headers(limit, verdict));
         }
         reply
+    }
+}
+
+/// The key that a route needs.
+fn access(found: &Found<Handler>) -> Access {
+    match found {
+        Found::Route(route, _) => route.handler.access(),
+        _ => Access::Public,
     }
 }
 

@@ -1,10 +1,11 @@
 //! What operators and tools ask: health, metrics, the description of the API.
 
+use super::description;
 use super::routes::Ask;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
-use svc::api::{Problem, Reply, openapi as document};
+use svc::api::{Problem, Reply};
 
 /// `GET /healthz`.
 pub fn health(ask: &Ask) -> Result<Reply, Problem> {
@@ -54,5 +55,5 @@ pub fn metrics(ask: &Ask) -> Result<Reply, Problem> {
 
 /// `GET /api/v1/openapi.json`.
 pub fn openapi(ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&document::document(&ask.market.table, "svc-skills", svc::VERSION)))
+    Ok(Reply::ok(&description::of(&ask.market.table)))
 }

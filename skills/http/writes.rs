@@ -90,8 +90,8 @@ pub fn review(ask: &Ask) -> Result<Reply, Problem> {
 
 /// `POST /skills/:id/rate`.
 pub fn rate(ask: &Ask) -> Result<Reply, Problem> {
-    moves::require_listed(&known(ask)?)?;
     let rating = ratings::parse(ask.request)?;
+    moves::require_listed(&known(ask)?)?;
     let store = ask.market.catalogue.store();
     let client = ask.client.hash(&store.client_key());
     let done = store.rate(ask.params.get("id"), client, rating, now())?;

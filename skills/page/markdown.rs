@@ -86,6 +86,44 @@ mod tests {
         }
     }
 
+    /// Whatever text comes, reading its front matter and rendering it neither panics nor lets markup through.
+    #[test]
+    fn mutated_markdown_never_panics_nor_becomes_markup_of_its_own() {
+        let seeds = [
+            "---\nname: a\ndescription: b\n---\n# T\n\n| a | b |\n|---|---|\n| <i> | [x](y) |\n",
+            "---\r\n---\r\n<script>x</script>\n\n- [ ] *a* `b` ![c](d)\n\n```\n</pre>\n```\n",
+            "[a]: javascript:x\n[a] <javascript:x> [b](<java\nscript:x>) &#106;avascript:\n\n---\n",
+        ];
+        let pieces =
+            ["---\n", "<script>", "](javascript:x)", "[", "\r", "\0", "é", "`", "<!--", "&lt;", "\n\n", "!["];
+        let mut random = 0x1234_5678_9abc_def1_u64;
+        let mut next = move |n: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            usize::try_from(random % (n as u64)).unwrap()
+        };
+        for round in 0..3000 {
+            let mut text = seeds[round % seeds.len()].to_owned();
+            for _ in 0..=next(5) {
+                let mut at = next(text.len() + 1);
+                while !text.is_char_boundary(at) {
+                    at -= 1;
+                }
+                if next(3) == 0 {
+                    text.truncate(at);
+                } else {
+                    text.insert_str(at, pieces[next(pieces.len())]);
+                }
+            }
+            let html = render(&text);
+            for bad in ["<script", "<!--", "<img", "<i>", "href=\"javascript:"] {
+                assert!(!html.contains(bad), "{bad} in {html:?} of {text:?}");
+            }
+            let _noted = crate::authoring::content::lint(&text);
+        }
+    }
+
     #[test]
     fn only_http_and_relative_links_are_safe() {
         for good in ["https://a", "HTTP://a", "/a:b", "a/b", "#x", "?a:b", ""] {

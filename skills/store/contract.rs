@@ -21,9 +21,12 @@ pub fn skill(name: &str) -> Skill {
     moves::create(parse_new(body.as_object().unwrap()).unwrap(), Time(1))
 }
 
+/// One part of the suite, on an empty store.
+type Part = fn(&Arc<dyn Store>);
+
 /// Runs the whole suite; `fresh` gives an empty store each time.
 pub fn all(fresh: &dyn Fn() -> Arc<dyn Store>) {
-    let parts: [(&str, fn(Arc<dyn Store>)); 13] = [
+    let parts: [(&str, Part); 13] = [
         ("create gives everything back", create_gives_everything_back),
         ("slug collisions", slug_collisions_take_the_lowest_free_suffix),
         ("edits", edits_keep_what_they_do_not_name),
@@ -40,7 +43,7 @@ pub fn all(fresh: &dyn Fn() -> Arc<dyn Store>) {
     ];
     for (name, part) in parts {
         eprintln!("contract: {name}");
-        part(fresh());
+        part(&fresh());
     }
 }
 
@@ -83,13 +86,13 @@ fn read(store: &dyn Store, id: &str) -> Skill {
     all.into_iter().find(|skill| skill.id == id).unwrap()
 }
 
-fn create_gives_everything_back(store: Arc<dyn Store>) {
+fn create_gives_everything_back(store: &Arc<dyn Store>) {
     let more = json!({
         "author": "Ada", "authorProfile": {"github": "ada", "website": "https://a.example", "twitter": "ada_l"},
         "tags": ["One", "zwei"], "roles": ["backend"], "icon": "🇩🇪", "price": 4.99, "version": "2.0-rc.1",
     });
     let made = store.create(draft("Ünïcode Näme", &more), Time(1234)).unwrap().value;
-    let found = read(&*store, "unicode-name");
+    let found = read(&**store, "unicode-name");
     assert_eq!(found, made);
     assert_eq!((found.price_cents, found.status, found.created_at), (499, Status::Draft, Time(1234)));
     assert_eq!(found.profile.twitter, "ada_l");
@@ -98,7 +101,7 @@ fn create_gives_everything_back(store: Arc<dyn Store>) {
     assert_eq!(store.health().unwrap(), None);
 }
 
-fn slug_collisions_take_the_lowest_free_suffix(store: Arc<dyn Store>) {
+fn slug_collisions_take_the_lowest_free_suffix(store: &Arc<dyn Store>) {
     let ids: Vec<String> = ["A Skill", "a skill!", "A-SKILL", "a skill 3"]
         .iter()
         .map(|name| store.create(draft(name, &json!({})), Time(1)).unwrap().value.id)
@@ -109,19 +112,19 @@ fn slug_collisions_take_the_lowest_free_suffix(store: Arc<dyn Store>) {
     assert_eq!(next, "a-skill-4", "ids are never used again");
 }
 
-fn edits_keep_what_they_do_not_name(store: Arc<dyn Store>) {
+fn edits_keep_what_they_do_not_name(store: &Arc<dyn Store>) {
     let made = store.create(draft("Edits", &json!({"tags": ["keep"]})), Time(1000)).unwrap();
     let same = store.update("edits", edit(&json!({})), Time(2000)).unwrap();
     assert_eq!((same.value, same.generation), (made.value, made.generation), "nothing moved");
     let body = json!({"name": "Renamed", "content": "# New\n", "price": 1});
     let after = store.update("edits", edit(&body), Time(2000)).unwrap().value;
-    assert_eq!(read(&*store, "edits"), after);
+    assert_eq!(read(&**store, "edits"), after);
     assert_eq!((after.name.as_str(), after.tags.len(), after.updated_at), ("Renamed", 1, Time(2000)));
     assert_eq!(store.content(&after.digest).unwrap().as_deref(), Some("# New\n"));
     assert_eq!(refused(store.update("nobody", edit(&json!({})), Time(3))), 404);
 }
 
-fn moves_are_refused_as_the_table_says(store: Arc<dyn Store>) {
+fn moves_are_refused_as_the_table_says(store: &Arc<dyn Store>) {
     let review = |approve| Move::Review { approve, note: "because".into() };
     let id = store.create(draft("Paid", &json!({"price": 5})), Time(1)).unwrap().value.id;
     let to = |step: Move| store.transition(&id, step, Time(2)).map(|done| done.value.status);
@@ -141,8 +144,8 @@ fn moves_are_refused_as_the_table_says(store: Arc<dyn Store>) {
     assert_eq!(marked.verification, Verification::Creator);
 }
 
-fn ratings_replace_and_average(store: Arc<dyn Store>) {
-    let id = published(&*store, "Rated");
+fn ratings_replace_and_average(store: &Arc<dyn Store>) {
+    let id = published(&**store, "Rated");
     let rate = |n, rating| {
         let skill = store.rate(&id, client(n), rating, Time(5)).unwrap().value;
         (ratings::average(&skill), ratings::raters(&skill))
@@ -152,12 +155,12 @@ fn ratings_replace_and_average(store: Arc<dyn Store>) {
     assert_eq!(rate(1, 1), (150, 2), "a repeat replaces");
     assert_eq!(rate(1, 1), (150, 2));
     assert_eq!(rate(3, 5), (267, 3));
-    let found = read(&*store, &id);
+    let found = read(&**store, &id);
     assert_eq!((found.rating_sum, found.rating_count), (8, 3));
 }
 
-fn installs_count_once_per_window(store: Arc<dyn Store>) {
-    let id = published(&*store, "Installed");
+fn installs_count_once_per_window(store: &Arc<dyn Store>) {
+    let id = published(&**store, "Installed");
     let at = |n, ms| {
         let done = store.install(&id, client(n), Time(ms)).unwrap().value;
         (done.downloads, done.counted)
@@ -167,12 +170,12 @@ fn installs_count_once_per_window(store: Arc<dyn Store>) {
     assert_eq!(at(2, 10_000 + WINDOW_MS - 1), (2, true), "another client counts");
     assert_eq!(at(1, 10_000 + WINDOW_MS), (3, true));
     assert_eq!(at(1, 10_000 + WINDOW_MS + 1), (3, false), "from the last counted one");
-    assert_eq!(read(&*store, &id).downloads, 3);
+    assert_eq!(read(&**store, &id).downloads, 3);
     assert_eq!(store.prune(Time(10_000 + 2 * WINDOW_MS)).unwrap(), 1, "the second client's has passed");
     assert_eq!(at(1, 10_000 + 2 * WINDOW_MS - 1), (3, false), "a window that holds is not forgotten");
 }
 
-fn hidden_skills_take_neither_rating_nor_install(store: Arc<dyn Store>) {
+fn hidden_skills_take_neither_rating_nor_install(store: &Arc<dyn Store>) {
     let id = store.create(draft("Hidden", &json!({})), Time(1)).unwrap().value.id;
     let both = || {
         let rate = refused(store.rate(&id, client(1), 5, Time(2)));
@@ -185,11 +188,11 @@ fn hidden_skills_take_neither_rating_nor_install(store: Arc<dyn Store>) {
     store.transition(&id, Move::Unlist, Time(4)).unwrap();
     assert_eq!(both(), (410, 410), "once published");
     assert_eq!(refused(store.install("nobody", client(1), Time(2))), 404);
-    let found = read(&*store, &id);
+    let found = read(&**store, &id);
     assert_eq!((found.downloads, found.rating_count), (0, 0));
 }
 
-fn authors_are_made_filled_and_edited(store: Arc<dyn Store>) {
+fn authors_are_made_filled_and_edited(store: &Arc<dyn Store>) {
     let with = |profile: Value| json!({"author": "Ada", "authorProfile": profile});
     store.create(draft("First", &with(json!({"github": "ada", "bio": "one"}))), Time(1)).unwrap();
     let more = with(json!({"github": "ada", "bio": "two", "website": "https://a.example"}));
@@ -210,7 +213,7 @@ fn authors_are_made_filled_and_edited(store: Arc<dyn Store>) {
     store.edit_author("gh-ada", patch.clone(), Time(3)).unwrap();
     assert_eq!(author("gh-ada").portfolio, "https://p.example");
     for id in ["first", "second"] {
-        let skill = read(&*store, id);
+        let skill = read(&**store, id);
         assert_eq!((skill.author.as_str(), skill.profile.bio.as_str()), ("Ada L", "three"), "the copies");
     }
     assert_eq!(refused(store.edit_author("nobody", patch.clone(), Time(3))), 404);
@@ -218,7 +221,7 @@ fn authors_are_made_filled_and_edited(store: Arc<dyn Store>) {
     assert_eq!(refused(store.edit_author(crate::model::VENDOR_AUTHOR_ID, patch, Time(5))), 403);
 }
 
-fn seeds_come_twice_and_keep_their_counters(store: Arc<dyn Store>) {
+fn seeds_come_twice_and_keep_their_counters(store: &Arc<dyn Store>) {
     let first = store.take_in(seed::all().unwrap(), Time(1)).unwrap();
     assert_eq!(first.value, 21);
     let again = store.take_in(seed::all().unwrap(), Time(2)).unwrap();
@@ -233,12 +236,12 @@ fn seeds_come_twice_and_keep_their_counters(store: Arc<dyn Store>) {
     let Incoming { skill, .. } = changed.remove(0);
     let skill = Skill { digest: content.digest.clone(), downloads: 0, ..skill };
     store.take_in(vec![Incoming { skill, content: content.text }], Time(5)).unwrap();
-    let found = read(&*store, "code-review");
+    let found = read(&**store, "code-review");
     assert_eq!((found.downloads, found.rating_count, found.updated_at), (2351, 1, Time(5)));
     assert_eq!(store.content(&found.digest).unwrap().as_deref(), Some("# Other\n"));
 }
 
-fn changes_follow_the_generation(store: Arc<dyn Store>) {
+fn changes_follow_the_generation(store: &Arc<dyn Store>) {
     let one = store.create(draft("One", &json!({})), Time(1)).unwrap();
     let two = store.create(draft("Two", &json!({})), Time(1)).unwrap();
     assert!(two.generation > one.generation);
@@ -252,14 +255,14 @@ fn changes_follow_the_generation(store: Arc<dyn Store>) {
     assert_eq!(store.generation().unwrap(), two.generation, "a refusal changes nothing");
 }
 
-fn thirty_two_writers_lose_and_double_nothing(store: Arc<dyn Store>) {
+fn thirty_two_writers_lose_and_double_nothing(store: &Arc<dyn Store>) {
     const WRITERS: u8 = 32;
     const ROUNDS: u8 = 8;
-    let id = published(&*store, "Busy");
+    let id = published(&**store, "Busy");
     let ids: Vec<HashSet<String>> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|n| {
-                let (store, id) = (&store, &id);
+                let id = &id;
                 scope.spawn(move || {
                     let mut made = HashSet::new();
                     for round in 0..ROUNDS {
@@ -274,7 +277,7 @@ fn thirty_two_writers_lose_and_double_nothing(store: Arc<dyn Store>) {
             .collect();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
-    let found = read(&*store, &id);
+    let found = read(&**store, &id);
     assert_eq!(found.downloads, u64::from(WRITERS), "each client counts once");
     assert_eq!(found.rating_count, u64::from(WRITERS));
     assert_eq!(found.rating_sum, (0..u64::from(WRITERS)).map(|n| n % 5 + 1).sum::<u64>());
@@ -284,15 +287,15 @@ fn thirty_two_writers_lose_and_double_nothing(store: Arc<dyn Store>) {
     assert!(distinct.contains(&last), "and none left out");
 }
 
-fn the_catalogue_follows(store: Arc<dyn Store>) {
+fn the_catalogue_follows(store: &Arc<dyn Store>) {
     store.take_in(seed::all().unwrap(), Time(1)).unwrap();
-    let catalogue = Catalogue::load(Arc::clone(&store), "http://here".into()).unwrap();
+    let catalogue = Catalogue::load(Arc::clone(store), "http://here".into()).unwrap();
     let before = catalogue.snapshot();
     let done = store.install("math-olympiad", client(1), Time(2)).unwrap();
     assert_eq!(before.get("math-olympiad").unwrap().skill.downloads, 340);
     let after = catalogue.reach(done.generation).unwrap();
     assert_eq!(after.get("math-olympiad").unwrap().skill.downloads, 341);
-    let id = published(&*store, "Fresh");
+    let id = published(&**store, "Fresh");
     catalogue.follow().unwrap();
     let (page, total, _) = catalogue.snapshot().find(&ListQuery::default()).pipe();
     assert_eq!((page.last().unwrap().as_str(), total), (id.as_str(), 22));
@@ -310,6 +313,6 @@ impl Pipe for (Vec<&crate::catalogue::entry::Entry>, usize, [usize; 6]) {
     }
 }
 
-fn the_ledger_of_an_empty_market_balances(store: Arc<dyn Store>) {
+fn the_ledger_of_an_empty_market_balances(store: &Arc<dyn Store>) {
     assert_eq!(store.unbalanced_transactions().unwrap(), Vec::<String>::new());
 }

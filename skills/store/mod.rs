@@ -28,7 +28,7 @@ pub enum StoreError {
     Refused(Box<Problem>),
     /// Too many writes wait.
     Overloaded,
-    /// There is no room left.
+    /// There is no room left, or the disk takes no more for another reason.
     Full(String),
     /// The database cannot be used at the moment, or a bug: the message is for the log.
     Unavailable(String),
@@ -45,7 +45,9 @@ impl From<StoreError> for Problem {
         let (code, text, after) = match error {
             StoreError::Refused(problem) => return *problem,
             StoreError::Overloaded => ("writer_overloaded", "too many writes wait, try again", "1"),
-            StoreError::Full(_) => ("storage_full", "the storage is full, nothing was changed", "30"),
+            StoreError::Full(_) => {
+                ("storage_full", "the storage takes no more at the moment, nothing was changed", "10")
+            }
             StoreError::Unavailable(_) => {
                 ("storage_unavailable", "the storage cannot be used at the moment, nothing was changed", "5")
             }
@@ -59,7 +61,7 @@ impl fmt::Display for StoreError {
         match self {
             Self::Refused(problem) => write!(f, "{}", problem.error),
             Self::Overloaded => f.write_str("too many writes wait"),
-            Self::Full(text) => write!(f, "the storage is full: {text}"),
+            Self::Full(text) => write!(f, "the storage takes no more: {text}"),
             Self::Unavailable(text) => f.write_str(text),
         }
     }
@@ -132,7 +134,8 @@ pub trait Store: Send + Sync {
     /// Edits an author record and the copies that its skills carry. Errors: 404, 403.
     fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError>;
 
-    /// Takes in seeds or an export: new ids as they come, known ids with text and marks only, never counters.
+    /// Takes in seeds or an export: new ids as they come, known ids with their text only: counters,
+    /// status and the operator's marks stay.
     /// Gives how many records were made or changed.
     fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError>;
 

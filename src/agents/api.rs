@@ -4,6 +4,7 @@ use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
 use crate::api::{Fields, Method, Problem, Reply, Request, Route};
 use crate::providers::{Effort, Permission};
 use crate::routes::{Access, Ask, Handler};
+use crate::schedules;
 use serde_json::{Value, json};
 
 /// Characters of a prompt, instruction or question.
@@ -144,6 +145,16 @@ fn files(ask: &Ask) -> Result<Reply, Problem> {
 pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
     let body = request.object()?;
     let mut fields = Fields::new(&body);
+    let timing = schedules::api::timing_field(&mut fields);
+    let mut request = spawn_fields(fields)?;
+    request.schedule = timing;
+    Ok(request)
+}
+
+/// Reads the fields of an agent, wherever they stand: in a request, a schedule, a recommendation.
+///
+/// Errors: 400 with every fault.
+pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
     let role = fields.required_string("role").unwrap_or_default().to_owned();
     if !role.is_empty() {
         word(&mut fields, "role", &role, MAX_ROLE_CHARS, "_-");
@@ -161,9 +172,6 @@ pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
     fields.validator.check(command.is_empty() || is_acp, "command", || {
         "command goes with provider acp only; other providers know theirs".to_owned()
     });
-    if fields.value("schedule").is_some() {
-        fields.validator.fail("schedule", "schedule is not available in this version; spawn without it");
-    }
     let request = SpawnRequest {
         role,
         name,
@@ -180,6 +188,7 @@ pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
         isolation: fields.choice("isolation", &["shared", "worktree"]).unwrap_or("shared").to_owned(),
         worktree: None,
         command,
+        schedule: None,
     };
     fields.validator.finish()?;
     Ok(request)
@@ -322,6 +331,8 @@ fn spawn_schema() -> Value {
             "permission": {"enum": PERMISSIONS},
             "effort": {"enum": EFFORTS},
             "teamId": {"type": "string"},
+            "schedule": {"type": "string"},
+            "timezone": {"type": "string"},
             "isolation": {"enum": ["shared", "worktree"]},
             "command": strings,
         },

@@ -315,11 +315,19 @@ fn verdict(agent: &Agent, phase: &Phase, code: Option<i32>, signal: Option<i32>)
         _ if finishing && !agent.turn_open => (Status::Completed, completed_reason(agent)),
         (Some(code), _) => (Status::Crashed, format!("it exited with code {code}")),
         (None, Some(signal)) => {
-            (Status::Killed, format!("signal {signal} ended it; the daemon did not send it"))
+            (Status::Killed, format!("{FOREIGN_SIGNAL}{signal} ended it; the daemon did not send it"))
         }
         (None, None) => (Status::Crashed, "its process vanished without an exit status".into()),
     }
 }
+
+/// Whether a signal ended it that nobody here sent, for example for want of memory: no person wished that.
+pub fn died_by_foreign_signal(agent: &Agent) -> bool {
+    agent.status == Status::Killed && agent.status_reason.starts_with(FOREIGN_SIGNAL)
+}
+
+/// How the reason of such an end begins.
+const FOREIGN_SIGNAL: &str = "signal ";
 
 fn completed_reason(agent: &Agent) -> String {
     match &agent.last_turn {

@@ -22,12 +22,14 @@ pub mod worker_api;
 pub mod worker_jobs;
 pub mod worker_log;
 
-pub use life::{run_report, silence};
-pub use patch::Patch;
+pub use life::{died_by_foreign_signal, run_report, silence};
+pub use patch::{Patch, change_team, give_up_name, join_team};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
-pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout};
-pub use spawn::{SpawnRequest, StartOrder, overlapping, spawn_agent};
+pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
+pub use spawn::{
+    SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent, working_folder,
+};
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use wait::{note, set_waiting, tell};
 

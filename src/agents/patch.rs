@@ -3,8 +3,10 @@
 
 use super::touch;
 use crate::api::{Problem, Reply, Validator};
+use crate::core::ids::AgentId;
 use crate::core::{Context, Durability, State as All};
 use crate::providers::{Effort, Permission};
+use crate::teams;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -21,22 +23,23 @@ pub struct Patch {
     pub effort: Option<Effort>,
     /// Another permission.
     pub permission: Option<Permission>,
-    /// Another team.
+    /// Another team, by id or name; `__unassigned__` for none.
     pub team_id: Option<String>,
 }
 
 /// Applies the changes: 200 with the record.
 ///
-/// Errors: 404, 400 for a name in use.
+/// Errors: 404, 400 for a name in use or an unknown team.
 pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Result<Reply, Problem> {
     let id = all.agents.find(target)?.id;
+    let mut validator = Validator::default();
+    let team = patch.team_id.as_deref().map(|team| teams::member_of(all, team, &mut validator));
     if let Some(name) = &patch.name {
-        let mut validator = Validator::default();
         let taken = all.agents.iter().any(|other| other.id != id && other.name == *name);
         validator
             .check(!taken, "name", || format!("name {name:?} is in use by another agent, choose another"));
-        validator.finish()?;
     }
+    validator.finish()?;
     let agents = Arc::make_mut(&mut all.agents);
     if let Some(agent) = agents.edit(id) {
         if let Some(name) = patch.name {
@@ -50,8 +53,8 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
         }
         agent.effort = patch.effort.unwrap_or(agent.effort);
         agent.permission = patch.permission.unwrap_or(agent.permission);
-        if patch.team_id.is_some() {
-            agent.team_id = patch.team_id;
+        if let Some(team) = team {
+            agent.team_id = team;
         }
     }
     touch(all, cx, Durability::BeforeReply);
@@ -59,4 +62,39 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
     let mut body = json!(agent.rest());
     body["overlaps"] = super::spawn::overlaps_with(all, agent).into();
     Ok(Reply::ok(&body))
+}
+
+/// Moves every agent of one team to another.
+pub fn change_team(all: &mut All, cx: &mut Context, from: &str, to: &str) {
+    let members: Vec<_> = all.agents.iter().filter(|agent| agent.team_id.as_deref() == Some(from)).collect();
+    let ids: Vec<_> = members.into_iter().map(|agent| agent.id).collect();
+    join_team(all, cx, &ids, to);
+}
+
+/// Makes agents members of a team.
+pub fn join_team(all: &mut All, cx: &mut Context, ids: &[AgentId], team: &str) {
+    if ids.is_empty() {
+        return;
+    }
+    let agents = Arc::make_mut(&mut all.agents);
+    for id in ids {
+        if let Some(agent) = agents.edit(*id) {
+            agent.team_id = Some(team.to_owned());
+        }
+    }
+    touch(all, cx, Durability::BeforeReply);
+}
+
+/// Lets a successor in name have the name of an agent that has ended: its record gets a number behind a
+/// dot. The caller starts the successor in the same event, which writes the registry.
+pub fn give_up_name(all: &mut All, name: &str) {
+    let holder = all.agents.iter().find(|agent| agent.name == name && !agent.status.is_live());
+    let Some(id) = holder.map(|agent| agent.id) else { return };
+    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
+    // Among one more names than there are records, one is free.
+    let numbered = (1..=all.agents.iter().count() + 1).map(|n| format!("{name}.{n}"));
+    let Some(free) = numbered.into_iter().find(|name| !taken(name)) else { return };
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        agent.name = free;
+    }
 }

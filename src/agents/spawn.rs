@@ -8,13 +8,17 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
+use crate::schedules::{self, Timing};
+use crate::teams;
 use crate::usage;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What `POST /api/agents` asks for, every field checked by itself.
-#[derive(Debug, Clone, Default)]
+/// What `POST /api/agents` asks for, every field checked by itself. Teams, schedules and plans store it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct SpawnRequest {
     /// Required.
     pub role: String,
@@ -43,9 +47,14 @@ pub struct SpawnRequest {
     /// `shared` or `worktree`.
     pub isolation: String,
     /// The worktree that was made for it, relative to the project.
+    #[serde(skip)]
     pub worktree: Option<String>,
     /// For `acp`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// When to start more like it.
+    #[serde(skip)]
+    pub schedule: Option<Timing>,
 }
 
 /// What the threads of a run need to start it.
@@ -65,19 +74,33 @@ pub struct StartOrder {
 
 /// Starts a new agent: 201 with the record and the overlaps of its scope.
 ///
-/// Errors: as [`spawn_agent`].
-pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Reply, Problem> {
+/// A `schedule` also becomes a schedule that starts more like it.
+///
+/// Errors: as [`spawn_agent`] and [`schedules::create`].
+pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<Reply, Problem> {
+    let timing = request.schedule.take();
+    let pattern = timing.map(|timing| (timing, request.clone()));
+    if pattern.is_some() {
+        schedules::check_room(all)?;
+    }
     let id = spawn_agent(all, cx, request)?;
+    let schedule = match pattern {
+        Some((timing, request)) => Some(schedules::create_for(all, cx, id, timing, request)?),
+        None => None,
+    };
     let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
     let mut body = json!(agent.rest());
     body["overlaps"] = Value::Array(overlaps_with(all, agent));
+    if let Some(schedule) = schedule {
+        body["scheduleId"] = json!(schedule);
+    }
     Ok(Reply::json(201, &body).with_header("Location", format!("/api/agents/{id}")))
 }
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.
 ///
-/// Errors: 400 for an unknown or missing provider or a name in use, 409 `capacity`.
-pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<AgentId, Problem> {
+/// Errors: 400 for an unknown or missing provider, an unknown team or a name in use, 409 `capacity`.
+pub fn spawn_agent(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<AgentId, Problem> {
     let provider = choose_provider(all, &request)?;
     let mut validator = Validator::default();
     if let Some(name) = &request.name {
@@ -85,19 +108,51 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
         validator
             .check(!taken, "name", || format!("name {name:?} is in use by another agent, choose another"));
     }
+    check_request(all, provider, &mut request, &mut validator);
+    validator.finish()?;
+    check_capacity(all)?;
+    usage::check_budget(all, cx.now)?;
+    Ok(register(all, cx, provider, request))
+}
+
+/// What [`spawn_agent`] would refuse whenever it is asked: its team is made an id.
+///
+/// Errors: 400 with every fault.
+pub fn check_pattern(all: &All, request: &mut SpawnRequest) -> Result<(), Problem> {
+    let provider = choose_provider(all, request)?;
+    let mut validator = Validator::default();
+    check_request(all, provider, request, &mut validator);
+    validator.finish()
+}
+
+fn check_request(
+    all: &All,
+    provider: &dyn providers::Provider,
+    request: &mut SpawnRequest,
+    validator: &mut Validator,
+) {
+    if let Some(team) = request.team_id.take() {
+        request.team_id = teams::member_of(all, &team, validator);
+    }
     if let Some(model) = request.model.as_deref().filter(|model| *model != "auto") {
-        check_model(provider.info(), model, &mut validator);
+        check_model(provider.info(), model, validator);
     }
     for skill in &request.skills {
         validator.fail("skills", format!("skills names {skill:?}, which is not installed"));
     }
     for integration in &request.integrations {
-        validator.fail("integrations", format!("integrations names {integration:?}, which is not installed"));
+        validator.check(all.integrations.is_installed(integration), "integrations", || {
+            format!("integrations names {integration:?}, which is not installed")
+        });
     }
-    validator.finish()?;
-    check_capacity(all)?;
-    usage::check_budget(all, cx.now)?;
+}
 
+fn register(
+    all: &mut All,
+    cx: &mut Context,
+    provider: &dyn providers::Provider,
+    request: SpawnRequest,
+) -> AgentId {
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
     let agent = new_record(all, cx, id, lineage, provider.info().id, request);
@@ -111,7 +166,7 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Re
     start(all, cx, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
     cx.moment(Moment::Spawned(id));
-    Ok(id)
+    id
 }
 
 /// Registers a record and orders its process to be started with `prompt` as the first message.
@@ -139,19 +194,17 @@ pub fn launch_request(
     prompt: String,
     session: SessionStart,
 ) -> LaunchRequest {
-    let base =
-        agent.worktree.as_ref().map_or_else(|| all.project.dir.clone(), |path| all.project.dir.join(path));
     LaunchRequest {
         purpose,
         prompt,
         model: chosen_model(all, agent),
         effort: agent.effort,
         permission: agent.permission,
-        // Joining nothing would add a slash, and programs tell their sessions apart by this path.
-        working_dir: if agent.working_dir.is_empty() { base } else { base.join(&agent.working_dir) },
+        working_dir: working_folder(all, agent),
         project_dir: all.project.dir.clone(),
         session,
         command: agent.command.to_vec(),
+        has_integrations: !agent.integrations.is_empty(),
         // What nobody owns and is not fenced in needs no asking.
         hook_program: all.project.program.clone(),
         fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
@@ -162,6 +215,14 @@ pub fn launch_request(
 fn chosen_model(all: &All, agent: &Agent) -> Option<String> {
     let named = agent.model.clone().filter(|model| model != "auto");
     named.or_else(|| usage::routing::model_for(all, agent.lineage_id).map(str::to_owned))
+}
+
+/// The absolute path of an agent's working directory.
+pub fn working_folder(all: &All, agent: &Agent) -> std::path::PathBuf {
+    let base =
+        agent.worktree.as_ref().map_or_else(|| all.project.dir.clone(), |path| all.project.dir.join(path));
+    // Joining nothing would add a slash, and programs tell their sessions apart by this path.
+    if agent.working_dir.is_empty() { base } else { base.join(&agent.working_dir) }
 }
 
 /// Variables every process of `agent` gets.

@@ -10,6 +10,7 @@ use crate::runtime::host::Host;
 use crate::runtime::process::{Captured, Processes, Spec};
 use serde_json::json;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,20 +24,30 @@ const DEFAULT_TAIL: u64 = 100;
 /// `POST /api/agents`.
 pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let mut request = parse_spawn(ask.request)?;
-    let mut validator = Validator::default();
-    if let Err(fault) = look_at_folder(&host.project, &request.working_dir) {
-        validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
-    }
-    if let Some(fault) = look_at_scenario(host, ask, &request) {
-        validator.fail("model", fault);
-    }
-    validator.finish()?;
-    let worktree = if request.isolation == "worktree" { Some(make_worktree(host, &request)?) } else { None };
-    request.worktree.clone_from(&worktree);
+    prepare(host, ask, &mut request)?;
+    let worktree = request.worktree.clone();
     let command = crate::core::Command::Agents(Command::Spawn(Box::new(request)));
     let Some(path) = worktree else { return Ok(Answer::Command(command)) };
     let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
     Ok(Answer::Undoable(command, Box::new(move || remove_worktree(&processes, &project, &path))))
+}
+
+/// Looks at the folder of an agent that is to be started, and makes its worktree where it wants one.
+///
+/// Errors: 400.
+pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(), Problem> {
+    let mut validator = Validator::default();
+    if let Err(fault) = look_at_folder(&host.project, &request.working_dir) {
+        validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
+    }
+    if let Some(fault) = look_at_scenario(host, ask, request) {
+        validator.fail("model", fault);
+    }
+    validator.finish()?;
+    if request.isolation == "worktree" {
+        request.worktree = Some(make_worktree(host, request)?);
+    }
+    Ok(())
 }
 
 /// What is wrong with the scenario that the built-in `script` agent is asked to play, if anything.
@@ -68,6 +79,30 @@ fn look_at_folder(project: &Path, relative: &str) -> Result<(), String> {
         return Err("leads out of the project through a link".into());
     }
     if real.is_dir() { Ok(()) } else { Err("is not a folder".into()) }
+}
+
+/// Makes a folder inside the project, and those it stands in, unless it is there. No part of it may be a
+/// link that leads out.
+pub fn make_folder(project: &Path, relative: &str) -> Result<(), String> {
+    let path = Path::new(relative);
+    if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
+        return Err("must be relative, without ..".into());
+    }
+    let mut place = project.to_path_buf();
+    for part in path.components() {
+        place.push(part);
+        match fs::create_dir(&place) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(format!("cannot be made: {error}"));
+            }
+            _ => {}
+        }
+        let inside = fs::canonicalize(&place).is_ok_and(|real| real.starts_with(project) && real.is_dir());
+        if !inside {
+            return Err("is no folder, or leads out of the project through a link".into());
+        }
+    }
+    Ok(())
 }
 
 /// Makes a git worktree for an agent of its own; answers its path below the project.

@@ -75,6 +75,9 @@ pub fn spawn(session: &Session) -> Outcome {
             body.insert(option.into(), json!(value));
         }
     }
+    if args.value("schedule").is_some() {
+        body.insert("timezone".into(), json!(super::schedules::timezone(None)));
+    }
     for (option, field) in [("scope", "scope"), ("skill", "skills"), ("integration", "integrations")] {
         let values = args.values(option);
         if !values.is_empty() {

@@ -185,7 +185,9 @@ impl Client {
 
     /// Any call. Those that change something get the long time-out.
     pub fn try_call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
-        let timeout = if method == "GET" { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };
+        // Listing tools may start a server.
+        let is_quick = method == "GET" && !path.ends_with("/tools");
+        let timeout = if is_quick { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };
         let mut request =
             ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.address.url));
         if let Some(token) = &self.token {

@@ -1,12 +1,15 @@
 //! The table of commands: names, options and words. Help, completions, the reading of arguments and the
 //! dispatch all derive from it, so that they cannot disagree.
 
+mod tools;
 mod trust;
 
+use super::files;
+use super::index;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
-use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, wait};
+use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, teams, wait};
 
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -426,10 +429,14 @@ static OTHER_COMMANDS: [Command; 7] = [
 static TABLES: &[&[Command]] = &[
     &DAEMON_COMMANDS,
     &AGENT_COMMANDS,
+    &teams::COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
+    index::COMMANDS,
+    files::COMMANDS,
+    &tools::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

@@ -108,7 +108,7 @@ fn remove_credential(session: &Session, provider: &str) -> Outcome {
 }
 
 /// The key, asked for without an echo on a terminal, else the whole of standard input.
-fn read_key(provider: &str) -> Result<String, Failure> {
+pub(super) fn read_key(provider: &str) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("the key cannot be read: {error}"));
     let text = if std::io::stdin().is_terminal() {
         terminal::ask_hidden(&format!("key of {provider}: ")).map_err(failed)?

@@ -53,6 +53,7 @@ fn preview(ask: &Ask) -> Result<Reply, Problem> {
     let named = ask.request.query.iter().filter(|(name, _)| name == "scope");
     let scope: Vec<String> = named.map(|(_, glob)| glob.clone()).collect();
     let subject = Subject {
+        id: None,
         name: role,
         role,
         provider,

@@ -8,9 +8,10 @@
 use super::fence::{fenced, one_line};
 use crate::agents::Agent;
 use crate::core::State as All;
-use crate::core::ids::LineageId;
+use crate::core::ids::{AgentId, LineageId};
 use crate::memory::{self, Selected, Wanted};
 use crate::providers;
+use crate::teams;
 use std::fmt::Write as _;
 
 /// First words of every briefing; by them a log tells a briefing from what a person said.
@@ -39,6 +40,8 @@ const MAX_OTHERS: usize = 20;
 /// Who is to be briefed.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
+    /// Its id, once it has one.
+    pub id: Option<AgentId>,
     /// Its name.
     pub name: &'a str,
     /// Its role.
@@ -67,6 +70,7 @@ impl<'a> Subject<'a> {
     /// An agent that has a record.
     pub fn of(agent: &'a Agent) -> Self {
         Self {
+            id: Some(agent.id),
             name: &agent.name,
             role: &agent.role,
             provider: &agent.provider,
@@ -275,13 +279,17 @@ impl Section {
 
 fn identity(subject: &Subject) -> String {
     let place = if subject.working_dir.is_empty() { "the project's root" } else { subject.working_dir };
-    format!(
+    let mut text = format!(
         "{MARK}{name}\n\nYou are {name}, the {role} of a team of coding agents that work on the same project; your \
          working directory is {place}. Work on your own until the task is done, then end your turn with a short \
          summary.\n",
         name = subject.name,
         role = subject.role,
-    )
+    );
+    if subject.role == teams::plan::PLANNER {
+        text.push_str(teams::plan::INSTRUCTIONS);
+    }
+    text
 }
 
 /// The sections below the identity, the most valuable first.
@@ -314,7 +322,7 @@ fn sections_of(all: &All, subject: &Subject, budget: usize) -> Vec<Section> {
         plain("conduct", "## Working with the others", conduct(all)),
         data("constraints", rules, constraint_lines(&memory), budget * 2 / 5),
         data("discoveries", found, discovery_lines(&memory), budget / 4),
-        plain("tools", "## Tools", tools(all, subject)),
+        plain("tools", "## Integrations", tools(all, subject)),
         plain("skills", "## Skills", skills(subject)),
         data("index", index, text(super::index_summary(all)), budget / 6),
         data("architecture", &architecture_head, architecture, budget),
@@ -406,9 +414,8 @@ fn handoff_lines(memory: &Selected) -> Vec<String> {
     lines
 }
 
-fn tools(_all: &All, subject: &Subject) -> Vec<String> {
-    let line = |id: &String| format!("- integration {id}");
-    subject.integrations.iter().map(line).collect()
+fn tools(all: &All, subject: &Subject) -> Vec<String> {
+    crate::integrations::instructions::lines(all, subject.provider, subject.integrations, subject.id)
 }
 
 fn skills(subject: &Subject) -> Vec<String> {

@@ -96,6 +96,7 @@ fn a_briefing_stays_within_its_budget_and_keeps_what_is_most_valuable() {
         &"a\n".repeat(4000),
     )))));
     let subject = Subject {
+        id: None,
         name: "backend-1",
         role: "backend",
         provider: "nobody",

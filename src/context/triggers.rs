@@ -13,6 +13,7 @@ use crate::agents::{Agent, Status, history};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::memory;
 use crate::providers::{Activity, Usage};
 use crate::usage;
 use serde::{Deserialize, Serialize};
@@ -189,12 +190,20 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
 /// A life is over: learns from its score, and begins a new window.
 fn life_over(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
-    let base = all.settings.config().rotation_threshold;
     let triggers = Arc::make_mut(&mut all.triggers);
     let life = triggers.life(agent.lineage_id);
     let score = life.window.score();
     *life = Life { last_score: score.or(life.last_score), ..Life::default() };
     let Some(score) = score else { return };
+    learn(all, cx, &agent, score);
+    let threshold = threshold(all, &agent.provider, &agent.role);
+    memory::session_scored(all, cx, id, score, Some(threshold));
+}
+
+/// Moves the threshold of the agent's provider and role by the score of a life.
+fn learn(all: &mut All, cx: &mut Context, agent: &Agent, score: f64) {
+    let base = all.settings.config().rotation_threshold;
+    let triggers = Arc::make_mut(&mut all.triggers);
     let full = triggers.profiles.values().map(BTreeMap::len).sum::<usize>() >= MAX_PROFILES;
     if full && triggers.profile(&agent.provider, &agent.role).is_none() {
         return;

@@ -467,3 +467,66 @@ fn a_turn_that_ends_while_a_rotation_is_prepared_leaves_its_work_to_the_successo
     bench.apply(Event::Job(JobReport::Brief(id, Err("no log".into()))));
     assert_eq!((status(&bench, id), orders(&bench)), (Status::Running, 1));
 }
+
+fn timeline_kinds(bench: &mut Bench) -> Vec<String> {
+    let (_, body) = bench.ask("GET", "/api/timeline", &Value::Null);
+    let kind = |event: &Value| event["type"].as_str().unwrap().to_owned();
+    body["events"].as_array().unwrap().iter().map(kind).collect()
+}
+
+#[test]
+fn an_agent_that_exits_by_itself_before_its_successor_is_ready_is_not_told_as_ended() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    // Programs that take one prompt exit at the end of their turn, whatever is planned.
+    bench.exits(id, 0);
+    bench.apply(Event::Job(JobReport::Brief(id, Ok("brief".into()))));
+    let new = bench.state.agents.find("one").unwrap().id;
+    bench.apply(Event::Run(new, RunReport::Started { pid: 2, start_ticks: 2 }));
+    assert_eq!(timeline_kinds(&mut bench), ["spawned", "rotated"]);
+
+    let id = bench.agent("two");
+    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    bench.exits(id, 0);
+    bench.apply(Event::Job(JobReport::Brief(id, Err("no log".into()))));
+    assert_eq!(timeline_kinds(&mut bench)[2..], ["spawned", "completed"], "no successor comes");
+    assert_eq!(status(&bench, id), Status::Completed);
+}
+
+#[test]
+fn a_successor_that_cannot_start_is_told_as_ended_once() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    bench.apply(Event::Job(JobReport::Brief(id, Ok("brief".into()))));
+    bench.exits(id, 0);
+    let new = bench.state.agents.find("one").unwrap().id;
+    bench.apply(Event::Run(new, RunReport::StartFailed { error: "no such program".into() }));
+    assert_eq!(timeline_kinds(&mut bench), ["spawned", "crashed"]);
+    assert_eq!(bench.notices("rotation:failed").len(), 1);
+}
+
+#[test]
+fn versioning_saved_history_of_earlier_releases_is_read() {
+    let entry = json!({"old": "00000001", "new": "00000002", "agentName": "a", "reason": "runaway_velocity",
+        "timestamp": "2026-01-01T00:00:00.000Z"});
+    let history: agents::history::History =
+        serde_json::from_value(json!({"total": 1, "entries": [entry]})).unwrap();
+    assert_eq!(history.entries[0].reason, "runaway_velocity");
+    assert_eq!(history.entries[0].pre_velocity, None);
+    let mut timers = crate::core::Timers::default();
+    history.watch(&mut timers);
+    assert_eq!(timers.next(), None, "there is nothing to measure for it");
+}
+
+#[test]
+fn what_is_still_to_be_measured_is_measured_after_a_restart() {
+    let mut bench = Bench::new();
+    bench.agent("one");
+    let id = bench.rotates("one");
+    let mut timers = crate::core::Timers::default();
+    bench.state.agents.rotations().watch(&mut timers);
+    let wanted = (bench.now + Duration::from_secs(600), crate::core::Timer::Velocity(id));
+    assert_eq!(timers.next(), Some(wanted));
+}

@@ -19,6 +19,12 @@ pub enum Document {
     Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// Teams, recommendation, plans.
+    Teams,
+    /// Schedules and their histories.
+    Schedules,
+    /// Which integrations are installed.
+    Integrations,
     /// The project's settings.
     Config,
     /// The journalist's notes.
@@ -85,6 +91,9 @@ impl Document {
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Teams => "state/teams.json".into(),
+            Self::Schedules => "state/schedules.json".into(),
+            Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
             Self::Journalist => "state/journalist.json".into(),
             Self::PmReviews => "state/pm-reviews.json".into(),
@@ -106,6 +115,9 @@ impl Document {
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Teams => serde_json::to_vec(&state.teams.stored()),
+            Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
+            Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),

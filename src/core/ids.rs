@@ -63,6 +63,18 @@ hex_id!(
     /// What stays the same over rotations: tokens, memory, schedules and chat are keyed by it.
     LineageId
 );
+hex_id!(
+    /// A team.
+    TeamId
+);
+hex_id!(
+    /// A planned team on its way through its phases.
+    PlanId
+);
+hex_id!(
+    /// A schedule.
+    ScheduleId
+);
 
 /// Stands for an agent's process when nobody can tell which agent's. No agent has this id.
 pub const UNKNOWN_AGENT: AgentId = AgentId(0);

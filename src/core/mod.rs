@@ -33,6 +33,7 @@ use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::integrations;
 use crate::journalist;
 use crate::memory;
 use crate::oversight::timeline;
@@ -122,6 +123,12 @@ pub struct State {
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// Teams, recommendations, plans.
+    pub teams: Arc<crate::teams::State>,
+    /// What is started by the clock.
+    pub schedules: Arc<crate::schedules::State>,
+    /// The integrations.
+    pub integrations: Arc<integrations::State>,
     /// Who owns which files.
     pub ownership: Arc<ownership::State>,
     /// The configuration.
@@ -161,6 +168,14 @@ pub enum Command {
     Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About teams.
+    Teams(crate::teams::Command),
+    /// About toys.
+    Toys(crate::toys::Command),
+    /// About schedules.
+    Schedules(crate::schedules::Command),
+    /// About integrations.
+    Integrations(integrations::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
     /// About the configuration.
@@ -186,6 +201,10 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// A planner's file was looked at.
+    Plan(crate::teams::plan::Found),
+    /// The threads of the integrations report.
+    Integration(integrations::Report),
     /// Provider detection has finished.
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
@@ -241,8 +260,14 @@ pub enum Effect {
     Job(agents::Job),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
+    /// Import a repository.
+    Import(workspace::import::Order),
+    /// An order to the threads of the integrations.
+    Integration(integrations::Order),
     /// A line of an agent's log that does not come from the agent itself.
     Log(LineageId, AgentId, LogEntry),
+    /// Look at a planner's file.
+    Plan(crate::teams::plan::Look),
     /// A warning for the daemon's log.
     Warn(String),
     /// All agents are gone: end.
@@ -258,7 +283,12 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
-        Event::Detected(found) => registry::detected(state, found),
+        Event::Plan(found) => crate::teams::plan::found(state, cx, found),
+        Event::Detected(found) => {
+            registry::detected(state, found);
+            moments::started(state, cx);
+        }
+        Event::Integration(report) => integrations::report(state, cx, report),
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
@@ -271,6 +301,12 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
+            Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
+            Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
+            Timer::IntegrationCall(call) => integrations::call_timeout(state, cx, call),
+            Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
+            Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
             Timer::Journalist => journalist::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
         },
@@ -292,6 +328,10 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Teams(command) => crate::teams::command(state, cx, call, command),
+        Command::Toys(command) => crate::toys::command(state, cx, call, command),
+        Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
+        Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {

@@ -45,6 +45,7 @@ pub enum Moment {
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::approvals::moment(state, cx, moment);
+    crate::teams::moment(state, cx, moment);
     crate::context::triggers::moment(state, cx, moment);
     crate::usage::moment(state, cx, moment);
     crate::oversight::timeline::moment(state, cx, moment);
@@ -56,10 +57,17 @@ pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
 
 /// Tells every listener what an agent did, in order, before its record takes it in.
 pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
+    crate::teams::plan::heard(state, cx, agent, activities);
     crate::context::triggers::heard(state, cx, agent, activities);
     crate::usage::heard(state, cx, agent, activities);
     crate::oversight::timeline::changed(state, cx.now);
     crate::ownership::heard(state, cx, agent, activities);
     crate::memory::heard(state, cx, agent, activities);
     crate::journalist::heard(state, cx, agent, activities);
+}
+
+/// Tells every listener that the daemon has started and knows its providers.
+pub fn started(state: &mut State, cx: &mut Context) {
+    crate::teams::phases::settle(state, cx);
+    crate::schedules::started(state, cx);
 }

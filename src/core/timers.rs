@@ -1,9 +1,10 @@
 //! One table of deadlines: at most one per key, one next time-out for the whole daemon.
 
 use super::CallId;
-use super::ids::AgentId;
+use super::ids::{AgentId, ScheduleId};
 use super::time::Time;
 use crate::approvals::ApprovalId;
+use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a deadline is for.
@@ -13,12 +14,24 @@ pub enum Timer {
     StateNotice,
     /// An agent inside a turn has said nothing for too long.
     Silence(AgentId),
+    /// A schedule's next time has come.
+    ScheduleDue(ScheduleId),
+    /// A schedule's agent is to be started, now that its time is on its way to the disk.
+    ScheduleStart(ScheduleId),
     /// The ten minutes after a rotation to this agent are over.
     Velocity(AgentId),
     /// A snapshot of the counters is due.
     Snapshot,
     /// A question has taken too long.
     Query(CallId),
+    /// A tool server has not shaken hands in time.
+    IntegrationStart(RunId),
+    /// A tool server has not answered in time.
+    IntegrationCall(CallId),
+    /// A tool server has had nothing to do for long.
+    IntegrationIdle(RunId),
+    /// An installation takes long.
+    IntegrationInstall(CallId),
     /// The next lock expires.
     Locks,
     /// An approval expires.

@@ -155,9 +155,10 @@ pub fn remove_below(all: &mut All, cx: &mut Context, prefix: &str) -> usize {
     names.iter().filter(|name| remove(all, cx, name)).count()
 }
 
-/// What the processes of `agent` get from the vault: the key of its provider.
+/// What the processes of `agent` get from the vault: the key of its provider, that of its team's toy.
 pub fn variables(all: &All, agent: &Agent) -> Vec<SecretVariable> {
-    providers::by_id(&agent.provider).map(|provider| of_provider(all, provider.info())).unwrap_or_default()
+    let provider = providers::by_id(&agent.provider).map(|provider| of_provider(all, provider.info()));
+    provider.unwrap_or_default().into_iter().chain(crate::toys::variables(all, agent)).collect()
 }
 
 /// The key of a provider, for a process that runs it.

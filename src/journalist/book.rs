@@ -6,6 +6,7 @@ use crate::core::ids::LineageId;
 use crate::core::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Workspaces kept; the one without news for longest goes first.
 pub const MAX_WORKSPACES: usize = 50;
@@ -25,7 +26,7 @@ const NOTE_CHARS: usize = 300;
 #[serde(rename_all = "camelCase", default)]
 pub struct Book {
     /// By working directory; the empty one is the project's root.
-    pub workspaces: BTreeMap<String, Workspace>,
+    pub workspaces: BTreeMap<String, Arc<Workspace>>,
     /// Oldest first.
     pub decisions: VecDeque<Note>,
 }
@@ -97,7 +98,7 @@ impl Book {
                 self.workspaces.remove(&stalest);
             }
         }
-        self.workspaces.entry(dir.to_owned()).or_default()
+        Arc::make_mut(self.workspaces.entry(dir.to_owned()).or_default())
     }
 
     /// Notes where an agent is in its life.

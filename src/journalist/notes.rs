@@ -34,7 +34,8 @@ const MAX_SENTENCE_CHARS: usize = 400;
 /// Whether [`take`] would note anything of it.
 pub fn is_worth_noting(activity: &Activity) -> bool {
     match activity {
-        Activity::Text { .. } | Activity::ToolStarted { .. } | Activity::ToolEnded { .. } => true,
+        Activity::Text { text } => sentences(text).into_iter().any(|sentence| kind(sentence).is_some()),
+        Activity::ToolStarted { .. } | Activity::ToolEnded { .. } => true,
         Activity::TurnEnded(end) => end.is_error,
         _ => false,
     }
@@ -83,16 +84,34 @@ pub fn take(
     }
 }
 
+/// What a sentence is, if it is worth noting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Question,
+    Decision,
+}
+
+fn kind(sentence: &str) -> Option<Kind> {
+    let lower = sentence.to_lowercase();
+    if ASKING.iter().any(|words| lower.starts_with(words)) || sentence.ends_with('?') {
+        return Some(Kind::Question);
+    }
+    DECIDING.iter().any(|words| lower.contains(words)).then_some(Kind::Decision)
+}
+
 fn said(book: &mut Book, agent: &Agent, text: &str, now: Time) {
+    const MARK: &str = "decision:";
     for sentence in sentences(text) {
-        let lower = sentence.to_lowercase();
-        let begins = |words: &[&str]| words.iter().any(|words| lower.starts_with(words));
-        if begins(&ASKING) || sentence.ends_with('?') {
-            book.workspace(&agent.working_dir).asked(Note::new(agent, sentence, now));
-        } else if DECIDING.iter().any(|words| lower.contains(words)) {
-            let bare =
-                if lower.starts_with("decision:") { sentence["decision:".len()..].trim() } else { sentence };
-            book.decision(Note::new(agent, bare, now));
+        match kind(sentence) {
+            Some(Kind::Question) => {
+                book.workspace(&agent.working_dir).asked(Note::new(agent, sentence, now));
+            }
+            Some(Kind::Decision) => {
+                let marked = sentence.get(..MARK.len()).is_some_and(|head| head.eq_ignore_ascii_case(MARK));
+                let bare = if marked { sentence[MARK.len()..].trim() } else { sentence };
+                book.decision(Note::new(agent, bare, now));
+            }
+            None => {}
         }
     }
 }

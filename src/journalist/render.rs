@@ -122,7 +122,7 @@ pub fn decisions(book: &Book, constraints: &[Constraint]) -> String {
 
 /// One line on what there is.
 pub fn synthesis(book: &Book) -> String {
-    let count = |of: fn(&Workspace) -> usize| book.workspaces.values().map(of).sum::<usize>();
+    let count = |of: fn(&Workspace) -> usize| book.workspaces.values().map(|one| of(one)).sum::<usize>();
     format!(
         "{} agents in {} workspaces, {} files changed, {} decisions, {} open questions, {} failures",
         count(|workspace| workspace.agents.len()),

@@ -78,10 +78,14 @@ impl Chains {
     }
 }
 
+fn pending(all: &mut All) -> &mut BTreeMap<AgentId, Arc<str>> {
+    &mut Arc::make_mut(&mut Arc::make_mut(&mut all.memory).chains).pending
+}
+
 /// The brief of a rotation under way is there. It joins the chain when the successor runs.
 pub fn brief_written(all: &mut All, agent: AgentId, brief: &str) {
     if all.agents.get(agent).is_some() {
-        Arc::make_mut(&mut all.memory).chains.pending.insert(agent, brief.into());
+        pending(all).insert(agent, brief.into());
     }
 }
 
@@ -95,13 +99,13 @@ pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
         _ => return,
     };
     if all.memory.chains.pending.contains_key(&forgotten) {
-        Arc::make_mut(&mut all.memory).chains.pending.remove(&forgotten);
+        pending(all).remove(&forgotten);
     }
 }
 
 fn rotated(all: &mut All, cx: &mut Context, old: AgentId, new: AgentId) {
     let Some(agent) = all.agents.get(new).cloned() else { return };
-    let Some(body) = Arc::make_mut(&mut all.memory).chains.pending.remove(&old) else { return };
+    let Some(body) = pending(all).remove(&old) else { return };
     let history = all.agents.rotations();
     let reason = history.entries.iter().rev().find(|entry| entry.old == old);
     let reason = reason.map_or_else(|| "manual".to_owned(), |entry| entry.reason.clone());
@@ -121,7 +125,7 @@ fn rotated(all: &mut All, cx: &mut Context, old: AgentId, new: AgentId) {
         reason,
         ts: cx.now.to_string(),
     };
-    Arc::make_mut(&mut all.memory).chains.push(&agent.role, entry);
+    Arc::make_mut(&mut Arc::make_mut(&mut all.memory).chains).push(&agent.role, entry);
     cx.push(Effect::Put(Document::HandoffChains, Durability::BeforeReply));
 }
 

@@ -86,14 +86,14 @@ pub struct NewDiscovery {
     pub outcome: String,
 }
 
-/// All memory of the project.
+/// All memory of the project. One `Arc` for each part: counting a touched file must not copy the discoveries.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     /// Oldest first.
     constraints: Vec<Constraint>,
     /// Oldest first.
-    discoveries: VecDeque<Discovery>,
-    chains: Chains,
+    discoveries: Arc<VecDeque<Discovery>>,
+    chains: Arc<Chains>,
     specializations: Arc<Specializations>,
 }
 
@@ -219,12 +219,13 @@ fn add_discovery(all: &mut All, cx: &mut Context, new: NewDiscovery) -> Result<R
         return refused("duplicate");
     }
     let memory = Arc::make_mut(&mut all.memory);
-    while memory.discoveries.len() >= MAX_DISCOVERIES {
-        memory.discoveries.pop_front();
+    let discoveries = Arc::make_mut(&mut memory.discoveries);
+    while discoveries.len() >= MAX_DISCOVERIES {
+        discoveries.pop_front();
     }
     cx.audit("memory.discovery.add", &json!({"agentId": agent_id, "role": role, "trigger": new.trigger}));
     cx.notice("memory:discovery:added", &json!({"agentId": agent_id, "role": role}));
-    memory.discoveries.push_back(Discovery {
+    discoveries.push_back(Discovery {
         ts: cx.now.to_string(),
         agent_id,
         role,

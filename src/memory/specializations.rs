@@ -22,8 +22,8 @@ pub const TOP_FILES: usize = 20;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Specializations {
-    agents: BTreeMap<LineageId, Profile>,
-    roles: BTreeMap<String, RoleProfile>,
+    agents: BTreeMap<LineageId, Arc<Profile>>,
+    roles: BTreeMap<String, Arc<RoleProfile>>,
 }
 
 /// One lineage.
@@ -138,14 +138,17 @@ impl Specializations {
                 self.agents.remove(&oldest);
             }
         }
-        let profile = self.agents.entry(agent.lineage_id).or_insert_with(|| Profile {
-            agent_id: agent.id,
-            agent_name: agent.name.clone(),
-            role: agent.role.clone(),
-            counts: Counts::default(),
-            preferred_threshold: None,
-            updated: now,
+        let profile = self.agents.entry(agent.lineage_id).or_insert_with(|| {
+            Arc::new(Profile {
+                agent_id: agent.id,
+                agent_name: agent.name.clone(),
+                role: agent.role.clone(),
+                counts: Counts::default(),
+                preferred_threshold: None,
+                updated: now,
+            })
         });
+        let profile = Arc::make_mut(profile);
         profile.agent_id = agent.id;
         profile.agent_name.clone_from(&agent.name);
         profile.updated = now;
@@ -156,7 +159,7 @@ impl Specializations {
         if !self.roles.contains_key(role) && self.roles.len() >= MAX_ROLES {
             return None;
         }
-        Some(self.roles.entry(role.to_owned()).or_default())
+        Some(Arc::make_mut(self.roles.entry(role.to_owned()).or_default()))
     }
 
     /// Applies `change` to the agent's counts and to those of its role.

@@ -77,8 +77,8 @@ impl State {
     ) -> Self {
         Self {
             constraints: constraints.constraints,
-            discoveries: discoveries.discoveries.into(),
-            chains: Chains::restore(chains.roles),
+            discoveries: Arc::new(discoveries.discoveries.into()),
+            chains: Arc::new(Chains::restore(chains.roles)),
             specializations: Arc::new(specializations),
         }
     }

@@ -92,6 +92,7 @@ pub fn ask(all: &mut All, cx: &mut Context, asker: Asker, prompt: String) -> Res
         project_dir: all.project.dir.clone(),
         session: SessionStart::Fresh,
         command: Vec::new(),
+        has_integrations: false,
         hook_program: None,
         fence: None,
     };
@@ -129,6 +130,8 @@ pub fn answered(
     if let Ok((_, tokens)) = result {
         let booked = questions.tokens.entry(asker.reserved_id()).or_default();
         *booked = *booked + *tokens;
+        let model = choose(all).and_then(|(_, model)| model).unwrap_or_default();
+        crate::usage::book(all, cx, asker.reserved_id(), &model, *tokens, None);
     }
     let answer = result.clone().map(|(text, _)| text);
     tell(all, cx, asker, answer);

@@ -91,6 +91,10 @@ impl Provider for ClaudeCode {
                 env.push(("IS_SANDBOX".to_owned(), "1".to_owned()));
             }
         }
+        if request.has_integrations && request.purpose == Purpose::Work {
+            // Calls of our own server are not asked about: its gated tools ask a person anyway.
+            add(&["--allowedTools", "mcp__svc"]);
+        }
         if let Some(program) = request.hook_program.as_ref().filter(|_| request.purpose == Purpose::Work) {
             add(&["--settings", &hook_settings(program)]);
         }

@@ -16,6 +16,7 @@ fn request(prompt: &str) -> LaunchRequest {
         project_dir: PathBuf::from("/project"),
         session: SessionStart::Fresh,
         command: Vec::new(),
+        has_integrations: false,
         hook_program: None,
         fence: None,
     }

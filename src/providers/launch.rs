@@ -92,6 +92,8 @@ pub struct LaunchRequest {
     pub session: SessionStart,
     /// For `acp`: the command to run instead of a preset.
     pub command: Vec<String>,
+    /// Whether integrations are attached: a provider with native support gets our `.mcp.json`.
+    pub has_integrations: bool,
     /// This program, where the agent's writes are to be asked about by `svc hook`.
     pub hook_program: Option<PathBuf>,
     /// With kernel enforcement: the globs below which alone it may write; empty for its working directory.

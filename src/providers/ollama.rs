@@ -128,6 +128,7 @@ mod tests {
             project_dir: "/p".into(),
             session: SessionStart::Fresh,
             command: Vec::new(),
+            has_integrations: false,
             hook_program: None,
             fence: None,
         }

@@ -92,6 +92,7 @@ mod tests {
             project_dir: "/p".into(),
             session,
             command: Vec::new(),
+            has_integrations: false,
             hook_program: None,
             fence: None,
         }

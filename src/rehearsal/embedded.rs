@@ -35,6 +35,9 @@ const EMBEDDED: &[(&str, &str)] = embedded![
     "badutf8",
     "hugeline",
     "ask",
+    "team-planner",
+    "team-builder",
+    "team-crasher",
     "degrading",
 ];
 

@@ -149,7 +149,7 @@ impl Dir {
             // A file system that cannot do both at once: look first.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {
                 if to.look(new).is_ok() {
-                    return Err(io::ErrorKind::AlreadyExists.into());
+                    return Err(io::Error::from_raw_os_error(libc::EEXIST));
                 }
                 self.rename(name, to, new)
             }

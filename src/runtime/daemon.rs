@@ -15,11 +15,15 @@ use super::{clock, detect, folder, logger};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
+use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
+use crate::teams::worker::PlanReader;
 use crate::workspace;
+use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
@@ -139,6 +143,12 @@ fn end_leftovers(processes: &Processes, state: &State) {
             leftovers.remaining
         );
     }
+    let native = state.agents.iter().filter(|agent| {
+        !agent.integrations.is_empty() && integrations::instructions::is_native(&agent.provider)
+    });
+    for agent in native {
+        integrations::worker_mcp_file::clean(&working_folder(state, agent));
+    }
 }
 
 /// The running threads. Fields in the order in which they end.
@@ -253,6 +263,9 @@ fn outbox(
     let report = Arc::new(move |report| to_core.report(Event::Job(report)));
     let jobs = Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report);
     let to_core = core.clone();
+    let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
+    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
+    let to_core = core.clone();
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
@@ -260,7 +273,13 @@ fn outbox(
     let journalist = Writer::start(project.to_path_buf(), move |report| {
         to_core.report(Event::Journalist(report));
     })?;
-    Ok(Outbox { core: core.clone(), vault, jobs, runs, hub, journalist, store })
+    let to_core = core.clone();
+    let report = Arc::new(move |id, progress| {
+        to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
+    });
+    let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
+    let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
+    Ok(Outbox { core: core.clone(), vault, jobs, imports, plans, runs, servers, hub, journalist, store })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

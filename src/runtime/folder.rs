@@ -8,11 +8,14 @@ use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
+use crate::integrations;
 use crate::journalist;
 use crate::memory;
 use crate::oversight::pm;
 use crate::oversight::timeline;
+use crate::schedules;
 use crate::settings;
+use crate::teams;
 use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -60,6 +63,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     load_trust(folder, now, &mut state)?;
+    load_teams(folder, now, &mut state)?;
     load_usage(folder, now, &mut state)?;
     load_notes(folder, now, &mut state)?;
     Ok(state)
@@ -71,12 +75,26 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
     known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
     state.approvals = Arc::new(approvals::State::restore(stored, timers));
+    let stored: integrations::Stored = read(folder, Document::Integrations, now)?.unwrap_or_default();
+    known_version(Document::Integrations, stored.version, integrations::STORED_VERSION)?;
+    state.integrations = Arc::new(integrations::State::restore(stored));
     let stored: credentials::Stored = read(folder, Document::Credentials, now)?.unwrap_or_default();
     known_version(Document::Credentials, stored.version, credentials::STORED_VERSION)?;
     state.credentials = Arc::new(credentials::State::restore(stored));
     let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
     known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
     state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+    Ok(())
+}
+
+/// Teams with their plans, and schedules with their next times.
+fn load_teams(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: teams::Stored = read(folder, Document::Teams, now)?.unwrap_or_default();
+    known_version(Document::Teams, stored.version, teams::STORED_VERSION)?;
+    state.teams = Arc::new(teams::State::restore(stored, now));
+    let stored: schedules::Stored = read(folder, Document::Schedules, now)?.unwrap_or_default();
+    known_version(Document::Schedules, stored.version, schedules::STORED_VERSION)?;
+    state.schedules = Arc::new(schedules::State::restore(stored));
     Ok(())
 }
 

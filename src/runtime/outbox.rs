@@ -12,8 +12,11 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
 use crate::providers;
+use crate::teams::worker::PlanReader;
+use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::sync::Arc;
@@ -27,8 +30,14 @@ pub struct Outbox {
     pub vault: Arc<Vault>,
     /// One-off jobs.
     pub jobs: Jobs,
+    /// Imports of repositories.
+    pub imports: Imports,
+    /// Looks at planners' files.
+    pub plans: PlanReader,
     /// The runs of the agents.
     pub runs: Runs,
+    /// The servers of the integrations.
+    pub servers: Servers,
     /// WebSocket clients.
     pub hub: Hub,
     /// The journalist's documents.
@@ -50,9 +59,12 @@ impl Outbox {
             Effect::Output(batch) => self.hub.send(HubMessage::Output(batch)),
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
+            Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Journalist(order) => self.write_down(order),
+            Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
+            Effect::Plan(look) => self.plans.order(look),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::Exit => {}
         }

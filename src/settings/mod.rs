@@ -47,6 +47,8 @@ pub struct Config {
     pub skills: Skills,
     /// `advisory` or `kernel`.
     pub enforcement: String,
+    /// The servers of the integrations.
+    pub integrations: Integrations,
 }
 
 /// See [`Config::journalist`].
@@ -66,6 +68,14 @@ pub struct Safety {
     pub role_multipliers: BTreeMap<String, f64>,
     /// Dollars a day; `None` is no limit.
     pub daily_budget_usd: Option<f64>,
+}
+
+/// See [`Config::integrations`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Integrations {
+    /// Seconds without a call after which a server is stopped.
+    pub idle_stop_seconds: u64,
 }
 
 /// See [`Config::skills`].
@@ -96,6 +106,7 @@ pub fn defaults() -> Map<String, Value> {
         },
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
+        "integrations": {"idleStopSeconds": 600},
     });
     match value {
         Value::Object(map) => map,
@@ -239,8 +250,9 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             Some(text) if text.starts_with("http://") || text.starts_with("https://") => None,
             _ => Some("must be an http:// or https:// URL".into()),
         },
+        "integrations.idleStopSeconds" => whole(1, 86_400),
         "enforcement" => word(&["advisory", "kernel"]),
-        "journalist" | "safety" | "skills" => match value {
+        "journalist" | "safety" | "skills" | "integrations" => match value {
             Value::Object(map) => {
                 for (inner, value) in map {
                     check_key(&format!("{path}."), inner, value, errors);

@@ -4,6 +4,7 @@ use super::{State, Sum, UNASSIGNED, model_of, prices, team_of};
 use crate::core::State as All;
 use crate::core::ids::LineageId;
 use crate::providers::Tokens;
+use crate::teams;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -196,6 +197,11 @@ fn shown_team(all: &All, id: &str, team: &Team) -> Value {
 }
 
 /// The name of a team, and whether it is the default one. A team that is gone keeps its id as its name.
-fn team_name(_all: &All, id: &str) -> (String, bool) {
-    (if id == UNASSIGNED { "Unassigned".to_owned() } else { id.to_owned() }, false)
+fn team_name(all: &All, id: &str) -> (String, bool) {
+    if id == UNASSIGNED {
+        return ("Unassigned".to_owned(), false);
+    }
+    let team = id.parse().ok().and_then(|id| all.teams.get(id));
+    // A team that was deleted keeps what its agents used while it was there.
+    team.map_or_else(|| (id.to_owned(), false), |team| (team.name.clone(), team.id == teams::DEFAULT_TEAM))
 }

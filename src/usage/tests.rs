@@ -158,11 +158,12 @@ fn spec_by_team_is_ranked_and_counts_at_the_time_of_use() {
     let one = bench.agent("one");
     let two = bench.agent("two");
     feed(&mut bench, one, vec![usage(100, 0)]);
-    bench.ask("PATCH", "/api/agents/one", &json!({"teamId": "aaaa0001"}));
+    let (_, team) = bench.ask("POST", "/api/teams", &json!({"name": "crew", "agents": []}));
+    bench.ask("PATCH", "/api/agents/one", &json!({"teamId": "crew"}));
     feed(&mut bench, one, vec![usage(900, 0)]);
     feed(&mut bench, two, vec![usage(50, 0)]);
     let teams = get(&mut bench, "/api/tokens/by-team")["teams"].clone();
-    let first = json!({"teamId": "aaaa0001", "teamName": "aaaa0001", "isDefault": false, "agentCount": 1,
+    let first = json!({"teamId": team["id"], "teamName": "crew", "isDefault": false, "agentCount": 1,
         "totalTokens": 900, "totalCostUsd": 0.0, "avgTokensPerAgent": 900});
     assert_eq!(teams[0], first);
     assert_eq!(teams[1]["teamId"], "__unassigned__");

@@ -1,6 +1,6 @@
 //! `/api/files`, `/api/indexer`, `/api/repos`: the routes.
 
-use super::{worker_files, worker_git, worker_index, worker_write};
+use super::{worker_files, worker_git, worker_import, worker_index, worker_write};
 use crate::api::{Method, Reply, Route};
 use crate::routes::{Access, Handler};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ pub fn routes() -> Vec<Route<Handler>> {
     let mut routes = reading();
     routes.extend(writing());
     routes.extend(indexing());
+    routes.extend(importing());
     routes
 }
 
@@ -139,6 +140,39 @@ fn indexing() -> Vec<Route<Handler>> {
             Work(Access::Anyone, worker_index::rescan),
         )
         .replies(STATUS),
+    ]
+}
+
+fn importing() -> Vec<Route<Handler>> {
+    use Handler::{Read, Work};
+    vec![
+        Route::new(
+            Method::Post,
+            "/api/repos/import",
+            "Clone a repository into the project",
+            Work(Access::OperatorOnly, worker_import::begin),
+        )
+        .body(|| {
+            let properties = json!({
+                "url": {"type": "string"}, "path": {"type": "string"}, "createTeam": {"type": "boolean"},
+            });
+            json!({"type": "object", "required": ["url"], "properties": properties})
+        })
+        .replies(&[
+            (202, "importId; repos:import tells how it goes"),
+            (400, "the address is neither https nor ssh"),
+            (409, "there is something at path already"),
+            (429, "two imports are under way"),
+        ]),
+        Route::new(
+            Method::Get,
+            "/api/repos/imports",
+            "Imports, newest first",
+            Read(|ask| {
+                let imports: Vec<_> = ask.state.workspace.imports().newest_first().collect();
+                Ok(Reply::ok(&json!({"imports": imports})))
+            }),
+        ),
     ]
 }
 

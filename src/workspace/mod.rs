@@ -6,12 +6,14 @@
 //! **Invariant:** every change of a file that succeeds stands in the audit journal.
 
 pub mod api;
+pub mod import;
 pub mod index;
 pub mod path;
 #[cfg(test)]
 mod tests;
 pub mod worker_files;
 pub mod worker_git;
+pub mod worker_import;
 pub mod worker_index;
 pub mod worker_watch;
 pub mod worker_write;
@@ -26,12 +28,18 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub struct State {
     index: Option<Arc<Index>>,
+    imports: Arc<import::Imports>,
 }
 
 impl State {
     /// The last index; `None` before the first scan.
     pub fn index(&self) -> Option<&Index> {
         self.index.as_deref()
+    }
+
+    /// The imports of repositories.
+    pub fn imports(&self) -> &import::Imports {
+        &self.imports
     }
 
     /// The packages of the project; empty before the first scan.
@@ -74,6 +82,8 @@ pub enum Command {
     },
     /// The project was scanned because somebody asked: take the index over and answer its status.
     Indexed(Arc<Index>),
+    /// Import a repository.
+    Import(import::Request),
 }
 
 /// A fact from a thread.
@@ -81,6 +91,8 @@ pub enum Command {
 pub enum Report {
     /// The project was scanned.
     Indexed(Arc<Index>),
+    /// An import goes on, or has ended.
+    Import(import::ImportId, import::Progress),
 }
 
 /// Handles a wish.
@@ -95,13 +107,15 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.audit("indexer.rescan", &json!({}));
             cx.reply(call, Reply::ok(&all.workspace.index_status()));
         }
+        Command::Import(request) => import::begin(all, cx, call, request),
     }
 }
 
 /// Takes in what a thread reports.
-pub fn report(all: &mut All, _cx: &mut Context, report: Report) {
+pub fn report(all: &mut All, cx: &mut Context, report: Report) {
     match report {
         Report::Indexed(index) => indexed(all, index),
+        Report::Import(id, progress) => import::progress(all, cx, id, progress),
     }
 }
 

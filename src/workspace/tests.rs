@@ -1,8 +1,10 @@
 //! What the pure parts promise.
 
+use super::import::repository_name;
 use super::index::{Folder, Folders, Index, MARKED, Stats, VERSION, Workspace, detect, summary};
 use super::path::ProjectPath;
 use super::worker_git::parse_status;
+use super::worker_import::parse_progress;
 
 #[test]
 fn spec_files_no_traversal_and_no_absolute_paths() {
@@ -178,4 +180,57 @@ fn spec_the_summary_has_name_counts_workspaces_and_key_files_and_is_bounded() {
     assert!(text.contains("npm-workspaces): 3 files, 1 folders"), "{text}");
     assert!(text.contains("and 975 more") && text.ends_with("Key files: README.md\n"), "{text}");
     assert!(text.len() < 5_000);
+}
+
+#[test]
+fn decisions_13_only_https_and_ssh_urls_are_imported() {
+    for (url, name) in [
+        ("https://git.example.test/team/repo.git", "repo"),
+        ("https://git.example.test:8443/repo/", "repo"),
+        ("ssh://git@git.example.test:2222/a/b.c", "b.c"),
+        ("git@git.example.test:team/repo.git", "repo"),
+    ] {
+        assert_eq!(repository_name(url).as_deref(), Ok(name), "{url}");
+    }
+    for url in [
+        "http://git.example.test/repo",
+        "git://git.example.test/repo",
+        "file:///srv/repo",
+        "/srv/repo",
+        "../repo",
+        "ext::sh -c touch%20x",
+        "ext::a@b:c",
+        "--upload-pack=x",
+        "-oProxyCommand=x@host:repo",
+        "ssh://-oProxyCommand=x/repo",
+        "ssh://git@-oProxyCommand=x/repo",
+        "git@-host:repo",
+        "ssh://user:password@host/repo",
+        "https://token@git.example.test/repo",
+        "https://user:password@git.example.test/repo",
+        "https:///repo",
+        "https://host",
+        "https://host/",
+        "https://host/..",
+        "https://host/a b",
+        "https://host/a\nb",
+        "HTTPS://host/repo;x",
+        "",
+    ] {
+        assert!(repository_name(url).is_err(), "{url:?}");
+    }
+    assert!(repository_name(&format!("https://host/{}", "a".repeat(2_000))).is_err());
+}
+
+#[test]
+fn gits_progress_is_read() {
+    assert_eq!(
+        parse_progress("Receiving objects:  45% (9/20), 1.2 MiB"),
+        Some(("Receiving objects".into(), 45))
+    );
+    let remote = "remote: Compressing objects: 100% (3/3), done.";
+    assert_eq!(parse_progress(remote), Some(("Compressing objects".into(), 100)));
+    for line in ["Cloning into 'x'...", "fatal: 50% of it", "a: 101%", "a: %"] {
+        assert_eq!(parse_progress(line), None, "{line}");
+    }
 }

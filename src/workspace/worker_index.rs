@@ -111,7 +111,7 @@ impl Indexer {
     }
 
     fn walk_all(&self, racy_ns: i64) -> Cache {
-        let (folders, truncated) = self.walk("", None, racy_ns);
+        let (folders, truncated) = self.walk(&["".into()], None, racy_ns);
         let ignores = self.ignore_files(&folders);
         Cache { folders, ignores, truncated }
     }
@@ -144,15 +144,16 @@ impl Indexer {
             remove(&mut known.folders, &path);
         }
         let ignore_bits: u32 = IGNORE_FILES.fold(0, |bits, bit| bits | 1 << bit);
-        for path in changed {
-            let Some(before) = known.folders.get(&*path).map(|folder| folder.marks & ignore_bits) else {
-                continue;
-            };
-            let (listed, _) = self.walk(&path, Some(1), racy_ns);
-            if listed.get(&*path).is_none_or(|folder| folder.marks & ignore_bits != before) {
+        let changed: Vec<Box<str>> =
+            changed.into_iter().filter(|path| known.folders.contains_key(path)).collect();
+        let (listed, _) = self.walk(&changed, Some(1), racy_ns);
+        for path in &changed {
+            let now = listed.get(path)?;
+            let before = known.folders.get(path).map_or(0, |folder| folder.marks & ignore_bits);
+            if now.marks & ignore_bits != before {
                 return None;
             }
-            self.take_over(&mut known.folders, &path, listed, racy_ns)?;
+            self.take_over(&mut known.folders, path, &listed, racy_ns)?;
         }
         (known.folders.len() <= MAX_FOLDERS).then_some(known)
     }
@@ -178,33 +179,38 @@ impl Indexer {
         })
     }
 
-    /// Takes over the new list of one folder: what it holds itself, folders that are new, folders that are no more.
-    fn take_over(&self, folders: &mut Folders, path: &str, mut listed: Folders, racy_ns: i64) -> Option<()> {
-        let itself = listed.remove(path)?;
-        folders.insert(path.into(), itself);
+    /// Takes over what one folder was just seen to hold: its files, folders that are new, folders that are no more.
+    fn take_over(&self, folders: &mut Folders, path: &str, listed: &Folders, racy_ns: i64) -> Option<()> {
+        // It may have gone together with a folder above it.
+        if !folders.contains_key(path) {
+            return Some(());
+        }
         let depth = if path.is_empty() { 0 } else { path.len() + 1 };
         let is_child = |inner: &&str| !inner[depth..].contains('/');
-        let children = below(folders, path).map(|(inner, _)| inner).filter(is_child);
+        let children = |of| below(of, path).map(|(inner, _)| inner).filter(is_child);
         let lost: Vec<Box<str>> =
-            children.filter(|inner| !listed.contains_key(*inner)).map(Into::into).collect();
+            children(folders).filter(|inner| !listed.contains_key(*inner)).map(Into::into).collect();
+        let new: Vec<Box<str>> =
+            children(listed).filter(|inner| !folders.contains_key(*inner)).map(Into::into).collect();
+        folders.insert(path.into(), listed.get(path)?.clone());
         for inner in lost {
             remove(folders, &inner);
         }
-        for inner in listed.into_keys() {
-            if !folders.contains_key(&inner) {
-                let (new, truncated) = self.walk(&inner, None, racy_ns);
-                if truncated {
-                    return None;
-                }
-                folders.extend(new);
-            }
+        if new.is_empty() {
+            return Some(());
         }
-        Some(())
+        let (new, truncated) = self.walk(&new, None, racy_ns);
+        folders.extend(new);
+        (!truncated).then_some(())
     }
 
-    /// Walks from a folder of the project. With a depth of 1, the folders in it are named but not looked into.
-    fn walk(&self, from: &str, max_depth: Option<usize>, racy_ns: i64) -> (Folders, bool) {
-        let mut builder = WalkBuilder::new(self.project.join(from));
+    /// Walks from folders of the project. With a depth of 1, the folders in them are named but not looked into.
+    fn walk(&self, from: &[Box<str>], max_depth: Option<usize>, racy_ns: i64) -> (Folders, bool) {
+        let Some((first, more)) = from.split_first() else { return (Folders::new(), false) };
+        let mut builder = WalkBuilder::new(self.project.join(&**first));
+        for folder in more {
+            builder.add(self.project.join(&**folder));
+        }
         builder
             .hidden(false)
             .require_git(false)

@@ -234,6 +234,7 @@ impl State {
                      "hasKey": false, "models": [], "installCommand": "get codex"},
                 ]),
             ),
+            ("GET", ["tokens" | "dashboard" | "rotation", ..]) => usage_reports(path),
             ("GET", ["approvals"]) => (200, json!({"pending": self.approvals, "resolved": []})),
             ("POST", ["approvals", id, decision]) => match self.approvals.iter().find(|one| one["id"] == *id)
             {
@@ -246,30 +247,6 @@ impl State {
                     (404, json!({"error": format!("no approval has the id \"{id}\""), "code": "not_found"}))
                 }
             },
-            ("GET", ["tokens", "summary"]) => (
-                200,
-                json!({"totalUsed": 12_400, "totalSaved": 900, "totalCostUsd": 1.25, "cacheHitRate": 0.75,
-                    "breakdown": {"rotation": 700, "coldStart": 200, "conflict": 0},
-                    "internalOverhead": {"tokens": 84, "costUsd": 0.001},
-                    "perAgent": [{"id": "3fa90001", "used": 12_400, "model": "m-1", "name": "backend-1",
-                        "costUsd": 1.25}]}),
-            ),
-            ("GET", ["tokens", "by-team"]) => (
-                200,
-                json!({"teams": [{"teamId": "0000beef", "teamName": "web", "isDefault": false, "agentCount": 2,
-                    "totalTokens": 12_400, "totalCostUsd": 1.25, "avgTokensPerAgent": 6200}]}),
-            ),
-            ("GET", ["dashboard"]) => (
-                200,
-                json!({"cost": {"todayUsd": 1.25, "dailyBudgetUsd": 1.0, "message": "nothing new starts"}}),
-            ),
-            ("GET", ["rotation"]) => (
-                200,
-                json!({"totalRotations": 1, "history": [{"old": "3fa90001", "new": "3fa90009",
-                    "agentName": "backend-1", "reason": "context_threshold", "tokensSaved": 150_000,
-                    "timestamp": "2026-01-01T00:00:00.000Z", "preRotationVelocity": 9000,
-                    "postRotationVelocity": null, "velocityDelta": null}]}),
-            ),
             ("GET", ["teams"]) => (200, json!({"teams": [{"id": "0000beef", "name": "web"}]})),
             ("GET", ["agents"]) => {
                 self.look();
@@ -343,4 +320,32 @@ impl State {
             agent["statusReason"] = json!(if status == "crashed" { "exit code 3" } else { "" });
         }
     }
+}
+
+/// What the ledger and the history of rotations tell.
+fn usage_reports(path: &str) -> (u16, Value) {
+    let body = match path {
+        "/api/tokens/summary" => json!({
+            "totalUsed": 12_400, "totalSaved": 900, "totalCostUsd": 1.25, "cacheHitRate": 0.75,
+            "breakdown": {"rotation": 700, "coldStart": 200, "conflict": 0},
+            "internalOverhead": {"tokens": 84, "costUsd": 0.001},
+            "perAgent": [{"id": "3fa90001", "used": 12_400, "model": "m-1", "name": "backend-1",
+                "costUsd": 1.25}],
+        }),
+        "/api/tokens/by-team" => json!({
+            "teams": [{"teamId": "0000beef", "teamName": "web", "isDefault": false, "agentCount": 2,
+                "totalTokens": 12_400, "totalCostUsd": 1.25, "avgTokensPerAgent": 6200}],
+        }),
+        "/api/dashboard" => json!({
+            "cost": {"todayUsd": 1.25, "dailyBudgetUsd": 1.0, "message": "nothing new starts"},
+        }),
+        _ => json!({
+            "totalRotations": 1,
+            "history": [{"old": "3fa90001", "new": "3fa90009", "agentName": "backend-1",
+                "reason": "context_threshold", "tokensSaved": 150_000,
+                "timestamp": "2026-01-01T00:00:00.000Z", "preRotationVelocity": 9000,
+                "postRotationVelocity": null, "velocityDelta": null}],
+        }),
+    };
+    (200, body)
 }

@@ -18,6 +18,7 @@ fn request(model: Option<&str>) -> LaunchRequest {
         project_dir: PathBuf::from("/project"),
         session: SessionStart::Fresh,
         command: Vec::new(),
+        has_integrations: false,
         hook_program: None,
         fence: None,
     }

@@ -65,6 +65,7 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         project_dir: PathBuf::from("/project"),
         session,
         command: Vec::new(),
+        has_integrations: false,
         hook_program: None,
         fence: None,
     };

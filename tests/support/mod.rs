@@ -4,6 +4,8 @@
 pub mod aimock;
 pub mod daemon;
 pub mod folder;
+pub mod market;
+pub mod mcp;
 pub mod processes;
 pub mod wait;
 pub mod world;

@@ -13,6 +13,7 @@ use svc::core::{
 };
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use svc::routes::{Ask, Handler, table};
+use svc::teams;
 
 /// A core, its clock, and what it is to show.
 pub struct World {
@@ -122,7 +123,14 @@ impl World {
         let outcome = match route.handler {
             Handler::Read(handler) => return Ok(handler(&ask).unwrap_or_else(Into::into)),
             Handler::Write(_, handler) => handler(&ask),
-            // The only handler with I/O that becomes a command; its I/O is looking at the folder.
+            // Their I/O is looking at folders.
+            Handler::Work(..) if target.ends_with("/load") => Ok(Command::Teams(teams::Command::Load {
+                target: params.get("name").to_owned(),
+                prepared: std::collections::BTreeMap::new(),
+            })),
+            Handler::Work(..) if target.ends_with("/launch") => teams::api::parse_launch(&ask)
+                .map(|launch| Command::Teams(teams::Command::Launch(Box::new(launch)))),
+            // The only other handler with I/O that becomes a command; its I/O is looking at the folder.
             Handler::Work(..) if method == "POST" => agents::api::parse_spawn(&request)
                 .map(|request| Command::Agents(agents::Command::Spawn(Box::new(request)))),
             Handler::Work(..) => panic!("{target} does I/O"),
@@ -149,6 +157,10 @@ impl World {
             }
             "storage" => Event::Storage((what != "works").then(|| rest.to_owned())),
             "signal" => Event::Terminate,
+            _ if what == "plan-file" => Event::Plan(teams::plan::Found {
+                planner: self.id(name),
+                file: Some(Ok((words.to_owned(), words.to_owned()))),
+            }),
             _ if what == "brief" => Event::Job(JobReport::Brief(self.id(name), Ok(words.to_owned()))),
             _ if what == "no-brief" => Event::Job(JobReport::Brief(self.id(name), Err(words.to_owned()))),
             _ => Event::Run(self.id(name), self.report(name, what, words)),
@@ -249,6 +261,7 @@ impl World {
                 format!("~ state changed=[{}] removed=[{}]", changed.join(" "), removed.join(" "))
             }
             Effect::Run(id, order) => format!("! {} {}", order_words(&order), self.name(id)),
+            Effect::Integration(order) => format!("! integration {order:?}"),
             Effect::Job(job) => {
                 if let agents::Job::Query { call, .. } = &job {
                     self.last_query = Some(*call);
@@ -256,11 +269,13 @@ impl World {
                 format!("! job {}", job_words(&job))
             }
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
+            Effect::Plan(look) => format!("! look at the plan of {}", self.name(look.0)),
             Effect::Warn(text) => format!("! warn {text}"),
             Effect::Journalist(order) => {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))
             }
+            Effect::Import(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Exit => "! exit".into(),
         }
     }

@@ -11,6 +11,7 @@ use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
+use crate::installs;
 use crate::model::{Author, Skill};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use std::fs::{self, File, OpenOptions};
@@ -40,7 +41,7 @@ pub struct Sqlite {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => Self::Full(error.to_string()),
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Self::Full(error.to_string()),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Overloaded,
             _ => Self::Unavailable(error.to_string()),
         }
@@ -179,11 +180,14 @@ impl Store for Sqlite {
     }
 
     fn prune(&self, now: Time) -> Result<u64, StoreError> {
-        Ok(self.writer.write(now, |write| writes::Write::prune(write))?.value)
+        let passed = Time(now.0.saturating_sub(installs::WINDOW_MS));
+        Ok(self.writer.write(now, move |write| write.prune(passed))?.value)
     }
 
     fn backup(&self, file: &Path) -> Result<(), StoreError> {
         let temporary = file.with_extension("partial");
+        // As private as the database itself.
+        OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
         self.read(|connection| Ok(connection.backup(rusqlite::MAIN_DB, &temporary, None::<fn(_)>)?))?;
         File::open(&temporary)?.sync_all()?;
         Ok(fs::rename(&temporary, file)?)

@@ -124,6 +124,16 @@ fn must_show_a_full_disk_gives_503_and_recovers() {
 }
 
 #[test]
+fn decisions_1_a_writer_that_cannot_write_is_503_with_retry_after() {
+    for error in
+        [StoreError::Overloaded, StoreError::Full(String::new()), StoreError::Unavailable("x".into())]
+    {
+        let problem = svc::api::Problem::from(error);
+        assert_eq!((problem.status, problem.headers[0].0), (503, "Retry-After"));
+    }
+}
+
+#[test]
 fn one_refused_write_of_a_batch_does_not_touch_the_others() {
     let place = Place::new();
     let store = place.open();
@@ -160,6 +170,8 @@ fn decisions_4_a_backup_is_whole_while_writes_go_on() {
     let copied = Sqlite::open(&copy).unwrap();
     assert_eq!(copied.changes_since(0).unwrap(), store.changes_since(0).unwrap());
     let connection = Connection::open(&copy).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&copy).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600, "nobody else reads it");
     let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
 }

@@ -242,11 +242,10 @@ impl Write<'_> {
         Ok(changed)
     }
 
-    /// See [`crate::store::Store::prune`].
-    pub fn prune(&self) -> Result<u64, StoreError> {
-        let passed = self.now.0.saturating_sub(installs::WINDOW_MS);
-        let gone = self.connection.execute("DELETE FROM installs WHERE counted_at < ?1", [int(passed)])?;
-        Ok(gone as u64)
+    /// Forgets install windows that began before `passed`.
+    pub fn prune(&self, passed: Time) -> Result<u64, StoreError> {
+        let sql = "DELETE FROM installs WHERE counted_at < ?1";
+        Ok(self.connection.execute(sql, [int(passed.0)])? as u64)
     }
 }
 

@@ -174,6 +174,10 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     if run.is_stopping() {
         return end(inner, run, Exit::default(), 0);
     }
+    let is_native = crate::integrations::instructions::is_native(spec.provider.info().id);
+    // Taken out again when the run is over.
+    let tools = (is_native && spec.request.has_integrations)
+        .then(|| crate::integrations::worker_mcp_file::hold(&spec.request.working_dir));
     let running = match launch(inner, run, spec, &marker) {
         Ok(running) => running,
         Err(error) => {
@@ -199,6 +203,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let StopReport { leaked, killed } = swept;
     log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
     threads.join(run);
+    drop(tools);
     end(inner, run, exit, leaked);
 }
 

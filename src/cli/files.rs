@@ -1,0 +1,88 @@
+//! `svc import`: cloning a repository into the project.
+
+use super::client::Client;
+use super::commands::{Command, Group, Words, switch};
+use super::render::clean;
+use super::session::{Failure, Outcome, Session};
+use super::target::text;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The command of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "import",
+    alias: "",
+    group: Group::Look,
+    summary: "clone a repository into the project",
+    usage: "import URL [PATH] [--no-wait]",
+    words: (1, 2),
+    complete: Words::Free,
+    options: &[switch("no-wait", "print the import's id and return")],
+    details: "https and ssh addresses; one commit deep; without hooks and prompts. PATH is new and inside the project;\n\
+                  without it the repository's name is taken. Agents cannot.",
+    run: import,
+}];
+
+/// Between two looks at an import; the daemon also tells it over WebSocket.
+const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+
+/// `svc import URL [PATH] [--no-wait]`.
+fn import(session: &Session) -> Outcome {
+    let out = &session.out;
+    let words = &session.args.words;
+    let client = session.client()?;
+    let mut body = json!({"url": words[0]});
+    if let Some(path) = words.get(1) {
+        body["path"] = json!(path);
+    }
+    let begun = client.post("/api/repos/import", &body)?;
+    let mut import = begun.clone();
+    if !session.args.flag("no-wait") {
+        import = follow(session, &client, &begun)?;
+    }
+    if import["status"] == "failed" {
+        return Err(Failure::failed(format!("the import failed: {}", clean(text(&import, "error")))));
+    }
+    if out.json {
+        return out.document(&import);
+    }
+    if out.quiet || import["status"] == "running" {
+        return out.line(text(&import, "importId"));
+    }
+    out.line(&format!("imported into {}", clean(text(&import, "path"))))?;
+    let settings: Vec<String> = import["agentSettings"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(clean)
+        .collect();
+    if !settings.is_empty() {
+        out.note(&format!(
+            "it brings settings for coding agents; read them before you start one there: {}",
+            settings.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Waits until an import has ended; its last record.
+fn follow(session: &Session, client: &Client, begun: &Value) -> Result<Value, Failure> {
+    let mut phase = String::new();
+    loop {
+        let all = client.get("/api/repos/imports")?;
+        let of_it = |import: &&Value| import["importId"] == begun["importId"];
+        let found = all["imports"].as_array().into_iter().flatten().find(of_it).cloned();
+        let Some(import) = found else {
+            return Err(Failure::failed("the daemon has forgotten the import; was it restarted?"));
+        };
+        if import["status"] != "running" {
+            return Ok(import);
+        }
+        if import["phase"] != phase.as_str() {
+            text(&import, "phase").clone_into(&mut phase);
+            session.out.note(&clean(&phase));
+        }
+        std::thread::park_timeout(LOOK_INTERVAL);
+    }
+}

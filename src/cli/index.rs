@@ -1,0 +1,70 @@
+//! `svc index`: what the daemon knows of the codebase.
+
+use super::commands::{Command, Group, Words, switch};
+use super::render::{Table, clean, count};
+use super::session::{Outcome, Session};
+use super::target::text;
+use serde_json::{Value, json};
+
+/// The command of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "index",
+    alias: "",
+    group: Group::Look,
+    summary: "tell what is known of the codebase",
+    usage: "index [--rescan]",
+    words: (0, 0),
+    complete: Words::Free,
+    options: &[switch("rescan", "scan the project again first")],
+    details: "Counts files and folders that git does not ignore, and lists the packages of npm, yarn, pnpm, lerna,\n\
+                  Cargo, Go and uv workspaces. New agents are told the same.",
+    run: index,
+}];
+
+/// `svc index [--rescan]`.
+fn index(session: &Session) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?;
+    let status = if session.args.flag("rescan") {
+        client.post("/api/indexer/rescan", &json!({}))?
+    } else {
+        client.get("/api/indexer")?
+    };
+    let workspaces = client.get("/api/indexer/workspaces")?;
+    if out.json {
+        let mut whole = status;
+        whole["workspaces"] = workspaces["workspaces"].clone();
+        return out.document(&whole);
+    }
+    let list = workspaces["workspaces"].as_array().cloned().unwrap_or_default();
+    if out.quiet {
+        return out.lines(&list.iter().map(|workspace| clean(text(workspace, "path"))).collect::<Vec<_>>());
+    }
+    if status["indexed"] != true {
+        return out.line("the codebase is being indexed; ask again in a moment");
+    }
+    let number = |value: &Value| count(value.as_u64().unwrap_or_default());
+    let stats = &status["stats"];
+    out.line(&format!(
+        "{} files in {} folders, {} levels deep; scanned in {} ms{}",
+        number(&stats["totalFiles"]),
+        number(&stats["totalDirs"]),
+        stats["treeDepth"],
+        status["durationMs"],
+        if status["truncated"] == true { "; too large to be counted whole" } else { "" },
+    ))?;
+    if list.is_empty() {
+        return out.line("no workspaces: the project is one package, or none");
+    }
+    let mut table = Table::new(&["WORKSPACE", "NAME", "TYPE", "FILES", "FOLDERS"]).numeric(&[3, 4]);
+    for workspace in &list {
+        table.row(&[
+            clean(text(workspace, "path")),
+            clean(text(workspace, "name")),
+            text(workspace, "type").into(),
+            number(&workspace["files"]),
+            number(&workspace["dirs"]),
+        ]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}

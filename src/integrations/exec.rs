@@ -1,0 +1,274 @@
+//! The flow of a call, in the order of the specification: validate, rate limit, approval gate, run, audit.
+
+use super::{MAX_CALLS, PendingCall, edit, gates, life};
+use crate::api::{Problem, Reply};
+use crate::approvals::{self, Action, NewApproval, Verdict};
+use crate::core::ids::AgentId;
+use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
+use crate::integrations::protocol::Ask;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Characters of the parameters in an audit entry.
+pub const AUDIT_PARAMS_CHARS: usize = 200;
+
+/// `POST /api/integrations/:id/exec`, its fields checked.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The integration.
+    pub id: String,
+    /// The tool's exact name.
+    pub tool: String,
+    /// An object.
+    pub params: Arc<Value>,
+    /// From an earlier 202.
+    pub approval_id: Option<String>,
+    /// The agent it says it calls for.
+    pub agent: Option<String>,
+}
+
+/// Lists the tools of an integration; its server is started if need be.
+///
+/// Errors: 400 `not_installed`, 400 `server_failed`, 503 `busy`.
+pub fn tools(all: &mut All, cx: &mut Context, call: CallId, id: &str) -> Result<(), Problem> {
+    all.integrations.find(id)?;
+    let pending =
+        PendingCall { integration: id.to_owned(), actor: cx.actor.clone(), ask: Ask::Tools, entry: None };
+    run(all, cx, call, pending)
+}
+
+/// Calls a tool. `None`: the answer comes with a later event.
+///
+/// Errors: those of the specification's table, in its order.
+pub fn exec(
+    all: &mut All,
+    cx: &mut Context,
+    call: CallId,
+    request: Request,
+) -> Result<Option<Reply>, Problem> {
+    let gated = gates::is_gated(all.integrations.find(&request.id)?, &request.tool);
+    let agent = acting_agent(all, cx, request.agent.as_deref())?;
+    let entry = audit_entry(&request, agent.as_deref());
+    if let Err(wait) = edit(all).windows.entry(request.id.clone()).or_default().admit(cx.now) {
+        cx.audit("integration.exec.rate_limited", &entry);
+        return Err(rate_limited(&request.id, wait));
+    }
+    if gated {
+        let action = Action::integration_exec(&request.id, &request.tool, &request.params);
+        let gate = Gate { agent: agent_id(all, agent.as_deref()), action, entry: &entry };
+        if let Some(reply) = pass(all, cx, &request, &gate)? {
+            return Ok(Some(reply));
+        }
+    }
+    let ask = Ask::Tool { name: request.tool, params: request.params };
+    let pending =
+        PendingCall { integration: request.id, actor: cx.actor.clone(), ask, entry: Some(Arc::new(entry)) };
+    run(all, cx, call, pending).map(|()| None)
+}
+
+/// The agent behind a call, as the kernel tells or else as the call says.
+///
+/// Errors: 403 `agent_may_not` when an agent names another.
+fn acting_agent(all: &All, cx: &Context, named: Option<&str>) -> Result<Option<String>, Problem> {
+    let Some(caller) = cx.actor.agent() else { return Ok(named.map(ToOwned::to_owned)) };
+    let lineage = |target: &str| all.agents.find(target).map(|agent| agent.lineage_id).ok();
+    let own = caller.to_string();
+    match named {
+        Some(named) if named != own && (lineage(named).is_none() || lineage(named) != lineage(&own)) => {
+            let text =
+                format!("agent {own} may not call tools as {named:?}; leave agent out or name yourself");
+            Err(Problem::new(403, "agent_may_not", text))
+        }
+        _ => Ok(Some(own)),
+    }
+}
+
+/// The record behind a name or id, if it is an agent's.
+fn agent_id(all: &All, agent: Option<&str>) -> Option<AgentId> {
+    all.agents.find(agent?).ok().map(|agent| agent.id)
+}
+
+fn audit_entry(request: &Request, agent: Option<&str>) -> Value {
+    let mut params = request.params.to_string();
+    if let Some((end, _)) = params.char_indices().nth(AUDIT_PARAMS_CHARS) {
+        params.truncate(end);
+    }
+    let mut entry = json!({"integrationId": request.id, "tool": request.tool, "params": params});
+    if let Some(agent) = agent {
+        entry["agentId"] = agent.into();
+    }
+    entry
+}
+
+fn rate_limited(id: &str, wait: Duration) -> Problem {
+    let seconds = wait.as_millis().div_ceil(1000).max(1);
+    Problem::new(429, "rate_limited", format!("Rate limit exceeded (30/min) for {id}"))
+        .with_header("Retry-After", seconds.to_string())
+}
+
+/// What the approval gate needs to know.
+struct Gate<'a> {
+    agent: Option<AgentId>,
+    action: Action,
+    entry: &'a Value,
+}
+
+/// The approval gate: `None` lets the call through, and uses its approval up.
+///
+/// Errors: 403 for a rejected, foreign, used or expired approval, 404 for an unknown one.
+fn pass(all: &mut All, cx: &mut Context, request: &Request, gate: &Gate) -> Result<Option<Reply>, Problem> {
+    let Some(id) = request.approval_id.as_deref() else {
+        let new = NewApproval { agent: gate.agent, action: gate.action.clone() };
+        let (id, _) = approvals::request(all, cx, new)?;
+        return Ok(Some(blocked(cx, gate.entry, &id.to_string())));
+    };
+    if let Some(why) = life::refusal(all, &request.id) {
+        // The approval stays good for a time when the server can be reached.
+        cx.audit("integration.exec.failed", &with_error(gate.entry, &why));
+        return Err(server_problem("server_failed", &request.id, &why));
+    }
+    let refuse = |status: u16, code: &'static str, text: String| {
+        Err(Problem::new(status, code, text).with("approvalId", id))
+    };
+    match approvals::claim(all, cx, id, gate.agent, &gate.action) {
+        Verdict::Approved => Ok(None),
+        Verdict::Pending => Ok(Some(blocked(cx, gate.entry, id))),
+        Verdict::Rejected(reason) => {
+            let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            refuse(403, "approval_rejected", format!("approval {id} was rejected{why}"))
+        }
+        Verdict::Mismatch => refuse(
+            403,
+            "approval_mismatch",
+            format!(
+                "approval {id} was given for another call; repeat that one exactly, or call without \
+                 approvalId to ask anew"
+            ),
+        ),
+        Verdict::Used => refuse(
+            403,
+            "approval_used",
+            format!("approval {id} let its one call through already; call without approvalId to ask anew"),
+        ),
+        Verdict::Expired => refuse(
+            403,
+            "approval_expired",
+            format!("approval {id} has expired; call without approvalId to ask anew"),
+        ),
+        Verdict::Unknown => {
+            refuse(404, "not_found", format!("no approval has the id {id:?}; GET /api/approvals lists them"))
+        }
+    }
+}
+
+fn blocked(cx: &mut Context, entry: &Value, approval_id: &str) -> Reply {
+    let mut entry = entry.clone();
+    entry["approvalId"] = approval_id.into();
+    cx.audit("integration.exec.blocked", &entry);
+    let tool = entry["tool"].as_str().unwrap_or_default();
+    let message = format!(
+        "{tool} needs a person's approval. It was asked for; once {approval_id} is approved, repeat the same call \
+         with \"approvalId\":\"{approval_id}\""
+    );
+    Reply::json(
+        202,
+        &json!({
+            "requiresApproval": true, "approvalId": approval_id, "status": "pending", "message": message,
+        }),
+    )
+}
+
+/// Hands a call to its server.
+///
+/// Errors: 400 `server_failed`, 503 `busy`.
+fn run(all: &mut All, cx: &mut Context, call: CallId, pending: PendingCall) -> Result<(), Problem> {
+    let id = pending.integration.clone();
+    let refusal = life::refusal(all, &id).map(|why| server_problem("server_failed", &id, &why));
+    let refusal = refusal.or_else(|| {
+        (all.integrations.calls.len() >= MAX_CALLS).then(|| {
+            let text = format!("{MAX_CALLS} calls wait for integrations already; try again later");
+            Problem::new(503, "busy", text).with_header("Retry-After", "5")
+        })
+    });
+    if let Some(problem) = refusal {
+        if let Some(entry) = &pending.entry {
+            cx.audit("integration.exec.failed", &with_error(entry, &problem.error));
+        }
+        return Err(problem);
+    }
+    edit(all).calls.insert(call, pending);
+    life::enter(all, cx, &id, call);
+    Ok(())
+}
+
+/// Answers a call with what its server said.
+pub(super) fn finish(
+    all: &mut All,
+    cx: &mut Context,
+    call: CallId,
+    pending: &PendingCall,
+    result: Result<Value, String>,
+) {
+    let id = &pending.integration;
+    cx.actor.clone_from(&pending.actor);
+    match (result, &pending.entry) {
+        (Ok(tools), None) => {
+            remember(all, cx, id, &tools);
+            cx.reply(call, Reply::ok(&json!({"tools": marked(all, id, tools)})));
+        }
+        (Ok(result), Some(entry)) => {
+            cx.audit("integration.exec", entry);
+            cx.reply(call, Reply::ok(&json!({"result": result})));
+        }
+        (Err(error), entry) => {
+            if let Some(entry) = entry {
+                cx.audit("integration.exec.failed", &with_error(entry, &error));
+            }
+            cx.reply(call, server_problem("server_error", id, &error));
+        }
+    }
+}
+
+/// Answers a call that its server will not answer; nothing happens when it was answered already.
+pub(super) fn fail_call(all: &mut All, cx: &mut Context, call: CallId, code: &'static str, why: &str) {
+    let Some(pending) = edit(all).calls.remove(&call) else { return };
+    Arc::make_mut(&mut all.timers).clear(Timer::IntegrationCall(call));
+    let actor = std::mem::replace(&mut cx.actor, pending.actor);
+    if let Some(entry) = &pending.entry {
+        cx.audit("integration.exec.failed", &with_error(entry, why));
+    }
+    cx.reply(call, server_problem(code, &pending.integration, why));
+    cx.actor = actor;
+}
+
+/// Keeps the names of the tools for the briefings of agents.
+fn remember(all: &mut All, cx: &mut Context, id: &str, tools: &Value) {
+    let name = |tool: &Value| tool["name"].as_str().map(ToOwned::to_owned);
+    let names: Vec<String> = tools.as_array().into_iter().flatten().filter_map(name).collect();
+    if all.integrations.tool_names.get(id).is_some_and(|known| **known == names) {
+        return;
+    }
+    edit(all).tool_names.insert(id.to_owned(), Arc::new(names));
+    cx.push(Effect::Put(Document::Integrations, Durability::Soon));
+}
+
+/// Tells of each tool whether it is gated.
+fn marked(all: &All, id: &str, mut tools: Value) -> Value {
+    let definition = all.integrations.definition(id);
+    for tool in tools.as_array_mut().into_iter().flatten() {
+        let gated = tool["name"].as_str().zip(definition).is_some_and(|(name, of)| gates::is_gated(of, name));
+        tool["gated"] = gated.into();
+    }
+    tools
+}
+
+fn with_error(entry: &Value, error: &str) -> Value {
+    let mut entry = entry.clone();
+    entry["error"] = error.into();
+    entry
+}
+
+fn server_problem(code: &'static str, id: &str, why: &str) -> Problem {
+    Problem::bad_request(code, format!("integration {id}: {why}")).with("integrationId", id)
+}

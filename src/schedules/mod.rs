@@ -1,0 +1,523 @@
+//! Schedules: agents that the clock starts.
+//!
+//! **Invariant:** a schedule starts at most one agent for one minute, over restarts of the daemon too: the
+//! minute is marked as used before the order to start is given, and a mark is never taken back.
+//! **Invariant:** an enabled schedule has a next time, and a timer for it.
+
+pub mod api;
+pub mod cron;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use store::{STORED_VERSION, Stored};
+
+use crate::agents::{self, SpawnRequest};
+use crate::api::{Problem, Reply};
+use crate::core::ids::{AgentId, LineageId, ScheduleId};
+use crate::core::time::{Time, rfc3339};
+use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
+use cron::{Cron, MINUTE_MS};
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Schedules at most.
+pub const MAX_SCHEDULES: usize = 200;
+/// Entries of a schedule's history.
+pub const MAX_HISTORY: usize = 50;
+/// Agents of one schedule alive at once, at most.
+pub const MAX_CONCURRENT: u64 = 100;
+/// A time that is noticed later than this was missed: the daemon or the machine slept.
+pub const LATE: Duration = Duration::from_secs(60);
+/// Between the mark and the start, so that the mark is on its way to the disk first.
+const START_DELAY: Duration = Duration::from_millis(20);
+
+/// What happens to times at which the daemon did not run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CatchUp {
+    /// They are skipped.
+    #[default]
+    Skip,
+    /// One run makes up for all of them.
+    Once,
+}
+
+/// When a schedule runs: the expression and the time zone, as given and as parsed.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// As given.
+    pub cron: String,
+    /// IANA name.
+    pub timezone: String,
+    parsed: Cron,
+    zone: TimeZone,
+}
+
+impl PartialEq for Timing {
+    fn eq(&self, other: &Self) -> bool {
+        self.cron == other.cron && self.timezone == other.timezone
+    }
+}
+
+impl Timing {
+    /// Parses both.
+    ///
+    /// Errors: the field (`cron` or `timezone`) and a sentence.
+    pub fn parse(cron: &str, timezone: &str) -> Result<Self, (&'static str, String)> {
+        let parsed = Cron::parse(cron).map_err(|error| ("cron", error.0))?;
+        let zone = cron::zone(timezone).map_err(|error| ("timezone", error.0))?;
+        Ok(Self { cron: cron.to_owned(), timezone: timezone.to_owned(), parsed, zone })
+    }
+
+    /// The first time after `after`.
+    pub fn next(&self, after: Time) -> Option<Time> {
+        self.parsed.next(after, &self.zone)
+    }
+}
+
+/// What became of one time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// When it was done.
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+    /// The time it stands for; absent for a run by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<String>,
+    /// `started`, `skipped`, `missed` or `failed`.
+    pub outcome: String,
+    /// Who was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<AgentId>,
+    /// Why not, if nobody was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A schedule.
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    /// Never changes.
+    pub id: ScheduleId,
+    /// Unique.
+    pub name: String,
+    /// When it runs.
+    pub timing: Timing,
+    /// What it starts.
+    pub agent: SpawnRequest,
+    /// Whether it runs at all.
+    pub enabled: bool,
+    /// Agents of it that may be alive at once.
+    pub max_concurrent: usize,
+    /// What happens to missed times.
+    pub catch_up: CatchUp,
+    /// When it last started an agent.
+    pub last_run: Option<Time>,
+    /// The next time, while enabled.
+    pub next_run: Option<Time>,
+    /// The last minute that was used up.
+    pub marked: Option<Time>,
+    /// A mark whose agent is still to be started.
+    pub due: Option<Time>,
+    /// The last [`MAX_HISTORY`] runs, oldest first.
+    pub history: VecDeque<Run>,
+    /// Whom it has started, as long as they live.
+    pub started: Vec<LineageId>,
+    /// When it was made.
+    pub created_at: Time,
+}
+
+/// All schedules.
+#[derive(Debug, Clone, Default)]
+pub struct State {
+    schedules: BTreeMap<ScheduleId, Arc<Schedule>>,
+}
+
+impl State {
+    /// All, by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Schedule>> {
+        self.schedules.values()
+    }
+
+    /// Finds a schedule by id or exact name.
+    ///
+    /// Errors: 404.
+    pub fn find(&self, target: &str) -> Result<&Arc<Schedule>, Problem> {
+        let by_id = target.parse::<ScheduleId>().ok().and_then(|id| self.schedules.get(&id));
+        by_id.or_else(|| self.iter().find(|schedule| schedule.name == target)).ok_or_else(|| {
+            let text = format!("no schedule has the id or name {target:?}; GET /api/schedules lists them");
+            Problem::not_found(text)
+        })
+    }
+
+    fn edit(&mut self, id: ScheduleId) -> Option<&mut Schedule> {
+        self.schedules.get_mut(&id).map(Arc::make_mut)
+    }
+}
+
+/// What a schedule is to be; absent fields stay as they are, or as a new one has them.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// Its name.
+    pub name: Option<String>,
+    /// The expression.
+    pub cron: Option<String>,
+    /// The time zone.
+    pub timezone: Option<String>,
+    /// What it starts.
+    pub agent: Option<SpawnRequest>,
+    /// Whether it runs.
+    pub enabled: Option<bool>,
+    /// Agents of it at once.
+    pub max_concurrent: Option<usize>,
+    /// What happens to missed times.
+    pub catch_up: Option<CatchUp>,
+}
+
+/// A wish about schedules. Targets are ids or exact names.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Make one.
+    Create(Box<Wish>),
+    /// Change one.
+    Change(String, Box<Wish>),
+    /// Remove one.
+    Delete(String),
+    /// Start its agent now.
+    Run(String),
+    /// Let it run, or not.
+    Enable(String, bool),
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let result = all.health.writable().and_then(|()| match command {
+        Command::Create(wish) => {
+            let id = create(all, cx, *wish)?;
+            Ok(Reply::json(201, &shown(all, id)).with_header("Location", format!("/api/schedules/{id}")))
+        }
+        Command::Change(target, wish) => change(all, cx, &target, *wish),
+        Command::Delete(target) => delete(all, cx, &target),
+        Command::Run(target) => run_now(all, cx, &target),
+        Command::Enable(target, enabled) => {
+            change(all, cx, &target, Wish { enabled: Some(enabled), ..Wish::default() })
+        }
+    });
+    cx.answer(call, result);
+}
+
+/// Whether there is room for one more schedule.
+///
+/// Errors: 409 `too_many_schedules`.
+pub fn check_room(all: &All) -> Result<(), Problem> {
+    if all.schedules.schedules.len() < MAX_SCHEDULES {
+        return Ok(());
+    }
+    let text = format!("there are {MAX_SCHEDULES} schedules already; delete one first");
+    Err(Problem::new(409, "too_many_schedules", text))
+}
+
+fn create(all: &mut All, cx: &mut Context, wish: Wish) -> Result<ScheduleId, Problem> {
+    check_room(all)?;
+    let agent = wish.agent.clone().unwrap_or_default();
+    let timing = timing(wish.cron.as_deref().unwrap_or_default(), wish.timezone.as_deref().unwrap_or("UTC"))?;
+    let id = ScheduleId(cx.fresh_id(|id| all.schedules.schedules.contains_key(&ScheduleId(id))));
+    let schedule = Schedule {
+        id,
+        name: fresh_name(all, agent.name.as_deref().unwrap_or(&agent.role)),
+        timing,
+        agent,
+        enabled: true,
+        max_concurrent: 1,
+        catch_up: CatchUp::default(),
+        last_run: None,
+        next_run: None,
+        marked: None,
+        due: None,
+        history: VecDeque::new(),
+        started: Vec::new(),
+        created_at: cx.now,
+    };
+    let schedule = wished(all, schedule, wish)?;
+    cx.audit(
+        "schedule.create",
+        &json!({"scheduleId": id, "name": schedule.name, "cron": schedule.timing.cron}),
+    );
+    Arc::make_mut(&mut all.schedules).schedules.insert(id, Arc::new(schedule));
+    plan_next(all, cx.now, id);
+    put(cx);
+    Ok(id)
+}
+
+/// Makes a schedule of an agent that was just started with a `schedule`.
+///
+/// Errors: as for any new schedule.
+pub fn create_for(
+    all: &mut All,
+    cx: &mut Context,
+    agent: AgentId,
+    timing: Timing,
+    request: SpawnRequest,
+) -> Result<ScheduleId, Problem> {
+    let wish = Wish {
+        cron: Some(timing.cron),
+        timezone: Some(timing.timezone),
+        agent: Some(request),
+        ..Wish::default()
+    };
+    let id = create(all, cx, wish)?;
+    let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
+    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
+        schedule.started.extend(lineage);
+    }
+    Ok(id)
+}
+
+/// A name that no schedule has.
+fn fresh_name(all: &All, base: &str) -> String {
+    let taken = |name: &str| all.schedules.iter().any(|schedule| schedule.name == name);
+    // Among one more names than there are schedules, one is free.
+    let numbered = (2..=all.schedules.schedules.len() + 2).map(|n| format!("{base}-{n}"));
+    std::iter::once(base.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+}
+
+fn timing(cron: &str, timezone: &str) -> Result<Timing, Problem> {
+    Timing::parse(cron, timezone).map_err(|(field, fault)| api::timing_problem(field, &fault))
+}
+
+/// The schedule as it is wished, every rule checked.
+fn wished(all: &All, mut schedule: Schedule, wish: Wish) -> Result<Schedule, Problem> {
+    if let Some(name) = wish.name {
+        let lower = name.to_lowercase();
+        let taken =
+            all.schedules.iter().any(|other| other.id != schedule.id && other.name.to_lowercase() == lower);
+        if taken {
+            return Err(api::name_taken(&name));
+        }
+        schedule.name = name;
+    }
+    if wish.cron.is_some() || wish.timezone.is_some() {
+        let old = &schedule.timing;
+        let cron = wish.cron.unwrap_or_else(|| old.cron.clone());
+        let zone = wish.timezone.unwrap_or_else(|| old.timezone.clone());
+        schedule.timing = timing(&cron, &zone)?;
+    }
+    if let Some(mut agent) = wish.agent {
+        agents::check_pattern(all, &mut agent).map_err(api::of_agent)?;
+        schedule.agent = agent;
+    }
+    schedule.enabled = wish.enabled.unwrap_or(schedule.enabled);
+    schedule.max_concurrent = wish.max_concurrent.unwrap_or(schedule.max_concurrent);
+    schedule.catch_up = wish.catch_up.unwrap_or(schedule.catch_up);
+    Ok(schedule)
+}
+
+fn change(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Reply, Problem> {
+    let old = (**all.schedules.find(target)?).clone();
+    let id = old.id;
+    let schedule = wished(all, old, wish)?;
+    cx.audit(
+        "schedule.change",
+        &json!({"scheduleId": id, "name": schedule.name, "enabled": schedule.enabled}),
+    );
+    Arc::make_mut(&mut all.schedules).schedules.insert(id, Arc::new(schedule));
+    plan_next(all, cx.now, id);
+    put(cx);
+    Ok(Reply::ok(&shown(all, id)))
+}
+
+fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
+    let (id, name) = all.schedules.find(target).map(|schedule| (schedule.id, schedule.name.clone()))?;
+    Arc::make_mut(&mut all.schedules).schedules.remove(&id);
+    let timers = Arc::make_mut(&mut all.timers);
+    timers.clear(Timer::ScheduleDue(id));
+    timers.clear(Timer::ScheduleStart(id));
+    cx.audit("schedule.delete", &json!({"scheduleId": id, "name": name}));
+    put(cx);
+    Ok(Reply::ok(&json!({"ok": true, "id": id})))
+}
+
+/// Sets the next time of an enabled schedule, after `from` and after the last minute that was used up.
+fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    let after = schedule.marked.map_or(from, |marked| marked.max(from));
+    schedule.next_run = if schedule.enabled { schedule.timing.next(after) } else { None };
+    let timers = Arc::make_mut(&mut all.timers);
+    match schedule.next_run {
+        Some(next) => timers.set(Timer::ScheduleDue(id), next),
+        None => timers.clear(Timer::ScheduleDue(id)),
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The daemon has started: every enabled schedule waits for its stored time, which may have passed meanwhile.
+pub fn started(all: &mut All, cx: &mut Context) {
+    let waiting: Vec<(ScheduleId, Option<Time>, Option<Time>)> = all
+        .schedules
+        .iter()
+        .map(|schedule| (schedule.id, schedule.next_run.filter(|_| schedule.enabled), schedule.due))
+        .collect();
+    for (id, next, due) in waiting {
+        if let Some(due) = due {
+            // The mark was kept and the order may have been given: a second one would be one too many.
+            let reason = "the daemon ended while it was being started".to_owned();
+            note(all, cx, id, Some(due), "missed", Err(reason));
+        }
+        match next {
+            Some(next) => Arc::make_mut(&mut all.timers).set(Timer::ScheduleDue(id), next),
+            None => plan_next(all, cx.now, id),
+        }
+    }
+}
+
+/// A schedule's time has come, or had come while the daemon or the machine slept.
+pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    let Some(at) = schedule.next_run.filter(|_| schedule.enabled) else { return };
+    let late = cx.now.since(at) > LATE;
+    let catch_up = schedule.catch_up;
+    if late && catch_up == CatchUp::Skip {
+        schedule.marked = Some(at);
+        let reason = "the daemon did not run at that time (catchUp is skip)".to_owned();
+        note(all, cx, id, Some(at), "missed", Err(reason));
+        // A time that came just now is not a missed one.
+        return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
+    }
+    // One run makes up for all that were missed: the minute it is made in is used up with them.
+    let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
+    schedule.marked = Some(if late { at.max(this_minute) } else { at });
+    schedule.due = Some(at);
+    Arc::make_mut(&mut all.timers).set(Timer::ScheduleStart(id), cx.now + START_DELAY);
+    plan_next(all, cx.now, id);
+    put(cx);
+}
+
+/// Starts the agent of a marked time.
+pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    let Some(at) = schedule.due.take() else { return };
+    match begin(all, cx, id) {
+        Ok(agent) => note(all, cx, id, Some(at), "started", Ok(agent)),
+        Err(problem) => {
+            let outcome = if problem.code == "max_concurrent" { "skipped" } else { "failed" };
+            note(all, cx, id, Some(at), outcome, Err(problem.error));
+        }
+    }
+}
+
+fn run_now(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
+    let id = all.schedules.find(target)?.id;
+    let agent = begin(all, cx, id)?;
+    cx.audit("schedule.run", &json!({"scheduleId": id, "agentId": agent}));
+    note(all, cx, id, None, "started", Ok(agent));
+    let record = all.agents.get(agent).map(|agent| json!(agent.rest()));
+    Ok(Reply::ok(&json!({"ok": true, "scheduleId": id, "agentId": agent, "agent": record})))
+}
+
+/// Starts an agent of a schedule.
+///
+/// Errors: 409 `max_concurrent`, and what a spawn refuses.
+fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Problem> {
+    all.health.writable()?;
+    let Some(schedule) = all.schedules.schedules.get(&id).cloned() else {
+        return Err(Problem::not_found("the schedule is gone"));
+    };
+    let is_live = |lineage: &LineageId| all.agents.live().any(|agent| agent.lineage_id == *lineage);
+    let living: Vec<LineageId> = schedule.started.iter().copied().filter(is_live).collect();
+    if living.len() >= schedule.max_concurrent {
+        let text = format!(
+            "{} of its agents are alive and maxConcurrent is {}; wait for one to end or raise it",
+            living.len(),
+            schedule.max_concurrent
+        );
+        return Err(Problem::new(409, "max_concurrent", text));
+    }
+    let mut request = schedule.agent.clone();
+    request.name = request.name.map(|name| agent_name(all, name));
+    let agent = agents::spawn_agent(all, cx, request)?;
+    let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
+    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
+        schedule.started = living;
+        schedule.started.extend(lineage);
+        schedule.last_run = Some(cx.now);
+    }
+    cx.notice("schedule:execute", &json!({"scheduleId": id, "agentId": agent, "name": schedule.name}));
+    Ok(agent)
+}
+
+/// A free name for the next agent: names are unique, and those that ran before keep theirs.
+fn agent_name(all: &All, wanted: String) -> String {
+    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
+    if !taken(&wanted) {
+        return wanted;
+    }
+    // Among one more names than there are records, one is free.
+    let numbered = (2..=all.agents.iter().count() + 2).map(|n| format!("{wanted}-{n}"));
+    numbered.into_iter().find(|name| !taken(name)).unwrap_or(wanted)
+}
+
+fn note(
+    all: &mut All,
+    cx: &mut Context,
+    id: ScheduleId,
+    scheduled: Option<Time>,
+    outcome: &str,
+    result: Result<AgentId, String>,
+) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    schedule.due = None;
+    let (agent_id, reason) = match result {
+        Ok(agent) => (Some(agent), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    schedule.history.push_back(Run {
+        at: cx.now,
+        scheduled_for: scheduled.map(|at| at.to_string()),
+        outcome: outcome.to_owned(),
+        agent_id,
+        reason,
+    });
+    while schedule.history.len() > MAX_HISTORY {
+        schedule.history.pop_front();
+    }
+    put(cx);
+}
+
+/// Moves the schedules of a deleted team.
+pub fn change_team(all: &mut All, cx: &mut Context, from: &str, to: &str) {
+    let of_team = |schedule: &&Arc<Schedule>| schedule.agent.team_id.as_deref() == Some(from);
+    let ids: Vec<ScheduleId> = all.schedules.iter().filter(of_team).map(|schedule| schedule.id).collect();
+    for id in &ids {
+        if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(*id) {
+            schedule.agent.team_id = Some(to.to_owned());
+        }
+    }
+    if !ids.is_empty() {
+        put(cx);
+    }
+}
+
+/// The record as REST shows it.
+pub fn shown(all: &All, id: ScheduleId) -> Value {
+    let Some(schedule) = all.schedules.schedules.get(&id) else { return Value::Null };
+    let time = |time: Option<Time>| time.map(|time| time.to_string());
+    json!({
+        "id": id, "name": schedule.name, "cron": schedule.timing.cron, "timezone": schedule.timing.timezone,
+        "agent": schedule.agent, "enabled": schedule.enabled, "maxConcurrent": schedule.max_concurrent,
+        "catchUp": schedule.catch_up, "lastRun": time(schedule.last_run), "nextRun": time(schedule.next_run),
+        "history": schedule.history, "createdAt": schedule.created_at.to_string(),
+    })
+}
+
+fn put(cx: &mut Context) {
+    cx.push(Effect::Put(Document::Schedules, Durability::BeforeReply));
+}

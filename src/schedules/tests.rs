@@ -1,0 +1,261 @@
+//! Each test names the line of the specification that it holds. The bench's clock begins on 2026-01-01
+//! 00:00 UTC, a Thursday.
+
+use super::*;
+use crate::agents::Status;
+use crate::core::Event;
+use crate::core::testing::Bench;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn wish(cron: &str) -> Value {
+    json!({"name": "tidy", "cron": cron, "agent": {"role": "cleaner", "provider": "script", "prompt": "tidy up"}})
+}
+
+fn bench(cron: &str) -> (Bench, ScheduleId) {
+    let mut bench = Bench::new();
+    let (status, body) = bench.ask("POST", "/api/schedules", &wish(cron));
+    assert_eq!(status, 201, "{body}");
+    (bench, body["id"].as_str().unwrap().parse().unwrap())
+}
+
+fn shown(bench: &mut Bench) -> Value {
+    bench.ask("GET", "/api/schedules/tidy", &Value::Null).1
+}
+
+fn outcomes(bench: &mut Bench) -> Vec<String> {
+    let history = shown(bench)["history"].clone();
+    history.as_array().unwrap().iter().map(|run| run["outcome"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Ends all agents, so that none keeps the next from starting.
+fn end_all(bench: &mut Bench) {
+    let live: Vec<AgentId> = bench.state.agents.live().map(|agent| agent.id).collect();
+    for id in live {
+        bench.exits(id, 0);
+    }
+}
+
+/// The daemon is killed and starts again after `pause`.
+fn restart(bench: &mut Bench, pause: Duration) {
+    let schedules = serde_json::to_vec(&bench.state.schedules.stored()).unwrap();
+    let agents = serde_json::to_vec(&bench.state.agents.stored()).unwrap();
+    let now = bench.now + pause;
+    *bench = Bench::new();
+    bench.now = now;
+    bench.state.schedules = Arc::new(State::restore(serde_json::from_slice(&schedules).unwrap()));
+    let restored = agents::State::restore(serde_json::from_slice(&agents).unwrap(), |_| "p".into(), now);
+    bench.state.agents = Arc::new(restored);
+    bench.apply(Event::Detected(vec![]));
+    bench.pass(Duration::from_secs(1));
+}
+
+#[test]
+fn decisions_13_a_schedule_has_the_fields_of_the_decision() {
+    let (mut bench, id) = bench("30 6 * * *");
+    let body = shown(&mut bench);
+    let expected = json!({"id": id, "name": "tidy", "cron": "30 6 * * *", "timezone": "UTC", "enabled": true,
+        "maxConcurrent": 1, "catchUp": "skip", "lastRun": null, "nextRun": "2026-01-01T06:30:00.000Z", "history": []});
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(body[field], *value, "{field}");
+    }
+    assert_eq!((&body["agent"]["role"], &body["agent"]["prompt"]), (&json!("cleaner"), &json!("tidy up")));
+    assert_eq!(bench.ask("GET", "/api/schedules", &Value::Null).1[0]["id"], json!(id));
+    assert_eq!(bench.ask("GET", "/api/schedules/nobody", &Value::Null).0, 404);
+    assert_eq!(bench.audited("schedule.create").len(), 1);
+}
+
+#[test]
+fn decisions_13_invalid_cron_is_400_with_the_field_and_the_rule() {
+    let mut bench = Bench::new();
+    let body = json!({"cron": "61 * * * *", "timezone": "Mars/Olympus", "maxConcurrent": 0, "catchUp": "all",
+        "agent": {"role": "a b", "isolation": "worktree"}});
+    let (status, body) = bench.ask("POST", "/api/schedules", &body);
+    let fields: Vec<&str> =
+        body["errors"].as_array().unwrap().iter().map(|error| error["field"].as_str().unwrap()).collect();
+    assert_eq!((status, fields), (400, vec!["cron", "timezone", "catchUp", "maxConcurrent", "agent.role"]));
+    assert_eq!(body["errors"][0]["message"], "cron minute \"61\" must be a number from 0 to 59");
+    let (status, body) = bench.ask("POST", "/api/schedules", &json!({}));
+    assert_eq!((status, body["errors"].as_array().unwrap().len()), (400, 2), "{body}");
+    let mut unknown = wish("* * * * *");
+    unknown["agent"]["provider"] = json!("nonsense");
+    let (status, body) = bench.ask("POST", "/api/schedules", &unknown);
+    assert_eq!((status, &body["errors"][0]["field"]), (400, &json!("agent.provider")));
+    unknown["agent"] = json!({"role": "x", "provider": "script", "teamId": "nobody"});
+    assert_eq!(bench.ask("POST", "/api/schedules", &unknown).1["errors"][0]["field"], "agent.teamId");
+}
+
+#[test]
+fn schedule_execute_is_told_when_the_clock_starts_an_agent() {
+    let (mut bench, id) = bench("0 1 * * *");
+    bench.pass(HOUR + MINUTE);
+    let agent = bench.state.agents.find("cleaner-1").unwrap().id;
+    let told = bench.notices("schedule:execute");
+    assert_eq!(told.len(), 1);
+    assert_eq!((&told[0]["scheduleId"], &told[0]["agentId"]), (&json!(id), &json!(agent)));
+    let body = shown(&mut bench);
+    assert_eq!(body["nextRun"], "2026-01-02T01:00:00.000Z");
+    let run = &body["history"][0];
+    assert_eq!(
+        (&run["outcome"], &run["scheduledFor"]),
+        (&json!("started"), &json!("2026-01-01T01:00:00.000Z"))
+    );
+    assert_eq!(bench.audited("agent.spawn")[0]["actor"], "daemon");
+}
+
+#[test]
+fn decisions_13_max_concurrent_and_a_history_of_50() {
+    let (mut bench, _) = bench("* * * * *");
+    bench.pass(3 * MINUTE + MINUTE / 2);
+    assert_eq!(outcomes(&mut bench), ["started", "skipped", "skipped"]);
+    let (status, body) = bench.ask("POST", "/api/schedules/tidy/run", &Value::Null);
+    assert_eq!((status, &body["code"]), (409, &json!("max_concurrent")));
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"maxConcurrent": 2}));
+    assert_eq!(bench.ask("POST", "/api/schedules/tidy/run", &Value::Null).0, 200);
+    for _ in 0..60 {
+        end_all(&mut bench);
+        bench.pass(MINUTE);
+    }
+    let body = shown(&mut bench);
+    assert_eq!(body["history"].as_array().unwrap().len(), 50);
+    assert_eq!(body["history"][49]["outcome"], "started");
+    let names: std::collections::BTreeSet<_> =
+        bench.state.agents.iter().map(|agent| agent.name.clone()).collect();
+    assert_eq!(names.len(), bench.state.agents.iter().count());
+}
+
+#[test]
+fn a_rotated_agent_still_counts_as_running() {
+    let (mut bench, _) = bench("* * * * *");
+    bench.pass(MINUTE + MINUTE / 2);
+    bench.rotates("cleaner-1");
+    bench.pass(MINUTE);
+    assert_eq!(outcomes(&mut bench), ["started", "skipped"]);
+}
+
+#[test]
+fn decisions_13_disable_enable_change_delete() {
+    let (mut bench, id) = bench("* * * * *");
+    assert_eq!(bench.ask("POST", "/api/schedules/tidy/disable", &Value::Null).1["nextRun"], Value::Null);
+    bench.pass(HOUR);
+    assert!(outcomes(&mut bench).is_empty());
+    let (_, body) = bench.ask("POST", "/api/schedules/tidy/enable", &Value::Null);
+    assert_eq!(body["nextRun"], "2026-01-01T01:01:00.000Z", "nothing is made up for");
+    let (status, body) = bench.ask(
+        "PATCH",
+        &format!("/api/schedules/{id}"),
+        &json!({"cron": "0 9 * * *", "timezone": "Asia/Tokyo"}),
+    );
+    assert_eq!((status, &body["nextRun"]), (200, &json!("2026-01-02T00:00:00.000Z")));
+    assert_eq!(bench.ask("PATCH", "/api/schedules/tidy", &json!({"cron": "x"})).0, 400);
+    let (status, body) = bench.ask("DELETE", "/api/schedules/tidy", &Value::Null);
+    assert_eq!((status, &body["ok"]), (200, &json!(true)));
+    bench.pass(48 * HOUR);
+    assert!(bench.notices("schedule:execute").is_empty());
+    assert_eq!(bench.ask("DELETE", "/api/schedules/tidy", &Value::Null).0, 404);
+}
+
+#[test]
+fn decisions_13_never_twice_for_one_minute_over_a_restart() {
+    for catch_up in ["skip", "once"] {
+        let (mut bench, _) = bench("0 1 * * *");
+        bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": catch_up}));
+        bench.pass(HOUR + Duration::from_secs(1));
+        assert_eq!(outcomes(&mut bench), ["started"]);
+        restart(&mut bench, Duration::from_secs(3));
+        bench.pass(MINUTE);
+        assert_eq!(outcomes(&mut bench), ["started"], "{catch_up}");
+        assert_eq!(shown(&mut bench)["nextRun"], "2026-01-02T01:00:00.000Z");
+    }
+}
+
+#[test]
+fn a_kill_between_mark_and_start_does_not_start_twice() {
+    let (mut bench, _) = bench("0 1 * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once"}));
+    bench.pass(HOUR);
+    assert!(outcomes(&mut bench).is_empty(), "marked, not yet started");
+    restart(&mut bench, Duration::from_secs(3));
+    assert_eq!(outcomes(&mut bench), ["missed"]);
+    assert_eq!(bench.state.agents.iter().count(), 0);
+}
+
+#[test]
+fn catch_up_skip_notes_missed_times_and_once_makes_up_with_one_run() {
+    let (mut first, _) = bench("*/10 * * * *");
+    restart(&mut first, HOUR + 5 * MINUTE);
+    assert_eq!(outcomes(&mut first), ["missed"]);
+    assert_eq!(shown(&mut first)["nextRun"], "2026-01-01T01:10:00.000Z");
+    let (mut second, _) = bench("*/10 * * * *");
+    second.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once"}));
+    restart(&mut second, HOUR + 5 * MINUTE);
+    assert_eq!(outcomes(&mut second), ["started"]);
+    second.pass(5 * MINUTE);
+    assert_eq!(outcomes(&mut second), ["started", "skipped"], "the first still runs");
+}
+
+#[test]
+fn a_time_of_this_very_minute_is_not_a_missed_one() {
+    let (mut bench, _) = bench("*/10 * * * *");
+    restart(&mut bench, HOUR + Duration::from_secs(5));
+    assert_eq!(outcomes(&mut bench), ["missed", "started"]);
+}
+
+#[test]
+fn a_clock_that_was_set_back_does_not_repeat_a_minute() {
+    let (mut bench, _) = bench("* * * * *");
+    bench.pass(5 * MINUTE + MINUTE / 2);
+    end_all(&mut bench);
+    let told = outcomes(&mut bench).len();
+    let stored = serde_json::to_vec(&bench.state.schedules.stored()).unwrap();
+    let mut earlier = Bench::new();
+    earlier.state.schedules = Arc::new(State::restore(serde_json::from_slice(&stored).unwrap()));
+    earlier.apply(Event::Detected(vec![]));
+    earlier.pass(5 * MINUTE + MINUTE / 2);
+    assert_eq!(outcomes(&mut earlier).len(), told);
+}
+
+#[test]
+fn a_spawn_that_is_refused_is_told_in_the_history() {
+    let (mut bench, _) = bench("* * * * *");
+    bench.agent("other");
+    bench.ask("PATCH", "/api/config", &json!({"maxAgents": 1}));
+    bench.pass(MINUTE + MINUTE / 2);
+    let body = shown(&mut bench);
+    assert_eq!(body["history"][0]["outcome"], "failed");
+    assert!(body["history"][0]["reason"].as_str().unwrap().contains("maxAgents"));
+}
+
+#[test]
+fn post_agents_with_schedule_also_creates_one() {
+    let mut bench = Bench::new();
+    let request = SpawnRequest {
+        role: "cleaner".into(),
+        name: Some("tidy".into()),
+        provider: Some("script".into()),
+        isolation: "shared".into(),
+        schedule: Some(Timing::parse("0 1 * * *", "UTC").unwrap()),
+        ..SpawnRequest::default()
+    };
+    let reply =
+        bench.command(crate::core::Command::Agents(agents::Command::Spawn(Box::new(request)))).unwrap();
+    let body: Value = serde_json::from_slice(reply.body.bytes()).unwrap();
+    assert_eq!((reply.status, &body["scheduleId"]), (201, &shown(&mut bench)["id"]));
+    bench.pass(HOUR + MINUTE);
+    assert_eq!(outcomes(&mut bench), ["skipped"], "the first one is alive");
+    end_all(&mut bench);
+    bench.pass(24 * HOUR);
+    let second = bench.state.agents.find("tidy-2").unwrap();
+    assert!(second.status.is_live() && bench.state.agents.find("tidy").unwrap().status == Status::Completed);
+}
+
+#[test]
+fn a_deleted_team_is_left_by_its_schedules() {
+    let (mut bench, _) = bench("0 1 * * *");
+    bench.ask("POST", "/api/teams", &json!({"name": "crew"}));
+    let agent = json!({"role": "cleaner", "provider": "script", "teamId": "crew"});
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"agent": agent}));
+    bench.ask("DELETE", "/api/teams/crew", &Value::Null);
+    assert_eq!(shown(&mut bench)["agent"]["teamId"], "00000001");
+}

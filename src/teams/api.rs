@@ -1,0 +1,185 @@
+//! `/api/teams`, `/api/recommended-team`, `/api/plans`.
+
+use super::plan::{self, check_folder};
+use super::{Command, MAX_NAME_CHARS, phases, shown, worker_api};
+use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::routes::{Access, Ask, Handler};
+use serde_json::{Value, json};
+
+/// Agents named in one call.
+const MAX_CHOSEN: usize = 1_000;
+/// Bytes of a launch's body: prompts may be long.
+const LAUNCH_BODY_BYTES: usize = 4 << 20;
+
+/// The routes of teams and plans.
+pub fn routes() -> Vec<Route<Handler>> {
+    let mut routes = team_routes();
+    routes.extend(plan_routes());
+    routes
+}
+
+fn team_routes() -> Vec<Route<Handler>> {
+    use Access::Anyone;
+    use Handler::{Read, Work, Write};
+    vec![
+        Route::new(Method::Get, "/api/teams", "Saved teams", Read(list)),
+        Route::new(
+            Method::Post,
+            "/api/teams",
+            "Save the current configuration as a team",
+            Write(Anyone, save),
+        )
+        .body(save_schema)
+        .replies(&[(201, "the new team"), (200, "a team of that name was there: it is saved again")]),
+        Route::new(Method::Get, "/api/teams/:name", "One team", Read(get))
+            .replies(&[(200, "the record"), (404, "no such team")]),
+        Route::new(Method::Patch, "/api/teams/:name", "Rename a team", Write(Anyone, rename))
+            .body(|| json!({"type": "object", "required": ["name"], "properties": {"name": name_schema()}})),
+        Route::new(
+            Method::Delete,
+            "/api/teams/:name",
+            "Delete a team; its agents go to the default team",
+            Write(Anyone, |ask| command(Command::Delete(target(ask)))),
+        )
+        .replies(&[(200, "ok, movedTo"), (404, "no such team"), (409, "it is the default team")]),
+        Route::new(
+            Method::Post,
+            "/api/teams/:name/load",
+            "Start the agents a team has saved, unless they live",
+            Work(Anyone, worker_api::load),
+        )
+        .replies(&[(200, "team, agents, failed"), (404, "no such team")]),
+    ]
+}
+
+fn plan_routes() -> Vec<Route<Handler>> {
+    use Handler::{Read, Work};
+    vec![
+        Route::new(
+            Method::Get,
+            "/api/recommended-team",
+            "What the last planner recommends",
+            Read(recommended),
+        ),
+        Route::new(
+            Method::Post,
+            "/api/recommended-team/launch",
+            "Start the recommended team, phase by phase",
+            Work(Access::Anyone, worker_api::launch),
+        )
+        .body(launch_schema)
+        .body_limit(LAUNCH_BODY_BYTES)
+        .replies(&[
+            (200, "launched, phase2Pending, agents, failed"),
+            (404, "nothing was recommended yet"),
+            (409, "it was launched already"),
+        ]),
+        Route::new(Method::Get, "/api/plans", "Launched teams and their phases", Read(plans)),
+    ]
+}
+
+fn command(command: Command) -> Result<crate::core::Command, Problem> {
+    Ok(crate::core::Command::Teams(command))
+}
+
+/// The `:name` of the path: an id or an exact name.
+pub(super) fn target(ask: &Ask) -> String {
+    ask.params.get("name").to_owned()
+}
+
+fn list(ask: &Ask) -> Result<Reply, Problem> {
+    let teams: Vec<Value> = ask.state.teams.iter().map(|team| shown(ask.state, team.id)).collect();
+    Ok(Reply::ok(&json!({"teams": teams, "defaultTeamId": super::DEFAULT_TEAM})))
+}
+
+fn get(ask: &Ask) -> Result<Reply, Problem> {
+    let id = ask.state.teams.find(&target(ask))?.id;
+    Ok(Reply::ok(&shown(ask.state, id)))
+}
+
+fn recommended(ask: &Ask) -> Result<Reply, Problem> {
+    Ok(Reply::ok(&plan::shown(&ask.state.teams)))
+}
+
+fn plans(ask: &Ask) -> Result<Reply, Problem> {
+    let plans: Vec<Value> =
+        ask.state.teams.plans().iter().rev().map(|plan| phases::shown(ask.state, plan)).collect();
+    Ok(Reply::ok(&json!({"plans": plans})))
+}
+
+/// Reads the name of a team: trimmed, bounded, printable.
+pub fn name_field(fields: &mut Fields) -> String {
+    let Some(name) = fields.required_string("name") else { return String::new() };
+    let name = name.trim();
+    let chars = name.chars().count();
+    let fits = chars <= MAX_NAME_CHARS && !name.chars().any(char::is_control);
+    fields.validator.check(fits, "name", || {
+        format!("name must have 1 to {MAX_NAME_CHARS} characters and no control characters, it has {chars}")
+    });
+    name.to_owned()
+}
+
+fn save(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let name = name_field(&mut fields);
+    let working_dir = fields.string("workingDir").map(ToOwned::to_owned);
+    if let Some(dir) = &working_dir {
+        check_folder("workingDir", dir, &mut fields.validator);
+    }
+    let agents = fields.strings("agents").map(|list| list.into_iter().map(ToOwned::to_owned).collect());
+    let count = agents.as_ref().map_or(0, Vec::<String>::len);
+    fields.validator.check(count <= MAX_CHOSEN, "agents", || {
+        format!("agents must be at most {MAX_CHOSEN} ids or names, there are {count}")
+    });
+    fields.validator.finish()?;
+    command(Command::Save { name, working_dir, agents })
+}
+
+fn rename(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let name = name_field(&mut fields);
+    fields.validator.finish()?;
+    command(Command::Rename { target: target(ask), name })
+}
+
+fn name_schema() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS})
+}
+
+fn save_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": name_schema(),
+            "workingDir": {"type": "string"},
+            "agents": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOSEN},
+        },
+    })
+}
+
+fn launch_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "agents": {"type": "array", "items": {"type": "object"}, "maxItems": plan::MAX_PLANNED},
+            "projectDir": {"type": "string"},
+            "teamId": {"type": "string"},
+        },
+    })
+}
+
+/// Reads `POST /api/recommended-team/launch`. The folders are still to be looked at.
+pub fn parse_launch(ask: &Ask) -> Result<phases::Launch, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let team_id = fields.string("teamId").map(ToOwned::to_owned).filter(|team| !team.is_empty());
+    fields.validator.finish()?;
+    if !body.contains_key("agents") {
+        return Ok(phases::Launch { team_id, ..phases::Launch::default() });
+    }
+    let (agents, project_dir) = plan::parse(&body, plan::From::Caller)?;
+    Ok(phases::Launch { agents: Some(agents), project_dir, team_id })
+}

@@ -1,0 +1,90 @@
+//! `/api/toys`.
+
+use super::{CATEGORIES, all, find, worker_api};
+use crate::agents::api::MAX_PROMPT_CHARS;
+use crate::api::{Fields, Method, Problem, Reply, Route, Validator};
+use crate::credentials::{self, Secret};
+use crate::routes::{Access, Ask, Handler};
+use serde_json::{Value, json};
+
+/// The routes of the toys.
+pub fn routes() -> Vec<Route<Handler>> {
+    vec![
+        Route::new(Method::Get, "/api/toys", "Public APIs to play with", Handler::Read(list))
+            .query(&[("category", "only those of space, weather, finance, fun, maps or data")]),
+        Route::new(Method::Get, "/api/toys/:id", "One toy", Handler::Read(get))
+            .replies(&[(200, "the record"), (404, "no such toy")]),
+        Route::new(
+            Method::Post,
+            "/api/toys/:id/launch",
+            "Make a team and start a planner for a toy",
+            // It stores a credential, which agents may not.
+            Handler::Work(Access::OperatorOnly, worker_api::launch),
+        )
+        .body(launch_schema)
+        .replies(&[
+            (200, "team, agent, toyId"),
+            (400, "for example a key is required but absent"),
+            (404, "no such toy"),
+        ]),
+    ]
+}
+
+fn list(ask: &Ask) -> Result<Reply, Problem> {
+    let category = ask.request.query("category").filter(|category| !category.is_empty());
+    let mut validator = Validator::default();
+    validator.check(category.is_none_or(|category| CATEGORIES.contains(&category)), "category", || {
+        format!("category must be one of {}, it is {:?}", CATEGORIES.join(", "), category.unwrap_or_default())
+    });
+    validator.finish()?;
+    let found: Vec<_> =
+        all().iter().filter(|toy| category.is_none_or(|wanted| toy.category == wanted)).collect();
+    Ok(Reply::ok(&found))
+}
+
+fn get(ask: &Ask) -> Result<Reply, Problem> {
+    Ok(Reply::ok(find(ask.params.get("id"))?))
+}
+
+/// The fields of a launch.
+pub struct Wanted {
+    /// The key.
+    pub key: Option<Secret>,
+    /// What to build.
+    pub starter: Option<String>,
+    /// Who runs the planner.
+    pub provider: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+}
+
+/// Reads `POST /api/toys/:id/launch`.
+pub fn parse_launch(ask: &Ask) -> Result<Wanted, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    // A form sends an empty text for a key that nobody has typed.
+    let given = fields.string("apiKey").is_some_and(|key| !key.trim().is_empty());
+    let key = given.then(|| credentials::api::secret(&mut fields, "apiKey"));
+    let text = |text: Option<&str>| text.filter(|text| !text.trim().is_empty()).map(ToOwned::to_owned);
+    let starter = text(fields.string("starterPrompt"));
+    let chars = starter.as_ref().map_or(0, |starter| starter.chars().count());
+    fields.validator.check(chars <= MAX_PROMPT_CHARS, "starterPrompt", || {
+        format!("starterPrompt must have at most {MAX_PROMPT_CHARS} characters, it has {chars}")
+    });
+    let provider = text(fields.string("provider"));
+    let model = text(fields.string("model"));
+    fields.validator.finish()?;
+    Ok(Wanted { key, starter, provider, model })
+}
+
+fn launch_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "apiKey": {"type": "string", "writeOnly": true},
+            "starterPrompt": {"type": "string", "maxLength": MAX_PROMPT_CHARS},
+            "provider": {"type": "string"},
+            "model": {"type": "string"},
+        },
+    })
+}

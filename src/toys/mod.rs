@@ -1,0 +1,182 @@
+//! Toys: public APIs to play with. Launching one makes a team and starts a planner for it.
+//!
+//! **Invariant:** the key of a toy is in the vault and in the environment of its team's agents, never in a
+//! prompt.
+
+pub mod api;
+#[cfg(test)]
+mod tests;
+pub mod worker_api;
+
+use crate::agents::{self, Agent, SpawnRequest};
+use crate::api::{FieldError, Problem, Reply};
+use crate::core::ids::TeamId;
+use crate::core::{CallId, Context, State as All};
+use crate::credentials::{self, Sealed, SecretVariable};
+use crate::teams;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+/// The categories of the specification.
+pub const CATEGORIES: [&str; 6] = ["space", "weather", "finance", "fun", "maps", "data"];
+
+/// A public API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Toy {
+    /// For example `nasa-apod`.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// One of [`CATEGORIES`].
+    pub category: String,
+    /// `api-key` or `none`.
+    pub auth: String,
+    /// `beginner` or `intermediate`.
+    pub difficulty: String,
+    /// What it gives.
+    pub description: String,
+    /// Its documentation.
+    pub docs_url: String,
+    /// Where it answers.
+    pub base_url: String,
+    /// The header or parameter that carries the key.
+    pub key_header: Option<String>,
+    /// What could be built with it.
+    pub starters: Vec<String>,
+}
+
+impl Toy {
+    /// Whether it answers only to those who have a key.
+    pub fn needs_key(&self) -> bool {
+        self.auth == "api-key"
+    }
+
+    /// The name of its key in the vault.
+    pub fn credential(&self) -> String {
+        format!("toy/{}", self.id)
+    }
+
+    /// The variable that carries its key, for example `NASA_APOD_API_KEY`.
+    pub fn variable(&self) -> String {
+        format!("{}_API_KEY", self.id.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
+/// The catalogue, from `data/toys.json`.
+pub fn all() -> &'static [Toy] {
+    static TOYS: OnceLock<Vec<Toy>> = OnceLock::new();
+    TOYS.get_or_init(|| {
+        // The file is part of the program, and a test reads it.
+        serde_json::from_str(include_str!("../../data/toys.json")).unwrap_or_default()
+    })
+}
+
+/// The toy of this id.
+///
+/// Errors: 404.
+pub fn find(id: &str) -> Result<&'static Toy, Problem> {
+    let found = all().iter().find(|toy| toy.id == id);
+    found.ok_or_else(|| Problem::not_found(format!("no toy has the id {id:?}; GET /api/toys lists them")))
+}
+
+/// A wish about toys.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Make a team for a toy and start its planner.
+    Launch(Box<Launch>),
+}
+
+/// What `POST /api/toys/:id/launch` asks for.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// Which.
+    pub toy: &'static Toy,
+    /// Its key, sealed for [`Toy::credential`]; absent when none was given.
+    pub key: Option<Sealed>,
+    /// What to build; without it the planner chooses.
+    pub starter: Option<String>,
+    /// Who runs the planner; the configured default when absent.
+    pub provider: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let Command::Launch(wish) = command;
+    let result = all.health.writable().and_then(|()| launch(all, cx, *wish));
+    cx.answer(call, result);
+}
+
+fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Problem> {
+    let toy = wish.toy;
+    let has_key = wish.key.is_some() || all.credentials.has(&toy.credential());
+    if toy.needs_key() && !has_key {
+        let message =
+            format!("apiKey is required: {} answers only with a key; get one at {}", toy.name, toy.docs_url);
+        return Err(Problem::validation(vec![FieldError { field: "apiKey".into(), message }]));
+    }
+    let mut request = SpawnRequest {
+        role: teams::plan::PLANNER.into(),
+        provider: wish.provider,
+        model: wish.model,
+        prompt: prompt(toy, wish.starter.as_deref(), has_key),
+        isolation: "shared".into(),
+        ..SpawnRequest::default()
+    };
+    // Nothing is left behind of a launch that is refused.
+    agents::check_pattern(all, &mut request)?;
+    agents::check_capacity(all)?;
+    let name = teams::fresh_name(all, &toy.name);
+    let team = teams::create(all, cx, &name, Some(&toy.id))?;
+    if let Some(key) = wish.key {
+        credentials::put(all, cx, &toy.credential(), key)?;
+    }
+    request.team_id = Some(team.to_string());
+    let id = agents::spawn_agent(all, cx, request)?;
+    cx.audit("toy.launch", &json!({"toyId": toy.id, "teamId": team, "agentId": id}));
+    let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
+    let record = json!(agent.rest());
+    Ok(Reply::ok(&json!({"team": {"id": team, "name": name}, "agent": record, "toyId": toy.id})))
+}
+
+/// The task of the planner. It names the variable of the key, never the key.
+fn prompt(toy: &Toy, starter: Option<&str>, has_key: bool) -> String {
+    let mut text = format!(
+        "Plan a small program that plays with a public API.\n\nThe API is {}: {}\nIt answers at {}; its \
+         documentation is at {}.\n",
+        toy.name, toy.description, toy.base_url, toy.docs_url
+    );
+    if has_key {
+        let place = toy.key_header.as_deref().unwrap_or("the way its documentation says");
+        let _ = writeln!(
+            text,
+            "It wants a key, sent as {place}. Every agent of this team has the key in the environment variable \
+             {}: programs read it from there, and nobody prints it or writes it to a file.",
+            toy.variable()
+        );
+    } else {
+        text.push_str("It needs no key.\n");
+    }
+    if let Some(starter) = starter {
+        let _ = write!(text, "\nBuild this: {starter}\n");
+        return text;
+    }
+    text.push_str("\nFirst choose what to build: something small that is a joy to use. Some ideas:\n");
+    for starter in &toy.starters {
+        let _ = writeln!(text, "- {starter}");
+    }
+    text
+}
+
+/// What the processes of an agent get from the vault because its team plays with a toy.
+pub fn variables(all: &All, agent: &Agent) -> Option<SecretVariable> {
+    let team = agent.team_id.as_deref()?.parse::<TeamId>().ok()?;
+    let toy = find(all.teams.get(team)?.toy_id.as_deref()?).ok()?;
+    let (name, variable) = (toy.credential(), toy.variable());
+    let sealed = all.credentials.get(&name)?.sealed.clone();
+    Some(SecretVariable { variable, name, sealed })
+}

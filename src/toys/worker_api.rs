@@ -1,0 +1,16 @@
+//! Launching a toy seals its key before the core hears of it.
+
+use super::{Command, Launch, api, find};
+use crate::api::Problem;
+use crate::routes::{Answer, Ask};
+use crate::runtime::host::Host;
+
+/// `POST /api/toys/:id/launch`.
+pub fn launch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let toy = find(ask.params.get("id"))?;
+    let wanted = api::parse_launch(ask)?;
+    let key = wanted.key.map(|key| host.vault.seal(&toy.credential(), &key)).transpose()?;
+    let (starter, provider, model) = (wanted.starter, wanted.provider, wanted.model);
+    let launch = Launch { toy, key, starter, provider, model };
+    Ok(Answer::Command(crate::core::Command::Toys(Command::Launch(Box::new(launch)))))
+}
