@@ -59,6 +59,12 @@ pub static ALL: &[Asset] = &[
     asset!("files.js", false),
     asset!("settings.js", false),
     asset!("credentials.js", false),
+    asset!("teams.js", false),
+    asset!("schedules.js", false),
+    asset!("toys.js", false),
+    asset!("integrations.js", false),
+    asset!("gateways.js", false),
+    asset!("skills.js", false),
 ];
 
 /// The file of this name.

@@ -20,7 +20,7 @@ export default function map(view) {
   const load = async () => {
     const told = await get("/api/journalist");
     fill(line, told.lastCycle ? ["Written ", ago(told.lastCycle, " ago"), `, every ${told.interval} s while agents work. ${told.lastSynthesis ?? ""}`] : "Written while agents work, from what they do.");
-    const found = await Promise.all(DOCUMENTS.map((path) => get(at`/api/files/read?path=${path}`).catch(() => null)));
+    const found = await Promise.all(DOCUMENTS.filter((path) => told.documentsGenerated.includes(path)).map((path) => get(at`/api/files/read?path=${path}`).catch(() => null)));
     fill(pages, ...found.filter(Boolean).map((file) => h("article", { class: "prose-page", "aria-label": file.path }, prose(file.content ?? ""))),
       !found.some(Boolean) && empty("No map yet", "It is written once agents have worked, or at once with the button above."));
     const [status, spaces] = await Promise.all([get("/api/indexer"), get("/api/indexer/workspaces")]);

@@ -15,7 +15,7 @@ export function prose(text, top = 2) {
   const out = [];
   let list = null;
   let fence = null;
-  for (const line of String(text).split("\n")) {
+  for (const line of String(text).replace(/<!--[^]*?-->/g, "").split("\n")) {
     if (/^(```|~~~)/.test(line)) {
       if (fence) {
         out.push(h("pre", { class: "panel" }, fence.join("\n")));
