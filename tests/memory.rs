@@ -142,7 +142,7 @@ fn daemon_the_journalist_writes_its_documents_when_an_agent_completes() {
     }
     assert_eq!((&event["type"], &event["data"]["cycleCount"]), (&json!("journalist:cycle"), &json!(1)));
     let map = fs::read_to_string(daemon.project.join("SVC_PROJECT_MAP.md")).unwrap();
-    assert!(map.contains("tester-1") && map.contains("hello.txt"), "{map}");
+    assert!(map.contains("tester-1") && map.contains("rehearsal.txt"), "{map}");
     let status = daemon.get("/api/journalist");
     assert_eq!(status["documentsGenerated"], json!(["SVC_PROJECT_MAP.md"]));
     let cycle = daemon.post("/api/journalist/cycle", &json!({}));

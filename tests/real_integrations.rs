@@ -38,8 +38,7 @@ fn completed(cli: Cli) -> Option<(Daemon, Value)> {
         "role": "builder", "provider": cli.provider(), "permission": "full", "integrations": ["hub"],
         "prompt": "Please do REAL-EXEC now.",
     });
-    // The script's answers have no thinking blocks, which other models of Claude Code insist on.
-    if let Some(model) = cli.model().or((cli == Cli::Claude).then_some("claude-opus-5-5")) {
+    if let Some(model) = cli.model() {
         body["model"] = json!(model);
     }
     let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();

@@ -105,7 +105,8 @@ fn decisions_7_a_planned_team_survives_crash_rotation_and_restart() {
     wait_outcome(&daemon, "three", "completed");
     assert_eq!(plan(&daemon).1["one"].0, "working");
 
-    // The daemon dies while one still works.
+    // The daemon dies while one still works. What was acknowledged goes to disk with all that came before.
+    daemon.send("PATCH", "/api/config", &json!({"qcThreshold": 4}));
     daemon.kill();
     let daemon = Daemon::start_in(daemon.folder(), &[]);
     let record = daemon.get("/api/agents/one");

@@ -99,5 +99,6 @@ pub(crate) fn map_section(all: &All, working_dir: &str) -> Option<String> {
 /// Resources an agent holds, one line each.
 fn held_locks(all: &All, agent: &crate::agents::Agent) -> Vec<String> {
     let held = all.coordination.held_by(agent.lineage_id);
-    held.map(|one| format!("{}: {} (until {})", one.name, one.resources.join(", "), one.expires_at)).collect()
+    held.map(|one| format!("- {}: {} (until {})", one.name, one.resources.join(", "), one.expires_at))
+        .collect()
 }

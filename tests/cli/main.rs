@@ -210,7 +210,12 @@ fn decisions_2_spawn_sends_every_field_under_its_name() {
         "teamId": "0000beef", "isolation": "worktree", "schedule": "0 9 * * *", "skills": ["s"],
         "integrations": ["i"], "command": ["qwen", "--a b"],
     });
-    assert_eq!(fake.sent("POST", "/api/agents"), expected);
+    let mut sent = fake.sent("POST", "/api/agents");
+    assert!(
+        sent.as_object_mut().unwrap().remove("timezone").is_some(),
+        "a schedule goes by this machine's zone"
+    );
+    assert_eq!(sent, expected);
     assert_eq!(fake.ok(&["spawn", "qa", "-q"]).stdout, "00a00001\n");
     assert_eq!(fake.sent("POST", "/api/agents"), json!({"role": "qa"}));
     assert_eq!(fake.ok(&["spawn", "qa", "--json"]).json()["name"], "qa-1");

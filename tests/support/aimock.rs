@@ -51,7 +51,8 @@ impl Cli {
             Self::Codex => Some("gpt-5.5"),
             Self::Gemini => Some("gemini-2.5-pro"),
             Self::GeminiAcp => Some("gemini/gemini-2.5-pro"),
-            Self::Claude => None,
+            // The script's answers have no thinking blocks, which other models of Claude Code insist on.
+            Self::Claude => Some("claude-opus-5-5"),
             Self::OpenCode => Some("aimock/gpt-4o"),
         }
     }
