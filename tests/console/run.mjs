@@ -33,8 +33,10 @@ scenario("spawn and watch", async (page) => {
   await page.getByLabel("Task").fill("Count the <b>words</b>");
   await page.getByLabel("Role", { exact: true }).fill("bad role!");
   await page.getByLabel("Provider").selectOption("script");
+  page.away = true;
   await page.getByRole("button", { name: "Start" }).click();
   await page.locator(".spawn [data-field=role] .fault", { hasText: "role" }).waitFor();
+  page.away = false;
   await page.getByLabel("Role", { exact: true }).fill("counter");
   await page.getByLabel("Files it owns").fill("src/**");
   await page.getByLabel("Model").selectOption("default");
@@ -168,7 +170,10 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
   await page.locator(".agent-top .status.running").waitFor();
   page.away = false;
   const id = page.url().split("/agent/")[1];
-  await page.locator(".vrow", { hasText: "interrupted" }).first().waitFor();
+  await page.locator(".vlist").focus();
+  await page.keyboard.press("End");
+  const before = await text(page, ".follow");
+  await until("more entries of the second life", async () => (await text(page, ".follow")) !== before);
   // What the page holds is what the log says, entry by entry.
   const shown = await page.evaluate(async (agent) => {
     const { Log } = await import("/console/log.js");

@@ -194,8 +194,8 @@ export function head(title, line, ...actions) {
 
 /** A table that scrolls sideways by itself. Rows are arrays of cells. */
 export function table(caption, heads, rows) {
-  return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, h("table", {}, h("thead", {}, h("tr", {},
-    ...heads.map((head) => h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", ""))))),
+  return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, h("table", {}, heads.some(Boolean) && h("thead", {}, h("tr", {},
+    ...heads.map((head) => (head ? h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", "")) : h("td"))))),
     h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell, at) =>
       h("td", { class: heads[at]?.startsWith("#") ? "num" : "" }, cell)))))));
 }

@@ -10,6 +10,8 @@ import { openSpawn } from "./spawn.js";
 const ROW_PX = 52;
 const PHONE_ROW_PX = 84;
 const QUEUE_SHOWN = 30;
+/** Changes are shown at most so often. */
+const REDRAW_MS = 100;
 
 export default function home(view) {
   const figures = h("p", { class: "muted figures" });
@@ -25,23 +27,26 @@ export default function home(view) {
 
   const order = () => {
     const words = filter.value.trim().toLowerCase();
-    shown = [...store.agents.values()].filter((agent) => !words || `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`.toLowerCase().includes(words));
-    shown.sort((a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1));
+    const before = shown;
+    const next = [...store.agents.values()].filter((agent) => !words || `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`.toLowerCase().includes(words));
+    next.sort((a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1));
+    shown = next;
+    if (before.length && next.length === before.length && next.every((agent, index) => agent.id === before[index].id)) return list.refresh();
     list.set(shown.length);
     heads.hidden = !shown.length;
     list.el.hidden = !shown.length;
-    fill(none, !shown.length && (words ? empty("No agent matches.", "Clear the filter to see all.")
+    return fill(none, !shown.length && (words ? empty("No agent matches.", "Clear the filter to see all.")
       : empty("No agents yet", "Press ", h("kbd", {}, "n"), " or use ", h("button", { type: "button", class: "primary", onclick: () => openSpawn() }, "New agent"),
         " to start one. On the command line: ", code("svc spawn backend 'Add a login page'"))));
   };
   /** Records change in place at once; their order only while the pointer is elsewhere. */
   let late = false;
   const agents = () => {
-    for (let index = 0; index < shown.length; index += 1) shown[index] = store.agents.get(shown[index].id) ?? shown[index];
-    const same = shown.length === store.agents.size && !filter.value;
-    if (same && list.el.matches(":hover")) late = true;
-    else order();
-    if (same) list.refresh();
+    if (list.el.matches(":hover") && shown.length === store.agents.size) {
+      late = true;
+      shown = shown.map((agent) => store.agents.get(agent.id) ?? agent);
+      list.refresh();
+    } else order();
     drawQueue();
     totals();
   };
@@ -58,7 +63,8 @@ export default function home(view) {
   const calm = h("p", { class: "calm" }, "Nothing waits for you.");
   queue.append(title, stack, calm);
   const drawQueue = () => {
-    const items = attention().slice(0, QUEUE_SHOWN);
+    const all = attention();
+    const items = all.slice(0, QUEUE_SHOWN);
     const keys = new Set(items.map((item) => item.key));
     const held = stack.matches(":hover") || stack.contains(document.activeElement);
     for (const [key, el] of cards) {
@@ -74,7 +80,7 @@ export default function home(view) {
       if (known) known.replaceWith(el); else stack.append(el);
       cards.set(item.key, el);
     }
-    const n = attention().length;
+    const n = all.length;
     say(title, n ? `${n} ${n === 1 ? "thing waits" : "things wait"} for you` : "");
     title.hidden = !n;
     calm.hidden = n > 0 || !store.agents.size;
@@ -84,8 +90,8 @@ export default function home(view) {
     if (late && !list.el.matches(":hover")) { late = false; order(); }
     for (const [index, row] of list.rows) activity(shown[index], row);
   }, 2000);
-  let frame = 0;
-  const soon = () => { frame ||= requestAnimationFrame(() => { frame = 0; agents(); }); };
+  let waiting = 0;
+  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; agents(); }, REDRAW_MS); };
   const stops = [on("agents", soon), on("approvals", soon), on("health", soon)];
   filter.addEventListener("input", order);
   list.onresize = () => { if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0)) list.set(shown.length); };
@@ -96,7 +102,7 @@ export default function home(view) {
   agents();
   stack.addEventListener("pointerleave", () => setTimeout(drawQueue, 300));
   return {
-    stop() { clearInterval(timer); list.stop(); for (const stop of stops) stop(); },
+    stop() { clearInterval(timer); clearTimeout(waiting); list.stop(); for (const stop of stops) stop(); },
     keys: {
       j: () => list.select(list.selected + 1), k: () => list.select(list.selected - 1), "/": () => filter.focus(),
       Enter: () => { const agent = shown[list.selected]; if (agent) location.hash = `#/agent/${agent.id}`; },
@@ -175,12 +181,16 @@ function draw(agent, row) {
     row.parts = { name, role, status, reason, doing, line, context, tokens, cost };
   }
   const { parts } = row;
+  const since = span(agent.statusSince);
+  if (row.shows === agent && row.since === since) return;
+  row.shows = agent;
+  row.since = since;
   say(parts.name, agent.name);
   parts.name.href = `#/agent/${agent.id}`;
   say(parts.role, `${agent.role} · ${agent.actualModel ?? agent.model ?? agent.provider}`);
   say(parts.status, agent.status);
   parts.status.className = `status ${agent.status}`;
-  say(parts.reason, `${agent.statusReason === agent.status ? "" : agent.statusReason} · ${span(agent.statusSince)}`);
+  say(parts.reason, `${agent.statusReason === agent.status ? "" : agent.statusReason} · ${since}`);
   say(parts.doing, (isLive(agent) ? agent.currentActivity : agent.error) ?? "");
   parts.doing.title = parts.doing.textContent;
   activity(agent, row);

@@ -168,9 +168,9 @@ function start() {
   on("status", ({ word, title }) => { say(pill, word); pill.className = `pill ${word}`; pill.title = title; });
   const alerts = document.getElementById("alerts");
   on("approval:request", ({ data }) => { alerts.textContent = `${data.agentName} asks for your approval: ${data.action.description}`; });
-  on("agents", badges);
-  on("approvals", badges);
-  on("health", badges);
+  let waiting = 0;
+  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; badges(); }, 250); };
+  for (const type of ["agents", "approvals", "health"]) on(type, soon);
   on("reconnect", () => { if (view.querySelector(".notice.bad")) show(); });
   get("/api/status").then((status) => {
     const name = status.projectDir.split("/").filter(Boolean).pop() ?? "/";
