@@ -44,9 +44,15 @@ export class Daemon {
   async start() {
     const env = { ...process.env, XDG_CONFIG_HOME: path.join(this.dir, ".config") };
     delete env.SVC_AGENT_ID;
-    this.child = spawn(process.env.SVC_BIN ?? path.join(root, "target/debug/svc"), ["start", "--port", String(this.port), "--project", this.dir], { env, stdio: ["ignore", "pipe", "ignore"] });
+    this.child = spawn(
+      process.env.SVC_BIN ?? path.join(root, "target/debug/svc"),
+      ["start", "--port", String(this.port), "--project", this.dir],
+      { env, stdio: ["ignore", "pipe", "ignore"] },
+    );
     let said = "";
-    this.child.stdout.on("data", (data) => { said += data; });
+    this.child.stdout.on("data", (data) => {
+      said += data;
+    });
     const line = await until("the daemon to listen", () => said.match(/listening on (http:\S+)/));
     this.url = line[1];
     this.port = Number(new URL(this.url).port);
@@ -60,14 +66,24 @@ export class Daemon {
   }
 
   async api(method, where, body) {
-    const response = await fetch(this.url + where, { method, headers: body ? { "Content-Type": "application/json" } : {}, body: body && JSON.stringify(body) });
+    const response = await fetch(this.url + where, {
+      method,
+      headers: body ? { "Content-Type": "application/json" } : {},
+      body: body && JSON.stringify(body),
+    });
     const text = await response.text();
     if (!response.ok) throw new Error(`${method} ${where}: ${response.status} ${text}`);
     return text ? JSON.parse(text) : null;
   }
 
   spawn(role, model, more = {}) {
-    return this.api("POST", "/api/agents", { role, provider: "script", model, prompt: `Rehearse ${model}`, ...more });
+    return this.api("POST", "/api/agents", {
+      role,
+      provider: "script",
+      model,
+      prompt: `Rehearse ${model}`,
+      ...more,
+    });
   }
 
   scenario(name, value) {
@@ -84,7 +100,16 @@ export class Daemon {
 
 export async function launch() {
   const { chromium: driver } = need("playwright-core");
-  return driver.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--force-color-profile=srgb", ...(process.env.SVC_CONSOLE_FROM_DISK ? ["--disable-features=LocalNetworkAccessChecks"] : [])] });
+  return driver.launch({
+    executablePath: chromium,
+    args: [
+      "--no-sandbox",
+      "--disable-dev-shm-usage",
+      "--disable-gpu",
+      "--force-color-profile=srgb",
+      ...(process.env.SVC_CONSOLE_FROM_DISK ? ["--disable-features=LocalNetworkAccessChecks"] : []),
+    ],
+  });
 }
 
 /** A page whose console errors, refused loads and exceptions are collected in `page.faults`. */
@@ -101,12 +126,21 @@ export async function open(browser, url, options = {}) {
   if (process.env.SVC_CONSOLE_FROM_DISK) {
     await page.route("**/console/*", (route) => {
       const file = path.join(assets, path.basename(new URL(route.request().url()).pathname));
-      return fs.existsSync(file) ? route.fulfill({ path: file, contentType: { css: "text/css", svg: "image/svg+xml" }[file.split(".").pop()] ?? "text/javascript" }) : route.continue();
+      return fs.existsSync(file)
+        ? route.fulfill({
+            path: file,
+            contentType:
+              { css: "text/css", svg: "image/svg+xml" }[file.split(".").pop()] ?? "text/javascript",
+          })
+        : route.continue();
     });
-    await page.route((address) => address.pathname === "/", async (route) => {
-      const answer = await route.fetch();
-      return route.fulfill({ response: answer, body: fs.readFileSync(path.join(assets, "index.html")) });
-    });
+    await page.route(
+      (address) => address.pathname === "/",
+      async (route) => {
+        const answer = await route.fetch();
+        return route.fulfill({ response: answer, body: fs.readFileSync(path.join(assets, "index.html")) });
+      },
+    );
   }
   await page.goto(url);
   return page;

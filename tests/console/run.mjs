@@ -24,9 +24,21 @@ const text = (page, selector) => page.locator(selector).first().innerText();
 let daemon;
 let browser;
 const dir = makeProject();
-const git = (...args) => execFileSync("git", ["-c", "user.email=a@example.org", "-c", "user.name=a", ...args], { cwd: dir, stdio: "ignore" });
+const git = (...args) =>
+  execFileSync("git", ["-c", "user.email=a@example.org", "-c", "user.name=a", ...args], {
+    cwd: dir,
+    stdio: "ignore",
+  });
 
-const LONG = { steps: [{ say: "I begin" }, { usage: { input: 900, output: 80, cacheRead: 60000, contextWindow: 200000 } }, { run: { command: "echo checked" } }, { loop: { times: 3000, steps: [{ say: "<img src=x onerror=alert(1)> still at it" }, { sleepMs: 400 }] } }], onSay: [{ say: "You said: {{message}}" }] };
+const LONG = {
+  steps: [
+    { say: "I begin" },
+    { usage: { input: 900, output: 80, cacheRead: 60000, contextWindow: 200000 } },
+    { run: { command: "echo checked" } },
+    { loop: { times: 3000, steps: [{ say: "<img src=x onerror=alert(1)> still at it" }, { sleepMs: 400 }] } },
+  ],
+  onSay: [{ say: "You said: {{message}}" }],
+};
 
 scenario("spawn and watch", async (page) => {
   await page.keyboard.press("n");
@@ -65,7 +77,10 @@ scenario("live output, as text, and an instruction", async (page) => {
 });
 
 scenario("approve and reject, and cards keep their places", async (page) => {
-  for (const n of [1, 2, 3]) daemon.scenario(`out-${n}`, { steps: [{ write: { path: `elsewhere/file-${n}.txt`, text: "x" } }, { answer: "done" }] });
+  for (const n of [1, 2, 3])
+    daemon.scenario(`out-${n}`, {
+      steps: [{ write: { path: `elsewhere/file-${n}.txt`, text: "x" } }, { answer: "done" }],
+    });
   await page.goto(`${daemon.url}/#/approvals`);
   for (const n of [1, 2]) await daemon.spawn("painter", `out-${n}`, { scope: ["src/**"] });
   const card = (n) => page.locator(".card.approval:not(.settled)", { hasText: `file-${n}.txt` });
@@ -76,12 +91,24 @@ scenario("approve and reject, and cards keep their places", async (page) => {
   const second = await card(2).boundingBox();
   await daemon.spawn("painter", "out-3", { scope: ["src/**"] });
   await card(3).waitFor();
-  check(JSON.stringify(await card(1).boundingBox()) === JSON.stringify(place), "a card moved when another came");
-  await card(1).getByRole("button", { name: /Approve/ }).click();
+  check(
+    JSON.stringify(await card(1).boundingBox()) === JSON.stringify(place),
+    "a card moved when another came",
+  );
+  await card(1)
+    .getByRole("button", { name: /Approve/ })
+    .click();
   await page.locator(".card.settled", { hasText: "file-1.txt" }).waitFor();
-  check(JSON.stringify(await card(2).boundingBox()) === JSON.stringify(second), "a card moved when another was settled");
-  await card(2).getByLabel(/Reason/).fill("not there");
-  await card(2).getByRole("button", { name: /Reject/ }).click();
+  check(
+    JSON.stringify(await card(2).boundingBox()) === JSON.stringify(second),
+    "a card moved when another was settled",
+  );
+  await card(2)
+    .getByLabel(/Reason/)
+    .fill("not there");
+  await card(2)
+    .getByRole("button", { name: /Reject/ })
+    .click();
   await until("both decisions", async () => {
     const { resolved } = await daemon.api("GET", "/api/approvals");
     const of = (n) => resolved.find((one) => one.action.filePath === `elsewhere/file-${n}.txt`);
@@ -97,7 +124,10 @@ scenario("rotate with a preview, then kill", async (page) => {
   await page.goto(`${daemon.url}/#/agent/${old.id}/rotate`);
   await page.locator(".brief", { hasText: "Write the handbook" }).waitFor();
   await page.getByRole("button", { name: "Rotate now" }).click();
-  await until("the address of the successor", () => page.url().includes("/agent/") && !page.url().includes(old.id));
+  await until(
+    "the address of the successor",
+    () => page.url().includes("/agent/") && !page.url().includes(old.id),
+  );
   await page.locator("h1", { hasText: "worker-turn" }).waitFor();
   await page.locator(".vrow", { hasText: "I begin" }).first().waitFor();
   await page.locator(".agent-top .status.running").waitFor();
@@ -183,13 +213,40 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
     await log.follow();
     return { entries: log.entries, last: log.last, first: log.first, once };
   }, id);
-  check(shown.entries === shown.last - shown.first + 1, `entries are missing or doubled: ${JSON.stringify(shown)}`);
+  check(
+    shown.entries === shown.last - shown.first + 1,
+    `entries are missing or doubled: ${JSON.stringify(shown)}`,
+  );
   const counts = await page.evaluate(async () => (await import("/console/store.js")).store.counts);
   check(counts.connects >= 2, "it did not connect again");
   await daemon.api("DELETE", "/api/agents/worker-again");
 });
 
-const PAGES = ["", "approvals", "teams", "schedules", "files", "files/README.md", "locks", "tokens", "memory", "map", "audit", "integrations", "skills", "toys", "gateways", "credentials", "settings", "agent/counter-1", "agent/counter-1/diff", "agent/counter-1/files", "agent/counter-1/rotate", "agent/counter-1/about", "nowhere"];
+const PAGES = [
+  "",
+  "approvals",
+  "teams",
+  "schedules",
+  "files",
+  "files/README.md",
+  "locks",
+  "tokens",
+  "memory",
+  "map",
+  "audit",
+  "integrations",
+  "skills",
+  "toys",
+  "gateways",
+  "credentials",
+  "settings",
+  "agent/counter-1",
+  "agent/counter-1/diff",
+  "agent/counter-1/files",
+  "agent/counter-1/rotate",
+  "agent/counter-1/about",
+  "nowhere",
+];
 
 scenario("axe finds nothing on any page, light and dark", async () => {
   const api = await daemon.api("GET", "/api/openapi.json");
@@ -201,18 +258,28 @@ scenario("axe finds nothing on any page, light and dark", async () => {
       const optional = ["teams", "schedules", "integrations", "skills", "toys", "gateways"].includes(name);
       if (optional && !api.paths[`/api/${name}`]) continue;
       if (name === "spawn dialog") {
-        await page.evaluate(() => { location.hash = "#/"; });
+        await page.evaluate(() => {
+          location.hash = "#/";
+        });
         await page.locator("#new").click();
       } else if (name === "palette") {
         await page.keyboard.press("Escape");
         await page.keyboard.press("Control+k");
       } else {
-        await page.evaluate((hash) => { location.hash = `#/${hash}`; }, name);
+        await page.evaluate((hash) => {
+          location.hash = `#/${hash}`;
+        }, name);
         await page.locator("main h1").first().waitFor({ state: "attached" });
       }
       await page.waitForLoadState("networkidle");
       const { violations } = await page.evaluate(() => globalThis.axe.run(document));
-      const said = violations.map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+      const said = violations.map(
+        (one) =>
+          `${one.id}: ${one.nodes
+            .slice(0, 3)
+            .map((node) => node.html.slice(0, 160))
+            .join(" | ")}`,
+      );
       check(!violations.length, `${colorScheme} ${name || "home"}: ${said.join("; ")}`);
     }
     check(!page.faults.length, `console errors: ${page.faults.join("; ")}`);
@@ -225,7 +292,9 @@ scenario("page weight and first paint", async () => {
   for (let run = 0; run < RUNS; run += 1) {
     const page = await open(browser, daemon.url);
     await page.locator("#pill.live").waitFor();
-    const paint = await until("a first paint", () => page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime));
+    const paint = await until("a first paint", () =>
+      page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime),
+    );
     paints.push(paint);
     await page.context().close();
   }
@@ -236,45 +305,73 @@ scenario("page weight and first paint", async () => {
     check(answer.ok, `${name} is not served`);
     weight += (await answer.arrayBuffer()).byteLength;
   }
-  console.log(`     first contentful paint: median ${median(paints).toFixed(0)} ms of ${RUNS} runs (limit ${PAINT_LIMIT_MS}); all files: ${(weight / 1024).toFixed(0)} KB uncompressed (limit ${WEIGHT_LIMIT / 1024})`);
+  console.log(
+    `     first contentful paint: median ${median(paints).toFixed(0)} ms of ${RUNS} runs (limit ${PAINT_LIMIT_MS}); all files: ${(weight / 1024).toFixed(0)} KB uncompressed (limit ${WEIGHT_LIMIT / 1024})`,
+  );
   check(weight < WEIGHT_LIMIT, `${weight} bytes`);
   check(median(paints) < PAINT_LIMIT_MS, `first paint ${paints}`);
 });
 
 /** Scrolls the list from end to end and answers the times between frames. */
-const scroll = (page, selector, steps) => page.evaluate(async ([css, count]) => {
-  const el = document.querySelector(css);
-  const frame = () => new Promise((done) => requestAnimationFrame(done));
-  const times = [];
-  const work = [];
-  const bottom = el.scrollHeight - el.clientHeight;
-  let last = await frame();
-  for (let step = 0; step <= count; step += 1) {
-    const began = performance.now();
-    el.scrollTop = bottom - (bottom * step) / count;
-    el.getBoundingClientRect();
-    work.push(performance.now() - began);
-    const now = await frame();
-    times.push(now - last);
-    last = now;
-  }
-  times.sort((a, b) => a - b);
-  return { frames: times.length, median: times[Math.floor(times.length / 2)], p95: times[Math.floor(times.length * .95)], worst: times[times.length - 1], rows: el.querySelectorAll(".vrow").length, height: bottom };
-}, [selector, steps]);
+const scroll = (page, selector, steps) =>
+  page.evaluate(
+    async ([css, count]) => {
+      const el = document.querySelector(css);
+      const frame = () => new Promise((done) => requestAnimationFrame(done));
+      const times = [];
+      const work = [];
+      const bottom = el.scrollHeight - el.clientHeight;
+      let last = await frame();
+      for (let step = 0; step <= count; step += 1) {
+        const began = performance.now();
+        el.scrollTop = bottom - (bottom * step) / count;
+        el.getBoundingClientRect();
+        work.push(performance.now() - began);
+        const now = await frame();
+        times.push(now - last);
+        last = now;
+      }
+      times.sort((a, b) => a - b);
+      return {
+        frames: times.length,
+        median: times[Math.floor(times.length / 2)],
+        p95: times[Math.floor(times.length * 0.95)],
+        worst: times[times.length - 1],
+        rows: el.querySelectorAll(".vrow").length,
+        height: bottom,
+      };
+    },
+    [selector, steps],
+  );
 
-const told = (what, result) => console.log(`     ${what}: median frame ${result.median.toFixed(1)} ms, 95 % below ${result.p95.toFixed(1)} ms, worst ${result.worst.toFixed(1)} ms (limit ${FRAME_LIMIT_MS}); ${result.rows} rows in the page`);
+const told = (what, result) =>
+  console.log(
+    `     ${what}: median frame ${result.median.toFixed(1)} ms, 95 % below ${result.p95.toFixed(1)} ms, worst ${result.worst.toFixed(1)} ms (limit ${FRAME_LIMIT_MS}); ${result.rows} rows in the page`,
+  );
 
 scenario(`${MANY_AGENTS} agents scroll smoothly while 200 events a second come`, async () => {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   const page = await context.newPage();
   const one = await daemon.api("GET", "/api/agents/counter-1");
-  const record = (n) => ({ ...one, id: n.toString(16).padStart(8, "0"), name: `agent-${n}`, status: n % 3 ? "running" : "completed", tokensUsed: n * 991, contextUsage: (n % 100) / 100, currentActivity: `step ${n}` });
+  const record = (n) => ({
+    ...one,
+    id: n.toString(16).padStart(8, "0"),
+    name: `agent-${n}`,
+    status: n % 3 ? "running" : "completed",
+    tokensUsed: n * 991,
+    contextUsage: (n % 100) / 100,
+    currentActivity: `step ${n}`,
+  });
   let seq = 1;
   await page.routeWebSocket(/\/ws/, (socket) => {
-    const send = (message) => socket.send(JSON.stringify({ ...message, seq: (seq += 1), ts: new Date().toISOString() }));
+    const send = (message) =>
+      socket.send(JSON.stringify({ ...message, seq: (seq += 1), ts: new Date().toISOString() }));
     send({ type: "state", data: Array.from({ length: MANY_AGENTS }, (_, n) => record(n)) });
     const timer = setInterval(() => {
-      for (let n = 0; n < 9; n += 1) socket.send(`{"type":"agent:output","agentId":"${(seq % MANY_AGENTS).toString(16).padStart(8, "0")}","data":{},"seq":${(seq += 1)},"ts":""}`);
+      for (let n = 0; n < 9; n += 1)
+        socket.send(
+          `{"type":"agent:output","agentId":"${(seq % MANY_AGENTS).toString(16).padStart(8, "0")}","data":{},"seq":${(seq += 1)},"ts":""}`,
+        );
       send({ type: "state:delta", data: { changed: [record(seq % MANY_AGENTS)], removed: [] } });
     }, 50);
     socket.onClose(() => clearInterval(timer));
@@ -290,20 +387,32 @@ scenario(`${MANY_AGENTS} agents scroll smoothly while 200 events a second come`,
   const taken = () => page.evaluate(async () => (await import("/console/store.js")).store.counts.taken);
   const from = await taken();
   await until("2000 more events", async () => (await taken()) > from + 2000, 30000);
-  console.log(`     browser heap: ${(before / 1048576).toFixed(1)} MB, after 2000 more events ${((await heap()) / 1048576).toFixed(1)} MB`);
+  console.log(
+    `     browser heap: ${(before / 1048576).toFixed(1)} MB, after 2000 more events ${((await heap()) / 1048576).toFixed(1)} MB`,
+  );
   await context.close();
 });
 
 scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
   daemon.scenario("many", { steps: [{ flood: { lines: MANY_ENTRIES, bytes: 80 } }] });
   const agent = await daemon.spawn("flooder", "many");
-  await until("the whole flood", async () => ((await daemon.api("GET", `/api/agents/${agent.id}/log?tail=1`)).entries[0]?.n ?? 0) >= MANY_ENTRIES, 120000);
+  await until(
+    "the whole flood",
+    async () =>
+      ((await daemon.api("GET", `/api/agents/${agent.id}/log?tail=1`)).entries[0]?.n ?? 0) >= MANY_ENTRIES,
+    120000,
+  );
   await page.goto(`${daemon.url}/#/agent/${agent.id}`);
   await page.locator(".vrow").first().waitFor();
   await page.locator(".vlist").focus();
   const began = Date.now();
   await page.keyboard.press("Home");
-  await until("all entries", async () => Number((await text(page, ".follow")).replace(/,/g, "").match(/^(\d+) of/)?.[1] ?? 0) >= MANY_ENTRIES, 60000);
+  await until(
+    "all entries",
+    async () =>
+      Number((await text(page, ".follow")).replace(/,/g, "").match(/^(\d+) of/)?.[1] ?? 0) >= MANY_ENTRIES,
+    60000,
+  );
   console.log(`     all ${MANY_ENTRIES} entries read in ${((Date.now() - began) / 1000).toFixed(1)} s`);
   const result = await scroll(page, ".vlist", 400);
   told(`${MANY_ENTRIES} entries`, result);
@@ -331,8 +440,13 @@ for (const [name, run] of scenarios) {
     console.log(`ok   ${name} (${Date.now() - began} ms)`);
   } catch (error) {
     failed += 1;
-    console.log(`FAIL ${name}: ${String(error.message).slice(0, 1500)}${page.faults.length ? ` [console: ${page.faults.join("; ")}]` : ""}`);
-    if (process.env.SVC_CONSOLE_SHOTS) await page.screenshot({ path: path.join(process.env.SVC_CONSOLE_SHOTS, `failed-${failed}.png`) }).catch(() => {});
+    console.log(
+      `FAIL ${name}: ${String(error.message).slice(0, 1500)}${page.faults.length ? ` [console: ${page.faults.join("; ")}]` : ""}`,
+    );
+    if (process.env.SVC_CONSOLE_SHOTS)
+      await page
+        .screenshot({ path: path.join(process.env.SVC_CONSOLE_SHOTS, `failed-${failed}.png`) })
+        .catch(() => {});
   }
   await page.context().close();
 }

@@ -1,6 +1,24 @@
 // One agent: what it does, live; and everything one can do with it.
 
-import { ago, button, confirm, dayOf, dollars, empty, exact, fill, h, percent, say, select, short, span, table, timeOf, toast } from "./dom.js";
+import {
+  ago,
+  button,
+  confirm,
+  dayOf,
+  dollars,
+  empty,
+  exact,
+  fill,
+  h,
+  percent,
+  say,
+  select,
+  short,
+  span,
+  table,
+  timeOf,
+  toast,
+} from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { find, isLive, on, store } from "./store.js";
 import { gauge, setGauge } from "./home.js";
@@ -10,7 +28,13 @@ import { diffView } from "./diff.js";
 
 const LINE_PX = 20;
 const PAD_PX = 11;
-const TABS = [["", "Work"], ["diff", "Diff"], ["files", "Files"], ["rotate", "Rotate"], ["about", "About"]];
+const TABS = [
+  ["", "Work"],
+  ["diff", "Diff"],
+  ["files", "Files"],
+  ["rotate", "Rotate"],
+  ["about", "About"],
+];
 
 export default function agentPage(view, parts) {
   let key = parts[1];
@@ -24,7 +48,13 @@ export default function agentPage(view, parts) {
   const tabs = h("nav", { class: "tabs", "aria-label": "Agent" });
   const body = h("div");
   const gone = h("div");
-  view.append(h("div", { class: "agent-top" }, h("div", {}, name, " ", status), reason, context, actions), facts, tabs, gone, body);
+  view.append(
+    h("div", { class: "agent-top" }, h("div", {}, name, " ", status), reason, context, actions),
+    facts,
+    tabs,
+    gone,
+    body,
+  );
 
   let tab = { stop() {}, keys: {} };
   let word = parts[2] ?? "";
@@ -34,7 +64,15 @@ export default function agentPage(view, parts) {
   const top = () => {
     const agent = current();
     if (!agent) {
-      if (store.connected) fill(gone, empty("This agent is not there", "It was removed, or it never was. ", h("a", { href: "#/" }, "All agents")));
+      if (store.connected)
+        fill(
+          gone,
+          empty(
+            "This agent is not there",
+            "It was removed, or it never was. ",
+            h("a", { href: "#/" }, "All agents"),
+          ),
+        );
       return;
     }
     fill(gone);
@@ -43,8 +81,16 @@ export default function agentPage(view, parts) {
     status.className = `status ${agent.status}`;
     say(reason, `${agent.statusReason} · ${span(agent.statusSince)}`);
     setGauge(context, agent);
-    const about = [["role", agent.role], ["provider", agent.provider], ["model", agent.actualModel ?? agent.model ?? "auto"], ["tokens", short(agent.tokensUsed)], ["cost", dollars(agent.costUsd)], ["turns", agent.turns]];
-    if (agent.pendingInstructions) about.push(["waiting for rotation", `${agent.pendingInstructions} messages`]);
+    const about = [
+      ["role", agent.role],
+      ["provider", agent.provider],
+      ["model", agent.actualModel ?? agent.model ?? "auto"],
+      ["tokens", short(agent.tokensUsed)],
+      ["cost", dollars(agent.costUsd)],
+      ["turns", agent.turns],
+    ];
+    if (agent.pendingInstructions)
+      about.push(["waiting for rotation", `${agent.pendingInstructions} messages`]);
     const line = about.map(([label, value]) => `${label} ${value}`).join();
     if (facts.dataset.line !== line) {
       facts.dataset.line = line;
@@ -53,16 +99,45 @@ export default function agentPage(view, parts) {
     const does = isLive(agent) ? "live" : "ended";
     if (actions.dataset.does !== does + agent.id) {
       actions.dataset.does = does + agent.id;
-      fill(actions, ...(isLive(agent)
-        ? [h("a", { class: "button", href: `#/agent/${key}/rotate` }, "Rotate"), h("button", { type: "button", class: "danger", onclick: kill }, "Kill")]
-        : [button("Resume", async () => { const answer = await post(at`/api/agents/${agent.id}/resume`); toast(`${agent.name} goes on`); moved(answer?.id ?? answer?.agent?.id); }, { class: "primary" }),
-          button("Remove", async () => { await del(at`/api/agents/${agent.id}`); toast(`${agent.name} is removed`); location.hash = "#/"; })]));
+      fill(
+        actions,
+        ...(isLive(agent)
+          ? [
+              h("a", { class: "button", href: `#/agent/${key}/rotate` }, "Rotate"),
+              h("button", { type: "button", class: "danger", onclick: kill }, "Kill"),
+            ]
+          : [
+              button(
+                "Resume",
+                async () => {
+                  const answer = await post(at`/api/agents/${agent.id}/resume`);
+                  toast(`${agent.name} goes on`);
+                  moved(answer?.id ?? answer?.agent?.id);
+                },
+                { class: "primary" },
+              ),
+              button("Remove", async () => {
+                await del(at`/api/agents/${agent.id}`);
+                toast(`${agent.name} is removed`);
+                location.hash = "#/";
+              }),
+            ]),
+      );
     }
   };
 
   const kill = () => {
     const agent = current();
-    if (agent) confirm(`Kill ${agent.name}?`, "It ends at once, with everything it started. What it wrote to files stays; it can be resumed.", "Kill", async () => { await del(at`/api/agents/${agent.id}`); toast(`${agent.name} was killed`); });
+    if (agent)
+      confirm(
+        `Kill ${agent.name}?`,
+        "It ends at once, with everything it started. What it wrote to files stays; it can be resumed.",
+        "Kill",
+        async () => {
+          await del(at`/api/agents/${agent.id}`);
+          toast(`${agent.name} was killed`);
+        },
+      );
   };
   /** The lineage goes on under another id. */
   const moved = (id) => {
@@ -79,7 +154,16 @@ export default function agentPage(view, parts) {
       if (agent && isLive(agent)) kill();
     }
     const wanted = word === "say" || word === "query" ? "" : word;
-    fill(tabs, ...TABS.map(([one, title]) => h("a", { href: `#/agent/${key}${one ? `/${one}` : ""}`, "aria-current": one === wanted ? "page" : null }, title)));
+    fill(
+      tabs,
+      ...TABS.map(([one, title]) =>
+        h(
+          "a",
+          { href: `#/agent/${key}${one ? `/${one}` : ""}`, "aria-current": one === wanted ? "page" : null },
+          title,
+        ),
+      ),
+    );
     const shown = `${wanted}:${key}`;
     if (shown !== shownFor || again) {
       shownFor = shown;
@@ -91,9 +175,13 @@ export default function agentPage(view, parts) {
     top();
   };
 
-  stops.push(on("agents", top), on("tick", top), on("rotation:complete", ({ oldAgentId, agentId }) => {
-    if (oldAgentId === key || find(key)?.id === agentId) moved(agentId);
-  }));
+  stops.push(
+    on("agents", top),
+    on("tick", top),
+    on("rotation:complete", ({ oldAgentId, agentId }) => {
+      if (oldAgentId === key || find(key)?.id === agentId) moved(agentId);
+    }),
+  );
   open();
   return {
     go(next) {
@@ -102,17 +190,46 @@ export default function agentPage(view, parts) {
       open();
       return true;
     },
-    stop() { tab.stop?.(); for (const stop of stops) stop(); },
-    get keys() { return { i: () => tab.focus?.(), r: () => { location.hash = `#/agent/${key}/rotate`; }, K: kill, ...tab.keys }; },
+    stop() {
+      tab.stop?.();
+      for (const stop of stops) stop();
+    },
+    get keys() {
+      return {
+        i: () => tab.focus?.(),
+        r: () => {
+          location.hash = `#/agent/${key}/rotate`;
+        },
+        K: kill,
+        ...tab.keys,
+      };
+    },
   };
 }
 
 /** The timeline, and the box to write to the agent. */
 function work(body, key) {
   let columns = 90;
-  const detail = h("aside", { class: "detail", hidden: true, tabIndex: 0, "aria-label": "The selected entry" });
+  const detail = h("aside", {
+    class: "detail",
+    hidden: true,
+    tabIndex: 0,
+    "aria-label": "The selected entry",
+  });
   const note = h("span");
-  const jump = h("button", { type: "button", hidden: true, onclick: () => { list.toEnd(); following = true; jump.hidden = true; } }, "Newest");
+  const jump = h(
+    "button",
+    {
+      type: "button",
+      hidden: true,
+      onclick: () => {
+        list.toEnd();
+        following = true;
+        jump.hidden = true;
+      },
+    },
+    "Newest",
+  );
   let following = true;
   let drawn = false;
   const log = new Log(key, (from) => {
@@ -122,10 +239,24 @@ function work(body, key) {
     else jump.hidden = false;
     count();
   });
-  const list = new VList({ label: "What it did", rowClass: "", height: (index) => heightOf(log.items[index], columns), render: (index, row) => entryRow(log.items[index], row) });
+  const list = new VList({
+    label: "What it did",
+    rowClass: "",
+    height: (index) => heightOf(log.items[index], columns),
+    render: (index, row) => entryRow(log.items[index], row),
+  });
   const count = () => {
-    say(note, log.items.length ? `${exact(log.entries)} of ${exact(log.last)} entries${log.whole ? "" : "; older ones are read when you scroll up"}` : "");
-    if (!log.items.length && drawn) fill(list.body, h("p", { class: "empty" }, "Nothing yet. The agent's work appears here as it happens."));
+    say(
+      note,
+      log.items.length
+        ? `${exact(log.entries)} of ${exact(log.last)} entries${log.whole ? "" : "; older ones are read when you scroll up"}`
+        : "",
+    );
+    if (!log.items.length && drawn)
+      fill(
+        list.body,
+        h("p", { class: "empty" }, "Nothing yet. The agent's work appears here as it happens."),
+      );
     else list.body.querySelector(":scope > .empty")?.remove();
   };
   const older = async () => {
@@ -163,7 +294,14 @@ function work(body, key) {
     list.select(index);
     const item = log.items[list.selected];
     if (!item) return;
-    fill(detail, ...detailOf(item, () => { detail.hidden = true; frame.classList.remove("open"); list.el.focus(); }));
+    fill(
+      detail,
+      ...detailOf(item, () => {
+        detail.hidden = true;
+        frame.classList.remove("open");
+        list.el.focus();
+      }),
+    );
     detail.hidden = false;
     detail.scrollTop = 0;
     frame.classList.add("open");
@@ -181,16 +319,54 @@ function work(body, key) {
   const box = talk(key);
   body.append(frame, h("div", { class: "follow" }, note, jump), box.el);
 
-  log.start().then(() => { drawn = true; count(); }, (error) => fill(note, error.message));
+  log.start().then(
+    () => {
+      drawn = true;
+      count();
+    },
+    (error) => fill(note, error.message),
+  );
   const mine = () => find(key)?.id ?? key;
-  const follow = () => { log.follow().catch(() => {}); };
-  const stops = [on("output", (id) => { if (id === mine()) follow(); }), on("reconnect", follow), on("resync", follow), on("agent:exit", follow), on("agents", () => { if (isLive(find(key) ?? {}) !== drawnLive) { drawnLive = !drawnLive; follow(); } })];
+  const follow = () => {
+    log.follow().catch(() => {});
+  };
+  const stops = [
+    on("output", (id) => {
+      if (id === mine()) follow();
+    }),
+    on("reconnect", follow),
+    on("resync", follow),
+    on("agent:exit", follow),
+    on("agents", () => {
+      if (isLive(find(key) ?? {}) !== drawnLive) {
+        drawnLive = !drawnLive;
+        follow();
+      }
+    }),
+  ];
   let drawnLive = isLive(find(key) ?? {});
   return {
     focus: box.focus,
-    keys: { j: () => move(1), k: () => move(-1), Enter: () => show(list.selected), Home: () => home().catch(() => {}), End: () => { list.toEnd(); following = true; jump.hidden = true; },
-      Escape: () => { detail.hidden = true; frame.classList.remove("open"); } },
-    stop() { log.stop(); list.stop(); for (const stop of stops) stop(); },
+    keys: {
+      j: () => move(1),
+      k: () => move(-1),
+      Enter: () => show(list.selected),
+      Home: () => home().catch(() => {}),
+      End: () => {
+        list.toEnd();
+        following = true;
+        jump.hidden = true;
+      },
+      Escape: () => {
+        detail.hidden = true;
+        frame.classList.remove("open");
+      },
+    },
+    stop() {
+      log.stop();
+      list.stop();
+      for (const stop of stops) stop();
+    },
   };
 }
 
@@ -198,7 +374,8 @@ function heightOf(item, columns) {
   if (item.kind !== "text" && item.kind !== "user") return LINE_PX + PAD_PX;
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
-    for (const line of (item.start.text ?? "").trimEnd().split("\n", 4)) lines += Math.max(1, Math.ceil(line.length / columns));
+    for (const line of (item.start.text ?? "").trimEnd().split("\n", 4))
+      lines += Math.max(1, Math.ceil(line.length / columns));
     item.lines = Math.min(4, Math.max(1, lines));
     item.columns = columns;
   }
@@ -208,7 +385,12 @@ function heightOf(item, columns) {
 function entryRow(item, row) {
   if (!item) return;
   if (!row.parts) {
-    row.parts = { time: h("time"), icon: h("span", { class: "icon", "aria-hidden": "true" }), body: h("span", { class: "body" }), end: h("span", { class: "end" }) };
+    row.parts = {
+      time: h("time"),
+      icon: h("span", { class: "icon", "aria-hidden": "true" }),
+      body: h("span", { class: "body" }),
+      end: h("span", { class: "end" }),
+    };
     row.append(row.parts.time, row.parts.icon, row.parts.body, row.parts.end);
   }
   const told = words(item);
@@ -224,14 +406,45 @@ function entryRow(item, row) {
 function detailOf(item, close) {
   const entry = item.start ?? item.end;
   const told = words(item);
-  const parts = [h("div", { class: "dialog-head" }, h("h2", {}, told.title ?? item.kind), h("span", { class: "muted" }, dayOf(entry.ts)), h("button", { type: "button", class: "ghost", "aria-label": "Close the entry", onclick: close }, "×"))];
+  const parts = [
+    h(
+      "div",
+      { class: "dialog-head" },
+      h("h2", {}, told.title ?? item.kind),
+      h("span", { class: "muted" }, dayOf(entry.ts)),
+      h("button", { type: "button", class: "ghost", "aria-label": "Close the entry", onclick: close }, "×"),
+    ),
+  ];
   if (item.kind === "tool") {
-    if (item.start) parts.push(h("h3", {}, "Input"), h("pre", {}, typeof item.start.input === "string" ? item.start.input : pretty(item.start.input)));
-    if (item.end) parts.push(h("h3", {}, item.end.error ? "Failed with" : "Output"), h("pre", {}, item.end.output || "(nothing)"));
+    if (item.start)
+      parts.push(
+        h("h3", {}, "Input"),
+        h("pre", {}, typeof item.start.input === "string" ? item.start.input : pretty(item.start.input)),
+      );
+    if (item.end)
+      parts.push(
+        h("h3", {}, item.end.error ? "Failed with" : "Output"),
+        h("pre", {}, item.end.output || "(nothing)"),
+      );
     else parts.push(h("p", { class: "muted" }, "Still running."));
   } else parts.push(h("div", { class: "prose" }, told.text));
-  const raw = h("div", { hidden: true }, ...[item.start, item.end].filter(Boolean).map((line) => h("pre", {}, JSON.stringify(line, null, 2))));
-  const toggle = h("button", { type: "button", "aria-expanded": "false", onclick: () => { raw.hidden = !raw.hidden; toggle.setAttribute("aria-expanded", String(!raw.hidden)); } }, "Raw line");
+  const raw = h(
+    "div",
+    { hidden: true },
+    ...[item.start, item.end].filter(Boolean).map((line) => h("pre", {}, JSON.stringify(line, null, 2))),
+  );
+  const toggle = h(
+    "button",
+    {
+      type: "button",
+      "aria-expanded": "false",
+      onclick: () => {
+        raw.hidden = !raw.hidden;
+        toggle.setAttribute("aria-expanded", String(!raw.hidden));
+      },
+    },
+    "Raw line",
+  );
   parts.push(toggle, raw);
   return parts;
 }
@@ -239,49 +452,83 @@ function detailOf(item, close) {
 /** Values as JSON, with texts of several lines readable. */
 function pretty(input) {
   if (!input || typeof input !== "object") return JSON.stringify(input);
-  return Object.entries(input).map(([key, value]) => (typeof value === "string" && value.includes("\n") ? `${key}:\n${value}` : `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`)).join("\n");
+  return Object.entries(input)
+    .map(([key, value]) =>
+      typeof value === "string" && value.includes("\n")
+        ? `${key}:\n${value}`
+        : `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+    )
+    .join("\n");
 }
 
 /** Instruct and query. */
 function talk(key) {
   const text = h("textarea", { rows: 1, placeholder: "Write to the agent", "aria-label": "Message" });
-  const how = select([["now", "Now"], ["idle", "When its turn ends"], ["rotation", "With its next rotation"], ["query", "Ask aside, without disturbing it"]], "now");
+  const how = select(
+    [
+      ["now", "Now"],
+      ["idle", "When its turn ends"],
+      ["rotation", "With its next rotation"],
+      ["query", "Ask aside, without disturbing it"],
+    ],
+    "now",
+  );
   how.setAttribute("aria-label", "How it is delivered");
   const answer = h("div", { class: "answer", hidden: true, role: "status" });
-  const send = button("Send", async () => {
-    const message = text.value.trim();
-    if (!message) return text.focus();
-    const id = find(key)?.id ?? key;
-    if (how.value === "query") {
-      answer.hidden = false;
-      say(answer, "Asking; at most 60 s.");
-      try {
-        say(answer, (await post(at`/api/agents/${id}/query`, { question: message })).answer);
-      } catch (error) {
-        answer.hidden = true;
-        throw error;
+  const send = button(
+    "Send",
+    async () => {
+      const message = text.value.trim();
+      if (!message) return text.focus();
+      const id = find(key)?.id ?? key;
+      if (how.value === "query") {
+        answer.hidden = false;
+        say(answer, "Asking; at most 60 s.");
+        try {
+          say(answer, (await post(at`/api/agents/${id}/query`, { question: message })).answer);
+        } catch (error) {
+          answer.hidden = true;
+          throw error;
+        }
+      } else {
+        const told = await post(at`/api/agents/${id}/instruct`, { message, deliver: how.value });
+        toast(
+          { rotation: "It is told with its next rotation", idle: "It is told when its turn ends" }[
+            told.deliverOn
+          ] ?? "Sent",
+        );
       }
-    } else {
-      const told = await post(at`/api/agents/${id}/instruct`, { message, deliver: how.value });
-      toast({ rotation: "It is told with its next rotation", idle: "It is told when its turn ends" }[told.deliverOn] ?? "Sent");
-    }
-    text.value = "";
-    return undefined;
-  }, { class: "primary" });
+      text.value = "";
+      return undefined;
+    },
+    { class: "primary" },
+  );
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       send.click();
     }
   });
-  return { el: h("div", {}, h("div", { class: "say" }, text, h("div", { class: "how" }, how, send)), answer), focus: () => text.focus() };
+  return {
+    el: h("div", {}, h("div", { class: "say" }, text, h("div", { class: "how" }, how, send)), answer),
+    focus: () => text.focus(),
+  };
 }
 
 function diff(body, key) {
   const load = async () => {
     try {
       const answer = await get(at`/api/agents/${key}/diff`);
-      fill(body, h("div", { class: "follow" }, `${answer.files.length} files changed in its folder against HEAD${answer.truncated ? "; the diff is cut" : ""}`, again), diffView(answer.diff, answer.files));
+      fill(
+        body,
+        h(
+          "div",
+          { class: "follow" },
+          `${answer.files.length} files changed in its folder against HEAD${answer.truncated ? "; the diff is cut" : ""}`,
+          again,
+        ),
+        diffView(answer.diff, answer.files),
+      );
     } catch (error) {
       fill(body, empty("No diff", error.message));
     }
@@ -292,37 +539,140 @@ function diff(body, key) {
 }
 
 function files(body, key) {
-  get(at`/api/agents/${key}/files`).then(({ files: list }) => fill(body, list.length
-    ? h("div", { class: "panel" }, table("Files it touched", ["File", "#Reads", "#Writes"], list.sort((a, b) => b.writes - a.writes || b.reads - a.reads).map((file) => [h("a", { href: `#/files/${encodeURIComponent(file.path)}` }, file.path), file.reads, file.writes])))
-    : empty("It has touched no files", "Files it reads and writes are counted here.")), (error) => fill(body, empty("Not to be had", error.message)));
+  get(at`/api/agents/${key}/files`).then(
+    ({ files: list }) =>
+      fill(
+        body,
+        list.length
+          ? h(
+              "div",
+              { class: "panel" },
+              table(
+                "Files it touched",
+                ["File", "#Reads", "#Writes"],
+                list
+                  .sort((a, b) => b.writes - a.writes || b.reads - a.reads)
+                  .map((file) => [
+                    h("a", { href: `#/files/${encodeURIComponent(file.path)}` }, file.path),
+                    file.reads,
+                    file.writes,
+                  ]),
+              ),
+            )
+          : empty("It has touched no files", "Files it reads and writes are counted here."),
+      ),
+    (error) => fill(body, empty("Not to be had", error.message)),
+  );
 }
 
 /** What a successor would be told, before one decides. */
 function rotate(body, key, moved) {
-  const go = button("Rotate now", async () => {
-    const answer = await post(at`/api/agents/${key}/rotate`);
-    toast(`${find(answer.new)?.name ?? "It"} goes on with a fresh context`);
-    moved(answer.new);
-    location.hash = `#/agent/${answer.new}`;
-  }, { class: "primary" });
-  get(at`/api/agents/${key}/brief`).then((brief) => {
-    const agent = find(key) ?? {};
-    fill(body, h("p", { class: "notice" }, `Its context is ${percent(agent.contextUsage)} full. Rotating ends this session and starts a fresh one, which is told what stands below: ${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`),
-      h("div", { class: "actions" }, go, !isLive(agent) && h("span", { class: "muted" }, "It has ended: resume it instead.")),
-      brief.instructions?.length > 0 && h("section", {}, h("h2", {}, "It is also told"), h("ul", {}, brief.instructions.map((text) => h("li", {}, text)))),
-      h("h2", { class: "list-head" }, "Handoff brief"), h("pre", { class: "brief", tabIndex: 0 }, brief.brief),
-      brief.leftOut?.length > 0 && h("section", {}, h("h2", { class: "list-head" }, "What would not fit"), h("ul", {}, brief.leftOut.map((one) => h("li", {}, typeof one === "string" ? one : JSON.stringify(one))))));
-    go.disabled = !isLive(agent);
-  }, (error) => fill(body, empty("No brief", error.message)));
+  const go = button(
+    "Rotate now",
+    async () => {
+      const answer = await post(at`/api/agents/${key}/rotate`);
+      toast(`${find(answer.new)?.name ?? "It"} goes on with a fresh context`);
+      moved(answer.new);
+      location.hash = `#/agent/${answer.new}`;
+    },
+    { class: "primary" },
+  );
+  get(at`/api/agents/${key}/brief`).then(
+    (brief) => {
+      const agent = find(key) ?? {};
+      fill(
+        body,
+        h(
+          "p",
+          { class: "notice" },
+          `Its context is ${percent(agent.contextUsage)} full. Rotating ends this session and starts a fresh one, which is told what stands below: ${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
+        ),
+        h(
+          "div",
+          { class: "actions" },
+          go,
+          !isLive(agent) && h("span", { class: "muted" }, "It has ended: resume it instead."),
+        ),
+        brief.instructions?.length > 0 &&
+          h(
+            "section",
+            {},
+            h("h2", {}, "It is also told"),
+            h(
+              "ul",
+              {},
+              brief.instructions.map((text) => h("li", {}, text)),
+            ),
+          ),
+        h("h2", { class: "list-head" }, "Handoff brief"),
+        h("pre", { class: "brief", tabIndex: 0 }, brief.brief),
+        brief.leftOut?.length > 0 &&
+          h(
+            "section",
+            {},
+            h("h2", { class: "list-head" }, "What would not fit"),
+            h(
+              "ul",
+              {},
+              brief.leftOut.map((one) => h("li", {}, typeof one === "string" ? one : JSON.stringify(one))),
+            ),
+          ),
+      );
+      go.disabled = !isLive(agent);
+    },
+    (error) => fill(body, empty("No brief", error.message)),
+  );
 }
 
 function about(body, key) {
-  get(at`/api/agents/${key}`).then((agent) => {
-    const rows = [["Task", h("pre", {}, agent.prompt || "(none)")], ["Owns", agent.scope.join(", ") || "nothing"], ["Permission", agent.permission === "full" ? "Full Send" : "Auto"], ["Effort", agent.effort], ["Folder", agent.worktree ?? (agent.workingDir || "the project's root")],
-      ["Team", agent.teamId], ["Skills", agent.skills.join(", ") || "none"], ["Integrations", agent.integrations.join(", ") || "none"], ["Started", dayOf(agent.spawnedAt)], ["Last activity", ago(agent.lastActivity, " ago")],
-      ["Tokens", `${exact(agent.tokens.input)} in, ${exact(agent.tokens.output)} out, ${exact(agent.tokens.cacheRead)} from cache, ${exact(agent.tokens.cacheCreation)} to cache`],
-      ["Process", agent.pid ?? "none"], ["Session", agent.sessionId ?? "none"], ["Lineage", agent.lineageId], ["Replaces", agent.predecessorId ?? "nobody"], ["Exit", agent.exit ? JSON.stringify(agent.exit) : "it lives"], ["Error", agent.error ? h("pre", {}, agent.error) : "none"]];
-    fill(body, h("div", { class: "panel" }, table("About the agent", ["", ""], rows.map(([label, value]) => [h("span", { class: "muted" }, label), value]))),
-      agent.instructions?.length > 0 && h("div", { class: "panel" }, h("h2", {}, "Waiting to be told"), h("ul", {}, agent.instructions.map((one) => h("li", {}, one.text ?? String(one))))));
-  }, (error) => fill(body, empty("Not to be had", error.message)));
+  get(at`/api/agents/${key}`).then(
+    (agent) => {
+      const rows = [
+        ["Task", h("pre", {}, agent.prompt || "(none)")],
+        ["Owns", agent.scope.join(", ") || "nothing"],
+        ["Permission", agent.permission === "full" ? "Full Send" : "Auto"],
+        ["Effort", agent.effort],
+        ["Folder", agent.worktree ?? (agent.workingDir || "the project's root")],
+        ["Team", agent.teamId],
+        ["Skills", agent.skills.join(", ") || "none"],
+        ["Integrations", agent.integrations.join(", ") || "none"],
+        ["Started", dayOf(agent.spawnedAt)],
+        ["Last activity", ago(agent.lastActivity, " ago")],
+        [
+          "Tokens",
+          `${exact(agent.tokens.input)} in, ${exact(agent.tokens.output)} out, ${exact(agent.tokens.cacheRead)} from cache, ${exact(agent.tokens.cacheCreation)} to cache`,
+        ],
+        ["Process", agent.pid ?? "none"],
+        ["Session", agent.sessionId ?? "none"],
+        ["Lineage", agent.lineageId],
+        ["Replaces", agent.predecessorId ?? "nobody"],
+        ["Exit", agent.exit ? JSON.stringify(agent.exit) : "it lives"],
+        ["Error", agent.error ? h("pre", {}, agent.error) : "none"],
+      ];
+      fill(
+        body,
+        h(
+          "div",
+          { class: "panel" },
+          table(
+            "About the agent",
+            ["", ""],
+            rows.map(([label, value]) => [h("span", { class: "muted" }, label), value]),
+          ),
+        ),
+        agent.instructions?.length > 0 &&
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "Waiting to be told"),
+            h(
+              "ul",
+              {},
+              agent.instructions.map((one) => h("li", {}, one.text ?? String(one))),
+            ),
+          ),
+      );
+    },
+    (error) => fill(body, empty("Not to be had", error.message)),
+  );
 }

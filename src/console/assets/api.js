@@ -29,7 +29,8 @@ async function call(method, path, body) {
   } catch {
     // Plain text, for example a markdown answer.
   }
-  if (!response.ok) throw new Refusal(response.status, typeof value === "object" ? value : null, text.slice(0, 200));
+  if (!response.ok)
+    throw new Refusal(response.status, typeof value === "object" ? value : null, text.slice(0, 200));
   return value;
 }
 
@@ -38,12 +39,21 @@ export const post = (path, body = {}) => call("POST", path, body);
 export const patch = (path, body) => call("PATCH", path, body);
 export const del = (path) => call("DELETE", path);
 export const at = (strings, ...values) =>
-  strings.reduce((path, part, n) => path + part + (n < values.length ? encodeURIComponent(values[n]) : ""), "");
+  strings.reduce(
+    (path, part, n) => path + part + (n < values.length ? encodeURIComponent(values[n]) : ""),
+    "",
+  );
 
 let paths = null;
 
 /** Whether this daemon has an endpoint; asked once. */
 export async function has(path) {
-  paths ??= get("/api/openapi.json").then((api) => Object.keys(api.paths), () => { paths = null; return []; });
+  paths ??= get("/api/openapi.json").then(
+    (api) => Object.keys(api.paths),
+    () => {
+      paths = null;
+      return [];
+    },
+  );
   return (await paths)?.includes(path) ?? false;
 }

@@ -7,7 +7,8 @@ export function h(tag, props, ...children) {
     if (value === undefined || value === null || value === false) continue;
     if (key === "class") el.className = value;
     else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
-    else if (key in el && !key.startsWith("aria") && key !== "role" && key !== "list" && key !== "form") el[key] = value;
+    else if (key in el && !key.startsWith("aria") && key !== "role" && key !== "list" && key !== "form")
+      el[key] = value;
     else el.setAttribute(key, value === true ? "" : value);
   }
   add(el, children);
@@ -67,7 +68,12 @@ export function span(time) {
 }
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 export const timeOf = (ts) => (ts ? clock.format(Date.parse(ts)) : "");
 export const dayOf = (ts) => (ts ? day.format(typeof ts === "number" ? ts : Date.parse(ts)) : "");
 
@@ -167,12 +173,21 @@ export function select(options, value) {
 /** A modal dialog; answers its element. Escape and the cross close it. */
 export function dialog(title, body, props = {}) {
   const close = () => el.close();
-  const el = h("dialog", { class: props.class ?? "", "aria-labelledby": "dialog-title" },
-    h("div", { class: "dialog-head" }, h("h2", { id: "dialog-title" }, title),
-      h("button", { type: "button", class: "ghost", "aria-label": "Close", onclick: close }, "×")),
-    body);
+  const el = h(
+    "dialog",
+    { class: props.class ?? "", "aria-labelledby": "dialog-title" },
+    h(
+      "div",
+      { class: "dialog-head" },
+      h("h2", { id: "dialog-title" }, title),
+      h("button", { type: "button", class: "ghost", "aria-label": "Close", onclick: close }, "×"),
+    ),
+    body,
+  );
   el.addEventListener("close", () => el.remove());
-  el.addEventListener("click", (event) => { if (event.target === el) el.close(); });
+  el.addEventListener("click", (event) => {
+    if (event.target === el) el.close();
+  });
   document.body.append(el);
   el.showModal();
   return el;
@@ -180,22 +195,74 @@ export function dialog(title, body, props = {}) {
 
 /** Asks before something that cannot be undone. */
 export function confirm(title, text, verb, work) {
-  const go = button(verb, async () => { await work(); el.close(); }, { class: "danger", autofocus: true });
-  const el = dialog(title, h("div", {}, h("p", {}, text),
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => el.close() }, "Cancel"), go)));
+  const go = button(
+    verb,
+    async () => {
+      await work();
+      el.close();
+    },
+    { class: "danger", autofocus: true },
+  );
+  const el = dialog(
+    title,
+    h(
+      "div",
+      {},
+      h("p", {}, text),
+      h(
+        "div",
+        { class: "actions" },
+        h("button", { type: "button", onclick: () => el.close() }, "Cancel"),
+        go,
+      ),
+    ),
+  );
   go.focus();
 }
 
 /** A page's head: its title, a line about it, and its actions. */
 export function head(title, line, ...actions) {
-  return h("div", { class: "page-head" }, h("div", {}, h("h1", {}, title), line && h("p", { class: "muted" }, line)),
-    h("div", { class: "actions" }, ...actions));
+  return h(
+    "div",
+    { class: "page-head" },
+    h("div", {}, h("h1", {}, title), line && h("p", { class: "muted" }, line)),
+    h("div", { class: "actions" }, ...actions),
+  );
 }
 
 /** A table that scrolls sideways by itself. Rows are arrays of cells. */
 export function table(caption, heads, rows) {
-  return h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption }, h("table", {}, heads.some(Boolean) && h("thead", {}, h("tr", {},
-    ...heads.map((head) => (head ? h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", "")) : h("td"))))),
-    h("tbody", {}, ...rows.map((cells) => h("tr", {}, ...cells.map((cell, at) =>
-      h("td", { class: heads[at]?.startsWith("#") ? "num" : "" }, cell)))))));
+  return h(
+    "div",
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    h(
+      "table",
+      {},
+      heads.some(Boolean) &&
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ...heads.map((head) =>
+              head
+                ? h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", ""))
+                : h("td"),
+            ),
+          ),
+        ),
+      h(
+        "tbody",
+        {},
+        ...rows.map((cells) =>
+          h(
+            "tr",
+            {},
+            ...cells.map((cell, at) => h("td", { class: heads[at]?.startsWith("#") ? "num" : "" }, cell)),
+          ),
+        ),
+      ),
+    ),
+  );
 }

@@ -1,6 +1,21 @@
 // The first screen: what waits for a person, and all agents.
 
-import { ago, button, code, dollars, empty, fill, h, head, percent, say, short, span, svg, toast } from "./dom.js";
+import {
+  ago,
+  button,
+  code,
+  dollars,
+  empty,
+  fill,
+  h,
+  head,
+  percent,
+  say,
+  short,
+  span,
+  svg,
+  toast,
+} from "./dom.js";
 import { at as path, post, del } from "./api.js";
 import { attention, isBad, isLive, on, spark, store } from "./store.js";
 import { card } from "./approvals.js";
@@ -16,28 +31,79 @@ const REDRAW_MS = 100;
 export default function home(view) {
   const figures = h("p", { class: "muted figures" });
   const queue = h("section", { class: "queue", "aria-label": "What waits for you" });
-  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter agents", class: "filter" });
+  const filter = h("input", {
+    type: "search",
+    placeholder: "Filter",
+    "aria-label": "Filter agents",
+    class: "filter",
+  });
   const none = h("div");
   let shown = [];
   const narrow = matchMedia("(max-width: 760px)");
-  const list = new VList({ label: "Agents", height: () => (narrow.matches ? PHONE_ROW_PX : ROW_PX), render: (index, row) => draw(shown[index], row), rowClass: "agent-row" });
-  const heads = h("div", { class: "agent-row agent-heads", "aria-hidden": "true" }, ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) => h("span", {}, word)));
-  view.append(head("Agents", null), figures, queue, h("div", { class: "list-head" }, h("h2", {}, "All agents"), filter), heads, list.el, none);
+  const list = new VList({
+    label: "Agents",
+    height: () => (narrow.matches ? PHONE_ROW_PX : ROW_PX),
+    render: (index, row) => draw(shown[index], row),
+    rowClass: "agent-row",
+  });
+  const heads = h(
+    "div",
+    { class: "agent-row agent-heads", "aria-hidden": "true" },
+    ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) =>
+      h("span", {}, word),
+    ),
+  );
+  view.append(
+    head("Agents", null),
+    figures,
+    queue,
+    h("div", { class: "list-head" }, h("h2", {}, "All agents"), filter),
+    heads,
+    list.el,
+    none,
+  );
   view.querySelector(".page-head").classList.add("hidden");
 
   const order = () => {
     const words = filter.value.trim().toLowerCase();
     const before = shown;
-    const next = [...store.agents.values()].filter((agent) => !words || `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`.toLowerCase().includes(words));
-    next.sort((a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1));
+    const next = [...store.agents.values()].filter(
+      (agent) =>
+        !words ||
+        `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`
+          .toLowerCase()
+          .includes(words),
+    );
+    next.sort(
+      (a, b) =>
+        isLive(b) - isLive(a) ||
+        (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1),
+    );
     shown = next;
-    if (before.length && next.length === before.length && next.every((agent, index) => agent.id === before[index].id)) return list.refresh();
+    if (
+      before.length &&
+      next.length === before.length &&
+      next.every((agent, index) => agent.id === before[index].id)
+    )
+      return list.refresh();
     list.set(shown.length);
     heads.hidden = !shown.length;
     list.el.hidden = !shown.length;
-    return fill(none, !shown.length && (words ? empty("No agent matches.", "Clear the filter to see all.")
-      : empty("No agents yet", "Press ", h("kbd", {}, "n"), " or use ", h("button", { type: "button", class: "primary", onclick: () => openSpawn() }, "New agent"),
-        " to start one. On the command line: ", code("svc spawn backend 'Add a login page'"))));
+    return fill(
+      none,
+      !shown.length &&
+        (words
+          ? empty("No agent matches.", "Clear the filter to see all.")
+          : empty(
+              "No agents yet",
+              "Press ",
+              h("kbd", {}, "n"),
+              " or use ",
+              h("button", { type: "button", class: "primary", onclick: () => openSpawn() }, "New agent"),
+              " to start one. On the command line: ",
+              code("svc spawn backend 'Add a login page'"),
+            )),
+    );
   };
   /** Records change in place at once; their order only while the pointer is elsewhere. */
   let late = false;
@@ -51,9 +117,20 @@ export default function home(view) {
     totals();
   };
   const totals = () => {
-    let tokens = 0; let cost = 0; let live = 0;
-    for (const agent of store.agents.values()) { tokens += agent.tokensUsed; cost += agent.costUsd; live += isLive(agent); }
-    say(figures, store.agents.size ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${dollars(cost)}` : "");
+    let tokens = 0;
+    let cost = 0;
+    let live = 0;
+    for (const agent of store.agents.values()) {
+      tokens += agent.tokensUsed;
+      cost += agent.costUsd;
+      live += isLive(agent);
+    }
+    say(
+      figures,
+      store.agents.size
+        ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${dollars(cost)}`
+        : "",
+    );
   };
 
   // Cards keep their places: new ones are added below, and what is settled stays until the pointer has left.
@@ -70,14 +147,18 @@ export default function home(view) {
     for (const [key, el] of cards) {
       if (keys.has(key)) continue;
       el.classList.add("settled");
-      if (!held) { el.remove(); cards.delete(key); }
+      if (!held) {
+        el.remove();
+        cards.delete(key);
+      }
     }
     for (const item of items) {
       const known = cards.get(item.key);
       if (known && known.dataset.kind === item.kind) continue;
       const el = item.kind === "approval" ? card(item.approval) : trouble(item);
       el.dataset.kind = item.kind;
-      if (known) known.replaceWith(el); else stack.append(el);
+      if (known) known.replaceWith(el);
+      else stack.append(el);
       cards.set(item.key, el);
     }
     const n = all.length;
@@ -87,14 +168,25 @@ export default function home(view) {
   };
 
   const timer = setInterval(() => {
-    if (late && !list.el.matches(":hover")) { late = false; order(); }
+    if (late && !list.el.matches(":hover")) {
+      late = false;
+      order();
+    }
     for (const [index, row] of list.rows) activity(shown[index], row);
   }, 2000);
   let waiting = 0;
-  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; agents(); }, REDRAW_MS); };
+  const soon = () => {
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      agents();
+    }, REDRAW_MS);
+  };
   const stops = [on("agents", soon), on("approvals", soon), on("health", soon)];
   filter.addEventListener("input", order);
-  list.onresize = () => { if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0)) list.set(shown.length); };
+  list.onresize = () => {
+    if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0))
+      list.set(shown.length);
+  };
   list.el.addEventListener("click", (event) => {
     const row = event.target.closest(".vrow");
     if (row && !event.target.closest("a")) location.hash = `#/agent/${shown[row.dataset.index].id}`;
@@ -102,10 +194,20 @@ export default function home(view) {
   agents();
   stack.addEventListener("pointerleave", () => setTimeout(drawQueue, 300));
   return {
-    stop() { clearInterval(timer); clearTimeout(waiting); list.stop(); for (const stop of stops) stop(); },
+    stop() {
+      clearInterval(timer);
+      clearTimeout(waiting);
+      list.stop();
+      for (const stop of stops) stop();
+    },
     keys: {
-      j: () => list.select(list.selected + 1), k: () => list.select(list.selected - 1), "/": () => filter.focus(),
-      Enter: () => { const agent = shown[list.selected]; if (agent) location.hash = `#/agent/${agent.id}`; },
+      j: () => list.select(list.selected + 1),
+      k: () => list.select(list.selected - 1),
+      "/": () => filter.focus(),
+      Enter: () => {
+        const agent = shown[list.selected];
+        if (agent) location.hash = `#/agent/${agent.id}`;
+      },
     },
   };
 }
@@ -114,22 +216,67 @@ export default function home(view) {
 function trouble(item) {
   const { agent } = item;
   if (!agent) {
-    return h("article", { class: "card bad" }, h("div", { class: "card-head" }, h("strong", {}, "The disk"), h("span", { class: "muted" }, "storage error · ", ago(item.since))),
-      h("p", {}, item.text), h("p", { class: "muted" }, "Changes are refused until it can write again. Make room, or mend the folder's rights."));
+    return h(
+      "article",
+      { class: "card bad" },
+      h(
+        "div",
+        { class: "card-head" },
+        h("strong", {}, "The disk"),
+        h("span", { class: "muted" }, "storage error · ", ago(item.since)),
+      ),
+      h("p", {}, item.text),
+      h(
+        "p",
+        { class: "muted" },
+        "Changes are refused until it can write again. Make room, or mend the folder's rights.",
+      ),
+    );
   }
   const words = { crashed: "crashed", interrupted: "was interrupted", stalled: "is silent" }[item.kind];
   const actions = isBad(agent)
-    ? [button("Resume", async () => { await post(path`/api/agents/${agent.id}/resume`); toast(`${agent.name} goes on`); }, { class: "primary" }), button("Remove", async () => { await del(path`/api/agents/${agent.id}`); toast(`${agent.name} is removed`); })]
-    : [h("a", { class: "button", href: `#/agent/${agent.id}/say` }, "Write to it"), h("a", { class: "button", href: `#/agent/${agent.id}/rotate` }, "Rotate")];
-  return h("article", { class: `card ${item.kind === "stalled" ? "warn" : "bad"}` },
-    h("div", { class: "card-head" }, h("a", { href: `#/agent/${agent.id}` }, agent.name), h("span", {}, ` ${words}`), h("span", { class: "muted right" }, ago(item.since))),
-    h("p", { class: "clamp" }, agent.error || agent.statusReason), h("div", { class: "actions" }, ...actions));
+    ? [
+        button(
+          "Resume",
+          async () => {
+            await post(path`/api/agents/${agent.id}/resume`);
+            toast(`${agent.name} goes on`);
+          },
+          { class: "primary" },
+        ),
+        button("Remove", async () => {
+          await del(path`/api/agents/${agent.id}`);
+          toast(`${agent.name} is removed`);
+        }),
+      ]
+    : [
+        h("a", { class: "button", href: `#/agent/${agent.id}/say` }, "Write to it"),
+        h("a", { class: "button", href: `#/agent/${agent.id}/rotate` }, "Rotate"),
+      ];
+  return h(
+    "article",
+    { class: `card ${item.kind === "stalled" ? "warn" : "bad"}` },
+    h(
+      "div",
+      { class: "card-head" },
+      h("a", { href: `#/agent/${agent.id}` }, agent.name),
+      h("span", {}, ` ${words}`),
+      h("span", { class: "muted right" }, ago(item.since)),
+    ),
+    h("p", { class: "clamp" }, agent.error || agent.statusReason),
+    h("div", { class: "actions" }, ...actions),
+  );
 }
 
 /** Context fullness as a bar with its figure. */
 export function gauge(agent) {
   const bar = h("span", { class: "gauge-fill" });
-  const el = h("span", { class: "gauge", role: "img" }, h("span", { class: "gauge-track" }, bar), h("span", { class: "gauge-text" }));
+  const el = h(
+    "span",
+    { class: "gauge", role: "img" },
+    h("span", { class: "gauge-track" }, bar),
+    h("span", { class: "gauge-text" }),
+  );
   setGauge(el, agent);
   return el;
 }
@@ -148,12 +295,26 @@ const SPARK_HEIGHT = 18;
 function sparkPoints(values) {
   const top = Math.max(4, ...values);
   const step = SPARK_WIDTH / (values.length - 1);
-  return values.map((value, index) => `${(index * step).toFixed(1)},${(SPARK_HEIGHT - 1 - (value / top) * (SPARK_HEIGHT - 2)).toFixed(1)}`).join(" ");
+  return values
+    .map(
+      (value, index) =>
+        `${(index * step).toFixed(1)},${(SPARK_HEIGHT - 1 - (value / top) * (SPARK_HEIGHT - 2)).toFixed(1)}`,
+    )
+    .join(" ");
 }
 
 export function sparkline(values) {
-  return svg("svg", { class: "spark", viewBox: `0 0 ${SPARK_WIDTH} ${SPARK_HEIGHT}`, width: SPARK_WIDTH, height: SPARK_HEIGHT, "aria-hidden": "true" },
-    svg("polyline", { points: sparkPoints(values) }));
+  return svg(
+    "svg",
+    {
+      class: "spark",
+      viewBox: `0 0 ${SPARK_WIDTH} ${SPARK_HEIGHT}`,
+      width: SPARK_WIDTH,
+      height: SPARK_HEIGHT,
+      "aria-hidden": "true",
+    },
+    svg("polyline", { points: sparkPoints(values) }),
+  );
 }
 
 function activity(agent, row) {
@@ -161,7 +322,10 @@ function activity(agent, row) {
   if (!agent || !line) return;
   const values = spark(agent.id);
   const points = sparkPoints(values);
-  line.classList.toggle("still", values.every((value) => !value));
+  line.classList.toggle(
+    "still",
+    values.every((value) => !value),
+  );
   if (line.firstChild.getAttribute("points") !== points) line.firstChild.setAttribute("points", points);
 }
 
@@ -177,7 +341,15 @@ function draw(agent, row) {
     const context = gauge(agent);
     const tokens = h("span", { class: "num" });
     const cost = h("span", { class: "num" });
-    row.append(h("span", { class: "who" }, name, role), h("span", { class: "state" }, status, reason), doing, line, context, tokens, cost);
+    row.append(
+      h("span", { class: "who" }, name, role),
+      h("span", { class: "state" }, status, reason),
+      doing,
+      line,
+      context,
+      tokens,
+      cost,
+    );
     row.parts = { name, role, status, reason, doing, line, context, tokens, cost };
   }
   const { parts } = row;
@@ -199,4 +371,3 @@ function draw(agent, row) {
   parts.tokens.setAttribute("aria-label", `${agent.tokensUsed} tokens`);
   say(parts.cost, dollars(agent.costUsd));
 }
-

@@ -147,10 +147,23 @@ const first = (value) => String(value ?? "").split("\n", 1)[0];
 export function argument(entry) {
   if (!entry) return "";
   const input = entry.input ?? {};
-  for (const key of ["command", "path", "file_path", "filePath", "pattern", "query", "url", "description", "prompt"]) {
+  for (const key of [
+    "command",
+    "path",
+    "file_path",
+    "filePath",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
+  ]) {
     if (typeof input[key] === "string") return first(input[key]);
   }
-  return entry.path ?? (typeof input === "string" ? first(input) : first(JSON.stringify(input) ?? "").slice(0, 200));
+  return (
+    entry.path ??
+    (typeof input === "string" ? first(input) : first(JSON.stringify(input) ?? "").slice(0, 200))
+  );
 }
 
 /** How an item stands in the list: class, icon, words. */
@@ -160,13 +173,29 @@ export function words(item) {
     case "tool": {
       const state = item.end ? (item.end.error ? "error" : "ok") : "open";
       const took = item.start && item.end ? Date.parse(item.end.ts) - Date.parse(item.start.ts) : null;
-      return { type: `tool ${state}`, icon: { ok: "✓", error: "✗", open: "…" }[state], title: item.start?.name ?? "tool", arg: argument(item.start) || first(item.end?.output), end: took > 100 ? `${(took / 1000).toFixed(1)} s` : "" };
+      return {
+        type: `tool ${state}`,
+        icon: { ok: "✓", error: "✗", open: "…" }[state],
+        title: item.start?.name ?? "tool",
+        arg: argument(item.start) || first(item.end?.output),
+        end: took > 100 ? `${(took / 1000).toFixed(1)} s` : "",
+      };
     }
-    case "text": return { type: "text", icon: "", text: entry.text };
-    case "thinking": return { type: "thinking", icon: "·", text: entry.text };
-    case "user": return { type: "user", icon: "›", text: entry.text };
-    case "turn-ended": return { type: entry.isError ? "quiet error" : "quiet", icon: entry.isError ? "✗" : "■", text: entry.isError ? `turn failed: ${entry.error || entry.text}` : "turn ended" };
-    case "life": return { type: "life quiet", icon: "◆", text: entry.text };
-    default: return { type: "quiet", icon: "·", text: `${item.kind}${entry.text ? `: ${entry.text}` : ""}` };
+    case "text":
+      return { type: "text", icon: "", text: entry.text };
+    case "thinking":
+      return { type: "thinking", icon: "·", text: entry.text };
+    case "user":
+      return { type: "user", icon: "›", text: entry.text };
+    case "turn-ended":
+      return {
+        type: entry.isError ? "quiet error" : "quiet",
+        icon: entry.isError ? "✗" : "■",
+        text: entry.isError ? `turn failed: ${entry.error || entry.text}` : "turn ended",
+      };
+    case "life":
+      return { type: "life quiet", icon: "◆", text: entry.text };
+    default:
+      return { type: "quiet", icon: "·", text: `${item.kind}${entry.text ? `: ${entry.text}` : ""}` };
   }
 }

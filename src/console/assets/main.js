@@ -33,20 +33,24 @@ let page = { stop() {}, keys: {} };
 let turn = 0;
 
 /** The parts of the hash: `#/agent/backend-1/diff` is `["agent", "backend-1", "diff"]`. */
-const route = () => location.hash.replace(/^#\/?/, "").split("/").map((part) => {
-  try {
-    return decodeURIComponent(part);
-  } catch {
-    return part;
-  }
-});
+const route = () =>
+  location.hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
 
 async function show() {
   const parts = route();
   const [name] = parts;
   const mine = (turn += 1);
   const found = PAGES.find(([word]) => word === name);
-  const module = name === "agent" ? "agent" : found?.[2] ?? "missing";
+  const module = name === "agent" ? "agent" : (found?.[2] ?? "missing");
   closeMenu();
   for (const link of nav.querySelectorAll("a")) {
     if (link.dataset.page === (name === "agent" ? "" : name)) link.setAttribute("aria-current", "page");
@@ -58,7 +62,15 @@ async function show() {
   try {
     next = (await import(`./${module}.js`)).default;
   } catch {
-    if (mine === turn) fill(view, h("p", { class: "notice bad" }, "This page could not be loaded; the daemon may be away. It is tried again when it is back."));
+    if (mine === turn)
+      fill(
+        view,
+        h(
+          "p",
+          { class: "notice bad" },
+          "This page could not be loaded; the daemon may be away. It is tried again when it is back.",
+        ),
+      );
     return;
   }
   if (mine !== turn) return;
@@ -68,20 +80,36 @@ async function show() {
   window.scrollTo(0, 0);
   page = next(view, parts) ?? {};
   page.name = module;
-  document.title = `${module === "agent" ? parts[1] : found?.[1] ?? "not found"} · svc`;
+  document.title = `${module === "agent" ? parts[1] : (found?.[1] ?? "not found")} · svc`;
 }
 
 function buildNav() {
-  fill(nav, ...PAGES.map(([word, title, , key, needs]) => h("a", { href: `#/${word}`, "data-page": word, hidden: Boolean(needs), "aria-keyshortcuts": `g ${key}` },
-    h("span", {}, title), (word === "" || word === "approvals") && h("span", { class: "badge", hidden: true, "data-badge": word }))));
+  fill(
+    nav,
+    ...PAGES.map(([word, title, , key, needs]) =>
+      h(
+        "a",
+        { href: `#/${word}`, "data-page": word, hidden: Boolean(needs), "aria-keyshortcuts": `g ${key}` },
+        h("span", {}, title),
+        (word === "" || word === "approvals") &&
+          h("span", { class: "badge", hidden: true, "data-badge": word }),
+      ),
+    ),
+  );
   for (const [word, , , , needs] of PAGES) {
-    if (needs) has(needs).then((there) => { nav.querySelector(`[data-page="${word}"]`).hidden = !there; });
+    if (needs)
+      has(needs).then((there) => {
+        nav.querySelector(`[data-page="${word}"]`).hidden = !there;
+      });
   }
 }
 
 function badges() {
   const waiting = attention().length;
-  for (const [word, n, noun] of [["", waiting, "waiting for you"], ["approvals", store.approvals.length, "pending"]]) {
+  for (const [word, n, noun] of [
+    ["", waiting, "waiting for you"],
+    ["approvals", store.approvals.length, "pending"],
+  ]) {
     const badge = nav.querySelector(`[data-badge="${word}"]`);
     badge.hidden = !n;
     say(badge, String(n));
@@ -101,7 +129,9 @@ function closeMenu() {
 
 export function toggleTheme() {
   const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const dark = root.dataset.theme
+    ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
   try {
     localStorage.setItem("svc-theme", root.dataset.theme);
@@ -111,14 +141,29 @@ export function toggleTheme() {
 }
 
 const HELP = [
-  ["Ctrl K", "search agents, pages and commands"], ["n", "new agent"], ["j / k", "next, previous"], ["Enter", "open what is selected"],
-  ["/", "filter the list"], ["g then a letter", "go to a page: h agents, a approvals, f files, t tokens, m memory, u audit"],
-  ["a / x", "on approvals: approve, reject the selected one"], ["i", "on an agent: write to it"], ["D", "light or dark"], ["?", "this help"], ["Esc", "close, or leave a field"],
+  ["Ctrl K", "search agents, pages and commands"],
+  ["n", "new agent"],
+  ["j / k", "next, previous"],
+  ["Enter", "open what is selected"],
+  ["/", "filter the list"],
+  ["g then a letter", "go to a page: h agents, a approvals, f files, t tokens, m memory, u audit"],
+  ["a / x", "on approvals: approve, reject the selected one"],
+  ["i", "on an agent: write to it"],
+  ["D", "light or dark"],
+  ["?", "this help"],
+  ["Esc", "close, or leave a field"],
 ];
 
 async function help() {
   const { dialog } = await import("./dom.js");
-  dialog("Keys", h("dl", { class: "keys" }, HELP.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])));
+  dialog(
+    "Keys",
+    h(
+      "dl",
+      { class: "keys" },
+      HELP.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)]),
+    ),
+  );
 }
 
 let afterG = 0;
@@ -148,7 +193,14 @@ function keydown(event) {
     event.preventDefault();
     return own(event);
   }
-  const common = { g: () => { afterG = Date.now(); }, n: () => openSpawn(), D: toggleTheme, "?": help };
+  const common = {
+    g: () => {
+      afterG = Date.now();
+    },
+    n: () => openSpawn(),
+    D: toggleTheme,
+    "?": help,
+  };
   if (common[event.key]) {
     event.preventDefault();
     common[event.key]();
@@ -161,23 +213,47 @@ function start() {
   document.getElementById("new").onclick = () => openSpawn();
   document.getElementById("search").onclick = () => openPalette(PAGES, { toggleTheme, openSpawn, help });
   menu.onclick = openMenu;
-  document.querySelector(".skip").onclick = (event) => { event.preventDefault(); view.focus(); };
+  document.querySelector(".skip").onclick = (event) => {
+    event.preventDefault();
+    view.focus();
+  };
   addEventListener("hashchange", show);
   addEventListener("keydown", keydown);
   const pill = document.getElementById("pill");
-  on("status", ({ word, title }) => { say(pill, word); pill.className = `pill ${word}`; pill.title = title; });
+  on("status", ({ word, title }) => {
+    say(pill, word);
+    pill.className = `pill ${word}`;
+    pill.title = title;
+  });
   const alerts = document.getElementById("alerts");
-  on("approval:request", ({ data }) => { alerts.textContent = `${data.agentName} asks for your approval: ${data.action.description}`; });
+  on("approval:request", ({ data }) => {
+    alerts.textContent = `${data.agentName} asks for your approval: ${data.action.description}`;
+  });
   let waiting = 0;
-  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; badges(); }, 250); };
+  const soon = () => {
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      badges();
+    }, 250);
+  };
   for (const type of ["agents", "approvals", "health"]) on(type, soon);
-  on("reconnect", () => { if (view.querySelector(".notice.bad")) show(); });
-  get("/api/status").then((status) => {
-    const name = status.projectDir.split("/").filter(Boolean).pop() ?? "/";
-    say(document.getElementById("project"), name);
-    document.getElementById("project").title = status.projectDir;
-  }, () => {});
-  setInterval(() => { if (!document.hidden) { tick(); emit("tick"); } }, 1000);
+  on("reconnect", () => {
+    if (view.querySelector(".notice.bad")) show();
+  });
+  get("/api/status").then(
+    (status) => {
+      const name = status.projectDir.split("/").filter(Boolean).pop() ?? "/";
+      say(document.getElementById("project"), name);
+      document.getElementById("project").title = status.projectDir;
+    },
+    () => {},
+  );
+  setInterval(() => {
+    if (!document.hidden) {
+      tick();
+      emit("tick");
+    }
+  }, 1000);
   connect();
   show();
 }

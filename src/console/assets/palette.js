@@ -19,17 +19,39 @@ export function rank(words, text) {
 }
 
 function entries(pages, commands) {
-  const list = [["New agent", "command", () => commands.openSpawn()], ["Light or dark", "command", commands.toggleTheme], ["Keys", "command", commands.help]];
+  const list = [
+    ["New agent", "command", () => commands.openSpawn()],
+    ["Light or dark", "command", commands.toggleTheme],
+    ["Keys", "command", commands.help],
+  ];
   for (const [word, title, , , needs] of pages) {
     const link = document.querySelector(`#nav [data-page="${word}"]`);
-    if (!needs || !link?.hidden) list.push([title, "page", () => { location.hash = `#/${word}`; }]);
+    if (!needs || !link?.hidden)
+      list.push([
+        title,
+        "page",
+        () => {
+          location.hash = `#/${word}`;
+        },
+      ]);
   }
   for (const agent of store.agents.values()) {
-    const go = (tab = "") => () => { location.hash = `#/agent/${agent.id}${tab}`; };
+    const go =
+      (tab = "") =>
+      () => {
+        location.hash = `#/agent/${agent.id}${tab}`;
+      };
     list.push([agent.name, `${agent.role} · ${agent.status}`, go()]);
     if (store.agents.size <= 200) {
-      list.push([`${agent.name}: diff`, "agent", go("/diff")], [`${agent.name}: files`, "agent", go("/files")]);
-      if (isLive(agent)) list.push([`${agent.name}: rotate`, "agent", go("/rotate")], [`${agent.name}: kill`, "agent", go("/kill")]);
+      list.push(
+        [`${agent.name}: diff`, "agent", go("/diff")],
+        [`${agent.name}: files`, "agent", go("/files")],
+      );
+      if (isLive(agent))
+        list.push(
+          [`${agent.name}: rotate`, "agent", go("/rotate")],
+          [`${agent.name}: kill`, "agent", go("/kill")],
+        );
     }
   }
   return list;
@@ -38,12 +60,25 @@ function entries(pages, commands) {
 export function openPalette(pages, commands) {
   if (document.querySelector("dialog.palette")) return;
   const all = entries(pages, commands);
-  const input = h("input", { type: "text", placeholder: "Agent, page or command", role: "combobox", "aria-label": "Search", "aria-expanded": "true", "aria-controls": "palette-list", "aria-autocomplete": "list", autocomplete: "off", spellcheck: false });
+  const input = h("input", {
+    type: "text",
+    placeholder: "Agent, page or command",
+    role: "combobox",
+    "aria-label": "Search",
+    "aria-expanded": "true",
+    "aria-controls": "palette-list",
+    "aria-autocomplete": "list",
+    autocomplete: "off",
+    spellcheck: false,
+  });
   const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Results" });
   const el = dialog("Search and commands", h("div", {}, input, list), { class: "palette" });
   let found = [];
   let at = 0;
-  const run = (entry) => { el.close(); entry?.[2](); };
+  const run = (entry) => {
+    el.close();
+    entry?.[2]();
+  };
   const mark = () => {
     [...list.children].forEach((row, index) => row.setAttribute("aria-selected", String(index === at)));
     const row = list.children[at];
@@ -52,11 +87,26 @@ export function openPalette(pages, commands) {
   };
   const draw = () => {
     const words = input.value.trim().toLowerCase();
-    found = all.map((entry, index) => [rank(words, entry[0]), index, entry]).filter(([score]) => score >= 0)
-      .sort((a, b) => a[0] - b[0] || a[1] - b[1]).slice(0, SHOWN).map(([, , entry]) => entry);
+    found = all
+      .map((entry, index) => [rank(words, entry[0]), index, entry])
+      .filter(([score]) => score >= 0)
+      .sort((a, b) => a[0] - b[0] || a[1] - b[1])
+      .slice(0, SHOWN)
+      .map(([, , entry]) => entry);
     at = 0;
-    fill(list, ...found.map((entry, index) => h("li", { role: "option", id: `palette-${index}`, onclick: () => run(entry) },
-      h("span", {}, entry[0]), h("span", { class: "muted" }, entry[1]))), !found.length && h("li", { role: "option", "aria-disabled": "true", class: "muted" }, "Nothing is called that."));
+    fill(
+      list,
+      ...found.map((entry, index) =>
+        h(
+          "li",
+          { role: "option", id: `palette-${index}`, onclick: () => run(entry) },
+          h("span", {}, entry[0]),
+          h("span", { class: "muted" }, entry[1]),
+        ),
+      ),
+      !found.length &&
+        h("li", { role: "option", "aria-disabled": "true", class: "muted" }, "Nothing is called that."),
+    );
     mark();
   };
   input.addEventListener("input", draw);

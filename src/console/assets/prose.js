@@ -4,8 +4,10 @@ import { h } from "./dom.js";
 
 function inline(text) {
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*)/).map((part) => {
-    if (part.length > 2 && part.startsWith("`") && part.endsWith("`")) return h("code", {}, part.slice(1, -1));
-    if (part.length > 4 && part.startsWith("**") && part.endsWith("**")) return h("strong", {}, part.slice(2, -2));
+    if (part.length > 2 && part.startsWith("`") && part.endsWith("`"))
+      return h("code", {}, part.slice(1, -1));
+    if (part.length > 4 && part.startsWith("**") && part.endsWith("**"))
+      return h("strong", {}, part.slice(2, -2));
     return part;
   });
 }
@@ -15,7 +17,9 @@ export function prose(text, top = 2) {
   const out = [];
   let list = null;
   let fence = null;
-  for (const line of String(text).replace(/<!--[^]*?-->/g, "").split("\n")) {
+  for (const line of String(text)
+    .replace(/<!--[^]*?-->/g, "")
+    .split("\n")) {
     if (/^(```|~~~)/.test(line)) {
       if (fence) {
         out.push(h("pre", { class: "panel" }, fence.join("\n")));
@@ -28,7 +32,7 @@ export function prose(text, top = 2) {
       out.push(h(`h${level}`, {}, inline(line.replace(/^#+ /, ""))));
       list = null;
     } else if (/^\s*[-*] /.test(line)) {
-      if (!list) out.push(list = h("ul"));
+      if (!list) out.push((list = h("ul")));
       list.append(h("li", {}, inline(line.replace(/^\s*[-*] /, ""))));
     } else if (!line.trim()) list = null;
     else {

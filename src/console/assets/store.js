@@ -68,17 +68,23 @@ export function spark(id) {
 function busy(id, n = 1) {
   const slot = Math.floor(Date.now() / SPARK_MS);
   let ring = sparks.get(id);
-  if (!ring) sparks.set(id, ring = new Map());
+  if (!ring) sparks.set(id, (ring = new Map()));
   ring.set(slot, (ring.get(slot) ?? 0) + n);
   if (ring.size > SPARKS) for (const old of ring.keys()) if (slot - old >= SPARKS) ring.delete(old);
 }
 
 /** What waits for a person, the longest wait first. */
 export function attention() {
-  const items = store.approvals.map((approval) => ({ kind: "approval", key: approval.id, since: approval.requestedAt, approval }));
+  const items = store.approvals.map((approval) => ({
+    kind: "approval",
+    key: approval.id,
+    since: approval.requestedAt,
+    approval,
+  }));
   for (const agent of agents.values()) {
     if (isBad(agent)) items.push({ kind: agent.status, key: agent.id, since: agent.statusSince, agent });
-    else if (isStalled(agent)) items.push({ kind: "stalled", key: agent.id, since: agent.statusSince, agent });
+    else if (isStalled(agent))
+      items.push({ kind: "stalled", key: agent.id, since: agent.statusSince, agent });
   }
   items.sort((a, b) => (a.since < b.since ? -1 : 1));
   const storage = store.health?.storageError;

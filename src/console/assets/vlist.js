@@ -17,8 +17,18 @@ export class VList {
     this.selected = -1;
     this.body = h("div", { class: "vbody", role, "aria-label": label });
     this.el = h("div", { class: "vlist", tabIndex: 0, role: "region", "aria-label": label }, this.body);
-    this.el.addEventListener("scroll", () => { this.onscroll?.(); this.draw(); }, { passive: true });
-    this.watcher = new ResizeObserver(() => { this.onresize?.(); this.draw(); });
+    this.el.addEventListener(
+      "scroll",
+      () => {
+        this.onscroll?.();
+        this.draw();
+      },
+      { passive: true },
+    );
+    this.watcher = new ResizeObserver(() => {
+      this.onresize?.();
+      this.draw();
+    });
     this.watcher.observe(this.el);
   }
 
@@ -29,7 +39,8 @@ export class VList {
       grown.set(this.offsets);
       this.offsets = grown;
     }
-    for (let at = Math.min(from, count); at < count; at += 1) this.offsets[at + 1] = this.offsets[at] + this.heightOf(at);
+    for (let at = Math.min(from, count); at < count; at += 1)
+      this.offsets[at + 1] = this.offsets[at] + this.heightOf(at);
     this.count = count;
     this.body.style.height = `${this.offsets[count]}px`;
     for (const [index, row] of this.rows) if (index >= from) this.release(index, row);
@@ -96,7 +107,8 @@ export class VList {
     const top = this.offsets[this.selected];
     const bottom = this.offsets[this.selected + 1];
     if (top < this.el.scrollTop) this.el.scrollTop = top;
-    else if (bottom > this.el.scrollTop + this.el.clientHeight) this.el.scrollTop = bottom - this.el.clientHeight;
+    else if (bottom > this.el.scrollTop + this.el.clientHeight)
+      this.el.scrollTop = bottom - this.el.clientHeight;
     this.draw();
     this.rows.get(this.selected)?.classList.add("selected");
   }
