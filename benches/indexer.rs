@@ -1,5 +1,5 @@
-//! The indexer on a tree of 100 000 files, against `rg --files` in the same run (or a plain walk of the same tree
-//! where there is no rg). Medians of five runs. `cargo bench --bench indexer`.
+//! The indexer on a tree of 100 000 files, against `rg --files` in the same run (or a plain walk of the
+//! same tree where there is no rg). Medians of five runs. `cargo bench --bench indexer`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

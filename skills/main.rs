@@ -1,10 +1,10 @@
-//! `svc-skills`: the skills marketplace service. A JSON API over HTTP that lists, serves, creates, edits, publishes,
-//! rates and counts installs of skills: markdown instructions for coding agents.
+//! `svc-skills`: the skills marketplace service. A JSON API over HTTP that lists, serves, creates, edits,
+//! publishes, rates and counts installs of skills: markdown instructions for coding agents.
 //!
-//! The modules in reading order: [`model`] has the nouns; [`authoring`], [`authors`], [`review`], [`ratings`],
-//! [`installs`] and [`ledger`] are the pure rules; [`store`] is where everything lasts; [`catalogue`] what is
-//! served from memory; [`limits`] and [`keys`] who may ask; [`http`] and [`page`] the endpoints; [`seed`] and
-//! [`mirror`] skills from outside; [`serve`], [`config`] and [`cli`] the program.
+//! The modules in reading order: [`model`] has the nouns; [`authoring`], [`authors`], [`review`],
+//! [`ratings`], [`installs`] and [`ledger`] are the pure rules; [`store`] is where everything lasts;
+//! [`catalogue`] what is served from memory; [`limits`] and [`keys`] who may ask; [`http`] and [`page`] the
+//! endpoints; [`seed`] and [`mirror`] skills from outside; [`serve`], [`config`] and [`cli`] the program.
 
 mod authoring;
 mod authors;

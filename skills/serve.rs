@@ -46,7 +46,7 @@ pub fn run(config: &Config) -> Result<(), String> {
         let _ = stop.try_send(());
     });
     let _signals = signals.map_err(|error| format!("cannot catch signals: {error}"))?;
-    // Caught, so that a file at its size limit is a failed write, which is answered with 503, and not the end.
+    // Caught, so that a file at its size limit is a failed write, answered with 503, and not the end.
     let at_limit = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(libc::SIGXFSZ, at_limit)
         .map_err(|error| format!("cannot catch signals: {error}"))?;

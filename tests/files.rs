@@ -1,5 +1,5 @@
-//! The file endpoints of the built daemon: shapes, limits, and forty ways out of the project that lead nowhere
-//! (specification: "Further endpoints", "Limits"; decisions §13, Files).
+//! The file endpoints of the built daemon: shapes, limits, and forty ways out of the project that lead
+//! nowhere (specification: "Further endpoints", "Limits"; decisions §13, Files).
 
 mod support;
 

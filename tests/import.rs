@@ -1,6 +1,6 @@
-//! Importing repositories (specification: "Further endpoints"; decisions §13, Repos). The other end is an `ssh` of
-//! the test's own, first on the daemon's PATH, that serves a repository of this machine: git, transport and limits
-//! are the real ones.
+//! Importing repositories (specification: "Further endpoints"; decisions §13, Repos). The other end is an
+//! `ssh` of the test's own, first on the daemon's PATH, that serves a repository of this machine: git,
+//! transport and limits are the real ones.
 
 mod support;
 

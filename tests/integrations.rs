@@ -1,5 +1,5 @@
-//! The integrations bridge of the built daemon, against a tool server of our own (`support/mcp_server.py`) that does
-//! what servers do and should not do.
+//! The integrations bridge of the built daemon, against a tool server of our own (`support/mcp_server.py`)
+//! that does what servers do and should not do.
 
 mod support;
 

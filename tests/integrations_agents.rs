@@ -1,4 +1,5 @@
-//! Agents and their integrations: what is attached when they are spawned, the `.mcp.json` of Claude Code, and `svc mcp`.
+//! Agents and their integrations: what is attached when they are spawned, the `.mcp.json` of Claude Code,
+//! and `svc mcp`.
 
 mod support;
 
@@ -13,8 +14,8 @@ use support::folder::Folder;
 use support::mcp::{SERVER, add};
 use support::wait::wait_for;
 
-/// A stand-in for the program of Claude Code: it does what that does with a `.mcp.json`, calls a tool of each server in
-/// it, writes down what came, and ends its turn.
+/// A stand-in for the program of Claude Code: it does what that does with a `.mcp.json`, calls a tool of
+/// each server in it, writes down what came, and ends its turn.
 const CLAUDE: &str = r#"#!/usr/bin/env python3
 import json, os, subprocess, sys
 if "--version" in sys.argv:

@@ -1,4 +1,5 @@
-//! Credentials of integrations and their consent flow, against the built daemon and an authorisation server of our own.
+//! Credentials of integrations and their consent flow, against the built daemon and an authorisation server
+//! of our own.
 
 mod support;
 

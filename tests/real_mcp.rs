@@ -1,5 +1,6 @@
 //! The integrations bridge against real Model Context Protocol servers from npm and `PyPI`, pinned
-//! (`tests/real/setup-mcp` installs them into `target/real-mcp`). None of them needs a network for what is tested.
+//! (`tests/real/setup-mcp` installs them into `target/real-mcp`). None of them needs a network for what is
+//! tested.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! The built marketplace service beyond its API: files, pages, operators' commands, signals, a full disk, bad input.
+//! The built marketplace service beyond its API: files, pages, operators' commands, signals, a full disk,
+//! bad input.
 
 mod support;
 

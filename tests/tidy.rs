@@ -125,9 +125,11 @@ fn files_and_lines_keep_to_their_room() {
         if text.lines().count() > MAX_FILE_LINES {
             found.push(format!("{name} has {} lines, {MAX_FILE_LINES} are allowed", text.lines().count()));
         }
+        let mut in_string = false;
         for (at, line) in text.lines().enumerate() {
-            // The formatter does not break a string, and a broken one reads worse.
-            let limit = if line.contains('"') { MAX_STRING_LINE_CHARS } else { MAX_LINE_CHARS };
+            // The formatter does not break a string, and a broken one reads worse. One may go on for lines.
+            let limit = if in_string || line.contains('"') { MAX_STRING_LINE_CHARS } else { MAX_LINE_CHARS };
+            in_string = line.ends_with('\\');
             if line.chars().count() > limit {
                 found.push(format!("{name}:{} is longer than {limit} characters", at + 1));
             }

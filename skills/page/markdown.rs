@@ -1,7 +1,7 @@
 //! Markdown from strangers into HTML that cannot do anything.
 //!
-//! **Invariant:** raw HTML comes out as text; links lead to http, https or relative addresses; nothing is loaded
-//! from elsewhere.
+//! **Invariant:** raw HTML comes out as text; links lead to http, https or relative addresses; nothing is
+//! loaded from elsewhere.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd, html};
 

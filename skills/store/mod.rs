@@ -1,8 +1,8 @@
 //! Where everything lasts: one trait of coarse, atomic operations, and the stores that keep it.
 //!
-//! **Invariant:** an operation that returned `Ok` is durable and will be there after a kill; one that returned
-//! `Err` has changed nothing. Each write raises the store's generation; what changed after a generation can be
-//! asked for, so that a catalogue in memory follows any number of writers.
+//! **Invariant:** an operation that returned `Ok` is durable and will be there after a kill; one that
+//! returned `Err` has changed nothing. Each write raises the store's generation; what changed after a
+//! generation can be asked for, so that a catalogue in memory follows any number of writers.
 
 #[cfg(test)]
 pub mod contract;
@@ -109,8 +109,8 @@ pub struct Changes {
 
 /// A durable store. All operations are atomic and may be called from many threads.
 pub trait Store: Send + Sync {
-    /// Makes a skill, its author if new (else fills the author's empty fields), its content and first version.
-    /// The id is the lowest free one for the name's slug.
+    /// Makes a skill, its author if new (else fills the author's empty fields), its content and first
+    /// version. The id is the lowest free one for the name's slug.
     fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError>;
 
     /// Edits a skill. Errors: 404, 403, 400.

@@ -1,8 +1,8 @@
-//! `svc mcp`: the daemon as a Model Context Protocol server over standard input and output, for agents whose program
-//! speaks it (`.mcp.json`), and for any other client on this machine.
+//! `svc mcp`: the daemon as a Model Context Protocol server over standard input and output, for agents
+//! whose program speaks it (`.mcp.json`), and for any other client on this machine.
 //!
-//! Each call is a request to the daemon's HTTP API on a thread of its own; what it answers is the tool's result.
-//! Standard output carries messages only.
+//! Each call is a request to the daemon's HTTP API on a thread of its own; what it answers is the tool's
+//! result. Standard output carries messages only.
 //!
 //! Source: Model Context Protocol 2025-06-18.
 

@@ -1,4 +1,5 @@
-//! `svc memory`, `svc brief`, `svc journalist`, `svc review`: what the project's agents have learned and done.
+//! `svc memory`, `svc brief`, `svc journalist`, `svc review`: what the project's agents have learned and
+//! done.
 
 use super::client::encode;
 use super::commands::{ANY, Command, Group, Words, choice, switch, value};
@@ -92,7 +93,8 @@ fn memory(session: &Session) -> Outcome {
         ["handoffs", role] => handoffs(session, role),
         ["profiles"] => profiles(session),
         _ => Err(Failure::usage(
-            "usage: svc memory rules | rule TEXT.. | lift HASH | found | discover TRIGGER FIX | handoffs [ROLE] | profiles; see 'svc help memory'",
+            "usage: svc memory rules | rule TEXT.. | lift HASH | found | discover TRIGGER FIX | \
+             handoffs [ROLE] | profiles; see 'svc help memory'",
         )),
     }
 }

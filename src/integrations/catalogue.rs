@@ -37,8 +37,8 @@ pub struct EnvKey {
     pub required: bool,
 }
 
-/// How a token is had from an authorisation server (RFC 6749 with PKCE, RFC 7636). The `*Key` fields name variables
-/// of the server's environment, under which the values are kept as credentials.
+/// How a token is had from an authorisation server (RFC 6749 with PKCE, RFC 7636). The `*Key` fields name
+/// variables of the server's environment, under which the values are kept as credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuth {
@@ -76,7 +76,8 @@ pub struct Definition {
     pub category: String,
     /// `stdio`; the only one so far.
     pub transport: String,
-    /// What starts its server. `npx` in the catalogue: the package is installed instead of being fetched each time.
+    /// What starts its server. `npx` in the catalogue: the package is installed instead of being fetched
+    /// each time.
     pub command: String,
     /// Arguments.
     pub args: Vec<String>,

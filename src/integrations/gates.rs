@@ -1,7 +1,7 @@
 //! Which tools need a person's approval.
 //!
-//! The specification names them by the kind of the integration. A catalogue entry or a custom integration may name
-//! more; nothing can name fewer. A tool is meant by its exact name.
+//! The specification names them by the kind of the integration. A catalogue entry or a custom integration
+//! may name more; nothing can name fewer. A tool is meant by its exact name.
 
 use super::catalogue::{Definition, Kind};
 

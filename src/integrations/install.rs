@@ -1,7 +1,8 @@
 //! Installing, adding and removing integrations.
 //!
-//! A package of the catalogue is installed into `.svc/integrations/<id>/` by npm on a thread; whoever asked waits up
-//! to [`PATIENCE`] and is then told that it goes on. An operator's own command needs no installation.
+//! A package of the catalogue is installed into `.svc/integrations/<id>/` by npm on a thread; whoever asked
+//! waits up to [`PATIENCE`] and is then told that it goes on. An operator's own command needs no
+//! installation.
 
 use super::catalogue::{self, Definition};
 use super::{Installed, MAX_CUSTOM, Order, edit, life, record, save, secrets, tell_status};
@@ -42,8 +43,8 @@ pub struct Package {
     pub version: String,
 }
 
-/// Installs an integration of the catalogue: 200 with the record, at once when it is installed already. `None`: the
-/// answer comes with a later event.
+/// Installs an integration of the catalogue: 200 with the record, at once when it is installed already.
+/// `None`: the answer comes with a later event.
 ///
 /// Errors: 404 for an unknown id, 409 while it is being removed.
 pub fn install(

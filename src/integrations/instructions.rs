@@ -13,8 +13,8 @@ pub fn is_native(provider: &str) -> bool {
     provider == "claude-code"
 }
 
-/// The lines of the briefing's section, for an agent with attached integrations. An agent that does not live yet
-/// has no id.
+/// The lines of the briefing's section, for an agent with attached integrations. An agent that does not
+/// live yet has no id.
 pub fn lines(all: &All, provider: &str, integrations: &[String], agent: Option<AgentId>) -> Vec<String> {
     if integrations.is_empty() {
         return Vec::new();

@@ -8,7 +8,8 @@
 //!                           +---- crash 3 ------+---> Failed, until the daemon is started again
 //! ```
 //!
-//! Any end that was not ordered is a crash, exit code 0 too. Only a successful call of a tool resets the count.
+//! Any end that was not ordered is a crash, exit code 0 too. Only a successful call of a tool resets the
+//! count.
 
 use super::exec::{self, fail_call};
 use super::{Order, RunId, State, edit, oauth, secrets, tell_status};
@@ -212,9 +213,10 @@ pub fn answered(all: &mut All, cx: &mut Context, run: RunId, call: CallId, resul
 
 /// Sets the idle deadline of a server that has nothing to do.
 fn rest(all: &mut All, cx: &Context, run: RunId) {
-    let is_idle = all.integrations.servers.values().any(
-        |server| matches!(&server.phase, Phase::Running(own, in_flight) if *own == run && in_flight.is_empty()),
-    );
+    let is_idle = all.integrations.servers.values().any(|server| match &server.phase {
+        Phase::Running(own, in_flight) => *own == run && in_flight.is_empty(),
+        _ => false,
+    });
     if is_idle {
         let after = Duration::from_secs(all.settings.config().integrations.idle_stop_seconds);
         timers(all).set(Timer::IntegrationIdle(run), cx.now + after);

@@ -1,6 +1,8 @@
-//! Our entry in a `.mcp.json`: put in and taken out as text, so that everything else in the file stays byte for byte.
+//! Our entry in a `.mcp.json`: put in and taken out as text, so that everything else in the file stays byte
+//! for byte.
 //!
-//! The entry starts `svc mcp`, which finds the daemon and its agent in its environment: nothing secret is written.
+//! The entry starts `svc mcp`, which finds the daemon and its agent in its environment: nothing secret is
+//! written.
 
 use serde_json::{Value, json};
 

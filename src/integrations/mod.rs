@@ -1,12 +1,14 @@
-//! The integrations bridge: agents on any provider call the tools of installed Model Context Protocol servers through
-//! plain HTTP, with approval gates, a rate limit and an audit trail.
+//! The integrations bridge: agents on any provider call the tools of installed Model Context Protocol
+//! servers through plain HTTP, with approval gates, a rate limit and an audit trail.
 //!
-//! The life of a server is in `life.rs`, the flow of a call in `exec.rs`, installing and removing in `install.rs`; the
-//! threads that own the processes are in `worker*.rs`.
+//! The life of a server is in `life.rs`, the flow of a call in `exec.rs`, installing and removing in
+//! `install.rs`; the threads that own the processes are in `worker*.rs`.
 //!
 //! **Invariant:** a server has at most one process, or one order to start one.
-//! **Invariant:** every call waits in exactly one place (`calls`), with a deadline or a server that is being started.
-//! **Invariant:** nothing secret stands in this state: values are read from the vault when a server is started.
+//! **Invariant:** every call waits in exactly one place (`calls`), with a deadline or a server that is
+//! being started.
+//! **Invariant:** nothing secret stands in this state: values are read from the vault when a server is
+//! started.
 
 pub mod api;
 pub mod catalogue;

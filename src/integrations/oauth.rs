@@ -1,5 +1,5 @@
-//! The consent flow of integrations with OAuth: RFC 6749 authorisation code, with PKCE (RFC 7636, S256) and a random
-//! `state` that works once.
+//! The consent flow of integrations with OAuth: RFC 6749 authorisation code, with PKCE (RFC 7636, S256)
+//! and a random `state` that works once.
 //!
 //! ```text
 //! start --> the person consents in a browser --> callback (code, state) --> a thread has tokens for the code

@@ -1,7 +1,7 @@
 //! The client's side of the Model Context Protocol: messages in, steps out. No pipe, no clock, no thread.
 //!
-//! A message with a `method` is a request or notification of the server, whatever its id: servers number their own
-//! requests from 0, so their ids collide with ours.
+//! A message with a `method` is a request or notification of the server, whatever its id: servers number
+//! their own requests from 0, so their ids collide with ours.
 //!
 //! Source: Model Context Protocol 2025-06-18, basic/lifecycle, server/tools, client/roots.
 //!

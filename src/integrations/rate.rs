@@ -9,15 +9,16 @@ pub const MAX_CALLS: usize = 30;
 /// The length of the sliding window.
 pub const WINDOW: Duration = Duration::from_secs(60);
 
-/// The admitted calls of one integration within the last [`WINDOW`], oldest first. Never more than [`MAX_CALLS`].
+/// The admitted calls of one integration within the last [`WINDOW`], oldest first. Never more than
+/// [`MAX_CALLS`].
 #[derive(Debug, Clone, Default)]
 pub struct Window {
     admitted: VecDeque<Time>,
 }
 
 impl Window {
-    /// Admits a call at `now`. A refused call does not count, so that a client that keeps trying gets through as
-    /// soon as there is room.
+    /// Admits a call at `now`. A refused call does not count, so that a client that keeps trying gets
+    /// through as soon as there is room.
     ///
     /// Errors: how long until there is room.
     pub fn admit(&mut self, now: Time) -> Result<(), Duration> {

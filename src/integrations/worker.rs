@@ -1,7 +1,7 @@
 //! The servers' processes and the threads around them.
 //!
 //! ```text
-//! mcp-<id>      starts the program, waits for its end or for the order to stop it, sweeps, joins, reports Exited
+//! mcp-<id>      starts the program, waits for its end or the order to stop it, sweeps, joins, reports it
 //! mcp-out-<id>  standard output -> lines -> protocol -> reports, answers to the server
 //! mcp-in-<id>   orders and answers -> standard input
 //! mcp-err-<id>  standard error -> log
@@ -9,7 +9,8 @@
 //!
 //! A server is ended as its protocol has it: its standard input is closed, then TERM, then KILL.
 //!
-//! **Invariant:** each [`Order::Start`] ends with exactly one [`Report::Exited`]; then no process of it is left.
+//! **Invariant:** each [`Order::Start`] ends with exactly one [`Report::Exited`]; then no process of it is
+//! left.
 
 use super::protocol::{Ask, Client, Step};
 use super::worker_pipes::{ServerLog, read_errors, read_output, write_input};
@@ -244,7 +245,8 @@ impl Servers {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
                 log::error!("no thread {name}: {error}");
-                // From the core's own thread; the lane has room for the rare case that the system has no thread.
+                // From the core's own thread; the lane has room for the rare case that the system has no
+                // thread.
                 (self.means.report)(failed(format!("no thread for it: {error}")));
             }
         }
@@ -359,8 +361,8 @@ fn describe(exit: Exit, last_words: Option<&str>) -> String {
     last_words.map_or_else(|| how.clone(), |words| format!("{how}; its last words: {words}"))
 }
 
-/// The variables a server gets from the daemon's own: what programs need to run at all, and to reach the network.
-/// Never a provider's key. A trailing `*` takes all with that prefix.
+/// The variables a server gets from the daemon's own: what programs need to run at all, and to reach the
+/// network. Never a provider's key. A trailing `*` takes all with that prefix.
 const PASSED: &[&str] = &[
     "PATH",
     "HOME",

@@ -1,7 +1,7 @@
 //! Installing packages: npm, as a process of ours with a time limit.
 //!
-//! A package is installed beside its place and then moved there, so that half an installation never counts as one. Its
-//! install scripts do not run.
+//! A package is installed beside its place and then moved there, so that half an installation never counts
+//! as one. Its install scripts do not run.
 
 use super::worker::{Means, inherited};
 use super::{InstallOrder, Package};

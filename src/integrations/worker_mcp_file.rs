@@ -1,4 +1,5 @@
-//! `.mcp.json` in the working directories of running agents: our entry is there while at least one of them runs.
+//! `.mcp.json` in the working directories of running agents: our entry is there while at least one of them
+//! runs.
 
 use super::mcp_file::{Change, add, remove};
 use crate::runtime::store::replace;
@@ -22,8 +23,9 @@ fn held() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts our entry into the `.mcp.json` of a working directory. A file that cannot be used is left as it is, with a
-/// warning: the agent then has no tools of integrations by itself, but its instructions tell the endpoint.
+/// Puts our entry into the `.mcp.json` of a working directory. A file that cannot be used is left as it is,
+/// with a warning: the agent then has no tools of integrations by itself, but its instructions tell the
+/// endpoint.
 pub fn hold(working_dir: &Path) -> Option<Held> {
     let path = working_dir.join(".mcp.json");
     let mut table = held();
@@ -40,7 +42,8 @@ pub fn hold(working_dir: &Path) -> Option<Held> {
     }
 }
 
-/// Takes our entry out of the `.mcp.json` of a working directory whose agents are gone with an earlier daemon.
+/// Takes our entry out of the `.mcp.json` of a working directory whose agents are gone with an earlier
+/// daemon.
 pub fn clean(working_dir: &Path) {
     let path = working_dir.join(".mcp.json");
     if path.is_file() {

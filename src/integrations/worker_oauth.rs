@@ -45,7 +45,8 @@ pub fn start(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     Ok(Answer::Command(crate::core::Command::Integrations(command)))
 }
 
-/// The daemon's address as the person's browser knows it, which the authorisation server may have on its list:
+/// The daemon's address as the person's browser knows it, which the authorisation server may have on its
+/// list:
 /// `localhost` stays `localhost`. The edge has checked the host.
 fn own_url(request: &Request, ask: &Ask) -> String {
     request.header("host").map_or_else(|| ask.state.project.url(), |host| format!("http://{host}"))

@@ -42,10 +42,16 @@ fn text<'a>(files: &'a [(&'static str, String)], name: &str) -> &'a str {
 
 fn busy(core: &mut Core) -> AgentId {
     let id = core.spawn(&json!({"role": "backend", "prompt": "Build the login"}));
-    core.hear(id, vec![
-        writes("/project/src/login.rs"),
-        says("Decision: sessions live in a table. We decided to keep argon2 instead of bcrypt.\nOpen question: which cookie name?\nShall I go on?"),
-    ]);
+    core.hear(
+        id,
+        vec![
+            writes("/project/src/login.rs"),
+            says(
+                "Decision: sessions live in a table. We decided to keep argon2 instead of bcrypt.\n\
+             Open question: which cookie name?\nShall I go on?",
+            ),
+        ],
+    );
     let run = json!({"command": "cargo test"});
     let start = |id: &str| Activity::ToolStarted {
         id: id.into(),

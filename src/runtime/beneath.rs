@@ -3,7 +3,8 @@
 //! On Linux the kernel resolves a path in one call (`openat2` with `RESOLVE_BENEATH`). Where that call is
 //! missing, paths are opened component by component and every link is refused.
 //!
-//! **Invariant:** a [`Dir`] is the folder it was opened as: names are looked up in it by descriptor, never by path.
+//! **Invariant:** a [`Dir`] is the folder it was opened as: names are looked up in it by descriptor, never
+//! by path.
 #![allow(unsafe_code, reason = "system calls that std does not offer")]
 
 use std::ffi::CString;
@@ -75,7 +76,8 @@ impl Root {
         resolve(&self.0, relative, flags, Links::Refused).map(File::from)
     }
 
-    /// What is there, without opening it for reading; no part may be a link but the last, which is not followed.
+    /// What is there, without opening it for reading; no part may be a link but the last, which is not
+    /// followed.
     pub fn look(&self, relative: &str) -> io::Result<Metadata> {
         let flags = LOOK | libc::O_NOFOLLOW;
         // With `O_PATH` and `O_NOFOLLOW` the last part may be a link, so only the ones before it are refused.

@@ -1,5 +1,5 @@
-//! Importing repositories: which addresses are taken, and what is remembered of each import. Pure: git runs in
-//! `worker_import.rs`.
+//! Importing repositories: which addresses are taken, and what is remembered of each import. Pure: git
+//! runs in `worker_import.rs`.
 
 use super::path::ProjectPath;
 use crate::api::{Fields, Problem, Reply};
@@ -76,8 +76,8 @@ pub struct Import {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Settings and instructions for coding agents that came along: whoever starts an agent there should read them
-    /// first.
+    /// Settings and instructions for coding agents that came along: whoever starts an agent there should
+    /// read them first.
     pub agent_settings: Vec<String>,
 }
 

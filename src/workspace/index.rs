@@ -1,5 +1,5 @@
-//! The index of the codebase: what it holds, which workspaces a project declares, and what agents are told. Pure:
-//! the walk over the disk is in `worker_index.rs`.
+//! The index of the codebase: what it holds, which workspaces a project declares, and what agents are told.
+//! Pure: the walk over the disk is in `worker_index.rs`.
 
 mod detect;
 
@@ -12,8 +12,9 @@ use std::ops::Bound;
 
 /// Folders that are never looked into, ignored or not: version control, our own state, installed packages.
 pub const SKIPPED: [&str; 6] = [".git", ".hg", ".svn", ".jj", ".svc", "node_modules"];
-/// Files whose presence in a folder is remembered, by bit. The first [`MANIFESTS`] decide about workspaces, the next
-/// [`IGNORE_FILES`] about what is ignored; all but the ignore files are told to agents when the root has them.
+/// Files whose presence in a folder is remembered, by bit. The first [`MANIFESTS`] decide about workspaces,
+/// the next [`IGNORE_FILES`] about what is ignored; all but the ignore files are told to agents when the
+/// root has them.
 pub const MARKED: [&str; 26] = [
     "package.json",
     "pnpm-workspace.yaml",
@@ -60,7 +61,8 @@ pub struct Folder {
     pub files: u32,
     /// Which of [`MARKED`] are in it, by bit.
     pub marks: u32,
-    /// When names in it changed last, in nanoseconds since 1970, as the disk tells; 0 when that cannot be relied on.
+    /// When names in it changed last, in nanoseconds since 1970, as the disk tells; 0 when that cannot be
+    /// relied on.
     pub changed_ns: i64,
 }
 
@@ -165,8 +167,8 @@ fn counts(folders: &Folders, path: &str) -> (u64, u64) {
         .fold((own, 0), |(files, dirs), (_, folder)| (files + u64::from(folder.files), dirs + 1))
 }
 
-/// What every new agent is told of the project: name, counts, workspaces, key files. Names come from the disk, so
-/// they are cut and freed of control characters.
+/// What every new agent is told of the project: name, counts, workspaces, key files. Names come from the
+/// disk, so they are cut and freed of control characters.
 pub fn summary(index: &Index) -> String {
     let Stats { total_files, total_dirs, tree_depth } = index.stats;
     let mut text = format!(

@@ -1,7 +1,8 @@
-//! The project as files: reading and changing them, the index of the codebase, watching, and importing repositories.
+//! The project as files: reading and changing them, the index of the codebase, watching, and importing
+//! repositories.
 //!
-//! **Invariant:** no endpoint opens anything outside of the project's root, whatever links lead there and whenever
-//! they are swapped: every path is opened by `runtime::beneath`.
+//! **Invariant:** no endpoint opens anything outside of the project's root, whatever links lead there and
+//! whenever they are swapped: every path is opened by `runtime::beneath`.
 //!
 //! **Invariant:** every change of a file that succeeds stands in the audit journal.
 

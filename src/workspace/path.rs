@@ -8,7 +8,8 @@ const MAX_PATH_BYTES: usize = 4_095;
 /// Bytes of one name; the limit of the usual file systems.
 const MAX_NAME_BYTES: usize = 255;
 
-/// What stands in `.svc` that may be read: everything else there is the daemon's own, keys and tokens included.
+/// What stands in `.svc` that may be read: everything else there is the daemon's own, keys and tokens
+/// included.
 const READABLE_STATE: [&str; 6] =
     ["worktrees", "memory", "skills", "rehearsals", "codebase-index.json", "recommended-team.json"];
 /// Folders whose inside is written by their own programs only.

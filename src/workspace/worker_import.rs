@@ -1,7 +1,7 @@
 //! Running git for an import: into a folder of our own first, into its place when it is whole.
 //!
-//! Git gets no hooks, no prompts, no system configuration, no transports but https and ssh, and no more room and
-//! time than the limits here.
+//! Git gets no hooks, no prompts, no system configuration, no transports but https and ssh, and no more
+//! room and time than the limits here.
 
 use super::import::{ImportId, Order, Progress};
 use super::path::ProjectPath;

@@ -1,7 +1,7 @@
 //! Walking the project for the index: in parallel at first, and after that only where names have changed.
 //!
-//! A folder whose time of change is what it was holds the same names as before, so that a rescan looks at folders
-//! and not at files. Ignore files and manifests are looked at by themselves.
+//! A folder whose time of change is what it was holds the same names as before, so that a rescan looks at
+//! folders and not at files. Ignore files and manifests are looked at by themselves.
 
 use super::Command;
 use super::index::{
@@ -27,7 +27,8 @@ use std::time::Instant;
 const MAX_FOLDERS: usize = 300_000;
 /// Bytes of a manifest that is read.
 const MANIFEST_BYTES: u64 = 1 << 20;
-/// A folder changed this shortly before the scan may change again without another time: it is looked at next time.
+/// A folder changed this shortly before the scan may change again without another time: it is looked at
+/// next time.
 const RACY_NS: i64 = 100_000_000;
 /// With more changed folders than this, a whole walk is cheaper than folder by folder.
 const MAX_RELISTED: usize = 256;
@@ -179,7 +180,8 @@ impl Indexer {
         })
     }
 
-    /// Takes over what one folder was just seen to hold: its files, folders that are new, folders that are no more.
+    /// Takes over what one folder was just seen to hold: its files, folders that are new, folders that are
+    /// no more.
     fn take_over(&self, folders: &mut Folders, path: &str, listed: &Folders, racy_ns: i64) -> Option<()> {
         // It may have gone together with a folder above it.
         if !folders.contains_key(path) {
@@ -204,7 +206,8 @@ impl Indexer {
         (!truncated).then_some(())
     }
 
-    /// Walks from folders of the project. With a depth of 1, the folders in them are named but not looked into.
+    /// Walks from folders of the project. With a depth of 1, the folders in them are named but not looked
+    /// into.
     fn walk(&self, from: &[Box<str>], max_depth: Option<usize>, racy_ns: i64) -> (Folders, bool) {
         let Some((first, more)) = from.split_first() else { return (Folders::new(), false) };
         let mut builder = WalkBuilder::new(self.project.join(&**first));

@@ -1,7 +1,8 @@
 //! Watching files for WebSocket clients: `{"type":"watch","path":"src/main.rs"}` has the client told of every
 //! change of that file, or of any direct entry of that folder, until it says `unwatch` or goes.
 //!
-//! The system is asked to watch folders only, so that a file that is replaced or not yet there is watched too.
+//! The system is asked to watch folders only, so that a file that is replaced or not yet there is watched
+//! too.
 
 use super::path::ProjectPath;
 use super::worker_files::{TEMPORARY_PREFIX, locate, refusal};

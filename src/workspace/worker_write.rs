@@ -25,8 +25,8 @@ const NEW_FILE_MODE: u32 = 0o666;
 /// The bits of a mode that `chmod` knows.
 const PERMISSION_BITS: u32 = 0o7777;
 
-/// Held from the look at the old file until the new one is in its place, so that of two writers who have seen the
-/// same version the second is told.
+/// Held from the look at the old file until the new one is in its place, so that of two writers who have
+/// seen the same version the second is told.
 static REPLACING: Mutex<()> = Mutex::new(());
 
 fn changed(event: &'static str, details: Value, status: u16, mut body: Value) -> Result<Answer, Problem> {
@@ -80,8 +80,8 @@ fn parse(text: Option<String>) -> Result<ProjectPath, Problem> {
     Ok(path)
 }
 
-/// The folder that holds `path`, without links in its real path, and the name there. With `parents`, folders that
-/// are missing are made.
+/// The folder that holds `path`, without links in its real path, and the name there. With `parents`,
+/// folders that are missing are made.
 pub fn folder_of(root: &Root, path: &ProjectPath, parents: bool) -> Result<(Dir, ProjectPath), Problem> {
     let (folder, name) = path.split();
     if parents {

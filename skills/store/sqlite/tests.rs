@@ -1,4 +1,5 @@
-//! The contract on `SQLite`, and what is particular to it: files, migrations, a full disk, the ledger's tables.
+//! The contract on `SQLite`, and what is particular to it: files, migrations, a full disk, the ledger's
+//! tables.
 
 use super::*;
 use crate::ledger;

@@ -21,7 +21,8 @@ pub enum OriginRule {
     Local(Option<IpAddr>),
     /// The service decides for itself.
     Any,
-    /// Nobody is refused; pages of this machine and of these origins (`https://example.org`) may read replies.
+    /// Nobody is refused; pages of this machine and of these origins (`https://example.org`) may read
+    /// replies.
     Reflect(Arc<[String]>),
 }
 

@@ -25,8 +25,8 @@ type Encode = Box<dyn FnOnce() -> Vec<u8> + Send>;
 pub enum HubMessage {
     /// A message: its type, and its JSON object without the closing brace.
     Publish(&'static str, Arc<[u8]>),
-    /// A message for these clients alone, whatever types they filter: its JSON object without the closing brace.
-    /// It is not kept for replay.
+    /// A message for these clients alone, whatever types they filter: its JSON object without the closing
+    /// brace. It is not kept for replay.
     To(Vec<u64>, Arc<[u8]>),
     /// Output of a run.
     Output(Batch),

@@ -1,5 +1,5 @@
-//! Which workspaces a project declares: npm, yarn, pnpm, lerna, Cargo, Go and uv, and packages that stand side by
-//! side without a declaration.
+//! Which workspaces a project declares: npm, yarn, pnpm, lerna, Cargo, Go and uv, and packages that stand
+//! side by side without a declaration.
 
 use super::{Folders, MAX_WORKSPACES, Workspace, counts};
 use glob::{MatchOptions, Pattern};
@@ -210,7 +210,8 @@ pub fn go_uses(text: &str) -> Vec<String> {
     uses
 }
 
-/// The text of one TOML table, and the key within it: `[table]` with `key = `, or `last.key = ` in its parent.
+/// The text of one TOML table, and the key within it: `[table]` with `key = `, or `last.key = ` in its
+/// parent.
 fn toml_value(text: &str, table: &str, key: &str) -> Option<String> {
     let (parent, last) = table.rsplit_once('.').unwrap_or(("", table));
     let mut here = String::new();
