@@ -33,7 +33,10 @@ macro_rules! asset {
 
 /// All files but the page itself.
 pub static ALL: &[Asset] = &[
-    asset!("app.css", false),
+    asset!("base.css", false),
+    asset!("lists.css", false),
+    asset!("agent.css", false),
+    asset!("pages.css", false),
     asset!("theme.js", false),
     asset!("icon.svg", false),
     asset!("main.js", true),
@@ -44,10 +47,14 @@ pub static ALL: &[Asset] = &[
     asset!("palette.js", true),
     asset!("spawn.js", true),
     asset!("home.js", true),
+    asset!("gauge.js", true),
     asset!("approvals.js", true),
     asset!("missing.js", false),
     asset!("log.js", false),
     asset!("agent.js", false),
+    asset!("timeline.js", false),
+    asset!("talk.js", false),
+    asset!("agent-tabs.js", false),
     asset!("diff.js", false),
     asset!("chart.js", false),
     asset!("tokens.js", false),

@@ -1,7 +1,7 @@
 // Approvals: exact parameters, who asks, until when; approve or reject.
 
 import { ago, button, dayOf, empty, fill, h, head, say, table, toast } from "./dom.js";
-import { at, post } from "./api.js";
+import { post } from "./api.js";
 import { on, readApprovals, store } from "./store.js";
 
 const KINDS = {

@@ -2,6 +2,7 @@
 //
 // The daemon numbers entries without gaps. Output events only say that there is more; the entries themselves
 // are read after the last number that is here, so nothing is missed and nothing comes twice, also over breaks.
+// Only a window of a long log is held: what was dropped at its beginning is read again when it is scrolled to.
 
 import { at, get } from "./api.js";
 
@@ -9,6 +10,10 @@ const PAGE = 1000;
 const FIRST = 400;
 /** Output is followed at most this often. */
 const FOLLOW_MS = 150;
+
+/** Items held while the newest are watched, and while somebody reads further up. */
+const WATCHED_ITEMS = 10_000;
+const READ_ITEMS = 150_000;
 
 const QUIET = new Set(["turn-started", "usage", "session", "noise"]);
 
@@ -18,6 +23,8 @@ export class Log {
     this.changed = changed;
     this.items = [];
     this.entries = 0;
+    /** The absolute number of the first item; it falls when older ones come and rises when they are dropped. */
+    this.base = 0;
     this.first = null;
     this.last = 0;
     this.tools = new Map();
@@ -83,7 +90,10 @@ export class Log {
       if (this.stopped) return 0;
       const before = this.items;
       const open = this.tools;
+      const base = this.base;
       this.items = [];
+      // Their own numbers do not matter: nothing that is older changes any more.
+      this.base = 0;
       this.tools = new Map();
       for (const entry of entries) this.add(entry);
       const added = this.items.length;
@@ -96,6 +106,7 @@ export class Log {
         } else this.items.push(item);
       }
       this.tools = open;
+      this.base = base + before.length - this.items.length;
       this.entries += entries.length;
       this.first = from + 1;
       return added;
@@ -116,11 +127,24 @@ export class Log {
     return from;
   }
 
+  /** Drops the oldest items when there are too many; answers how many went. */
+  trim(watched) {
+    const limit = watched ? WATCHED_ITEMS : READ_ITEMS;
+    if (this.items.length <= limit || this.olderRuns) return 0;
+    const gone = this.items.length - Math.floor(limit * 0.75);
+    this.items.splice(0, gone);
+    this.base += gone;
+    const first = (this.items[0].start ?? this.items[0].end).n;
+    this.entries -= first - this.first;
+    this.first = first;
+    return gone;
+  }
+
   add(entry) {
     const { type } = entry;
     const at = this.items.length;
     if (type === "tool-started") {
-      const item = { kind: "tool", key: entry.id, start: entry, at };
+      const item = { kind: "tool", key: entry.id, start: entry, at: this.base + at };
       this.tools.set(entry.id, item);
       if (this.tools.size > 512) this.tools.delete(this.tools.keys().next().value);
       this.items.push(item);
@@ -129,7 +153,7 @@ export class Log {
       this.tools.delete(entry.id);
       if (item) {
         item.end = entry;
-        return Math.min(item.at, at);
+        return Math.max(0, Math.min(item.at - this.base, at));
       }
       this.items.push({ kind: "tool", key: entry.id, end: entry });
     } else if (!QUIET.has(type)) this.items.push({ kind: type, start: entry });

@@ -57,7 +57,10 @@ async function show() {
     else link.removeAttribute("aria-current");
   }
   // The same agent's other tab, or another file: the page changes itself.
-  if (page.name === module && page.go?.(parts)) return;
+  if (page.name === module && page.go?.(parts)) {
+    view.dataset.route = parts.join("/");
+    return;
+  }
   let next;
   try {
     next = (await import(`./${module}.js`)).default;
@@ -80,6 +83,9 @@ async function show() {
   window.scrollTo(0, 0);
   page = next(view, parts) ?? {};
   page.name = module;
+  view.dataset.route = parts.join("/");
+  // Whoever came by a link reads on from here; the first page leaves the focus where the browser puts it.
+  if (mine > 1 && !view.contains(document.activeElement)) view.focus({ preventScroll: true });
   document.title = `${module === "agent" ? parts[1] : (found?.[1] ?? "not found")} · svc`;
 }
 

@@ -1,20 +1,6 @@
 // What every new agent is told: rules, what worked, handoffs, who is good at what.
 
-import {
-  ago,
-  button,
-  dayOf,
-  empty,
-  exact,
-  faults,
-  field,
-  fill,
-  h,
-  head,
-  select,
-  table,
-  toast,
-} from "./dom.js";
+import { ago, button, dayOf, exact, faults, field, fill, h, head, select, table, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
 import { prose } from "./prose.js";
