@@ -79,6 +79,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::ownership::api::routes());
     routes.extend(crate::coordination::api::routes());
     routes.extend(crate::credentials::api::routes());
+    routes.extend(crate::gateways::api::routes());
     routes.extend(crate::providers::api::routes());
     routes.extend(crate::settings::api::routes());
     routes.extend(crate::workspace::api::routes());
@@ -88,5 +89,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::journalist::api::routes());
     routes.extend(crate::oversight::pm::routes());
     routes.extend(crate::context::api::routes());
+    routes.extend(crate::market::api::routes());
+    routes.extend(crate::federation::api::routes());
     Table::new(routes)
 }

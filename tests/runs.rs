@@ -133,7 +133,7 @@ impl Desk {
         };
         let agent = unique_agent();
         let env_extra = vec![("SVC_AGENT_NAME".into(), "backend-1".into())];
-        RunSpec { agent, lineage: LineageId(agent.0), request, provider: &Shell, env_extra }
+        RunSpec { agent, lineage: LineageId(agent.0), request, provider: &Shell, env_extra, prepare: None }
     }
 
     fn start(&self, script: &str) -> AgentId {

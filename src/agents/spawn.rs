@@ -7,6 +7,7 @@ use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
+use crate::market;
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use crate::schedules::{self, Timing};
 use crate::teams;
@@ -70,6 +71,8 @@ pub struct StartOrder {
     pub env: Vec<(String, String)>,
     /// Variables whose values are still sealed.
     pub secrets: Vec<SecretVariable>,
+    /// Skills to be linked while it runs.
+    pub skills: Vec<market::Attached>,
 }
 
 /// Starts a new agent: 201 with the record and the overlaps of its scope.
@@ -137,9 +140,7 @@ fn check_request(
     if let Some(model) = request.model.as_deref().filter(|model| *model != "auto") {
         check_model(provider.info(), model, validator);
     }
-    for skill in &request.skills {
-        validator.fail("skills", format!("skills names {skill:?}, which is not installed"));
-    }
+    market::check_installed(all, &request.skills, validator);
     for integration in &request.integrations {
         validator.check(all.integrations.is_installed(integration), "integrations", || {
             format!("integrations names {integration:?}, which is not installed")
@@ -181,6 +182,7 @@ pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, 
         request: launch_request(all, &agent, Purpose::Work, prompt, session),
         env: environment(all, &agent),
         secrets: credentials::variables(all, &agent),
+        skills: market::attached(all, &agent.skills),
     };
     cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
     Arc::make_mut(&mut all.agents).insert(agent);

@@ -25,6 +25,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use input::Item;
 use output::Output;
 use run::Run;
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -53,7 +54,12 @@ pub struct RunSpec {
     /// Variables beyond the allow-list, for example `SVC_AGENT_NAME`, `SVC_DAEMON_URL` and those of attached
     /// integrations. `SVC_AGENT_ID` and `SVC_PROJECT_DIR` come by themselves.
     pub env_extra: Vec<(String, String)>,
+    /// What is to be made ready beside the program.
+    pub prepare: Option<Prepare>,
 }
+
+/// Runs on the run's own thread before the program starts; what it returns is dropped when the run is over.
+pub type Prepare = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
 /// Times that tests shorten.
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +122,7 @@ impl Runs {
     ///
     /// Errors (nothing follows then): the agent runs already, the daemon is stopping, or there is no thread
     /// left.
-    pub fn start(&self, spec: RunSpec) -> Result<(), String> {
+    pub fn start(&self, mut spec: RunSpec) -> Result<(), String> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err("the daemon is stopping".into());
         }
@@ -140,6 +146,7 @@ impl Runs {
         let alive = Alive::new(Arc::clone(&inner));
         let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
+            let _prepared = spec.prepare.take().map(|prepare| prepare());
             run::run(&alive.0, &run, &spec);
         });
         match thread {

@@ -6,7 +6,7 @@ use crate::routes::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// Characters of a reason.
-const MAX_REASON_CHARS: usize = 500;
+pub const MAX_REASON_CHARS: usize = 500;
 
 const REPLIES: &[(u16, &str)] = &[
     (200, "the record; the same decision again changes nothing"),

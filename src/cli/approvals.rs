@@ -38,7 +38,7 @@ pub fn list(session: &Session) -> Outcome {
 }
 
 /// What the agent wants, with the parameters of a tool.
-fn wish(record: &Value) -> String {
+pub(super) fn wish(record: &Value) -> String {
     let action = &record["action"];
     let params = action.get("params").map(|params| format!(" {params}")).unwrap_or_default();
     one_line(&format!("{}{params}", text(action, "description")))

@@ -19,6 +19,10 @@ pub enum Document {
     Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// The chat gateways, and what is between them and us.
+    Gateways,
+    /// When old things were removed last.
+    Cleanup,
     /// Teams, recommendation, plans.
     Teams,
     /// Schedules and their histories.
@@ -27,6 +31,8 @@ pub enum Document {
     Integrations,
     /// The project's settings.
     Config,
+    /// Other daemons that are known.
+    Federation,
     /// The journalist's notes.
     Journalist,
     /// The project manager's reviews.
@@ -39,6 +45,8 @@ pub enum Document {
     HandoffChains,
     /// What agents and roles have shown.
     Specializations,
+    /// The installed skills.
+    Skills,
     /// The task of a lineage.
     Prompt(LineageId),
     /// What the counters said and what happened.
@@ -91,16 +99,20 @@ impl Document {
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Gateways => "state/gateways.json".into(),
+            Self::Cleanup => "state/cleanup.json".into(),
             Self::Teams => "state/teams.json".into(),
             Self::Schedules => "state/schedules.json".into(),
             Self::Integrations => "state/integrations.json".into(),
             Self::Config => "config.json".into(),
+            Self::Federation => "state/federation.json".into(),
             Self::Journalist => "state/journalist.json".into(),
             Self::PmReviews => "state/pm-reviews.json".into(),
             Self::Constraints => "memory/constraints.json".into(),
             Self::Discoveries => "memory/discoveries.json".into(),
             Self::HandoffChains => "memory/handoff-chains.json".into(),
             Self::Specializations => "memory/specializations.json".into(),
+            Self::Skills => "state/skills.json".into(),
             Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
             Self::Timeline => "state/timeline.json".into(),
             Self::Usage => "state/usage.json".into(),
@@ -115,18 +127,22 @@ impl Document {
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Gateways => serde_json::to_vec(&state.gateways.stored()),
             Self::Teams => serde_json::to_vec(&state.teams.stored()),
             Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
             Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
+            Self::Cleanup => serde_json::to_vec(&state.cleanup.stored()),
             Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Federation => serde_json::to_vec_pretty(&state.federation.stored()),
             Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
             Self::PmReviews => serde_json::to_vec(&state.pm.stored()),
             Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),
             Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
             Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),
             Self::Specializations => serde_json::to_vec_pretty(&state.memory.stored_specializations()),
+            Self::Skills => serde_json::to_vec_pretty(&state.market.stored()),
             Self::Prompt(lineage) => {
                 let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
                 serde_json::to_vec(&stored)

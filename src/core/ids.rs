@@ -76,6 +76,11 @@ hex_id!(
     ScheduleId
 );
 
+hex_id!(
+    /// Two daemons on their way to know each other; both call it the same.
+    PairingId
+);
+
 /// Stands for an agent's process when nobody can tell which agent's. No agent has this id.
 pub const UNKNOWN_AGENT: AgentId = AgentId(0);
 

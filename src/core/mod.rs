@@ -33,9 +33,13 @@ use crate::context as briefing;
 use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
+use crate::federation;
+use crate::gateways;
 use crate::integrations;
 use crate::journalist;
+use crate::market;
 use crate::memory;
+use crate::oversight::cleanup;
 use crate::oversight::timeline;
 use crate::oversight::{pm, questions};
 use crate::ownership;
@@ -123,6 +127,8 @@ pub struct State {
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// The chat gateways.
+    pub gateways: Arc<gateways::State>,
     /// Teams, recommendations, plans.
     pub teams: Arc<crate::teams::State>,
     /// What is started by the clock.
@@ -153,6 +159,12 @@ pub struct State {
     pub questions: Arc<questions::State>,
     /// What the agents have learned.
     pub memory: Arc<memory::State>,
+    /// The installed skills.
+    pub market: Arc<market::State>,
+    /// When old things were removed last.
+    pub cleanup: Arc<cleanup::State>,
+    /// Other daemons.
+    pub federation: Arc<federation::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
 }
@@ -168,6 +180,8 @@ pub enum Command {
     Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About chat gateways.
+    Gateways(gateways::Command),
     /// About teams.
     Teams(crate::teams::Command),
     /// About toys.
@@ -188,6 +202,10 @@ pub enum Command {
     Journalist(journalist::Command),
     /// About reviews.
     Pm(pm::Command),
+    /// About skills.
+    Market(market::Command),
+    /// About other daemons.
+    Federation(federation::Command),
     /// End the daemon.
     Shutdown,
 }
@@ -201,6 +219,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// The threads of a chat gateway report.
+    Gateway(gateways::Report),
     /// A planner's file was looked at.
     Plan(crate::teams::plan::Found),
     /// The threads of the integrations report.
@@ -211,6 +231,8 @@ pub enum Event {
     Workspace(workspace::Report),
     /// The journalist's documents are written, or not.
     Journalist(journalist::Report),
+    /// The daily cleanup is over.
+    Cleanup(cleanup::Report),
     /// A document that agents are told has changed.
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -258,8 +280,12 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// An order to the threads of the chat gateways.
+    Gateway(gateways::Order),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
+    /// Remove what is old.
+    Cleanup(cleanup::Order),
     /// Import a repository.
     Import(workspace::import::Order),
     /// An order to the threads of the integrations.
@@ -283,6 +309,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Plan(found) => crate::teams::plan::found(state, cx, found),
         Event::Detected(found) => {
             registry::detected(state, found);
@@ -292,6 +319,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
         Event::Context(report) => briefing::report(state, report),
+        Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
@@ -301,6 +329,9 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::GatewaysBoot => gateways::boot(state, cx),
+            Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
+            Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
             Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
@@ -308,6 +339,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::IntegrationIdle(run) => integrations::idle(state, cx, run),
             Timer::IntegrationInstall(call) => integrations::install_patience(state, cx, call),
             Timer::Journalist => journalist::due(state, cx),
+            Timer::Cleanup => cleanup::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
         },
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
@@ -316,6 +348,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
     while let Some(moment) = cx.next_moment() {
         moments::tell(state, cx, moment);
     }
+    gateways::overheard(state, cx);
     if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
         cx.exit_sent = true;
         cx.push(Effect::Exit);
@@ -328,6 +361,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Gateways(command) => gateways::command(state, cx, call, command),
         Command::Teams(command) => crate::teams::command(state, cx, call, command),
         Command::Toys(command) => crate::toys::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
@@ -341,6 +375,8 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Memory(command) => memory::command(state, cx, call, command),
         Command::Journalist(command) => journalist::command(state, cx, call, command),
         Command::Pm(command) => pm::command(state, cx, call, command),
+        Command::Market(command) => market::command(state, cx, call, command),
+        Command::Federation(command) => federation::command(state, cx, call, command),
         Command::Shutdown => {
             cx.audit("daemon.shutdown", &serde_json::json!({}));
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));

@@ -2,7 +2,7 @@
 
 use super::{audit, worker_api, worker_audit};
 use crate::api::{Method, Problem, Reply, Route, openapi};
-use crate::core::Command;
+use crate::core::{Command, Timer};
 use crate::routes::{Access, Ask, Handler};
 use serde_json::json;
 
@@ -72,6 +72,7 @@ fn status(ask: &Ask) -> Result<Reply, Problem> {
         "startedAt": project.started_at.to_string(),
         "agents": ask.state.agents.iter().count(),
         "running": ask.state.agents.live().count(),
+        "cleanup": ask.state.cleanup.shown(ask.state.timers.get(Timer::Cleanup)),
     })))
 }
 

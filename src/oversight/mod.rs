@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod audit;
+pub mod cleanup;
 pub mod dashboard;
 pub mod pm;
 mod pm_checks;
@@ -11,3 +12,4 @@ pub mod questions;
 pub mod timeline;
 pub mod worker_api;
 pub mod worker_audit;
+pub mod worker_cleanup;

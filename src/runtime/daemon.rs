@@ -19,8 +19,13 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::worker::Keeper;
+use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
+use crate::market::worker_client::Marketplace;
+use crate::market::worker_links::Links;
+use crate::oversight::worker_cleanup::Cleaner;
 use crate::teams::worker::PlanReader;
 use crate::workspace;
 use crate::workspace::worker_import::Imports;
@@ -176,6 +181,7 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
+        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
         let policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
@@ -184,6 +190,8 @@ impl Daemon {
             vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
+            market: Marketplace::new(),
+            federation,
             counters: OnceLock::new(),
         });
         let hub_handle = hub.handle();
@@ -269,9 +277,16 @@ fn outbox(
     let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
         to_core.control(Event::Storage(trouble));
     })?;
+    let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
     let to_core = core.clone();
     let journalist = Writer::start(project.to_path_buf(), move |report| {
         to_core.report(Event::Journalist(report));
+    })?;
+    let links = Arc::new(Links::start(project));
+    let to_core = core.clone();
+    let (theirs, ours) = (Arc::clone(logs), Arc::clone(processes));
+    let cleaner = Cleaner::start(project.to_path_buf(), theirs, ours, move |report| {
+        to_core.report(Event::Cleanup(report));
     })?;
     let to_core = core.clone();
     let report = Arc::new(move |id, progress| {
@@ -279,7 +294,21 @@ fn outbox(
     });
     let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
     let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
-    Ok(Outbox { core: core.clone(), vault, jobs, imports, plans, runs, servers, hub, journalist, store })
+    Ok(Outbox {
+        core: core.clone(),
+        vault,
+        gateways,
+        links,
+        jobs,
+        imports,
+        plans,
+        runs,
+        servers,
+        hub,
+        journalist,
+        cleaner,
+        store,
+    })
 }
 
 fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {

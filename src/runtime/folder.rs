@@ -8,9 +8,13 @@ use crate::coordination;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
+use crate::federation;
+use crate::gateways;
 use crate::integrations;
 use crate::journalist;
+use crate::market;
 use crate::memory;
+use crate::oversight::cleanup;
 use crate::oversight::pm;
 use crate::oversight::timeline;
 use crate::schedules;
@@ -84,6 +88,9 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
     known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
     state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+    let stored: gateways::Stored = read(folder, Document::Gateways, now)?.unwrap_or_default();
+    known_version(Document::Gateways, stored.version, gateways::STORED_VERSION)?;
+    state.gateways = Arc::new(gateways::State::restore(stored, now, timers));
     Ok(())
 }
 
@@ -138,6 +145,15 @@ fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: pm::Stored = read(folder, Document::PmReviews, now)?.unwrap_or_default();
     known_version(Document::PmReviews, stored.version, pm::VERSION)?;
     state.pm = Arc::new(pm::State::restore(stored));
+    let stored: market::Stored = read(folder, Document::Skills, now)?.unwrap_or_default();
+    known_version(Document::Skills, stored.version, market::STORED_VERSION)?;
+    state.market = Arc::new(market::State::restore(stored));
+    let stored: federation::Stored = read(folder, Document::Federation, now)?.unwrap_or_default();
+    known_version(Document::Federation, stored.version, federation::STORED_VERSION)?;
+    state.federation = Arc::new(federation::State::restore(stored));
+    let stored: cleanup::Stored = read(folder, Document::Cleanup, now)?.unwrap_or_default();
+    known_version(Document::Cleanup, stored.version(), cleanup::STORED_VERSION)?;
+    cleanup::restore(state, stored, now);
     journalist::arm(state, now);
     Ok(())
 }

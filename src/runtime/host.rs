@@ -3,6 +3,8 @@
 use super::process::Processes;
 use crate::agents::worker_log::LogStore;
 use crate::credentials::Vault;
+use crate::federation::worker::Keeper;
+use crate::market::worker_client::Marketplace;
 use crate::workspace::worker_index::Indexer;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -22,6 +24,10 @@ pub struct Host {
     pub processes: Arc<Processes>,
     /// Scans the codebase.
     pub indexer: Arc<Indexer>,
+    /// Asks the skills marketplace.
+    pub market: Marketplace,
+    /// The key by which other daemons know this one.
+    pub federation: Keeper,
     /// Counters of the HTTP server and the hub, known once they run.
     pub counters: OnceLock<Box<dyn Fn() -> Vec<Counter> + Send + Sync>>,
 }

@@ -12,8 +12,12 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
+use crate::market::worker_links::{self, Links};
+use crate::oversight::cleanup;
+use crate::oversight::worker_cleanup::Cleaner;
 use crate::providers;
 use crate::teams::worker::PlanReader;
 use crate::workspace::worker_import::Imports;
@@ -28,6 +32,10 @@ pub struct Outbox {
     pub core: Core,
     /// Opens the keys that agents get.
     pub vault: Arc<Vault>,
+    /// The threads of the chat gateways.
+    pub gateways: Gateways,
+    /// Links skills beside running agents.
+    pub links: Arc<Links>,
     /// One-off jobs.
     pub jobs: Jobs,
     /// Imports of repositories.
@@ -42,6 +50,8 @@ pub struct Outbox {
     pub hub: Hub,
     /// The journalist's documents.
     pub journalist: Writer,
+    /// Removes what is old.
+    pub cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
     pub store: Store,
 }
@@ -61,7 +71,9 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
+            Effect::Gateway(order) => self.gateways.order(order),
             Effect::Journalist(order) => self.write_down(order),
+            Effect::Cleanup(order) => self.clean(order),
             Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Plan(look) => self.plans.order(look),
@@ -95,14 +107,23 @@ impl Outbox {
         }
     }
 
+    fn clean(&self, order: cleanup::Order) {
+        if !self.cleaner.order(order) {
+            let errors = vec!["its thread is behind".to_owned()];
+            let outcome = cleanup::Outcome { errors, ..cleanup::Outcome::default() };
+            self.core.control(Event::Cleanup(cleanup::Report(outcome)));
+        }
+    }
+
     fn order(&mut self, agent: AgentId, order: RunOrder) {
         match order {
             RunOrder::Start(start) => {
                 let Some(provider) = providers::by_id(start.provider) else { return };
-                let StartOrder { lineage, request, env, secrets, .. } = *start;
+                let StartOrder { lineage, request, env, secrets, skills, .. } = *start;
+                let prepare = worker_links::prepare(&self.links, &request.working_dir, skills);
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let env_extra = env.into_iter().chain(secrets).collect();
-                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra })
+                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare })
                 });
                 if let Err(error) = started {
                     self.core.control(Event::Run(agent, RunReport::StartFailed { error }));

@@ -1,0 +1,147 @@
+//! `svc skills`.
+
+use super::client::{Client, encode};
+use super::commands::{ANY, Command, Group, Words};
+use super::render::{Table, clean};
+use super::session::{Failure, Outcome, Session};
+use super::target::text;
+use serde_json::{Value, json};
+
+/// The commands of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "skills",
+    alias: "",
+    group: Group::Look,
+    summary: "list, install, rate and remove skills",
+    usage: "skills [search [WORD..] | install ID.. | remove ID.. | rate ID STARS | update [ID..]]",
+    words: (0, ANY),
+    complete: Words::OneOf(&["search", "install", "remove", "rate", "update"]),
+    options: &[],
+    details: "Without a word: those that are installed. An agent gets them with 'svc spawn --skill ID'.\n\
+              Without a marketplace (setting skills.baseUrl) the 21 built-in ones can be installed.",
+    run: skills,
+}];
+
+fn skills(session: &Session) -> Outcome {
+    let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => installed(session),
+        ["search", rest @ ..] => search(session, &rest.join(" ")),
+        ["install", ids @ ..] if !ids.is_empty() => each(session, ids, "POST", "/install", "installed"),
+        ["remove", ids @ ..] if !ids.is_empty() => each(session, ids, "DELETE", "", "removed"),
+        ["update"] => update_all(session),
+        ["update", ids @ ..] => each(session, ids, "POST", "/update", "up to date"),
+        ["rate", id, stars] => rate(session, id, stars),
+        _ => Err(Failure::usage(
+            "svc skills takes nothing, or search, install ID, remove ID, rate ID STARS or update; see 'svc help skills'",
+        )),
+    }
+}
+
+fn installed(session: &Session) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.get("/api/skills/installed")?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let list = answer["skills"].as_array().cloned().unwrap_or_default();
+    if out.quiet {
+        return out.lines(&list.iter().map(|skill| clean(text(skill, "id"))).collect::<Vec<_>>());
+    }
+    if list.is_empty() {
+        return out.line("no skill is installed; 'svc skills search' lists what there is");
+    }
+    let mut table = Table::new(&["ID", "VERSION", "SOURCE", "FILE", "USED BY"]);
+    for skill in &list {
+        let users = skill["usedBy"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let users: Vec<String> = users.iter().filter_map(Value::as_str).map(clean).collect();
+        table.row(&[
+            clean(text(skill, "id")),
+            clean(text(skill, "version")),
+            text(skill, "source").into(),
+            if skill["intact"] == true { "ok".into() } else { "changed".into() },
+            if users.is_empty() { "-".into() } else { users.join(", ") },
+        ]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}
+
+fn search(session: &Session, words: &str) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.get(&format!("/api/skills?search={}", encode(words)))?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let list = answer["skills"].as_array().cloned().unwrap_or_default();
+    if out.quiet {
+        return out.lines(&list.iter().map(|skill| clean(text(skill, "id"))).collect::<Vec<_>>());
+    }
+    if let Some(why) = answer["why"].as_str() {
+        out.note(&format!("the built-in skills: {}", clean(why)));
+    }
+    let mut table = Table::new(&["ID", "RATING", "INSTALLS", "HERE", "DESCRIPTION"]).numeric(&[1, 2]);
+    for skill in &list {
+        let here = match (skill["installed"] == true, skill["updateAvailable"] == true) {
+            (true, true) => "update",
+            (true, false) => "yes",
+            (false, _) => "-",
+        };
+        table.row(&[
+            clean(text(skill, "id")),
+            skill["rating"].as_f64().map_or_else(|| "-".into(), |rating| format!("{rating:.1}")),
+            skill["downloads"].as_u64().map_or_else(|| "-".into(), |count| count.to_string()),
+            here.into(),
+            clean(text(skill, "description")),
+        ]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}
+
+/// One call for each id; the first that fails ends the command.
+fn each(session: &Session, ids: &[&str], method: &str, call: &str, done: &str) -> Outcome {
+    let client = session.client()?;
+    for id in ids {
+        one(session, &client, id, method, call, done)?;
+    }
+    Ok(())
+}
+
+fn one(session: &Session, client: &Client, id: &str, method: &str, call: &str, done: &str) -> Outcome {
+    let out = &session.out;
+    let body = (method == "POST").then(|| json!({}));
+    let answer = client.call(method, &format!("/api/skills/{}{call}", encode(id)), body.as_ref())?;
+    if out.json {
+        return out.document(&answer);
+    }
+    if out.quiet {
+        return out.line(id);
+    }
+    let done = if answer["updated"] == true { "updated" } else { done };
+    let version = answer["version"].as_str().filter(|version| !version.is_empty());
+    out.line(&version.map_or_else(
+        || format!("{id} is {done}"),
+        |version| format!("{id} {} ({}) is {done}", clean(version), text(&answer, "source")),
+    ))
+}
+
+fn update_all(session: &Session) -> Outcome {
+    let client = session.client()?;
+    let answer = client.get("/api/skills/installed")?;
+    let list = answer["skills"].as_array().cloned().unwrap_or_default();
+    for skill in &list {
+        one(session, &client, text(skill, "id"), "POST", "/update", "up to date")?;
+    }
+    Ok(())
+}
+
+fn rate(session: &Session, id: &str, stars: &str) -> Outcome {
+    let rating: u64 = stars
+        .parse()
+        .map_err(|_| Failure::usage(format!("STARS is a whole number from 1 to 5, not '{stars}'")))?;
+    let path = format!("/api/skills/{}/rate", encode(id));
+    let answer = session.client()?.post(&path, &json!({"rating": rating}))?;
+    if session.out.json {
+        return session.out.document(&answer);
+    }
+    session.out.line(&format!("{id} has {} stars from {} people", answer["rating"], answer["rating_count"]))
+}

@@ -1,0 +1,222 @@
+//! `/api/federation`.
+
+use super::{Command, Peer, worker};
+use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::core::ids::PairingId;
+use crate::routes::{Access, Ask, Handler};
+use serde_json::{Value, json};
+
+/// Bytes of what another daemon may send.
+const BODY_BYTES: usize = 64 << 10;
+/// Characters of an address.
+pub(super) const MAX_URL_CHARS: usize = 200;
+
+/// The routes of the federation. What people decide, and what only daemons say, is not for agents.
+pub fn routes() -> Vec<Route<Handler>> {
+    let mut routes = of_people();
+    routes.extend(of_daemons());
+    routes
+}
+
+const AGENT: (u16, &str) = (403, "the caller is an agent");
+const UNKNOWN: (u16, &str) = (404, "no such pairing, or it has expired");
+
+fn of_people() -> Vec<Route<Handler>> {
+    use Access::{Anyone, OperatorOnly};
+    use Handler::{Read, Work, Write};
+    vec![
+        Route::new(
+            Method::Get,
+            "/api/federation/identity",
+            "This daemon's key and name",
+            Work(Anyone, worker::identity),
+        )
+        .replies(&[(200, "id, publicKey, name, url")]),
+        Route::new(Method::Get, "/api/federation/peers", "Peers, and pairings that wait", Read(peers))
+            .replies(&[(200, "peers, pairings; a pairing has the code to compare")]),
+        Route::new(
+            Method::Post,
+            "/api/federation/peers",
+            "Begin a pairing with another daemon",
+            Work(OperatorOnly, worker::add),
+        )
+        .body(add_schema)
+        .replies(&[
+            (201, "the pairing with its code"),
+            (400, "url is wrong, or is this daemon's"),
+            AGENT,
+            (409, "too many pairings wait"),
+            (502, "it does not answer, or refuses"),
+        ]),
+        Route::new(
+            Method::Delete,
+            "/api/federation/peers/:id",
+            "Remove a peer",
+            Write(OperatorOnly, |ask| Ok(command(Command::Remove(ask.params.get("id").to_owned())))),
+        )
+        .replies(&[(200, "it is gone"), AGENT, (404, "no such peer")]),
+        Route::new(
+            Method::Get,
+            "/api/federation/peers/:id/agents",
+            "The agents of a peer, to look at",
+            Work(OperatorOnly, worker::agents),
+        )
+        .replies(&[
+            (200, "peer, agents, at"),
+            (404, "no such peer"),
+            (502, "it does not answer, or refuses"),
+        ]),
+        Route::new(
+            Method::Post,
+            "/api/federation/pair/:id/confirm",
+            "Confirm that both sides show the same code",
+            Work(OperatorOnly, worker::confirm),
+        )
+        .body(confirm_schema)
+        .replies(&[(200, "the peer"), AGENT, UNKNOWN, (409, "no code yet, or another one")]),
+        Route::new(
+            Method::Delete,
+            "/api/federation/pair/:id",
+            "Reject a pairing",
+            Write(OperatorOnly, |ask| Ok(command(Command::Reject(pairing_id(ask)?)))),
+        )
+        .replies(&[(200, "it is gone"), AGENT, UNKNOWN]),
+    ]
+}
+
+fn of_daemons() -> Vec<Route<Handler>> {
+    use Access::OperatorOnly;
+    use Handler::{Work, Write};
+    vec![
+        Route::new(
+            Method::Post,
+            "/api/federation/pair",
+            "For daemons: begin a pairing here",
+            Work(OperatorOnly, worker::offered),
+        )
+        .body(offer_schema)
+        .body_limit(BODY_BYTES)
+        .replies(&[(201, "id, publicKey, nonce, name"), AGENT, (409, "too many pairings wait")]),
+        Route::new(
+            Method::Post,
+            "/api/federation/pair/:id/reveal",
+            "For daemons: tell the nonce that was committed to",
+            Write(OperatorOnly, reveal),
+        )
+        .body(reveal_schema)
+        .body_limit(BODY_BYTES)
+        .replies(&[(200, "ok"), (400, "it is another nonce"), AGENT, UNKNOWN]),
+        Route::new(
+            Method::Post,
+            "/api/federation/envelope",
+            "For daemons: a signed question",
+            Work(OperatorOnly, worker::envelope),
+        )
+        .body_limit(BODY_BYTES)
+        .replies(&[
+            (200, "a signed answer"),
+            (401, "signature, addressee or time is wrong"),
+            (403, "not a peer"),
+            (409, "it was taken before"),
+            (429, "too many in five minutes"),
+        ]),
+    ]
+}
+
+fn command(command: Command) -> crate::core::Command {
+    crate::core::Command::Federation(command)
+}
+
+/// The `:id` of the path.
+pub(super) fn pairing_id(ask: &Ask) -> Result<PairingId, Problem> {
+    let text = ask.params.get("id");
+    text.parse().map_err(|_| {
+        Problem::not_found(format!("there is no pairing {text:?}: an id has 8 hexadecimal digits"))
+    })
+}
+
+fn peers(ask: &Ask) -> Result<Reply, Problem> {
+    let federation = &ask.state.federation;
+    let shown = |peer: &Peer| {
+        let mut value = json!(peer);
+        value["hasToken"] = json!(ask.state.credentials.has(&peer.id.credential()));
+        value
+    };
+    let peers: Vec<Value> = federation.iter().map(shown).collect();
+    Ok(Reply::ok(&json!({"peers": peers, "pairings": federation.pairings_shown(ask.now)})))
+}
+
+fn reveal(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let nonce = hex_field(&mut fields, "nonce");
+    fields.validator.finish()?;
+    Ok(command(Command::Revealed(pairing_id(ask)?, nonce)))
+}
+
+/// A required text of 64 hexadecimal digits.
+pub(super) fn hex_field(fields: &mut Fields, name: &str) -> [u8; 32] {
+    let text = fields.required_string(name).unwrap_or_default();
+    let bytes = super::hex::bytes_32(text);
+    fields
+        .validator
+        .check(bytes.is_some() || text.is_empty(), name, || format!("{name} must be 64 hexadecimal digits"));
+    bytes.unwrap_or_default()
+}
+
+/// Checks a daemon's address: `http://host:port` or `https://host`, nothing behind it. Without a slash at
+/// the end.
+pub(super) fn url_field(fields: &mut Fields, name: &str, text: &str) -> String {
+    let text = text.trim_end_matches('/');
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://")).unwrap_or_default();
+    let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    let fits = !host.is_empty() && host.chars().all(is_host) && text.len() <= MAX_URL_CHARS;
+    fields.validator.check(fits || text.is_empty(), name, || {
+        format!("{name} must look like http://127.0.0.1:31415, it is {text:?}")
+    });
+    text.to_owned()
+}
+
+fn add_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["url"],
+        "properties": {
+            "url": {"type": "string", "maxLength": MAX_URL_CHARS},
+            "token": {"type": "string", "writeOnly": true},
+        },
+    })
+}
+
+fn confirm_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "code": {"type": "string", "pattern": "^[0-9]{6}$"},
+            "url": {"type": "string", "maxLength": MAX_URL_CHARS},
+            "token": {"type": "string", "writeOnly": true},
+        },
+    })
+}
+
+fn offer_schema() -> Value {
+    let hex = json!({"type": "string", "pattern": "^[0-9a-f]{64}$"});
+    json!({
+        "type": "object",
+        "required": ["publicKey", "commitment", "name", "url"],
+        "properties": {
+            "publicKey": hex,
+            "commitment": hex,
+            "name": {"type": "string", "maxLength": super::MAX_NAME_CHARS},
+            "url": {"type": "string", "maxLength": MAX_URL_CHARS},
+        },
+    })
+}
+
+fn reveal_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["nonce"],
+        "properties": {"nonce": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
+    })
+}

@@ -1,0 +1,340 @@
+//! The side of the federation that does I/O: the key, randomness, and calls to other daemons.
+
+use super::api::{hex_field, pairing_id, url_field};
+use super::envelope::{Envelope, NONCE_BYTES, Replays};
+use super::hex::{bytes_32, to_hex};
+use super::pairing::{code, commitment, peer_id};
+use super::{Command, MAX_NAME_CHARS, Offer, Other, Peer, PeerId, PublicKey};
+use crate::agents::Agent;
+use crate::api::{Fields, Problem, Reply};
+use crate::core::State;
+use crate::core::ids::PairingId;
+use crate::core::time::Time;
+use crate::credentials::api::secret;
+use crate::credentials::{Sealed, Secret};
+use crate::routes::{Answer, Ask};
+use crate::runtime::host::Host;
+use crate::runtime::store::replace;
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use serde_json::{Value, json};
+use std::fs::{self, File, Permissions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The file of the key below `.svc/`.
+pub const KEY_FILE: &str = "federation.key";
+/// Until a connection stands.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// For one call in all.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an answer.
+const ANSWER_LIMIT_BYTES: u64 = 4 << 20;
+/// The one question there is.
+const LIST_AGENTS: &str = "agents.list";
+const ANSWER: &str = "answer";
+
+/// The key of this daemon, and the envelopes it has taken.
+pub struct Keeper {
+    key: SigningKey,
+    replays: Mutex<Replays>,
+}
+
+impl Keeper {
+    /// Reads the key in `folder` (`.svc`), or makes it. `now` is when this daemon starts.
+    ///
+    /// Errors: a sentence when the file is damaged, cannot be read or written.
+    pub fn start(folder: &Path, now: Time) -> Result<Self, String> {
+        let file = folder.join(KEY_FILE);
+        let named = |fault: String| format!("{}: {fault}", file.display());
+        let seed = match fs::read_to_string(&file) {
+            Ok(text) => {
+                let private = Permissions::from_mode(0o600);
+                fs::set_permissions(&file, private).map_err(|error| named(error.to_string()))?;
+                bytes_32(text.trim()).ok_or_else(|| {
+                    named("is no key (64 hexadecimal digits); restore it, or remove it and pair again".into())
+                })?
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let seed: [u8; 32] = random()?;
+                let written = replace(&file, format!("{}\n", to_hex(&seed)).as_bytes());
+                let synced = written.and_then(|()| File::open(folder)?.sync_all());
+                synced.map_err(|error| named(error.to_string()))?;
+                seed
+            }
+            Err(error) => return Err(named(error.to_string())),
+        };
+        Ok(Self { key: SigningKey::from_bytes(&seed), replays: Mutex::new(Replays::new(now)) })
+    }
+
+    fn public_key(&self) -> [u8; 32] {
+        self.key.verifying_key().to_bytes()
+    }
+
+    fn id(&self) -> PeerId {
+        peer_id(&self.public_key())
+    }
+
+    fn seal(&self, to: &PeerId, kind: &str, re: &str, body: &Value, now: Time) -> Result<Envelope, Problem> {
+        let nonce: [u8; NONCE_BYTES] = random().map_err(|error| Problem::new(503, "no_randomness", error))?;
+        let envelope = Envelope {
+            from: self.id(),
+            to: to.clone(),
+            kind: kind.to_owned(),
+            nonce: to_hex(&nonce),
+            re: re.to_owned(),
+            ts: now.0,
+            body: body.to_string(),
+            signature: String::new(),
+        };
+        Ok(envelope.signed(&self.key))
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], String> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| format!("no randomness: {error}"))?;
+    Ok(bytes)
+}
+
+fn nonce() -> Result<[u8; 32], Problem> {
+    random().map_err(|error| Problem::new(503, "no_randomness", error))
+}
+
+/// As this daemon calls itself: the name of its project's folder.
+fn own_name(state: &State) -> String {
+    let name = state.project.dir.file_name().map(|name| name.to_string_lossy().into_owned());
+    clipped(name.as_deref().unwrap_or("svc"))
+}
+
+/// One line of at most [`MAX_NAME_CHARS`], without control characters.
+fn clipped(text: &str) -> String {
+    let line: String = text.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
+    line.trim().to_owned()
+}
+
+/// A key that can be one: a point of the curve.
+fn checked_key(bytes: [u8; 32]) -> Result<VerifyingKey, Problem> {
+    let key = VerifyingKey::from_bytes(&bytes).ok().filter(|key| !key.is_weak());
+    key.ok_or_else(|| Problem::bad_request("bad_key", "publicKey is no Ed25519 key"))
+}
+
+fn not_ourselves(host: &Host, key: [u8; 32]) -> Result<(), Problem> {
+    if key == host.federation.public_key() {
+        let text = "that is this daemon itself; name another one";
+        return Err(Problem::bad_request("own_key", text));
+    }
+    checked_key(key).map(|_| ())
+}
+
+/// `GET /api/federation/identity`.
+pub fn identity(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    Ok(Answer::Reply(Reply::ok(&json!({
+        "id": host.federation.id(),
+        "publicKey": to_hex(&host.federation.public_key()),
+        "name": own_name(ask.state),
+        "url": ask.state.project.url(),
+    }))))
+}
+
+/// `POST /api/federation/peers`: goes through the steps with the other daemon, up to the code.
+pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let url = fields.required_string("url").unwrap_or_default();
+    let url = url_field(&mut fields, "url", url);
+    let token = fields.value("token").is_some().then(|| secret(&mut fields, "token"));
+    fields.validator.finish()?;
+    ask.state.health.writable()?;
+
+    let (own_key, own_nonce) = (host.federation.public_key(), nonce()?);
+    let offer = json!({
+        "publicKey": to_hex(&own_key),
+        "commitment": to_hex(&commitment(&own_key, &own_nonce)),
+        "name": own_name(ask.state),
+        "url": ask.state.project.url(),
+    });
+    let answer = call(&url, "/api/federation/pair", &offer, token.as_ref())?;
+    let bytes = |name: &str| answer[name].as_str().and_then(bytes_32);
+    let id = answer["id"].as_str().and_then(|id| id.parse::<PairingId>().ok());
+    let (Some(key), Some(nonce), Some(id)) = (bytes("publicKey"), bytes("nonce"), id) else {
+        return Err(not_a_daemon(&url));
+    };
+    not_ourselves(host, key)?;
+    let revealed = json!({"nonce": to_hex(&own_nonce)});
+    call(&url, &format!("/api/federation/pair/{id}/reveal"), &revealed, token.as_ref())?;
+    let token = token.map(|token| host.vault.seal(&peer_id(&key).credential(), &token)).transpose()?;
+    let other = Other { key, name: clipped(answer["name"].as_str().unwrap_or_default()), url };
+    let code = code(&own_key, &key, &own_nonce, &nonce);
+    let opened = Command::Opened { id, other: Box::new(other), code, token };
+    Ok(Answer::Command(crate::core::Command::Federation(opened)))
+}
+
+/// `POST /api/federation/pair`: another daemon begins.
+pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let key = hex_field(&mut fields, "publicKey");
+    let commitment = hex_field(&mut fields, "commitment");
+    let name = clipped(fields.required_string("name").unwrap_or_default());
+    let url = fields.required_string("url").unwrap_or_default();
+    let url = url_field(&mut fields, "url", url);
+    fields.validator.finish()?;
+    not_ourselves(host, key)?;
+    let offer = Offer {
+        other: Other { key, name, url },
+        commitment,
+        own_key: host.federation.public_key(),
+        own_nonce: nonce()?,
+        own_name: own_name(ask.state),
+    };
+    let command = Command::Offered(Box::new(offer));
+    Ok(Answer::Command(crate::core::Command::Federation(command)))
+}
+
+/// `POST /api/federation/pair/:id/confirm`.
+pub fn confirm(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let id = pairing_id(ask)?;
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let code = fields.string("code").map(|code| code.replace([' ', '-'], ""));
+    let url = fields.string("url").map(ToOwned::to_owned);
+    let url = url.map(|url| url_field(&mut fields, "url", &url)).filter(|url| !url.is_empty());
+    let token = fields.value("token").is_some().then(|| secret(&mut fields, "token"));
+    fields.validator.finish()?;
+    let token = token.map(|token| sealed(host, ask, id, &token)).transpose()?;
+    let command = Command::Confirm { id, code, url, token: token.flatten() };
+    Ok(Answer::Command(crate::core::Command::Federation(command)))
+}
+
+/// The token under the name of the peer whose pairing it is; nothing where there is no such pairing, which
+/// the core then says.
+fn sealed(host: &Host, ask: &Ask, id: PairingId, token: &Secret) -> Result<Option<Sealed>, Problem> {
+    let peer = ask.state.federation.pairing_peer(id, ask.now);
+    peer.map(|peer| host.vault.seal(&peer.credential(), token)).transpose()
+}
+
+/// `POST /api/federation/envelope`: a peer asks.
+pub fn envelope(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let body = ask.request.object()?;
+    let envelope: Envelope = serde_json::from_value(Value::Object(body)).map_err(|error| {
+        Problem::bad_request("not_an_envelope", format!("the body is no envelope: {error}"))
+    })?;
+    let peer = ask.state.federation.get(&envelope.from).ok_or_else(|| {
+        Problem::new(403, "not_a_peer", "this daemon does not know that peer; pair the two, on both sides")
+    })?;
+    let PublicKey(key) = peer.public_key;
+    envelope.check(&host.federation.id(), &peer.id, &checked_key(key)?, ask.now)?;
+    {
+        let mut replays = host.federation.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        replays.forget_others(|id| ask.state.federation.get(id).is_some());
+        replays.take(&envelope, ask.now)?;
+    }
+    if envelope.kind != LIST_AGENTS {
+        let text = format!("peers may ask {LIST_AGENTS}, not {:?}", clipped(&envelope.kind));
+        return Err(Problem::bad_request("unknown_kind", text));
+    }
+    let agents: Vec<Value> = ask.state.agents.iter().map(|agent| seen_from_outside(agent)).collect();
+    let answer = json!({"name": own_name(ask.state), "agents": agents});
+    let sealed = host.federation.seal(&peer.id, ANSWER, &envelope.nonce, &answer, ask.now)?;
+    Ok(Answer::Reply(Reply::ok(&sealed)))
+}
+
+/// What a peer may know of an agent: not its task, not its words, not its paths.
+fn seen_from_outside(agent: &Agent) -> Value {
+    json!({
+        "id": agent.id,
+        "name": agent.name,
+        "role": agent.role,
+        "status": agent.status,
+        "statusSince": agent.status_since.to_string(),
+        "provider": agent.provider,
+        "model": agent.model,
+        "teamId": agent.team_id,
+        "tokensUsed": agent.tokens.total(),
+        "contextUsage": agent.context_usage(),
+        "costUsd": agent.cost_usd,
+        "turns": agent.turns,
+        "spawnedAt": agent.spawned_at.to_string(),
+        "lastActivity": agent.last_activity.to_string(),
+    })
+}
+
+/// `GET /api/federation/peers/:id/agents`.
+pub fn agents(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let peer = ask.state.federation.find(ask.params.get("id"))?;
+    let token = token_of(host, ask.state, peer)?;
+    let question = host.federation.seal(&peer.id, LIST_AGENTS, "", &json!({}), ask.now)?;
+    let answer = call(&peer.url, "/api/federation/envelope", &json!(question), token.as_ref())?;
+    let answer: Envelope = serde_json::from_value(answer).map_err(|_| not_a_daemon(&peer.url))?;
+    let PublicKey(key) = peer.public_key;
+    // The clock again: the answer may have taken seconds.
+    let now = crate::runtime::clock::now();
+    let checked = answer.check(&host.federation.id(), &peer.id, &checked_key(key)?, now);
+    checked.map_err(|problem| refused(&peer.url, &problem.error))?;
+    if answer.kind != ANSWER || answer.re != question.nonce {
+        return Err(refused(&peer.url, "it answered another question"));
+    }
+    let body: Value = serde_json::from_str(&answer.body).map_err(|_| not_a_daemon(&peer.url))?;
+    Ok(Answer::Reply(Reply::ok(&json!({
+        "peer": {"id": peer.id, "name": peer.name, "url": peer.url},
+        "agents": body["agents"],
+        "at": Time(answer.ts).to_string(),
+    }))))
+}
+
+fn token_of(host: &Host, state: &State, peer: &Peer) -> Result<Option<Secret>, Problem> {
+    let name = peer.id.credential();
+    let entry = state.credentials.get(&name);
+    let opened = entry.map(|entry| host.vault.open(&name, &entry.sealed)).transpose();
+    opened.map_err(|error| Problem::new(503, "credential_unreadable", error))
+}
+
+fn not_a_daemon(url: &str) -> Problem {
+    refused(url, "what it says is no answer of an svc daemon")
+}
+
+fn refused(url: &str, why: &str) -> Problem {
+    Problem::new(502, "peer_refused", format!("the daemon at {url}: {why}"))
+}
+
+/// One call to another daemon, which is on this machine or on a private network: never through a proxy.
+fn call(url: &str, path: &str, body: &Value, token: Option<&Secret>) -> Result<Value, Problem> {
+    let unreachable = |why: String| {
+        let text = format!("the daemon at {url} does not answer ({why}); look whether it runs, then retry");
+        Problem::new(502, "peer_unreachable", text)
+    };
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(CALL_TIMEOUT))
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .proxy(None)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .build();
+    let agent: ureq::Agent = config.into();
+    let mut request = agent.post(format!("{url}{path}")).content_type("application/json");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {}", token.expose()));
+    }
+    let mut response = request.send(body.to_string()).map_err(|error| unreachable(error.to_string()))?;
+    let status = response.status().as_u16();
+    let mut text = Vec::new();
+    let mut reader = response.body_mut().as_reader().take(ANSWER_LIMIT_BYTES + 1);
+    reader.read_to_end(&mut text).map_err(|error| unreachable(error.to_string()))?;
+    if text.len() as u64 > ANSWER_LIMIT_BYTES {
+        return Err(refused(url, "its answer is too large"));
+    }
+    let value: Option<Value> = serde_json::from_slice(&text).ok();
+    match (status, value) {
+        (200..=299, Some(value)) => Ok(value),
+        (_, value) => {
+            let told = value.as_ref().and_then(|value| value["error"].as_str());
+            let why: String =
+                told.unwrap_or("it gives no reason").chars().filter(|c| !c.is_control()).take(300).collect();
+            Err(refused(url, &format!("status {status}: {why}")))
+        }
+    }
+}
