@@ -93,6 +93,19 @@ export function tick() {
   }
 }
 
+/** `work` as a listener that runs soon, and at most once in `ms`, however often it is called. */
+export function soon(work, ms) {
+  let waiting = 0;
+  const later = () => {
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      work();
+    }, ms);
+  };
+  later.stop = () => clearTimeout(waiting);
+  return later;
+}
+
 /** A short message at the foot of the page. */
 export function toast(text, kind = "") {
   const el = h("div", { class: `toast ${kind}` }, text);

@@ -1,11 +1,27 @@
 // The project's files: a tree, and an editor that never overwrites what somebody else has changed meanwhile.
 
-import { bytes, button, confirm, dialog, empty, faults, field, fill, h, head, say, toast } from "./dom.js";
+import {
+  bytes,
+  button,
+  confirm,
+  dialog,
+  empty,
+  faults,
+  field,
+  fill,
+  h,
+  head,
+  say,
+  soon,
+  toast,
+} from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
 import { diffView } from "./diff.js";
 
 const DEPTH = 2;
+/** Changes on the disk come in bursts; the tree is read again at most so often. */
+const REREAD_MS = 1500;
 const IMAGE = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 
 export default function files(view, parts) {
@@ -259,11 +275,7 @@ export default function files(view, parts) {
   const safe = () => load().catch((error) => fill(tree, empty("Not to be had", error.message)));
   safe();
   show(parts[1]);
-  let wait = 0;
-  const later = () => {
-    clearTimeout(wait);
-    wait = setTimeout(safe, 1500);
-  };
+  const later = soon(safe, REREAD_MS);
   const stops = [on("file:changed", later), on("agent:exit", later), on("reconnect", later)];
   const leave = (event) => {
     if (current?.dirty) event.preventDefault();
@@ -275,7 +287,7 @@ export default function files(view, parts) {
       return true;
     },
     stop() {
-      clearTimeout(wait);
+      later.stop();
       removeEventListener("beforeunload", leave);
       for (const stop of stops) stop();
     },

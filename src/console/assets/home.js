@@ -1,6 +1,6 @@
 // The first screen: what waits for a person, and all agents.
 
-import { ago, button, code, dollars, empty, fill, h, head, say, short, span, toast } from "./dom.js";
+import { ago, button, code, dollars, empty, fill, h, head, say, short, soon, span, toast } from "./dom.js";
 import { at as path, post, del } from "./api.js";
 import { attention, isBad, isLive, on, spark, store } from "./store.js";
 import { card } from "./approvals.js";
@@ -160,14 +160,8 @@ export default function home(view) {
     }
     for (const [index, row] of list.rows) activity(shown[index], row);
   }, 2000);
-  let waiting = 0;
-  const soon = () => {
-    waiting ||= setTimeout(() => {
-      waiting = 0;
-      agents();
-    }, REDRAW_MS);
-  };
-  const stops = [on("agents", soon), on("approvals", soon), on("health", soon)];
+  const later = soon(agents, REDRAW_MS);
+  const stops = [on("agents", later), on("approvals", later), on("health", later)];
   filter.addEventListener("input", order);
   list.onresize = () => {
     if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0))
@@ -182,7 +176,7 @@ export default function home(view) {
   return {
     stop() {
       clearInterval(timer);
-      clearTimeout(waiting);
+      later.stop();
       list.stop();
       for (const stop of stops) stop();
     },

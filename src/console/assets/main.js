@@ -1,6 +1,6 @@
 // The shell: pages by hash, navigation, keys, theme, connection status.
 
-import { fill, h, say, tick } from "./dom.js";
+import { fill, h, say, soon, tick } from "./dom.js";
 import { get, has } from "./api.js";
 import { attention, connect, emit, on, store } from "./store.js";
 import { openPalette } from "./palette.js";
@@ -25,6 +25,9 @@ export const PAGES = [
   ["credentials", "Credentials", "credentials", "c"],
   ["settings", "Settings", "settings", ","],
 ];
+
+/** The badges are counted at most so often. */
+const BADGES_MS = 250;
 
 const view = document.getElementById("view");
 const nav = document.getElementById("nav");
@@ -235,14 +238,8 @@ function start() {
   on("approval:request", ({ data }) => {
     alerts.textContent = `${data.agentName} asks for your approval: ${data.action.description}`;
   });
-  let waiting = 0;
-  const soon = () => {
-    waiting ||= setTimeout(() => {
-      waiting = 0;
-      badges();
-    }, 250);
-  };
-  for (const type of ["agents", "approvals", "health"]) on(type, soon);
+  const later = soon(badges, BADGES_MS);
+  for (const type of ["agents", "approvals", "health"]) on(type, later);
   on("reconnect", () => {
     if (view.querySelector(".notice.bad")) show();
   });
