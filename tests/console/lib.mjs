@@ -14,6 +14,7 @@ const chromium = process.env.SVC_CHROMIUM ?? "/usr/bin/chromium";
 const fromDisk = Boolean(process.env.SVC_CONSOLE_FROM_DISK);
 const POLL_MS = 20;
 const WAIT_MS = 20_000;
+const QUIET_MS = 150;
 const KINDS = { css: "text/css", svg: "image/svg+xml" };
 
 export const assets = path.join(root, "src/console/assets");
@@ -144,12 +145,6 @@ export class Daemon {
     return this.api("POST", where, body);
   }
 
-  /** Whether it has an endpoint. */
-  async has(where) {
-    this.paths ??= Object.keys((await this.get("/api/openapi.json")).paths);
-    return this.paths.includes(where);
-  }
-
   spawn(role, model, more = {}) {
     return this.post("/api/agents", {
       role,
@@ -201,9 +196,24 @@ export async function open(browser, url, options = {}) {
   });
   page.on("pageerror", (error) => page.faults.push(String(error)));
   page.setDefaultTimeout(15_000);
+  watchRequests(page);
   if (fromDisk) await serveFromDisk(page);
   if (url) await page.goto(url);
   return page;
+}
+
+/** `page.quiet()` waits until no request has been under way for a moment. */
+function watchRequests(page) {
+  let open = 0;
+  let since = Date.now();
+  const more = (n) => () => {
+    open += n;
+    since = Date.now();
+  };
+  page.on("request", more(1));
+  page.on("requestfinished", more(-1));
+  page.on("requestfailed", more(-1));
+  page.quiet = () => until("the page to be quiet", () => open <= 0 && Date.now() - since > QUIET_MS);
 }
 
 async function serveFromDisk(page) {

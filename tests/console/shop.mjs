@@ -12,7 +12,7 @@ const usage = (input, output, cacheRead) => ({
 const write = (file, text) => ({ write: { path: file, text } });
 const run = (command) => ({ run: { command } });
 /** Stays at work: says something now and then, until it is ended. */
-const goesOn = (...steps) => ({ loop: { times: 100_000, steps: [...steps, { sleepMs: 1700 }] } });
+const goesOn = (...steps) => ({ loop: { times: 100_000, steps: [...steps, { sleepMs: 2600 }] } });
 
 const LOGIN = `export async function login(user, password) {
   const record = await users.byName(user);
@@ -27,6 +27,36 @@ test("a wrong password is refused", async () => {
 });
 `;
 
+/** What the planner recommends. */
+const PLAN = [
+  {
+    role: "backend",
+    name: "cart-api",
+    phase: 1,
+    scope: ["api/**"],
+    prompt: "Build the cart's API: add, remove, total.",
+    provider: "script",
+    model: "claude-haiku-4-5",
+  },
+  {
+    role: "frontend",
+    name: "cart-web",
+    phase: 1,
+    scope: ["web/**"],
+    prompt: "Build the cart's page on the API.",
+    provider: "script",
+    model: "gemini-2.5-pro",
+  },
+  {
+    role: "security",
+    name: "cart-check",
+    phase: 2,
+    prompt: "Read both parts and try to order for nothing.",
+    provider: "script",
+    model: "claude-sonnet-4-6",
+  },
+];
+
 const SCENARIOS = {
   "claude-sonnet-4-6": [
     { think: "The login takes any password. I read it first, then write a test that fails." },
@@ -36,68 +66,41 @@ const SCENARIOS = {
     write("tests/login.test.js", TEST),
     run("grep -c password tests/login.test.js"),
     {
-      say: "The test fails as expected. Now the login itself.\n\n- look the user up by name\n- compare the hash",
+      say: "The test fails as expected. Now the login itself:\n\n- look the user up by name\n- compare the hash",
     },
     write("src/login.js", LOGIN),
+    run("wc -l src/login.js tests/login.test.js"),
+    { run: { command: "cat src/session.js" } },
+    { say: "There is no session module yet. I keep the session next to the login." },
     usage(5200, 2900, 96_000),
     run("ls src tests"),
-    goesOn(
-      run("wc -l src/login.js"),
-      { say: "The login is done; I look at the session's expiry." },
-      usage(220, 90, 700),
-    ),
+    { say: "Both tests pass. Left to do: sessions end after eight hours." },
+    goesOn({ think: "Eight hours from the last request, or from the login?" }),
   ],
   "claude-haiku-4-5": [
     { say: "I build the sign-in form." },
     write("web/form.html", "<form>\n  <label>Name <input name=user></label>\n</form>\n"),
     usage(900, 380, 31_000),
-    goesOn({ say: "Checking the form at phone width." }, run("ls web"), usage(160, 40, 400)),
+    goesOn({ say: "Checking the form at phone width." }, run("ls web")),
   ],
   "gpt-5.6-terra": [
     { say: "I read the migrations." },
     usage(2400, 310, 155_000),
     write("infra/deploy.yml", "steps: []\n"),
-    goesOn({ think: "Is the migration safe to run twice?" }, usage(90, 30, 200)),
+    goesOn({ say: "Is the migration safe to run twice? I try it on a copy." }),
   ],
   "gemini-2.5-flash": [{ say: "I look at the API's errors." }, usage(1100, 200, 40_000), { exit: 3 }],
-  "gemini-2.5-pro": [{ say: "The README now tells how to start." }, usage(700, 650, 18_000), { exit: 0 }],
+  "gemini-2.5-pro": [
+    { say: "The README now tells how to start." },
+    usage(700, 650, 18_000),
+    { answer: "Done." },
+    { exit: 0 },
+  ],
   "claude-opus-4-6": [
     { think: "Which parts do not touch each other?" },
     { say: "Two builders side by side, then a review." },
     usage(2300, 900, 30_000),
-    write(
-      ".svc/recommended-team.json",
-      JSON.stringify({
-        agents: [
-          {
-            role: "backend",
-            name: "cart-api",
-            phase: 1,
-            scope: ["api/**"],
-            prompt: "Build the cart's API: add, remove, total.",
-            provider: "script",
-            model: "claude-haiku-4-5",
-          },
-          {
-            role: "frontend",
-            name: "cart-web",
-            phase: 1,
-            scope: ["web/**"],
-            prompt: "Build the cart's page on the API.",
-            provider: "script",
-            model: "gemini-2.5-pro",
-          },
-          {
-            role: "security",
-            name: "cart-check",
-            phase: 2,
-            prompt: "Read both parts and try to order for nothing.",
-            provider: "script",
-            model: "claude-sonnet-4-6",
-          },
-        ],
-      }),
-    ),
+    write(".svc/recommended-team.json", JSON.stringify({ agents: PLAN })),
     { answer: "The team stands in .svc/recommended-team.json." },
     { exit: 0 },
   ],
@@ -191,15 +194,13 @@ export async function shop(config = {}) {
   await memory(daemon);
   await schedules(daemon);
   await daemon.post("/api/integrations/github/install");
-  if (await daemon.has("/api/gateways")) {
-    await daemon.post("/api/gateways", {
-      type: "telegram",
-      displayName: "Team chat",
-      chatId: "-1001234",
-      commandPermission: "read-only",
-    });
-  }
-  if (await daemon.has("/api/skills")) await daemon.post("/api/skills/code-review/install");
+  await daemon.post("/api/gateways", {
+    type: "telegram",
+    displayName: "Team chat",
+    chatId: "-1001234",
+    commandPermission: "read-only",
+  });
+  await daemon.post("/api/skills/code-review/install");
   await daemon.post("/api/agents/frontend-1/rotate");
   await daemon.post("/api/journalist/cycle");
   return daemon;

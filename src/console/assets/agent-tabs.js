@@ -104,7 +104,9 @@ export function rotate(body, key, moved) {
             h(
               "ul",
               {},
-              brief.leftOut.map((one) => h("li", {}, typeof one === "string" ? one : JSON.stringify(one))),
+              brief.leftOut.map((one) =>
+                h("li", {}, `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`),
+              ),
             ),
           ),
       );

@@ -43,17 +43,3 @@ export const at = (strings, ...values) =>
     (path, part, n) => path + part + (n < values.length ? encodeURIComponent(values[n]) : ""),
     "",
   );
-
-let paths = null;
-
-/** Whether this daemon has an endpoint; asked once. */
-export async function has(path) {
-  paths ??= get("/api/openapi.json").then(
-    (api) => Object.keys(api.paths),
-    () => {
-      paths = null;
-      return [];
-    },
-  );
-  return (await paths)?.includes(path) ?? false;
-}

@@ -1,6 +1,6 @@
 // Approvals: exact parameters, who asks, until when; approve or reject.
 
-import { ago, button, dayOf, empty, fill, h, head, say, table, toast } from "./dom.js";
+import { ago, button, dayOf, empty, fill, h, head, say, table, toast, until } from "./dom.js";
 import { post } from "./api.js";
 import { on, readApprovals, store } from "./store.js";
 
@@ -35,9 +35,9 @@ export function card(approval) {
   const state = h(
     "span",
     { class: "muted right" },
-    ago(approval.requestedAt),
-    " · expires ",
-    dayOf(approval.expiresAt),
+    ago(approval.requestedAt, " ago"),
+    " · expires in ",
+    until(approval.expiresAt),
   );
   const reason = h("input", {
     type: "text",

@@ -53,6 +53,7 @@ export default function audit(view, parts) {
       const { ts, event, actor, ...rest } = entry;
       const raw = h("pre", { hidden: true }, JSON.stringify(entry, null, 2));
       const words = Object.entries(rest)
+        .filter(([, value]) => value !== null)
         .map(([key, value]) => `${key} ${typeof value === "object" ? JSON.stringify(value) : value}`)
         .join(" · ");
       body.append(

@@ -2,8 +2,8 @@
 
 import { dayOf, h, short, svg } from "./dom.js";
 
-const WIDTH = 720;
-const HEIGHT = 180;
+const WIDTH = 520;
+const HEIGHT = 170;
 const LEFT = 48;
 const BOTTOM = 20;
 

@@ -53,6 +53,9 @@ export const short = (n) => number.format(n ?? 0);
 export const dollars = (n) => (n ? `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}` : "$0");
 export const percent = (n) => `${Math.round((n ?? 0) * 100)} %`;
 
+/** A count with its noun: `1 agent`, `1,200 agents`. */
+export const plural = (n, noun) => `${exact(n)} ${noun}${n === 1 ? "" : "s"}`;
+
 export function bytes(n) {
   if (n < 1024) return `${n} B`;
   return n < 1048576 ? `${(n / 1024).toFixed(1)} KB` : `${(n / 1048576).toFixed(1)} MB`;
@@ -82,6 +85,13 @@ export function ago(time, suffix = "") {
   const el = h("time", { dateTime: String(time ?? ""), title: dayOf(time) }, span(time) + suffix);
   el.dataset.ago = String(time ?? "");
   el.dataset.suffix = suffix;
+  return el;
+}
+
+/** A `<time>` ahead of now, refreshed like [`ago`]. */
+export function until(time) {
+  const el = ago(time);
+  el.title = dayOf(time);
   return el;
 }
 

@@ -63,6 +63,8 @@ export default function files(view, parts) {
         }
       };
       el.addEventListener("toggle", load);
+      // The way to the file that is shown stands open.
+      if (current?.path.startsWith(`${one.path}/`)) el.open = true;
       return h("li", {}, el);
     }
     const mark = changed.get(one.path);

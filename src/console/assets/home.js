@@ -28,6 +28,7 @@ export default function home(view) {
   const narrow = matchMedia("(max-width: 760px)");
   const list = new VList({
     label: "Agents",
+    fits: true,
     height: () => (narrow.matches ? PHONE_ROW_PX : ROW_PX),
     render: (index, row) => draw(shown[index], row),
     rowClass: "agent-row",
@@ -216,6 +217,10 @@ function trouble(item) {
   const words = { crashed: "crashed", interrupted: "was interrupted", stalled: "is silent" }[item.kind];
   const actions = isBad(agent)
     ? [
+        button("Remove", async () => {
+          await del(path`/api/agents/${agent.id}`);
+          toast(`${agent.name} is removed`);
+        }),
         button(
           "Resume",
           async () => {
@@ -224,10 +229,6 @@ function trouble(item) {
           },
           { class: "primary" },
         ),
-        button("Remove", async () => {
-          await del(path`/api/agents/${agent.id}`);
-          toast(`${agent.name} is removed`);
-        }),
       ]
     : [
         h("a", { class: "button", href: `#/agent/${agent.id}/say` }, "Write to it"),
@@ -241,7 +242,7 @@ function trouble(item) {
       { class: "card-head" },
       h("a", { href: `#/agent/${agent.id}` }, agent.name),
       h("span", {}, ` ${words}`),
-      h("span", { class: "muted right" }, ago(item.since)),
+      h("span", { class: "muted right" }, ago(item.since, " ago")),
     ),
     h("p", { class: "clamp" }, agent.error || agent.statusReason),
     h("div", { class: "actions" }, ...actions),

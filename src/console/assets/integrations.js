@@ -1,6 +1,6 @@
 // Tools of other services: catalogue, installation, credentials, tools.
 
-import { button, confirm, dialog, empty, faults, field, fill, h, head, toast } from "./dom.js";
+import { button, confirm, dialog, empty, faults, field, fill, h, head, plural, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 
 const WORKING_MS = 2000;
@@ -98,7 +98,7 @@ export default function integrations(view) {
           : one.installed
             ? one.configured
               ? ["completed", "ready"]
-              : ["waiting", `${missing} keys missing`]
+              : ["waiting", `${plural(missing, "key")} missing`]
             : null;
     return h(
       "article",

@@ -1,27 +1,27 @@
 // The shell: pages by hash, navigation, keys, theme, connection status.
 
 import { fill, h, say, soon, tick } from "./dom.js";
-import { get, has } from "./api.js";
+import { get } from "./api.js";
 import { attention, connect, emit, on, store } from "./store.js";
 import { openPalette } from "./palette.js";
 import { openSpawn } from "./spawn.js";
 
-/** Every page: its word in the hash, its title, the module that draws it, the key after `g`, the endpoint it needs. */
+/** Every page: its word in the hash, its title, the module that draws it, the key after `g`. */
 export const PAGES = [
   ["", "Agents", "home", "h"],
   ["approvals", "Approvals", "approvals", "a"],
-  ["teams", "Teams and plans", "teams", "e", "/api/teams"],
-  ["schedules", "Schedules", "schedules", "s", "/api/schedules"],
+  ["teams", "Teams and plans", "teams", "e"],
+  ["schedules", "Schedules", "schedules", "s"],
   ["files", "Files", "files", "f"],
   ["locks", "Locks and conflicts", "locks", "l"],
   ["tokens", "Tokens and cost", "tokens", "t"],
   ["memory", "Memory", "memory", "m"],
   ["map", "Project map", "map", "p"],
   ["audit", "Audit", "audit", "u"],
-  ["integrations", "Integrations", "integrations", "i", "/api/integrations"],
-  ["skills", "Skills", "skills", "k", "/api/skills"],
-  ["toys", "Toys", "toys", "y", "/api/toys"],
-  ["gateways", "Chat gateways", "gateways", "w", "/api/gateways"],
+  ["integrations", "Integrations", "integrations", "i"],
+  ["skills", "Skills", "skills", "k"],
+  ["toys", "Toys", "toys", "y"],
+  ["gateways", "Chat gateways", "gateways", "w"],
   ["credentials", "Credentials", "credentials", "c"],
   ["settings", "Settings", "settings", ","],
 ];
@@ -95,22 +95,16 @@ async function show() {
 function buildNav() {
   fill(
     nav,
-    ...PAGES.map(([word, title, , key, needs]) =>
+    ...PAGES.map(([word, title, , key]) =>
       h(
         "a",
-        { href: `#/${word}`, "data-page": word, hidden: Boolean(needs), "aria-keyshortcuts": `g ${key}` },
+        { href: `#/${word}`, "data-page": word, "aria-keyshortcuts": `g ${key}` },
         h("span", {}, title),
         (word === "" || word === "approvals") &&
           h("span", { class: "badge", hidden: true, "data-badge": word }),
       ),
     ),
   );
-  for (const [word, , , , needs] of PAGES) {
-    if (needs)
-      has(needs).then((there) => {
-        nav.querySelector(`[data-page="${word}"]`).hidden = !there;
-      });
-  }
 }
 
 function badges() {

@@ -131,7 +131,7 @@ export default function memory(view) {
           "details",
           { class: "file", open: index === 0 },
           h("summary", {}, `Rotation ${one.rotationN}`, one.ts ? ` · ${dayOf(one.ts)}` : ""),
-          h("div", { class: "panel" }, prose(one.body)),
+          h("div", { class: "panel prose" }, prose(one.body, 3)),
         ),
       ),
     );

@@ -24,16 +24,11 @@ function entries(pages, commands) {
     ["Light or dark", "command", commands.toggleTheme],
     ["Keys", "command", commands.help],
   ];
-  for (const [word, title, , , needs] of pages) {
-    const link = document.querySelector(`#nav [data-page="${word}"]`);
-    if (!needs || !link?.hidden)
-      list.push([
-        title,
-        "page",
-        () => {
-          location.hash = `#/${word}`;
-        },
-      ]);
+  for (const [word, title] of pages) {
+    const go = () => {
+      location.hash = `#/${word}`;
+    };
+    list.push([title, "page", go]);
   }
   for (const agent of store.agents.values()) {
     const go =
@@ -49,6 +44,7 @@ function entries(pages, commands) {
       );
       if (isLive(agent))
         list.push(
+          [`${agent.name}: write to it`, "agent", go("/say")],
           [`${agent.name}: rotate`, "agent", go("/rotate")],
           [`${agent.name}: kill`, "agent", go("/kill")],
         );

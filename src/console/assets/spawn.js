@@ -52,6 +52,9 @@ export async function openSpawn(given = {}) {
     ],
     "shared",
   );
+  const schedule = h("input", { type: "text", autocomplete: "off", placeholder: "0 3 * * 1-5" });
+  const skills = choices("skills", "Skills");
+  const integrations = choices("integrations", "Integrations");
   const rest = h("p", { class: "fault", role: "alert" });
   const go = h("button", { type: "submit", class: "primary" }, "Start");
   const form = h(
@@ -81,7 +84,14 @@ export async function openSpawn(given = {}) {
         field("workingDir", "Folder", workingDir),
         field("effort", "Effort", effort),
       ),
-      field("isolation", "Where it works", isolation),
+      h(
+        "div",
+        { class: "two" },
+        field("isolation", "Where it works", isolation),
+        field("schedule", "Again by the clock", schedule, "A cron expression; empty: only now"),
+      ),
+      skills.el,
+      integrations.el,
     ),
     rest,
     h("div", { class: "actions" }, h("button", { type: "button", onclick: () => el.close() }, "Cancel"), go),
@@ -101,7 +111,10 @@ export async function openSpawn(given = {}) {
       permission: permission.value,
       effort: effort.value,
       isolation: isolation.value,
+      skills: skills.chosen(),
+      integrations: integrations.chosen(),
     };
+    if (schedule.value.trim()) body.schedule = schedule.value.trim();
     if (name.value.trim()) body.name = name.value.trim();
     if (workingDir.value.trim()) body.workingDir = workingDir.value.trim();
     if (given.teamId) body.teamId = given.teamId;
@@ -113,7 +126,7 @@ export async function openSpawn(given = {}) {
     } catch (error) {
       fill(rest, faults(form, error).join("; "));
       form.querySelector("details").open ||= error.errors?.some((fault) =>
-        /workingDir|effort|isolation/.test(fault.field),
+        /workingDir|effort|isolation|schedule|skills|integrations/.test(fault.field),
       );
     } finally {
       go.disabled = false;
@@ -122,7 +135,33 @@ export async function openSpawn(given = {}) {
   form.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
+  get("/api/skills/installed").then(
+    ({ skills: list }) => skills.offer(list),
+    () => {},
+  );
+  get("/api/integrations").then(
+    (answer) => integrations.offer((answer.integrations ?? answer).filter((one) => one.installed)),
+    () => {},
+  );
   await offer(provider, model, rest);
+}
+
+/** Check boxes for what is installed; hidden while there is nothing to choose. */
+function choices(name, label) {
+  const list = h("div", { class: "choices" });
+  const fault = h("p", { class: "fault" });
+  const el = h("fieldset", { class: "field", hidden: true }, h("legend", {}, label), list, fault);
+  el.dataset.field = name;
+  return {
+    el,
+    offer(all) {
+      el.hidden = !all.length;
+      const box = (one) =>
+        h("label", {}, h("input", { type: "checkbox", name, value: one.id }), " ", one.name ?? one.id);
+      fill(list, ...all.map(box));
+    },
+    chosen: () => [...list.querySelectorAll("input:checked")].map((box) => box.value),
+  };
 }
 
 async function offer(provider, model, rest) {

@@ -8,6 +8,12 @@ import { VList } from "./vlist.js";
 
 const LINE_PX = 20;
 const PAD_PX = 11;
+/** Lines of a text in the list; the rest stands in the detail. */
+const SHOWN_LINES = 4;
+const SHOWN_CHARS = 2000;
+/** Where the columns of a row end and its text begins, and the mean width of a letter. */
+const GUTTER_PX = 190;
+const LETTER_PX = 7.4;
 
 /** The timeline, and the box to write to the agent. */
 export function work(body, key) {
@@ -103,19 +109,19 @@ export function work(body, key) {
     if (list.el.scrollTop < 600) older().catch(() => {});
   };
   list.onresize = () => {
-    const next = Math.max(20, Math.floor((list.el.clientWidth - 190) / 7));
+    const next = Math.max(20, Math.floor((list.el.clientWidth - GUTTER_PX) / LETTER_PX));
     if (Math.abs(next - columns) < 4) return;
     columns = next;
     list.set(log.items.length, 0);
     if (following) list.toEnd();
   };
-  const show = (index) => {
+  const show = (index, raw = false) => {
     list.select(index);
     const item = log.items[list.selected];
     if (!item) return;
     fill(
       detail,
-      ...detailOf(item, () => {
+      ...detailOf(item, raw, () => {
         detail.hidden = true;
         frame.classList.remove("open");
         list.el.focus();
@@ -127,7 +133,7 @@ export function work(body, key) {
   };
   list.el.addEventListener("click", (event) => {
     const row = event.target.closest(".vrow");
-    if (row) show(Number(row.dataset.index));
+    if (row) show(Number(row.dataset.index), Boolean(event.target.closest(".raw")));
   });
   const move = (by) => {
     const from = list.selected < 0 ? list.indexAt(list.el.scrollTop) : list.selected + by;
@@ -170,6 +176,7 @@ export function work(body, key) {
       j: () => move(1),
       k: () => move(-1),
       Enter: () => show(list.selected),
+      R: () => show(list.selected, true),
       Home: () => home().catch(() => {}),
       End: () => {
         list.toEnd();
@@ -193,9 +200,9 @@ function heightOf(item, columns) {
   if (item.kind !== "text" && item.kind !== "user") return LINE_PX + PAD_PX;
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
-    for (const line of (item.start.text ?? "").trimEnd().split("\n", 4))
+    for (const line of (item.start.text ?? "").trimEnd().split("\n", SHOWN_LINES))
       lines += Math.max(1, Math.ceil(line.length / columns));
-    item.lines = Math.min(4, Math.max(1, lines));
+    item.lines = Math.min(SHOWN_LINES, Math.max(1, lines));
     item.columns = columns;
   }
   return item.lines * LINE_PX + PAD_PX;
@@ -210,7 +217,9 @@ function entryRow(item, row) {
       body: h("span", { class: "body" }),
       end: h("span", { class: "end" }),
     };
-    row.append(row.parts.time, row.parts.icon, row.parts.body, row.parts.end);
+    // Not a stop of the Tab key, there are too many: the keyboard has R.
+    const raw = h("button", { type: "button", class: "raw", tabIndex: -1, "aria-label": "Raw line" }, "{ }");
+    row.append(row.parts.time, row.parts.icon, row.parts.body, row.parts.end, raw);
   }
   const told = words(item);
   row.className = `vrow entry ${told.type}${row.classList.contains("selected") ? " selected" : ""}`;
@@ -218,11 +227,12 @@ function entryRow(item, row) {
   say(row.parts.icon, told.icon);
   say(row.parts.end, told.end ?? "");
   if (told.title) fill(row.parts.body, h("b", {}, told.title), h("span", { class: "arg" }, told.arg));
-  else say(row.parts.body, (told.text ?? "").slice(0, 2000).trimEnd());
+  else say(row.parts.body, (told.text ?? "").slice(0, SHOWN_CHARS).trimEnd());
+  row.parts.body.style.webkitLineClamp = item.lines ?? 1;
 }
 
 /** Everything an item holds: its words, and the lines as they stand in the log. */
-function detailOf(item, close) {
+function detailOf(item, isRaw, close) {
   const entry = item.start ?? item.end;
   const told = words(item);
   const parts = [
@@ -249,14 +259,14 @@ function detailOf(item, close) {
   } else parts.push(h("div", { class: "prose" }, told.text));
   const raw = h(
     "div",
-    { hidden: true },
+    { hidden: !isRaw },
     ...[item.start, item.end].filter(Boolean).map((line) => h("pre", {}, JSON.stringify(line, null, 2))),
   );
   const toggle = h(
     "button",
     {
       type: "button",
-      "aria-expanded": "false",
+      "aria-expanded": String(isRaw),
       onclick: () => {
         raw.hidden = !raw.hidden;
         toggle.setAttribute("aria-expanded", String(!raw.hidden));
@@ -264,7 +274,8 @@ function detailOf(item, close) {
     },
     "Raw line",
   );
-  parts.push(toggle, raw);
+  if (isRaw) parts.splice(1, 0, toggle, raw);
+  else parts.push(toggle, raw);
   return parts;
 }
 

@@ -1,6 +1,6 @@
 // What was used, what it cost, and what was saved, with the basis of every figure.
 
-import { dollars, empty, exact, fill, h, head, percent, short, span, table } from "./dom.js";
+import { dollars, empty, exact, fill, h, head, percent, plural, short, span, table } from "./dom.js";
 import { get } from "./api.js";
 import { bars, curve } from "./chart.js";
 import { on } from "./store.js";
@@ -94,7 +94,7 @@ export default function tokens(view) {
             teams.teams.map((one) => [
               one.teamName,
               one.totalTokens,
-              `${short(one.totalTokens)} · ${dollars(one.totalCostUsd)} · ${one.agentCount} agents`,
+              `${short(one.totalTokens)} · ${dollars(one.totalCostUsd)} · ${plural(one.agentCount, "agent")}`,
             ]),
           ),
         ),

@@ -3,10 +3,15 @@
 import { h } from "./dom.js";
 
 const OVERSCAN_PX = 240;
+const BORDERS_PX = 2;
 
 export class VList {
-  /** `height(index)` in px, `render(index, row)` fills a reused row element. */
-  constructor({ label, height, render, role = "list", rowClass = "" }) {
+  /**
+   * `height(index)` in px, `render(index, row)` fills a reused row element. A list that `fits` is only as high
+   * as its rows, as far as the styles allow.
+   */
+  constructor({ label, height, render, role = "list", rowClass = "", fits = false }) {
+    this.fits = fits;
     this.heightOf = height;
     this.renderRow = render;
     this.rowClass = rowClass;
@@ -43,6 +48,7 @@ export class VList {
       this.offsets[at + 1] = this.offsets[at] + this.heightOf(at);
     this.count = count;
     this.body.style.height = `${this.offsets[count]}px`;
+    if (this.fits) this.el.style.height = `${this.offsets[count] + BORDERS_PX}px`;
     for (const [index, row] of this.rows) if (index >= from) this.release(index, row);
     this.draw();
   }
