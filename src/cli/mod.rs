@@ -24,6 +24,7 @@ pub mod memory;
 mod ownership;
 mod peers;
 pub mod plan;
+mod progress;
 pub mod rehearse;
 pub mod render;
 pub mod schedules;
