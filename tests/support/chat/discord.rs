@@ -1,7 +1,7 @@
 //! Discord's gateway and REST.
 
 use super::lock;
-use super::web::{Answer, Asked, Platform, Web};
+use super::web::{Answer, Asked, Platform, Web, tear_frame};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -41,6 +41,8 @@ pub struct State {
     pub refusals: VecDeque<(u16, Value)>,
     /// Messages: id, channel, content, components.
     pub messages: Vec<(String, String, String, Value)>,
+    /// Of the next event only the first half arrives.
+    pub tear_next: bool,
     /// The close code and words with which the client closed last.
     pub closed: Option<u16>,
 }
@@ -269,8 +271,18 @@ impl Platform for Discord {
                 Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(_) => break,
             }
-            let order = self.with(|state| state.orders.pop_front());
+            let (order, tears) = self.with(|state| {
+                let order = state.orders.pop_front();
+                let tears =
+                    state.tear_next && matches!(&order, Some(Order::Frame(frame)) if frame["op"] == 0);
+                state.tear_next &= !tears;
+                (order, tears)
+            });
             match order {
+                Some(Order::Frame(frame)) if tears => {
+                    tear_frame(&mut socket, &frame.to_string());
+                    break;
+                }
                 Some(Order::Frame(frame)) if socket.send(Message::text(frame.to_string())).is_err() => break,
                 Some(Order::Frame(_)) | None => {}
                 Some(Order::Close(code)) => {
