@@ -266,6 +266,8 @@ pub enum Effect {
     Put(Document, Durability),
     /// Remove a document.
     Remove(Document),
+    /// What this timer stands for is to happen once everything put before is on disk.
+    WhenStored(Timer),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
     /// Cut a journal to its last entries, so many.
