@@ -209,8 +209,8 @@ fn has_full_day_field(expression: &str) -> bool {
     day || Cron::parse(&format!("0 0 * * {}", fields[4])) == Cron::parse("0 0 * * 0-6")
 }
 
-/// A Python that has croniter: the one that `SVC_PYTHON` names, else that of `tests/real/setup-croniter`; says so when
-/// there is none.
+/// A Python that has croniter: the one that `SVC_PYTHON` names, else that of `tests/real/setup-croniter`;
+/// says so when there is none.
 ///
 /// Panics where `SVC_REAL_CLIS=require`.
 fn python() -> Option<PathBuf> {

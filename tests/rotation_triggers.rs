@@ -182,35 +182,33 @@ fn issue_5_dashboard_tokens_routing_adaptive_and_rotation_bodies_field_by_field(
     let quick = daemon.spawn("repeat-usage");
     daemon.wait_state(&quick, &["completed"]);
     let bodies = [
+        ("/api/dashboard", "agents.active:integer agents.total:integer agents.rotations:integer"),
+        ("/api/dashboard", "tokens.used:integer tokens.saved:integer tokens.budget:null uptime:number"),
+        ("/api/dashboard", "savings.rotation:integer savings.coldStart:integer savings.conflict:integer"),
         (
-            "/api/dashboard",
-            "agents.active:integer agents.total:integer agents.rotations:integer tokens.used:integer \
-            tokens.saved:integer tokens.budget:null savings.rotation:integer savings.coldStart:integer \
-            savings.conflict:integer uptime:number",
+            "/api/tokens/summary",
+            "totalUsed:integer totalSaved:integer totalTokens:integer cacheHitRate:number",
         ),
         (
             "/api/tokens/summary",
-            "totalUsed:integer totalSaved:integer breakdown.rotation:integer \
-            breakdown.coldStart:integer breakdown.conflict:integer perAgent.#.id:string perAgent.#.used:integer \
-            perAgent.#.model:string totalTokens:integer cacheHitRate:number savings.total:integer \
-            savings.fromRotation:integer savings.percentage:number internalOverhead.tokens:integer \
-            internalOverhead.costUsd:number internalOverhead.components:object",
+            "breakdown.rotation:integer breakdown.coldStart:integer breakdown.conflict:integer",
         ),
+        ("/api/tokens/summary", "perAgent.#.id:string perAgent.#.used:integer perAgent.#.model:string"),
         (
-            "/api/tokens/by-team",
-            "teams.#.teamId:string teams.#.teamName:string teams.#.isDefault:boolean \
-            teams.#.agentCount:integer teams.#.totalTokens:integer teams.#.totalCostUsd:number \
-            teams.#.avgTokensPerAgent:integer",
+            "/api/tokens/summary",
+            "savings.total:integer savings.fromRotation:integer savings.percentage:number",
         ),
-        (
-            "/api/routing",
-            "mode:string decisions:integer costSaved:number currentMappings.#.model:string \
-            currentMappings.#.reason:string",
-        ),
+        ("/api/tokens/summary", "internalOverhead.tokens:integer internalOverhead.costUsd:number"),
+        ("/api/tokens/summary", "internalOverhead.components:object"),
+        ("/api/tokens/by-team", "teams.#.teamId:string teams.#.teamName:string teams.#.isDefault:boolean"),
+        ("/api/tokens/by-team", "teams.#.agentCount:integer teams.#.totalTokens:integer"),
+        ("/api/tokens/by-team", "teams.#.totalCostUsd:number teams.#.avgTokensPerAgent:integer"),
+        ("/api/routing", "mode:string decisions:integer costSaved:number"),
+        ("/api/routing", "currentMappings.#.model:string currentMappings.#.reason:string"),
+        ("/api/rotation", "totalRotations:integer history.#.old:string history.#.new:string"),
         (
             "/api/rotation",
-            "totalRotations:integer history.#.old:string history.#.new:string history.#.reason:string \
-            history.#.timestamp:string history.#.preRotationVelocity:integer",
+            "history.#.reason:string history.#.timestamp:string history.#.preRotationVelocity:integer",
         ),
         ("/api/adaptive", "thresholds.#.#:number convergence.#:boolean"),
     ];

@@ -60,8 +60,8 @@ pub struct State {
     alias_order: std::collections::VecDeque<AgentId>,
     rotations: Arc<history::History>,
     pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
-    /// Handoff briefs of ended agents whose context is full, for the case that they go on. Not stored: without one an
-    /// agent goes on in its session.
+    /// Handoff briefs of ended agents whose context is full, for the case that they go on. Not stored:
+    /// without one an agent goes on in its session.
     handoffs: BTreeMap<AgentId, Arc<str>>,
     queries: BTreeMap<CallId, AgentId>,
     /// Tokens of questions, kept apart from the agents' own.

@@ -8,8 +8,9 @@
 //! The replacement is prepared first, then the old agent is ended, then the new one started with
 //! everything the old one had.
 //!
-//! An agent that has ended with a full context is not replaced at once, for it has no work left. Its brief is kept,
-//! and if somebody speaks to it, its next life begins at `Starting` instead of in the full session.
+//! An agent that has ended with a full context is not replaced at once, for it has no work left. Its brief
+//! is kept, and if somebody speaks to it, its next life begins at `Starting` instead of in the full
+//! session.
 
 use super::history::{self, Entry};
 use super::record::{Agent, Status, Stop};

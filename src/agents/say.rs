@@ -139,8 +139,8 @@ pub fn resume(
     Ok(Reply::ok(&body))
 }
 
-/// Starts the next life of an ended agent with a message, in its provider session where there is one and its context
-/// is not full.
+/// Starts the next life of an ended agent with a message, in its provider session where there is one and
+/// its context is not full.
 fn continue_with(
     all: &mut All,
     cx: &mut Context,

@@ -165,7 +165,8 @@ pub fn after_rotation(all: &All, agent: &Agent, brief: &str) -> String {
     text
 }
 
-/// The first message of an ended agent with a full context that is spoken to: its handoff brief, and what was said.
+/// The first message of an ended agent with a full context that is spoken to: its handoff brief, and what
+/// was said.
 pub fn spoken_to_after_rotation(all: &All, agent: &Agent, brief: &str, words: &[String]) -> String {
     let mut text = after_rotation(all, agent, brief);
     if !words.is_empty() {

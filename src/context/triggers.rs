@@ -5,9 +5,10 @@
 //! of the work. A turn's end is the only moment at which nothing is lost, so whatever is due inside of a
 //! turn is looked at again at its end.
 //!
-//! An agent whose turn has ended well and for whom nothing waits has no work left to hand over: a full context does
-//! not replace it. If somebody speaks to it later, it goes on through a handoff (`agents::rotation`). Work of poor
-//! quality is handed over all the same: that it is done is then only its own word.
+//! An agent whose turn has ended well and for whom nothing waits has no work left to hand over: a full
+//! context does not replace it. If somebody speaks to it later, it goes on through a handoff
+//! (`agents::rotation`). Work of poor quality is handed over all the same: that it is done is then only its
+//! own word.
 //!
 //! `autoRotation: false` and a spent budget put off all but the ceiling: that one is a safety limit.
 

@@ -10,8 +10,8 @@ use crate::runtime::host::Host;
 use serde_json::json;
 use std::io;
 
-/// The brief of a lineage, out of the last [`brief::RECORDS_READ`] records of its log, and how many were read. The log
-/// is read page by page and never held as a whole.
+/// The brief of a lineage, out of the last [`brief::RECORDS_READ`] records of its log, and how many were
+/// read. The log is read page by page and never held as a whole.
 ///
 /// Errors: the system's words.
 pub fn build(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<(Built, u64)> {

@@ -397,8 +397,8 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     cx.push(Effect::WhenStored(Timer::ScheduleStart(id)));
 }
 
-/// Starts the agent of a marked time. The mark is on disk: whatever ends the daemon from now on, the next one does not
-/// start this time again.
+/// Starts the agent of a marked time. The mark is on disk: whatever ends the daemon from now on, the next
+/// one does not start this time again.
 pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     let Some(at) = schedule.due.take() else { return };

@@ -1,5 +1,5 @@
-//! All recordings as the work of one agent, with rotations and a resume in between: the ledger equals the programs'
-//! own totals to the token.
+//! All recordings as the work of one agent, with rotations and a resume in between: the ledger equals the
+//! programs' own totals to the token.
 
 use crate::accounting::own_total;
 use crate::replay::{Replay, counted_before, lines, names, provider_of};
