@@ -8,7 +8,7 @@ use super::process::Processes;
 use super::service::Service;
 use super::signals::Signals;
 use super::state_thread::{Core, StateThread};
-use super::store::Store;
+use super::store::{Store, Told};
 use super::threads::Thread;
 use super::ws::Hub;
 use super::{clock, detect, folder, logger};
@@ -276,8 +276,9 @@ fn outbox(
     let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
     let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
     let to_core = core.clone();
-    let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
-        to_core.control(Event::Storage(trouble));
+    let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |told| match told {
+        Told::Trouble(trouble) => to_core.control(Event::Storage(trouble)),
+        Told::Stored(timer) => to_core.report(Event::Timer(timer)),
     })?;
     let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
     let to_core = core.clone();
