@@ -19,6 +19,7 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::api::ENVELOPE_PATH;
 use crate::federation::worker::Keeper;
 use crate::integrations::{self, worker::Servers};
 use crate::journalist::worker::Writer;
@@ -180,8 +181,9 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
-        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
-        let policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
+        let federation = Keeper::new(folder, clock::now());
+        let mut policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
+        policy.signed_path = Some(ENVELOPE_PATH);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
             project: project_dir.clone(),

@@ -7,5 +7,6 @@ pub mod folder;
 pub mod market;
 pub mod mcp;
 pub mod processes;
+pub mod tap;
 pub mod wait;
 pub mod world;
