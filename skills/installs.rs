@@ -4,6 +4,8 @@ use svc::core::time::Time;
 
 /// One install per skill and client counts within this; from the last counted one.
 pub const WINDOW_MS: u64 = 3_600_000;
+/// A day has as many milliseconds; installs are summed up by day.
+pub const DAY_MS: u64 = 86_400_000;
 
 /// Whether an install counts now, given the last one that did.
 pub fn counts(last_counted: Option<Time>, now: Time) -> bool {

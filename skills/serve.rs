@@ -27,12 +27,27 @@ const SWEEP_EVERY: Duration = Duration::from_secs(60);
 ///
 /// Errors: a sentence.
 pub fn open_store(config: &Config) -> Result<Arc<dyn Store>, String> {
-    if config.database_url.is_some() {
-        return Err("DATABASE_URL is set, but this build knows SQLite only; unset it or use --db FILE".into());
+    if let Some(url) = &config.database_url {
+        return open_shared(url);
     }
     let store = Sqlite::open(&config.database)
         .map_err(|error| format!("cannot open {}: {error}", config.database.display()))?;
     Ok(Arc::new(store))
+}
+
+#[cfg(feature = "postgres")]
+fn open_shared(url: &str) -> Result<Arc<dyn Store>, String> {
+    // Without the URL in the message: it holds a password.
+    let store = crate::store::postgres::Postgres::open(url)
+        .map_err(|error| format!("cannot open the database of DATABASE_URL: {error}"))?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_shared(_: &str) -> Result<Arc<dyn Store>, String> {
+    Err("DATABASE_URL is set, but this build knows SQLite only: build it with --features postgres, unset it, or \
+         use --db FILE"
+        .into())
 }
 
 /// Serves until a signal says to end.

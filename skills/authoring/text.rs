@@ -1,6 +1,7 @@
 //! What text may hold: one rule per kind of field.
 
 use serde_json::{Value, json};
+use std::net::Ipv6Addr;
 use svc::api::Validator;
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
@@ -67,9 +68,18 @@ pub fn version_schema() -> Value {
 
 /// JSON schema of a URL.
 pub fn url_schema() -> Value {
-    let host = "([A-Za-z0-9.-]+|\\[[0-9A-Fa-f:.]+\\])(:[0-9]{1,5})?";
+    let host = format!("([A-Za-z0-9.-]+|\\[{}\\])(:[0-9]{{1,5}})?", ipv6_pattern());
     let pattern = format!("^(https?://{host}([/?#][^{HIDDEN}\\s\"<>`{{}}|^\\\\]*)?)?$");
     json!({"type": ["string", "null"], "maxLength": URL_CHARS, "pattern": pattern})
+}
+
+/// What [`Ipv6Addr`] reads, but no IPv4 at its end: `::` stands for one group or more, at most once.
+fn ipv6_pattern() -> String {
+    let group = "[0-9A-Fa-f]{1,4}";
+    let mut forms = vec![format!("({group}:){{7}}{group}"), format!("({group}:){{1,7}}:")];
+    forms.extend((1..=6).map(|before| format!("({group}:){{1,{before}}}(:{group}){{1,{}}}", 7 - before)));
+    forms.push(format!(":((:{group}){{1,7}}|:)"));
+    format!("({})", forms.join("|"))
 }
 
 /// JSON schema of a handle.
@@ -148,9 +158,7 @@ fn is_host(host: &str) -> bool {
         });
     let inner = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let name_ok = match inner {
-        Some(inner) => {
-            !inner.is_empty() && inner.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
-        }
+        Some(inner) => !inner.contains('.') && inner.parse::<Ipv6Addr>().is_ok(),
         None => {
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-'))
         }
@@ -260,7 +268,13 @@ mod tests {
         for bad in ["", "v1", "1.", "1.2.3.4.5", "1-", "1.0+x", "1..2", &"1".repeat(33)] {
             assert!(fails(|v| drop(version(v, bad))), "{bad}");
         }
-        for good in ["", "https://a.example/x?y#z", "http://localhost:3000", "https://[::1]/"] {
+        for good in [
+            "",
+            "https://a.example/x?y#z",
+            "http://localhost:3000",
+            "https://[::1]/",
+            "http://[1:2:3:4:5:6:7::]:80",
+        ] {
             assert!(!fails(|v| drop(url(v, "website", good))), "{good}");
         }
         for bad in [
@@ -274,6 +288,10 @@ mod tests {
             "http://u@a",
             "http://a:x",
             "http://[a",
+            "http://[303]",
+            "http://[1:2:3:4:5:6:7:8:9]",
+            "http://[1::2::3]",
+            "http://[::1.2.3.4]",
         ] {
             assert!(fails(|v| drop(url(v, "website", bad))), "{bad}");
         }

@@ -58,7 +58,7 @@ impl Market {
     ///
     /// Errors: 429.
     fn count(&self, client: Client) -> Result<Option<Verdict>, Problem> {
-        let verdict = self.limiter.ask(client, self.started.elapsed());
+        let verdict = self.verdict(client);
         let Some(Verdict { passes: false, reset_ms, .. }) = verdict else { return Ok(verdict) };
         self.limited.fetch_add(1, Ordering::Relaxed);
         let limit = self.limiter.limit().unwrap_or_default();
@@ -69,6 +69,25 @@ impl Market {
             problem.headers.extend(limit_headers(limit, verdict));
         }
         Err(problem)
+    }
+
+    /// What this instance says, and where instances share a client's limit, what all of them say together.
+    fn verdict(&self, client: Client) -> Option<Verdict> {
+        let now = self.started.elapsed();
+        let own = self.limiter.ask(client, now)?;
+        let limit = self.limiter.limit()?;
+        if !own.passes {
+            return Some(own);
+        }
+        let store = self.catalogue.store();
+        // A database that is away takes no reads down: then each instance counts for itself.
+        let Ok(Some(all)) = store.count_request(client.hash(&store.client_key()), limit) else {
+            return Some(own);
+        };
+        if !all.passes {
+            self.limiter.close(client, now, all.reset_ms);
+        }
+        Some(all)
     }
 
     /// Finds the route. The registry is a file, for no method a skill of that name.

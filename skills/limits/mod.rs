@@ -33,25 +33,39 @@ pub struct Verdict {
 /// Times of the requests in the window, oldest first. Milliseconds since the start of the service, wrapping:
 /// two times here are never more than minutes apart.
 #[derive(Debug, Default)]
-struct Window(VecDeque<u32>);
+struct Window {
+    passed: VecDeque<u32>,
+    /// Until then other instances have let the client use the window up.
+    closed_until: Option<u32>,
+}
 
 impl Window {
     fn ask(&mut self, now: u32, limit: u32) -> Verdict {
         self.forget(now);
-        let passes = self.0.len() < limit as usize;
-        if passes {
-            self.0.push_back(now);
+        if let Some(until) = self.closed_until {
+            return Verdict { passes: false, remaining: 0, reset_ms: until.wrapping_sub(now) };
         }
-        let used = u32::try_from(self.0.len()).unwrap_or(limit);
-        let oldest = self.0.front().copied().unwrap_or(now);
+        let passes = self.passed.len() < limit as usize;
+        if passes {
+            self.passed.push_back(now);
+        }
+        let used = u32::try_from(self.passed.len()).unwrap_or(limit);
+        let oldest = self.passed.front().copied().unwrap_or(now);
         let reset_ms = WINDOW_MS.saturating_sub(now.wrapping_sub(oldest));
         Verdict { passes, remaining: limit.saturating_sub(used), reset_ms }
     }
 
     fn forget(&mut self, now: u32) {
-        while self.0.front().is_some_and(|at| now.wrapping_sub(*at) >= WINDOW_MS) {
-            self.0.pop_front();
+        while self.passed.front().is_some_and(|at| now.wrapping_sub(*at) >= WINDOW_MS) {
+            self.passed.pop_front();
         }
+        // A time ahead is at most a window away; one that lies behind wraps to far more.
+        self.closed_until =
+            self.closed_until.filter(|until| (1..=WINDOW_MS).contains(&until.wrapping_sub(now)));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.passed.is_empty() && self.closed_until.is_none()
     }
 }
 
@@ -98,6 +112,20 @@ impl Limiter {
         Some(lock(&self.overflow).ask(now, limit))
     }
 
+    /// The last request passed here, but not with all instances together: takes it back, and lets no other
+    /// one of the client pass for as long as they said, so that a flood stays away from the database.
+    pub fn close(&self, client: Client, now: Duration, reset_ms: u32) {
+        let now = wrapped(now);
+        let mut shard = lock(&self.shards[client.spread() % SHARDS]);
+        if let Some(window) = shard.get_mut(&client) {
+            window.passed.pop_back();
+            window.closed_until = Some(now.wrapping_add(reset_ms.min(WINDOW_MS)));
+        } else {
+            drop(shard);
+            lock(&self.overflow).passed.pop_back();
+        }
+    }
+
     /// Forgets clients without a request in the window. To be called about once per window.
     pub fn sweep(&self, now: Duration) {
         let now = wrapped(now);
@@ -105,7 +133,7 @@ impl Limiter {
             let mut shard = lock(shard);
             shard.retain(|_, window| {
                 window.forget(now);
-                !window.0.is_empty()
+                !window.is_idle()
             });
             shard.shrink_to_fit();
         }
@@ -165,6 +193,23 @@ mod tests {
         limiter.sweep(WINDOW);
         assert_eq!(limiter.clients(), 0);
         assert!(limiter.ask(client("10.9.9.9"), WINDOW).unwrap().passes);
+    }
+
+    #[test]
+    fn a_window_that_other_instances_used_up_is_closed_until_they_open_it() {
+        let limiter = Limiter::new(2);
+        let one = client("10.0.0.1");
+        let at = |ms| limiter.ask(one, Duration::from_millis(ms)).unwrap();
+        assert!(at(0).passes);
+        assert!(at(10).passes);
+        limiter.close(one, Duration::from_millis(10), 500);
+        assert_eq!(at(11), Verdict { passes: false, remaining: 0, reset_ms: 499 });
+        assert!(limiter.ask(client("10.0.0.2"), Duration::ZERO).unwrap().passes, "another client");
+        assert!(at(510).passes, "the refused one does not count");
+        assert!(!at(511).passes);
+        limiter.close(one, Duration::from_millis(511), 0);
+        limiter.sweep(WINDOW * 2);
+        assert_eq!(limiter.clients(), 0);
     }
 
     #[test]

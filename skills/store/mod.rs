@@ -6,11 +6,17 @@
 
 #[cfg(test)]
 pub mod contract;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+pub mod session;
 pub mod sqlite;
+mod writer;
+mod writes;
 
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
+use crate::limits::Verdict;
 use crate::model::{Author, Skill};
 use std::fmt;
 use std::path::Path;
@@ -159,6 +165,12 @@ pub trait Store: Send + Sync {
 
     /// The key under which clients are hashed; the same for all instances on one database.
     fn client_key(&self) -> [u8; 32];
+
+    /// Counts a public request where all instances on one database share the limit of a client; `None` from a
+    /// store whose instances count for themselves.
+    fn count_request(&self, _client: ClientHash, _limit: u32) -> Result<Option<Verdict>, StoreError> {
+        Ok(None)
+    }
 
     /// Transactions whose ledger entries do not add up to zero; none in a sound database.
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError>;

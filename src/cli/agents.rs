@@ -25,6 +25,10 @@ pub fn list(session: &Session) -> Outcome {
     if out.json {
         return out.document(&Value::Array(agents));
     }
+    // Who lives stands first, then who came last: the order in which people look for them.
+    agents.sort_by(|a, b| {
+        is_live(b).cmp(&is_live(a)).then_with(|| text(b, "spawnedAt").cmp(text(a, "spawnedAt")))
+    });
     if args.flag("names") || out.quiet {
         let member = if args.flag("names") { "name" } else { "id" };
         return out.lines(&agents.iter().map(|agent| text(agent, member).to_owned()).collect::<Vec<_>>());

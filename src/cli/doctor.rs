@@ -1,8 +1,11 @@
 //! `svc doctor`: whether this machine and this project are fit, and what to do where they are not.
 
+mod faults;
+
 use super::client::{CallError, Client};
 use super::control::{lock_is_held, running};
 use super::help::VERSION;
+use super::progress::{during, is_shown};
 use super::render::{Style, cut, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
@@ -60,13 +63,7 @@ fn not(level: Level, name: &str, detail: impl Into<String>, remedy: impl Into<St
 /// `svc doctor`.
 pub fn doctor(session: &Session) -> Outcome {
     let out = &session.out;
-    let project = session.surroundings.project_dir_or_here();
-    let client = session.client();
-    let mut checks = vec![writable(&project), permissions(&project), daemon(client.as_ref())];
-    checks.push(lock_and_port(&project));
-    checks.extend(provider_checks(client.ok().as_ref()));
-    checks.push(disk(&project));
-    checks.push(git());
+    let checks = during(is_shown(out), "checking", || all_checks(session));
     let failed = checks.iter().any(|check| check.level == Level::Fail);
     if out.json {
         let list: Vec<Value> = checks
@@ -89,6 +86,22 @@ pub fn doctor(session: &Session) -> Outcome {
         }
     }
     if failed { Err(Failure::Told(1)) } else { Ok(()) }
+}
+
+fn all_checks(session: &Session) -> Vec<Check> {
+    let project = session.surroundings.project_dir_or_here();
+    let client = session.surroundings.find().and_then(Client::new);
+    let mut checks = vec![writable(&project), permissions(&project), daemon(client.as_ref())];
+    checks.push(lock_and_port(&project));
+    let client = client.ok();
+    if let Some(client) = &client {
+        checks.extend(faults::of_the_daemon(client));
+    }
+    checks.extend(provider_checks(client.as_ref()));
+    checks.push(disk(&project));
+    checks.push(git());
+    checks.extend(faults::of_the_project(&project));
+    checks
 }
 
 fn writable(project: &Path) -> Check {
@@ -207,7 +220,7 @@ fn provider_checks(client: Option<&Client>) -> Vec<Check> {
         };
         providers::all().iter().map(look).collect()
     });
-    let mut checks: Vec<Check> = Vec::new();
+    let mut checks = Vec::new();
     for provider in &list {
         let name = format!("provider {}", text(provider, "id"));
         checks.push(if provider["installed"] == true {
@@ -215,9 +228,6 @@ fn provider_checks(client: Option<&Client>) -> Vec<Check> {
         } else {
             not(Level::Warn, &name, "not installed", text(provider, "installCommand"))
         });
-    }
-    if checks.iter().all(|check| check.level != Level::Ok) && !checks.is_empty() {
-        checks.push(not(Level::Fail, "providers", "none is installed", "install one of those above"));
     }
     checks
 }

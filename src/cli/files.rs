@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::commands::{Command, Group, Words, switch, value};
+use super::progress::{Line, is_shown};
 use super::render::clean;
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
@@ -28,7 +29,7 @@ pub(super) static COMMANDS: &[Command] = &[Command {
 }];
 
 /// Between two looks at an import; the daemon also tells it over WebSocket.
-const LOOK_INTERVAL: Duration = Duration::from_millis(300);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// `svc import URL [PATH] [--team] [--team-name NAME] [--no-wait]`.
 fn import(session: &Session) -> Outcome {
@@ -87,7 +88,7 @@ fn import(session: &Session) -> Outcome {
 
 /// Waits until an import has ended; its last record.
 fn follow(session: &Session, client: &Client, begun: &Value) -> Result<Value, Failure> {
-    let mut phase = String::new();
+    let (mut phase, mut line) = (String::new(), Line::new(&session.out, "importing"));
     loop {
         let all = client.get("/api/repos/imports")?;
         let of_it = |import: &&Value| import["importId"] == begun["importId"];
@@ -98,7 +99,11 @@ fn follow(session: &Session, client: &Client, begun: &Value) -> Result<Value, Fa
         if import["status"] != "running" {
             return Ok(import);
         }
-        if import["phase"] != phase.as_str() {
+        if is_shown(&session.out) {
+            let percent = import["percent"].as_u64().and_then(|percent| u8::try_from(percent).ok());
+            line.draw(text(&import, "phase"), percent);
+        } else if import["phase"] != phase.as_str() {
+            // Where no line can be rewritten, each phase is told once.
             text(&import, "phase").clone_into(&mut phase);
             session.out.note(&clean(&phase));
         }

@@ -1,6 +1,7 @@
 //! `svc integrations`.
 
 use super::client::{Client, encode};
+use super::progress::Line;
 use super::render::{Table, clean, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Between two looks at an installation that takes long.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Columns of a description in the list of tools.
 const DESCRIPTION_CHARS: usize = 120;
 
@@ -83,12 +84,15 @@ fn list(session: &Session) -> Outcome {
 }
 
 fn install(session: &Session, id: &str) -> Outcome {
-    let client = session.client()?;
+    let client = session.client_doing("installing")?;
     let mut answer = client.post(&at(id, "/install"), &json!({}))?;
+    let mut line = Line::new(&session.out, &format!("installing {id}"));
     while text(&answer, "status") == "installing" {
+        line.draw("", None);
         std::thread::sleep(LOOK_AGAIN);
         answer = client.get(&at(id, ""))?;
     }
+    drop(line);
     if answer["installed"] != true {
         return Err(Failure::failed(format!("{id} could not be installed; the daemon's log says why")));
     }

@@ -353,8 +353,10 @@ pub fn dry_run(session: &Session, agent: &Value) -> Outcome {
     let more = answer["moreLeftOut"].as_u64().unwrap_or(0);
     let count = left.len() as u64 + more;
     let mut lines = vec![format!(
-        "\n--- {} of {} characters; {count} left out or cut:",
-        answer["chars"], answer["maxChars"]
+        "\n--- {} of {} characters; {count} left out or cut{}",
+        answer["chars"],
+        answer["maxChars"],
+        if count == 0 { "" } else { ":" },
     )];
     for loss in left {
         let how = if loss["cut"] == true { " (cut)" } else { "" };

@@ -2,6 +2,7 @@
 
 use super::args::Args;
 use super::client::{Client, Surroundings};
+use super::progress;
 use super::render::Style;
 use crate::core::time::Time;
 use serde_json::Value;
@@ -130,7 +131,14 @@ pub struct Session {
 impl Session {
     /// A client of the daemon that the options, the folder and the environment name.
     pub fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.surroundings.find()?)
+        let client = Client::new(self.surroundings.find()?)?;
+        Ok(if progress::is_shown(&self.out) { client.doing("waiting for the daemon") } else { client })
+    }
+
+    /// [`Self::client`], whose calls are about this.
+    pub fn client_doing(&self, words: &'static str) -> Result<Client, Failure> {
+        let client = self.client()?;
+        Ok(if progress::is_shown(&self.out) { client.doing(words) } else { client })
     }
 
     /// The id of the agent that called `svc`, if an agent did.

@@ -75,6 +75,15 @@ impl Context {
         self.push(Effect::Notice(kind, open_object(kind, body)));
     }
 
+    /// What this event tells WebSocket clients, so far.
+    pub fn notices(&self) -> Vec<(&'static str, Arc<[u8]>)> {
+        let notice = |effect: &Effect| match effect {
+            Effect::Notice(kind, body) => Some((*kind, Arc::clone(body))),
+            _ => None,
+        };
+        self.effects.iter().filter_map(notice).collect()
+    }
+
     /// Has every listener told of `moment` when the event is applied.
     pub fn moment(&mut self, moment: Moment) {
         self.moments.push_back(moment);

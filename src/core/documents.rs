@@ -19,6 +19,8 @@ pub enum Document {
     Locks,
     /// What waits for a person, and what was decided last.
     Approvals,
+    /// The chat gateways, and what is between them and us.
+    Gateways,
     /// When old things were removed last.
     Cleanup,
     /// Teams, recommendation, plans.
@@ -97,6 +99,7 @@ impl Document {
             Self::Credentials => "credentials.json".into(),
             Self::Locks => "state/locks.json".into(),
             Self::Approvals => "state/approvals.json".into(),
+            Self::Gateways => "state/gateways.json".into(),
             Self::Cleanup => "state/cleanup.json".into(),
             Self::Teams => "state/teams.json".into(),
             Self::Schedules => "state/schedules.json".into(),
@@ -124,6 +127,7 @@ impl Document {
             Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
             Self::Locks => serde_json::to_vec(&state.coordination.stored()),
             Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
+            Self::Gateways => serde_json::to_vec(&state.gateways.stored()),
             Self::Teams => serde_json::to_vec(&state.teams.stored()),
             Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
             Self::Integrations => serde_json::to_vec(&state.integrations.stored()),

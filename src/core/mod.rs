@@ -34,7 +34,9 @@ use crate::context::triggers;
 use crate::coordination;
 use crate::credentials;
 use crate::federation;
+use crate::gateways;
 use crate::integrations;
+use crate::isolation;
 use crate::journalist;
 use crate::market;
 use crate::memory;
@@ -126,6 +128,8 @@ pub struct State {
     pub coordination: Arc<coordination::State>,
     /// What waits for a person's yes or no.
     pub approvals: Arc<approvals::State>,
+    /// The chat gateways.
+    pub gateways: Arc<gateways::State>,
     /// Teams, recommendations, plans.
     pub teams: Arc<crate::teams::State>,
     /// What is started by the clock.
@@ -177,6 +181,8 @@ pub enum Command {
     Coordination(coordination::Command),
     /// About approvals.
     Approvals(approvals::Command),
+    /// About chat gateways.
+    Gateways(gateways::Command),
     /// About teams.
     Teams(crate::teams::Command),
     /// About toys.
@@ -187,6 +193,8 @@ pub enum Command {
     Integrations(integrations::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
+    /// About the worktrees of agents.
+    Isolation(isolation::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// About the project's files.
@@ -214,6 +222,8 @@ pub enum Event {
     Run(AgentId, RunReport),
     /// A one-off job of an agent reports.
     Job(agents::JobReport),
+    /// The threads of a chat gateway report.
+    Gateway(gateways::Report),
     /// A planner's file was looked at.
     Plan(crate::teams::plan::Found),
     /// The threads of the integrations report.
@@ -230,6 +240,8 @@ pub enum Event {
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
+    /// What this call has changed is on disk, or why not; see [`Effect::AwaitDisk`].
+    OnDisk(CallId, Result<(), String>),
     /// A deadline has come.
     Timer(Timer),
     /// Handling an event panicked.
@@ -259,6 +271,9 @@ pub enum Effect {
     Put(Document, Durability),
     /// Remove a document.
     Remove(Document),
+    /// Say [`Event::OnDisk`] when everything put so far to be durable is on disk: for deeds that must not be
+    /// done before.
+    AwaitDisk(CallId),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
     /// Cut a journal to its last entries, so many.
@@ -273,6 +288,8 @@ pub enum Effect {
     Run(AgentId, RunOrder),
     /// A one-off job.
     Job(agents::Job),
+    /// An order to the threads of the chat gateways.
+    Gateway(gateways::Order),
     /// Documents of the journalist to be written.
     Journalist(journalist::Order),
     /// Remove what is old.
@@ -300,6 +317,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         }
         Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
         Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Plan(found) => crate::teams::plan::found(state, cx, found),
         Event::Detected(found) => {
             registry::detected(state, found);
@@ -311,6 +329,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Context(report) => briefing::report(state, report),
         Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
+        Event::OnDisk(call, outcome) => integrations::on_disk(state, cx, call, outcome),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
@@ -319,6 +338,9 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Snapshot => timeline::snapshot(state, cx),
             Timer::Locks => coordination::expire(state, cx),
             Timer::Approval(id) => approvals::expire(state, cx, id),
+            Timer::GatewaysBoot => gateways::boot(state, cx),
+            Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
+            Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
             Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
@@ -335,6 +357,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
     while let Some(moment) = cx.next_moment() {
         moments::tell(state, cx, moment);
     }
+    gateways::overheard(state, cx);
     if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
         cx.exit_sent = true;
         cx.push(Effect::Exit);
@@ -347,11 +370,13 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Credentials(command) => credentials::command(state, cx, call, command),
         Command::Coordination(command) => coordination::command(state, cx, call, command),
         Command::Approvals(command) => approvals::command(state, cx, call, command),
+        Command::Gateways(command) => gateways::command(state, cx, call, command),
         Command::Teams(command) => crate::teams::command(state, cx, call, command),
         Command::Toys(command) => crate::toys::command(state, cx, call, command),
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
+        Command::Isolation(command) => isolation::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {
             settings::command(state, cx, call, command);

@@ -51,6 +51,7 @@ pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
     crate::oversight::timeline::moment(state, cx, moment);
     crate::ownership::moment(state, cx, moment);
     crate::coordination::moment(state, cx, moment);
+    crate::gateways::moment(state, cx, moment);
     crate::memory::told(state, cx, moment);
     crate::journalist::told(state, cx, moment);
 }

@@ -4,6 +4,7 @@ use super::CallId;
 use super::ids::{AgentId, ScheduleId};
 use super::time::Time;
 use crate::approvals::ApprovalId;
+use crate::gateways::GatewayId;
 use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,6 +37,12 @@ pub enum Timer {
     Locks,
     /// An approval expires.
     Approval(ApprovalId),
+    /// The daemon has started: gateways connect.
+    GatewaysBoot,
+    /// Who waits for a gateway's connection has waited long enough.
+    GatewayConnect(GatewayId),
+    /// What was gathered for a gateway is told.
+    GatewayDigest(GatewayId),
     /// The journalist's next cycle.
     Journalist,
     /// The daily cleanup.

@@ -13,7 +13,7 @@ const BODY_BYTES: usize = 64 << 10;
 /// Characters of an address.
 pub(super) const MAX_URL_CHARS: usize = 200;
 
-/// The routes of the federation. What people decide, and what only daemons say, is not for agents.
+/// The routes of the federation. What people decide is not for agents; an envelope says itself who sent it.
 pub fn routes() -> Vec<Route<Handler>> {
     let mut routes = of_people();
     routes.extend(of_daemons());
@@ -87,7 +87,7 @@ fn of_people() -> Vec<Route<Handler>> {
 }
 
 fn of_daemons() -> Vec<Route<Handler>> {
-    use Access::OperatorOnly;
+    use Access::{Anyone, OperatorOnly};
     use Handler::{Work, Write};
     vec![
         Route::new(
@@ -112,7 +112,7 @@ fn of_daemons() -> Vec<Route<Handler>> {
             Method::Post,
             ENVELOPE_PATH,
             "For daemons: a signed question",
-            Work(OperatorOnly, worker::envelope),
+            Work(Anyone, worker::envelope),
         )
         .body_limit(BODY_BYTES)
         .replies(&[

@@ -5,6 +5,8 @@
 
 mod stream;
 
+pub(super) use stream::{is_subagent, tool_results};
+
 use super::{
     Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
     Purpose, SessionStart, Tier, wire,

@@ -140,6 +140,72 @@ fn facts_1_1_opencode() {
 }
 
 #[test]
+fn facts_1_1_qwen() {
+    let base = "qwen --output-format stream-json";
+    let check = |case, rest: &str| check("qwen", case, &format!("{base} {rest}"));
+    check(Case::Auto, "--approval-mode auto-edit");
+    check(Case::Full, "--yolo");
+    check(Case::Model, "--approval-mode auto-edit -m m-1");
+    check(Case::Max, "--approval-mode auto-edit");
+    check(Case::Resume, "--approval-mode auto-edit --resume s-1");
+    check(Case::Fork, "--approval-mode plan --resume s-1 --fork-session");
+    check(Case::FreshQuery, "--approval-mode plan");
+}
+
+#[test]
+fn facts_1_1_copilot() {
+    let base = "copilot --output-format json";
+    let check = |case, rest: &str| check("copilot", case, &format!("{base} {rest}"));
+    check(Case::Auto, "--allow-tool=write");
+    check(Case::Full, "--allow-all-tools --allow-all-paths");
+    check(Case::Model, "--allow-tool=write --model m-1");
+    check(Case::Max, "--allow-tool=write --reasoning-effort max");
+    check(Case::Resume, "--allow-tool=write --resume=s-1");
+    check(Case::FreshQuery, "--deny-tool=write --deny-tool=shell");
+    assert_eq!(refused("copilot", &request_of(Case::Fork)), "copilot cannot copy a session for a question");
+}
+
+/// The argument is one space: whatever the prompt is, one word included, it comes on standard input.
+#[test]
+fn facts_1_1_cline() {
+    let check = |case, rest: &str| check("cline", case, &format!("cline --json {rest} --  "));
+    check(Case::Auto, "--auto-approve false");
+    check(Case::Full, "--auto-approve true");
+    check(Case::Model, "--auto-approve false -m m-1");
+    check(Case::Max, "--auto-approve false --thinking xhigh");
+    check(Case::FreshQuery, "--plan --auto-approve false");
+    for case in [Case::Resume, Case::Fork] {
+        let refusal = refused("cline", &request_of(case));
+        assert_eq!(refusal, "cline cannot continue a session without a terminal");
+    }
+}
+
+#[test]
+fn facts_1_1_aider() {
+    let base = "aider --no-pretty --yes-always --no-stream --no-show-model-warnings --analytics-disable \
+                --no-check-update --no-show-release-notes --no-gitignore --no-auto-commits \
+                --no-dirty-commits --message-file=/dev/stdin";
+    let check = |case, rest: &str| check("aider", case, &format!("{base}{rest}"));
+    check(Case::Auto, "");
+    check(Case::Full, "");
+    check(Case::Model, " --model m-1");
+    check(Case::Max, " --reasoning-effort high");
+    check(Case::FreshQuery, " --chat-mode ask");
+    for case in [Case::Resume, Case::Fork] {
+        assert_eq!(refused("aider", &request_of(case)), "aider keeps no sessions that could be continued");
+    }
+}
+
+/// `/run rm x` would be a command of the program and `!rm x` one of the shell.
+#[test]
+fn a_prompt_is_no_command_of_aider() {
+    for prompt in ["/run touch x", "!touch x"] {
+        let (input, closed) = input(&mut launch("aider", &request(prompt)));
+        assert_eq!((input, closed), (format!(" {prompt}"), true));
+    }
+}
+
+#[test]
 fn facts_1_5_acp_presets_and_commands() {
     let with_model =
         |model: Option<&str>| LaunchRequest { model: model.map(str::to_owned), ..request_of(Case::Auto) };
@@ -168,7 +234,9 @@ fn facts_1_5_acp_presets_and_commands() {
 #[test]
 fn a_prompt_may_begin_with_a_dash_and_be_long() {
     let long = "x".repeat(200_000);
-    for provider in ["claude-code", "codex", "gemini", "opencode", "acp"] {
+    let providers =
+        ["claude-code", "codex", "gemini", "opencode", "qwen", "copilot", "cline", "aider", "acp"];
+    for provider in providers {
         for prompt in ["--dangerously-skip-permissions", "-p \"x\"\n-", long.as_str()] {
             let mut request = request(prompt);
             request.model = (provider == "acp").then(|| "qwen".to_owned());
@@ -177,7 +245,9 @@ fn a_prompt_may_begin_with_a_dash_and_be_long() {
             let (input, closed) = input(&mut launch);
             assert_eq!(launch.stdin, !input.is_empty(), "{provider}");
             match provider {
-                "codex" | "opencode" => assert_eq!((input.as_str(), closed), (prompt, true)),
+                "codex" | "opencode" | "qwen" | "copilot" | "cline" | "aider" => {
+                    assert_eq!((input.as_str(), closed), (prompt, true));
+                }
                 "gemini" if prompt.len() > 100_000 => assert_eq!((input.as_str(), closed), (prompt, true)),
                 "gemini" => assert_eq!(launch.args.last(), Some(&format!("--prompt={prompt}"))),
                 "claude-code" => {
@@ -194,7 +264,7 @@ fn a_prompt_may_begin_with_a_dash_and_be_long() {
 /// `-m --yolo` would switch all permissions off.
 #[test]
 fn a_model_or_session_cannot_be_an_option() {
-    for provider in ["claude-code", "codex", "gemini", "opencode"] {
+    for provider in ["claude-code", "codex", "gemini", "opencode", "qwen", "copilot", "cline", "aider"] {
         let model = LaunchRequest { model: Some("--yolo".to_owned()), ..request("do it") };
         assert!(refused(provider, &model).starts_with("the model \"--yolo\" is not a name"));
         let session = SessionStart::Resume { id: "--last".to_owned(), counted: Tokens::default() };

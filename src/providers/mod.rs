@@ -9,16 +9,20 @@
 
 mod acp;
 mod activity;
+mod aider;
 pub mod api;
 mod claude_code;
+mod cline;
 mod codex;
 #[cfg(test)]
 mod command_lines;
+mod copilot;
 mod gemini;
 mod launch;
 pub mod native;
 pub mod ollama;
 mod opencode;
+mod qwen;
 pub mod registry;
 pub mod script;
 mod wire;
@@ -163,6 +167,10 @@ pub fn all() -> &'static [&'static dyn Provider] {
         &codex::Codex,
         &gemini::Gemini,
         &opencode::OpenCode,
+        &qwen::Qwen,
+        &copilot::Copilot,
+        &cline::Cline,
+        &aider::Aider,
         &acp::Acp,
         &ollama::Ollama,
         &script::Script,

@@ -9,6 +9,7 @@ use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
 use crate::federation;
+use crate::gateways;
 use crate::integrations;
 use crate::journalist;
 use crate::market;
@@ -87,6 +88,9 @@ fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
     let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
     known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
     state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
+    let stored: gateways::Stored = read(folder, Document::Gateways, now)?.unwrap_or_default();
+    known_version(Document::Gateways, stored.version, gateways::STORED_VERSION)?;
+    state.gateways = Arc::new(gateways::State::restore(stored, now, timers));
     Ok(())
 }
 

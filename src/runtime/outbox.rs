@@ -12,6 +12,7 @@ use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
+use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::journalist::{self, worker::Writer};
 use crate::market::worker_links::{self, Links};
@@ -31,6 +32,8 @@ pub struct Outbox {
     pub core: Core,
     /// Opens the keys that agents get.
     pub vault: Arc<Vault>,
+    /// The threads of the chat gateways.
+    pub gateways: Gateways,
     /// Links skills beside running agents.
     pub links: Arc<Links>,
     /// One-off jobs.
@@ -60,6 +63,10 @@ impl Outbox {
             Effect::Put(document, Durability::Soon) => self.store.put(document, state, SOON),
             Effect::Put(document, Durability::BeforeReply) => self.store.put(document, state, Duration::ZERO),
             Effect::Remove(document) => self.store.remove(document),
+            Effect::AwaitDisk(call) => {
+                let core = self.core.clone();
+                self.store.tell(state, move |outcome| core.report(Event::OnDisk(call, outcome)));
+            }
             Effect::Append(journal, line) => self.store.append(journal, line),
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),
             Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),
@@ -68,6 +75,7 @@ impl Outbox {
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
+            Effect::Gateway(order) => self.gateways.order(order),
             Effect::Journalist(order) => self.write_down(order),
             Effect::Cleanup(order) => self.clean(order),
             Effect::Import(order) => self.imports.order(order),

@@ -67,6 +67,15 @@ impl Core {
         (core, thread)
     }
 
+    /// Asks for something on behalf of `actor`; the answer comes on the channel. Blocks while the lane is
+    /// full. A channel that ends without an answer means that the daemon stops.
+    pub fn ask(&self, actor: Actor, command: Command) -> Receiver<Reply> {
+        let (answer, wait) = bounded(1);
+        // Unsent, its sender is dropped: the channel ends.
+        let _ = self.calls.send_timeout((actor, command, answer), CALL_TIMEOUT);
+        wait
+    }
+
     /// Asks for something on behalf of `actor` and waits for the answer.
     pub fn call(&self, actor: Actor, command: Command) -> Reply {
         let (answer, wait) = bounded(1);
@@ -273,8 +282,10 @@ fn name_of(event: &Event) -> &'static str {
         Event::Call(_, _, Command::Credentials(_)) => "a credentials command",
         Event::Call(_, _, Command::Coordination(_)) => "a lock command",
         Event::Call(_, _, Command::Approvals(_)) => "an approval command",
+        Event::Call(_, _, Command::Gateways(_)) => "a gateway command",
         Event::Call(_, _, Command::Integrations(_)) => "an integrations command",
         Event::Call(_, _, Command::Ownership(_)) => "an ownership command",
+        Event::Call(_, _, Command::Isolation(_)) => "a worktree command",
         Event::Call(_, _, Command::Teams(_)) => "a team command",
         Event::Call(_, _, Command::Toys(_)) => "a toy command",
         Event::Call(_, _, Command::Schedules(_)) => "a schedule command",
@@ -289,6 +300,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Call(_, _, Command::Shutdown) => "a shutdown command",
         Event::Run(..) => "a run report",
         Event::Job(_) => "a job report",
+        Event::Gateway(_) => "a gateway report",
         Event::Integration(_) => "an integrations report",
         Event::Detected(_) => "a detection report",
         Event::Workspace(_) => "a workspace report",
@@ -296,6 +308,7 @@ fn name_of(event: &Event) -> &'static str {
         Event::Context(_) => "a report of a document",
         Event::Cleanup(_) => "a report of the cleanup",
         Event::Storage(_) => "a storage report",
+        Event::OnDisk(..) => "a report of a write",
         Event::Timer(_) => "a timer",
         Event::Panicked => "a panic",
         Event::Terminate => "a signal",

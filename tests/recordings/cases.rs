@@ -382,3 +382,90 @@ fn opencode_refusals_are_named_once_and_the_turn_ends_once() {
     let ends = activities(&steps).iter().filter(|told| matches!(told, Activity::TurnEnded(_))).count();
     assert_eq!(ends, 1);
 }
+
+/// The figures of a run of aider are in words for people; what it wrote is named behind them.
+#[test]
+fn aider_lines_of_fixed_form_are_read() {
+    let (mut conversation, mut steps) = begin("aider", &request(None));
+    for line in [
+        "Aider v0.86.2",
+        "Repo-map: disabled",
+        "",
+        "litellm.RateLimitError: RateLimitError: OpenAIException - busy",
+        "Retrying in 0.2 seconds...",
+        "Tokens: 12 sent, or so.",
+        "Here it is:",
+        "Tokens: 12k sent, 1.5k cache write, 9.0k cache hit, 940 received. Cost: $0.02 message, $0.03 session.",
+        "",
+        "src/a.rs",
+        "Applied edit to src/a.rs",
+    ] {
+        conversation.line(line, &mut steps);
+    }
+    conversation.end(&mut steps);
+    let all = activities(&steps);
+    let texts = all.iter().filter_map(|activity| match activity {
+        Activity::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(texts.collect::<Vec<_>>(), ["Tokens: 12 sent, or so.\nHere it is:"]);
+    assert_eq!(all.iter().filter(|activity| matches!(activity, Activity::Trouble { .. })).count(), 2);
+    let usages: Vec<_> = all
+        .iter()
+        .filter_map(|activity| match activity {
+            Activity::Usage(usage) => Some(usage),
+            _ => None,
+        })
+        .collect();
+    let counted = Tokens { input: 1500, output: 940, cache_read: 9000, cache_creation: 1500 };
+    assert_eq!(usages.len(), 1);
+    assert_eq!((usages[0].delta, usages[0].cost_usd), (counted.minus(Tokens::default()), Some(0.02)));
+    assert!(all.iter().any(|activity| matches!(activity,
+        Activity::ToolStarted { path: Some(path), writes: true, .. } if path == "/project/src/a.rs")));
+    let end = turn_end(&steps);
+    assert_eq!((end.is_error, end.cost_usd), (false, Some(0.02)));
+}
+
+/// A run of aider that stops before its announcements are over says its last line.
+#[test]
+fn an_aider_that_never_asks_its_model_has_failed() {
+    let (mut conversation, mut steps) = begin("aider", &request(None));
+    conversation.line("Unknown model nonesuch", &mut steps);
+    conversation.end(&mut steps);
+    assert_eq!(turn_end(&steps).error, "Unknown model nonesuch");
+    let (mut silent, mut steps) = begin("aider", &request(None));
+    silent.end(&mut steps);
+    assert_eq!(turn_end(&steps).error, "it ended without an answer");
+}
+
+/// Sub-agents stand only in the aggregate, and what was told before is not counted twice.
+#[test]
+fn cline_ends_with_the_aggregate_of_its_sub_agents() {
+    let (mut conversation, mut steps) = begin("cline", &request(None));
+    let usage = json!({"type": "usage", "inputTokens": 100, "outputTokens": 4, "cacheReadTokens": 60,
+        "cacheWriteTokens": 10});
+    let totals = json!({"inputTokens": 350, "outputTokens": 9, "cacheReadTokens": 60, "cacheWriteTokens": 10,
+        "totalCost": 0.5});
+    let own = json!({"inputTokens": 100, "outputTokens": 4, "cacheReadTokens": 60, "cacheWriteTokens": 10});
+    let result = json!({"type": "run_result", "finishReason": "completed", "usage": own,
+        "aggregateUsage": totals, "text": "done"});
+    steps.extend(feed(conversation.as_mut(), &[json!({"type": "agent_event", "event": usage}), result]));
+    let mut sum = Tokens::default();
+    for activity in activities(&steps) {
+        if let Activity::Usage(usage) = activity {
+            sum += usage.delta;
+        }
+    }
+    assert_eq!(sum, Tokens { input: 280, output: 9, cache_read: 60, cache_creation: 10 });
+    let end = turn_end(&steps);
+    assert_eq!((end.text.as_str(), end.is_error, end.cost_usd), ("done", false, Some(0.5)));
+}
+
+/// As seen when cline has nothing to do: no run, one line, exit status 1.
+#[test]
+fn an_error_of_cline_outside_a_run_ends_the_turn() {
+    let (mut conversation, _) = begin("cline", &request(None));
+    let steps =
+        feed(conversation.as_mut(), &[json!({"type": "error", "message": "JSON output mode requires"})]);
+    assert_eq!(turn_end(&steps).error, "JSON output mode requires");
+}

@@ -140,8 +140,17 @@ fn no_mutated_line_panics_or_explodes() {
 /// Every program's lines also go to every other parser.
 #[test]
 fn foreign_protocols_do_no_harm() {
-    let parsers =
-        ["claude-default", "codex-default", "gemini-default", "opencode-default", "acp/codex-allow"];
+    let parsers = [
+        "claude-default",
+        "codex-default",
+        "gemini-default",
+        "opencode-default",
+        "qwen-default",
+        "copilot-default",
+        "cline-default",
+        "aider-plain",
+        "acp/codex-allow",
+    ];
     for parser in parsers {
         let mut conversation = conversation(parser, SessionStart::Fresh);
         let mut tokens = Tokens::default();

@@ -35,6 +35,10 @@ pub fn provider_of(name: &str) -> &'static str {
         Some("codex") => "codex",
         Some("gemini") => "gemini",
         Some("opencode") => "opencode",
+        Some("qwen") => "qwen",
+        Some("copilot") => "copilot",
+        Some("cline") => "cline",
+        Some("aider") => "aider",
         Some("acp") => "acp",
         other => panic!("{name}: no provider for {other:?}"),
     }
@@ -48,6 +52,10 @@ pub fn counted_before(name: &str) -> Option<Tokens> {
         "gemini-sessionresume" => {
             Some(Tokens { input: 1000, output: 45, cache_read: 5000, cache_creation: 0 })
         }
+        // One answer, and one call that the stream does not show.
+        "qwen-sessionresume" => {
+            Some(Tokens { input: 2000, output: 80, cache_read: 10_000, cache_creation: 0 })
+        }
         _ => None,
     }
 }
@@ -55,6 +63,8 @@ pub fn counted_before(name: &str) -> Option<Tokens> {
 pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> {
     // The recording with a refusal is answered as an agent is that works in another folder.
     let allow = name != "acp/claude-reject";
+    let provider = by_id(provider_of(name)).expect("a registered provider");
+    let session = if provider.info().capabilities.resume { session } else { SessionStart::Fresh };
     let request = LaunchRequest {
         purpose: Purpose::Work,
         prompt: "do it".to_owned(),
@@ -69,7 +79,6 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         hook_program: None,
         fence: None,
     };
-    let provider = by_id(provider_of(name)).expect("a registered provider");
     provider.launch(&request).expect("a launch").conversation
 }
 

@@ -8,7 +8,9 @@ fn ends_of(name: &str) -> &'static [&'static str] {
     match name {
         // The stream just stops; in the last two it never began, or is not one.
         "claude-drop" | "claude-sigkill" | "claude-sigterm" | "codex-sigkill" | "codex-sigterm"
-        | "gemini-sigkill" | "gemini-sigterm" | "gemini-noauth" | "gemini-json" => &[],
+        | "gemini-sigkill" | "gemini-sigterm" | "gemini-noauth" | "gemini-json" | "qwen-sigkill"
+        | "qwen-sigterm" | "qwen-json" | "copilot-sigkill" | "copilot-sigterm" | "copilot-noauth"
+        | "cline-sigkill" | "cline-sigterm" => &[],
         "claude-err401" => &["Failed to authenticate. API Error: 401 scripted 401"],
         "claude-noauth" => &["Not logged in"],
         "claude-interrupt" => &["the turn was interrupted", "ok"],
@@ -17,10 +19,15 @@ fn ends_of(name: &str) -> &'static [&'static str] {
         "codex-err401" => &["unexpected status 401 Unauthorized"],
         "codex-noauth" => &["Missing environment variable: `FAKE_KEY`."],
         "gemini-drop" => &["[API Error: terminated]"],
-        "gemini-err401" => &["scripted 401"],
+        "gemini-err401" | "cline-err401" => &["scripted 401"],
         "opencode-err401" => &["error 401: scripted 401"],
         "opencode-sigkill" | "opencode-sigterm" => &["the model's stream was cut short"],
         "acp/gemini-cancel" => &["the turn was cancelled"],
+        "qwen-err401" => &["[API Error: 401 scripted 401]"],
+        "qwen-noauth" => &["No auth type is selected."],
+        "copilot-err401" => &["(HTTP 401)"],
+        // Its exit status is 0 all the same.
+        "aider-err401" => &["litellm.AuthenticationError"],
         _ => &["ok"],
     }
 }
@@ -64,13 +71,29 @@ fn a_turn_starts_before_it_ends() {
 fn every_session_is_named_once() {
     for name in names() {
         let replay = Replay::of(&name);
-        // One that never began, and two without a stream.
-        let expected = usize::from(!matches!(name.as_str(), "gemini-noauth" | "gemini-json" | "claude-json"));
+        // Some never began, some are without a stream; copilot names its session at the end, aider has none.
+        let expected = usize::from(!matches!(
+            name.as_str(),
+            "gemini-noauth"
+                | "gemini-json"
+                | "claude-json"
+                | "qwen-noauth"
+                | "qwen-json"
+                | "copilot-noauth"
+                | "copilot-sigkill"
+                | "copilot-sigterm"
+                | "aider-plain"
+                | "aider-err401"
+                | "aider-sigterm"
+        ));
         assert_eq!(replay.session_ids().len(), expected, "{name}");
     }
     assert_eq!(Replay::of("claude-resume").session_ids(), ["aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee"]);
     assert_eq!(Replay::of("gemini-sessionresume").session_ids(), ["cccccccc-bbbb-4ccc-8ddd-eeeeeeeeeeee"]);
     assert_eq!(Replay::of("opencode-plain").session_ids(), ["ses_e047031a8ffenmLsOICEDMhykK"]);
+    assert_eq!(Replay::of("qwen-sessionresume").session_ids(), ["cccccccc-bbbb-4ccc-8ddd-eeeeeeeeeeee"]);
+    assert_eq!(Replay::of("copilot-plain").session_ids(), ["6b70df25-a962-4bc6-87df-3054fc38ea3b"]);
+    assert_eq!(Replay::of("cline-plain").session_ids(), ["conv_1795222506835_tgnupk7"]);
 }
 
 #[test]
@@ -78,6 +101,9 @@ fn refused_tools_are_named() {
     for name in names() {
         let expected: &[&str] = match name.as_str() {
             "claude-denied" | "acp/claude-reject" => &["Write"],
+            // The second, a shell command that only reads, was allowed.
+            "copilot-denied" => &["create"],
+            "cline-denied" => &["editor", "run_commands"],
             _ => &[],
         };
         let denied: Vec<String> =
@@ -99,6 +125,8 @@ fn retries_are_told_as_troubles() {
     assert_eq!(troubles("claude-err429once"), ["retry 1 of 10 after error 429"]);
     assert_eq!(troubles("claude-drop").len(), 7);
     assert_eq!(troubles("claude-drop")[0], "retry 1 of 10 after a broken connection");
+    assert_eq!(troubles("copilot-err429once"), ["the model's endpoint answered 429: scripted 429"]);
+    assert_eq!(troubles("copilot-err401").len(), 3);
     assert!(troubles("codex-err429once").iter().any(|text| text.contains("429 Too Many Requests")));
 }
 
@@ -118,9 +146,16 @@ fn every_tool_call_that_ends_has_begun_and_files_are_named() {
             }
         }
     }
-    for name in
-        ["claude-default", "gemini-default", "opencode-default", "acp/opencode-allow", "acp/claude-allow"]
-    {
+    for name in [
+        "claude-default",
+        "gemini-default",
+        "opencode-default",
+        "qwen-default",
+        "copilot-default",
+        "cline-default",
+        "acp/opencode-allow",
+        "acp/claude-allow",
+    ] {
         let written = Replay::of(name).activities().any(|activity| {
             matches!(activity, Activity::ToolStarted { path: Some(path), writes: true, .. }
                 if path == "/project/hello.txt")
@@ -201,7 +236,15 @@ fn live_messages_are_written_where_the_program_takes_them() {
         conversation.line(&lines[lines.len() - 1], &mut steps);
         assert!(has(&steps), "{name}");
     }
-    for name in ["codex-default", "gemini-default", "opencode-default"] {
+    for name in [
+        "codex-default",
+        "gemini-default",
+        "opencode-default",
+        "qwen-default",
+        "copilot-default",
+        "cline-default",
+        "aider-plain",
+    ] {
         assert!(!conversation(name, SessionStart::Fresh).say("more", &mut Vec::new()), "{name}");
     }
 }

@@ -2,11 +2,14 @@
 #![allow(dead_code, reason = "every test binary uses another part")]
 
 pub mod aimock;
+pub mod chat;
 pub mod daemon;
 pub mod folder;
 pub mod market;
 pub mod mcp;
+pub mod postgres;
 pub mod processes;
 pub mod tap;
+pub mod tools;
 pub mod wait;
 pub mod world;

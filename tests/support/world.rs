@@ -271,7 +271,9 @@ impl World {
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
             Effect::Plan(look) => format!("! look at the plan of {}", self.name(look.0)),
             Effect::Warn(text) => format!("! warn {text}"),
+            Effect::Gateway(order) => format!("! gateway {order:?}"),
             Effect::Cleanup(_) => "! clean up".to_owned(),
+            Effect::AwaitDisk(_) => "! await the disk".into(),
             Effect::Journalist(order) => {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))

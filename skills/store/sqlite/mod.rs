@@ -4,9 +4,9 @@
 
 mod rows;
 mod schema;
-mod writer;
-mod writes;
+mod session;
 
+use super::writer::Writer;
 use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written};
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
@@ -14,6 +14,7 @@ use crate::authors::AuthorPatch;
 use crate::installs;
 use crate::model::{Author, Skill};
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
+use session::Connected;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use svc::core::time::Time;
-use writer::Writer;
 
 /// Another process holds the write lock at most this long before a write gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const STATEMENTS: usize = 64;
 /// The store on one file.
 pub struct Sqlite {
     file: PathBuf,
-    writer: Writer,
+    writer: Writer<Connected>,
     readers: Mutex<Vec<Connection>>,
     client_key: [u8; 32],
 }
@@ -71,7 +71,7 @@ impl Sqlite {
         let client_key = key
             .try_into()
             .map_err(|_| StoreError::Unavailable("the key of client hashes is damaged".into()))?;
-        let writer = Writer::start(connection)?;
+        let writer = Writer::start(Connected(connection))?;
         Ok(Self { file: file.to_path_buf(), writer, readers: Mutex::default(), client_key })
     }
 
@@ -79,7 +79,7 @@ impl Sqlite {
     #[cfg(test)]
     pub fn limit_pages(&self, pages: i64) {
         let limited = self.writer.write(Time(0), move |write| {
-            Ok(write.connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
+            Ok(write.tables.0.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))?)
         });
         limited.unwrap();
     }

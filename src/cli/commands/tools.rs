@@ -37,7 +37,7 @@ pub static COMMANDS: [Command; 2] = [
         name: "mcp",
         alias: "",
         group: Group::Look,
-        summary: "serve integrations, locks and memory to an MCP client (stdio)",
+        summary: "serve tools, locks and memory to an MCP client",
         usage: "mcp",
         words: (0, 0),
         complete: Words::Free,

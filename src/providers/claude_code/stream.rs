@@ -257,7 +257,8 @@ fn respond(out: &mut Vec<Step>, response: &Value) {
     out.push(Step::Write(format!("{}\n", json!({"type": "control_response", "response": response}))));
 }
 
-fn is_subagent(event: &Value) -> bool {
+/// Whether a line is of a sub-agent. Qwen Code has the same mark.
+pub(in crate::providers) fn is_subagent(event: &Value) -> bool {
     event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }
 
@@ -270,7 +271,8 @@ fn tool_started(block: &Value, out: &mut Vec<Step>) {
     wire::emit(out, Activity::ToolStarted { id, name: name.to_owned(), input, path, writes });
 }
 
-fn tool_results(event: &Value, out: &mut Vec<Step>) {
+/// The ends of tool calls in a `user` line. Qwen Code has the same lines.
+pub(in crate::providers) fn tool_results(event: &Value, out: &mut Vec<Step>) {
     let Some(message) = event.get("message") else { return };
     for block in wire::items(message, "content") {
         if wire::text(block, "type") == "tool_result" {

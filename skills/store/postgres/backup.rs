@@ -1,0 +1,61 @@
+//! A whole, consistent copy as a script for `psql`: the tables as they are made, then their rows.
+
+use super::connection::Connection;
+use super::{MIGRATIONS, StoreError};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// All tables but the request windows of a minute, referred ones before those that refer to them; and whether
+/// the server numbers their rows.
+const TABLES: [(&str, bool); 14] = [
+    ("meta", false),
+    ("authors", false),
+    ("blobs", false),
+    ("skills", false),
+    ("skill_versions", false),
+    ("ratings", false),
+    ("installs", false),
+    ("install_daily", false),
+    ("reviews", true),
+    ("events", true),
+    ("purchases", false),
+    ("payouts", false),
+    ("ledger", true),
+    ("entitlements", false),
+];
+
+/// Writes it; to be restored into an empty database by `psql --single-transaction --file FILE`.
+pub fn write(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
+    let temporary = file.with_extension("partial");
+    let kept = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
+    connection.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")?;
+    let kept = script(connection, kept)?;
+    connection.batch("COMMIT")?;
+    kept.sync_all()?;
+    Ok(fs::rename(&temporary, file)?)
+}
+
+fn script(connection: &mut Connection, kept: File) -> Result<File, StoreError> {
+    let mut out = BufWriter::new(kept);
+    writeln!(out, "-- svc-skills: restore into an empty database with psql --single-transaction --file")?;
+    for migration in MIGRATIONS {
+        writeln!(out, "{migration}")?;
+    }
+    // What the tables are made with comes again with the rows.
+    writeln!(out, "DELETE FROM meta;")?;
+    for (table, _) in TABLES {
+        writeln!(out, "COPY {table} FROM stdin;")?;
+        let mut rows = connection.opened()?.copy_out(&format!("COPY {table} TO STDOUT"))?;
+        io::copy(&mut rows, &mut out)?;
+        writeln!(out, "\\.")?;
+    }
+    for (table, _) in TABLES.iter().filter(|(_, numbered)| *numbered) {
+        writeln!(
+            out,
+            "SELECT setval(pg_get_serial_sequence('{table}', 'seq'), coalesce(max(seq), 0) + 1, false) FROM {table};"
+        )?;
+    }
+    Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?)
+}

@@ -1,0 +1,241 @@
+//! The store for several instances: one `PostgreSQL` database, per instance one writer with group commit
+//! and a bounded pool of readers.
+//!
+//! **Invariant:** all writes of all instances have one order, that of the generation, whose row every
+//! writer holds until its commit. A lost connection makes an operation fail, never half happen; the next
+//! one connects again.
+
+mod backup;
+mod connection;
+mod rows;
+mod session;
+
+use super::writer::Writer;
+use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written};
+use crate::authoring::Draft;
+use crate::authoring::moves::Move;
+use crate::authors::AuthorPatch;
+use crate::installs;
+use crate::limits::{Verdict, WINDOW};
+use crate::model::{Author, Skill};
+use connection::{Connection, Pool, Server};
+use session::Connected;
+use std::path::Path;
+use std::sync::Arc;
+use svc::core::time::Time;
+
+/// Each entry makes version `n` out of version `n - 1`. Never edit one that was released.
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
+/// Held while the tables are made, so that instances that start together do not both make them.
+const MIGRATION_LOCK: i64 = 0x7376_632d_736b;
+
+/// The store on one database.
+pub struct Postgres {
+    server: Arc<Server>,
+    writer: Writer<Connected>,
+    readers: Pool,
+    client_key: [u8; 32],
+}
+
+impl Postgres {
+    /// Connects and makes the tables where they are missing.
+    ///
+    /// Errors: a server that cannot be reached, or a database that a newer program has written.
+    pub fn open(url: &str) -> Result<Self, StoreError> {
+        let server = Arc::new(Server::new(url)?);
+        let readers = Pool::new();
+        let key: Vec<u8> = readers.read(&server, |connection| {
+            let migrated = migrate(connection);
+            if migrated.is_err() {
+                connection.close();
+            }
+            migrated
+        })?;
+        let client_key = key
+            .try_into()
+            .map_err(|_| StoreError::Unavailable("the key of client hashes is damaged".into()))?;
+        let writer = Writer::start(Connected::new(Arc::clone(&server)))?;
+        Ok(Self { server, writer, readers, client_key })
+    }
+
+    fn read<T>(&self, read: impl Fn(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.readers.read(&self.server, read)
+    }
+}
+
+/// Brings the database to this program's version; the key of client hashes.
+fn migrate(connection: &mut Connection) -> Result<Vec<u8>, StoreError> {
+    connection.batch("BEGIN")?;
+    connection.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK])?;
+    let made = connection.first("SELECT to_regclass('meta') IS NOT NULL", &[])?;
+    let made = made.is_some_and(|row| row.get(0));
+    let found: i64 = if made {
+        let row = connection.first("SELECT number FROM meta WHERE key = 'version'", &[])?;
+        row.map_or(Ok(0), |row| row.try_get(0))?
+    } else {
+        0
+    };
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    if found > known {
+        return Err(StoreError::Unavailable(format!(
+            "the database has version {found}, this program knows {known}: use a newer svc-skills"
+        )));
+    }
+    for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or_default()) {
+        connection.batch(migration)?;
+    }
+    let sql = "INSERT INTO meta(key, number) VALUES ('version', $1) \
+         ON CONFLICT (key) DO UPDATE SET number = excluded.number WHERE meta.number <> excluded.number";
+    connection.execute(sql, &[&known])?;
+    let key: Vec<u8> = (0..4).flat_map(|_| svc::runtime::clock::random().to_le_bytes()).collect();
+    let sql = "INSERT INTO meta(key, bytes) VALUES ('client_key', $1) ON CONFLICT DO NOTHING";
+    connection.execute(sql, &[&key])?;
+    let kept = connection.first("SELECT bytes FROM meta WHERE key = 'client_key'", &[])?;
+    connection.batch("COMMIT")?;
+    Ok(kept.map_or(Ok(Vec::new()), |row| row.try_get(0))?)
+}
+
+fn generation(connection: &mut Connection) -> Result<u64, StoreError> {
+    let row = connection.first("SELECT number FROM meta WHERE key = 'generation'", &[])?;
+    let found: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+    Ok(u64::try_from(found).unwrap_or_default())
+}
+
+fn changes(connection: &mut Connection, after: u64) -> Result<Changes, StoreError> {
+    // One snapshot, so that skills, authors and generation are of one moment.
+    connection.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+    let generation = generation(connection)?;
+    let after = rows::int(after);
+    let sql = |columns: &str, table: &str| {
+        format!("SELECT {columns} FROM {table} WHERE generation > $1 ORDER BY generation, id")
+    };
+    let skills = connection.query(&sql(rows::SKILL_COLUMNS, "skills"), &[&after])?;
+    let authors = connection.query(&sql(rows::AUTHOR_COLUMNS, "authors"), &[&after])?;
+    connection.batch("COMMIT")?;
+    Ok(Changes {
+        generation,
+        skills: skills.iter().map(rows::skill_of).collect::<Result<_, _>>()?,
+        authors: authors.iter().map(rows::author_of).collect::<Result<_, _>>()?,
+    })
+}
+
+impl Store for Postgres {
+    fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
+        self.writer.write(now, move |write| write.create(draft))
+    }
+
+    fn update(&self, id: &str, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.update(&id, &draft))
+    }
+
+    fn transition(&self, id: &str, step: Move, now: Time) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.transition(&id, &step))
+    }
+
+    fn rate(
+        &self,
+        id: &str,
+        client: ClientHash,
+        rating: u64,
+        now: Time,
+    ) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.rate(&id, client, rating))
+    }
+
+    fn install(&self, id: &str, client: ClientHash, now: Time) -> Result<Written<Installed>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.install(&id, client))
+    }
+
+    fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError> {
+        let id = id.to_owned();
+        self.writer.write(now, move |write| write.edit_author(&id, &patch))
+    }
+
+    fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError> {
+        self.writer.write(now, move |write| write.take_in(&incoming))
+    }
+
+    fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
+        self.read(|connection| {
+            let row = connection.first("SELECT content FROM blobs WHERE digest = $1", &[&digest])?;
+            Ok(row.map(|row| row.try_get(0)).transpose()?)
+        })
+    }
+
+    fn generation(&self) -> Result<u64, StoreError> {
+        self.read(generation)
+    }
+
+    fn changes_since(&self, after: u64) -> Result<Changes, StoreError> {
+        self.read(|connection| changes(connection, after))
+    }
+
+    fn prune(&self, now: Time) -> Result<u64, StoreError> {
+        self.read(|connection| {
+            // By the database's clock, as they were written.
+            let sql = "DELETE FROM request_windows WHERE times[cardinality(times)] < \
+                 (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $1";
+            connection.execute(sql, &[&window_ms()])
+        })?;
+        let passed = Time(now.0.saturating_sub(installs::WINDOW_MS));
+        Ok(self.writer.write(now, move |write| write.prune(passed))?.value)
+    }
+
+    fn backup(&self, file: &Path) -> Result<(), StoreError> {
+        self.read(|connection| backup::write(connection, file))
+    }
+
+    fn health(&self) -> Result<Option<String>, StoreError> {
+        self.generation()?;
+        Ok(self.writer.trouble())
+    }
+
+    fn client_key(&self) -> [u8; 32] {
+        self.client_key
+    }
+
+    fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            let sql =
+                "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
+            connection.query(sql, &[])?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        })
+    }
+
+    fn count_request(&self, client: ClientHash, limit: u32) -> Result<Option<Verdict>, StoreError> {
+        // One statement: the row of a client is locked from its reading to its writing.
+        let sql = "INSERT INTO request_windows AS seen(client, times, passed) \
+             VALUES ($1, ARRAY[(extract(epoch FROM clock_timestamp()) * 1000)::bigint], true) \
+             ON CONFLICT (client) DO UPDATE SET (times, passed) = ( \
+               SELECT CASE WHEN cardinality(kept) < $2 THEN kept || excluded.times[1] ELSE kept END, \
+                 cardinality(kept) < $2 \
+               FROM (SELECT ARRAY(SELECT at FROM unnest(seen.times) AS at \
+                 WHERE at > excluded.times[1] - $3) AS kept) AS window_now) \
+             RETURNING passed, cardinality(times), \
+               times[1] + $3 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        let client = &client.0[..];
+        self.read(|connection| {
+            let most = i32::try_from(limit).unwrap_or(i32::MAX);
+            let row = connection.first(sql, &[&client, &most, &window_ms()])?;
+            let Some(row) = row else { return Ok(None) };
+            let used = u32::try_from(row.try_get::<_, i32>(1)?).unwrap_or_default();
+            let reset_ms = row.try_get::<_, i64>(2)?.clamp(0, window_ms());
+            Ok(Some(Verdict {
+                passes: row.try_get(0)?,
+                remaining: limit.saturating_sub(used),
+                reset_ms: u32::try_from(reset_ms).unwrap_or_default(),
+            }))
+        })
+    }
+}
+
+fn window_ms() -> i64 {
+    i64::try_from(WINDOW.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

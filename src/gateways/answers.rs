@@ -1,0 +1,252 @@
+//! What people are answered in chats.
+
+use super::commands::{ALL, Answer, Described};
+use super::message::{Text, cut, first_line};
+use super::record::{CommandPermission, Gateway};
+use super::sources;
+use crate::agents::{Agent, Status};
+use crate::core::State as All;
+use crate::core::time::Time;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rows of a list at most; further ones are counted.
+pub const MAX_ROWS: usize = 30;
+/// Characters of a name in a list.
+pub const NAME_CHARS: usize = 40;
+/// Characters of what an agent does, in a list.
+const ACTIVITY_CHARS: usize = 80;
+/// Characters of an answer or of a log line.
+const LINE_CHARS: usize = 300;
+/// Characters of an agent's answer; its own log has the whole.
+const ANSWER_CHARS: usize = 12_000;
+/// What `/brief` looks back at.
+const BRIEF_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// `/help`.
+pub fn help(gateway: &Gateway) -> Text {
+    let full = gateway.command_permission == CommandPermission::Full;
+    let mut text = Text::new().bold("Commands");
+    for command in ALL.iter().filter(|command| full || command.looks_only) {
+        let line = Text::new().code(format!("/{} {}", command.name, command.arguments).trim_end());
+        text = text.line(line.plain(format!(" {}", command.summary)));
+    }
+    text.line("A target is the name of an agent or a team, the beginning of one, or a role.".into())
+}
+
+/// What a person needs to set the gateway up; below the help.
+pub fn whereabouts(chat: &str, user: &str) -> Text {
+    Text::from("This chat's id is ").code(chat).plain(", yours is ").code(user)
+}
+
+/// How a command is given.
+pub fn usage(command: &Described) -> Text {
+    Text::from("usage: ").code(format!("/{} {}", command.name, command.arguments).trim_end())
+}
+
+/// A length of time in one or two units.
+fn span(length: Duration) -> String {
+    let seconds = length.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+fn status_word(agent: &Agent) -> String {
+    format!("{:?}", agent.status).to_lowercase()
+}
+
+/// `/status`.
+pub fn status(all: &All, now: Time) -> Text {
+    let live: Vec<_> = all.agents.live().collect();
+    let count = |status| live.iter().filter(|agent| agent.status == status).count();
+    let (running, waiting) = (count(Status::Running), count(Status::Waiting));
+    let up = span(now.since(all.project.started_at));
+    let project =
+        all.project.dir.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let mut text = Text::new()
+        .bold(if project.is_empty() { "svc".into() } else { project })
+        .plain(format!(" · svc {} · up {up}", crate::VERSION))
+        .line(format!("{} agents alive, {running} running, {waiting} waiting", live.len()).into());
+    let pending = all.approvals.pending().count();
+    if pending > 0 {
+        text = text
+            .line(Text::new().bold(format!("{pending} approvals wait")).plain(" for you: /approve, /reject"));
+    }
+    if let Some(error) = &all.health.storage_error {
+        text = text.line(Text::new().bold("state cannot be written: ").plain(error.as_ref()));
+    }
+    text
+}
+
+/// `/agents`: the living, then the ended, the latest first.
+pub fn agents(all: &All, now: Time) -> Text {
+    let mut list: Vec<&Arc<Agent>> = all.agents.iter().collect();
+    list.sort_by_key(|agent| (!agent.status.is_live(), std::cmp::Reverse(agent.status_since), agent.id));
+    if list.is_empty() {
+        return Text::from("no agents; ").code("/spawn <role> <task>").plain(" starts one");
+    }
+    let more = list.len().saturating_sub(MAX_ROWS);
+    let rows = list.into_iter().take(MAX_ROWS).map(|agent| row(agent, now));
+    let text = rows.fold(Text::new(), Text::line);
+    if more > 0 { text.line(format!("… and {more} more").into()) } else { text }
+}
+
+fn row(agent: &Agent, now: Time) -> Text {
+    let since = span(now.since(agent.status_since));
+    let mut text = Text::new().bold(cut(&agent.name, NAME_CHARS)).plain(format!(
+        " {} · {} · {since}",
+        agent.role,
+        status_word(agent)
+    ));
+    let usage = agent.context_usage();
+    if agent.status.is_live() && usage > 0.0 {
+        text = text.plain(format!(" · context {:.0} %", usage * 100.0));
+    }
+    match &agent.current_activity {
+        Some(activity) if agent.status.is_live() => {
+            text.plain(format!(" · {}", first_line(activity, ACTIVITY_CHARS)))
+        }
+        _ => text,
+    }
+}
+
+/// `/teams`.
+pub fn teams(all: &All) -> Text {
+    let teams = sources::teams(all);
+    if teams.is_empty() {
+        return "no teams".into();
+    }
+    let more = teams.len().saturating_sub(MAX_ROWS);
+    let row = |team: &sources::Team| {
+        let members = sources::members(all, team);
+        let live = members.iter().filter(|agent| agent.status.is_live()).count();
+        let lead = super::targets::lead(&members);
+        let lead = lead.map_or_else(String::new, |lead| format!(", led by {}", cut(&lead.name, NAME_CHARS)));
+        Text::new()
+            .bold(cut(&team.name, NAME_CHARS))
+            .plain(format!(" {live} alive of {}{lead}", members.len()))
+    };
+    let text = teams.iter().take(MAX_ROWS).map(row).fold(Text::new(), Text::line);
+    if more > 0 { text.line(format!("… and {more} more").into()) } else { text }
+}
+
+/// `/brief`: what waits, who works, and what ended within a day.
+pub fn brief(all: &All, now: Time) -> Text {
+    let mut text = status(all, now);
+    for approval in all.approvals.pending().take(MAX_ROWS) {
+        let line = Text::new().code(approval.id.to_string()).plain(format!(
+            " {} wants to {}",
+            approval.agent_name,
+            approval.action.description()
+        ));
+        text = text.line(line);
+    }
+    let mut live: Vec<_> = all.agents.live().collect();
+    live.sort_by_key(|agent| agent.spawned_at);
+    for agent in live.iter().take(MAX_ROWS) {
+        text = text.line(row(agent, now));
+    }
+    let mut ended: Vec<&Arc<Agent>> = all
+        .agents
+        .iter()
+        .filter(|agent| !agent.status.is_live() && now.since(agent.status_since) < BRIEF_WINDOW)
+        .collect();
+    ended.sort_by_key(|agent| std::cmp::Reverse(agent.status_since));
+    if !ended.is_empty() {
+        text = text.line(Text::new().bold("Ended in the last 24 h"));
+    }
+    for agent in ended.into_iter().take(MAX_ROWS) {
+        let said = agent.last_turn.as_ref().map(|turn| turn.text.as_str()).filter(|text| !text.is_empty());
+        let words = first_line(said.unwrap_or(&agent.status_reason), ACTIVITY_CHARS);
+        let name = cut(&agent.name, NAME_CHARS);
+        text = text.line(Text::new().bold(name).plain(format!(" {}: {words}", status_word(agent))));
+    }
+    let rotations = all.agents.rotations().total;
+    if rotations > 0 { text.line(format!("{rotations} rotations so far").into()) } else { text }
+}
+
+/// `/log`: entries of a log as `GET /api/agents/:id/log` shows them.
+pub fn log(name: &str, entries: &[Value]) -> Text {
+    let rows = entries.iter().filter_map(log_line);
+    let text = rows.fold(Text::new().bold(name), Text::line);
+    if entries.is_empty() { text.plain(" has an empty log") } else { text }
+}
+
+fn log_line(entry: &Value) -> Option<Text> {
+    let word = |field: &str| entry[field].as_str().unwrap_or_default();
+    let time = word("ts").get(11..16).unwrap_or_default().to_owned();
+    let said = first_line(word("text"), LINE_CHARS);
+    let text = match word("type") {
+        "text" => Text::from(said),
+        "user" => Text::new().bold("to it: ").plain(said),
+        "life" => Text::new().bold(said),
+        "tool-started" => {
+            let path = first_line(word("path"), ACTIVITY_CHARS);
+            Text::new().code(cut(word("name"), NAME_CHARS)).plain(format!(" {path}"))
+        }
+        "turn-ended" => {
+            let words = if entry["isError"] == true { word("error") } else { word("text") };
+            Text::new().bold("turn ended ").plain(first_line(words, LINE_CHARS))
+        }
+        "trouble" => Text::from("trouble: ").plain(said),
+        _ => return None,
+    };
+    Some(Text::new().code(time).plain(" ").then(text))
+}
+
+/// What the core's reply to a command says.
+pub fn reply(answer: &Answer, status: u16, body: &Value) -> Text {
+    if status >= 400 {
+        let words = body["error"].as_str().unwrap_or("it was refused");
+        return Text::new().bold("Refused: ").plain(words);
+    }
+    let word = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
+    match answer {
+        Answer::Spawned => {
+            let overlaps = body["overlaps"].as_array().map_or(0, Vec::len);
+            let details = format!(" was started ({}, {}), id ", word("role"), word("provider"));
+            let text = Text::new().bold(word("name")).plain(details).code(word("id"));
+            match overlaps {
+                0 => text,
+                n => text.plain(format!("; its scope overlaps with {n} others")),
+            }
+        }
+        Answer::Killed(name) => Text::new().bold(name.as_str()).plain(" has ended"),
+        Answer::Rotated(name) => {
+            Text::new().bold(name.as_str()).plain(" was rotated; its new id is ").code(word("new"))
+        }
+        Answer::Decided => {
+            let action = body["action"]["description"].as_str().unwrap_or_default();
+            let what = format!(": {} may {action}", word("agentName"));
+            let refused = format!(": {} may not {action}", word("agentName"));
+            match body["status"].as_str() {
+                Some("approved") => Text::new().bold("Approved").plain(what),
+                _ => Text::new().bold("Rejected").plain(refused),
+            }
+        }
+        Answer::Instructed(name) => instructed(name, body),
+        Answer::Queried(name) => {
+            Text::new().bold(name.as_str()).plain(format!(": {}", cut(word("answer").trim(), ANSWER_CHARS)))
+        }
+    }
+}
+
+fn instructed(name: &str, body: &Value) -> Text {
+    let text = Text::new().bold(name);
+    if body["status"] == "resumed" {
+        return text.plain(" had ended; it goes on with your message");
+    }
+    let queued = body["queued"].as_u64().unwrap_or_default();
+    match body["deliverOn"].as_str() {
+        Some("rotation") => text.plain(format!(
+            " gets it with its next rotation ({queued} waiting); /rotate {name} delivers it now"
+        )),
+        Some(when) => text.plain(format!(" gets it: {when}")),
+        None => text.plain(" gets it"),
+    }
+}

@@ -1,0 +1,180 @@
+//! What people have said, from the platform's hand-over to the answer.
+//!
+//! ```text
+//! Take (durable, then the platform hears that we have it) ──▶ queued
+//! queued ──Begin (durable)──▶ running ──▶ the command itself ──Done──▶ gone
+//! ```
+//!
+//! A command that looks only goes from queued to gone. When the daemon dies, what was queued is done by the
+//! next one; of what was running nobody can tell how far it came, so it is not done again and its user is
+//! told.
+//!
+//! **Invariant:** a platform is told that we have a message only after it is on disk.
+//! **Invariant:** a command that changes something is begun at most once.
+
+use super::message::{Text, cut};
+use super::record::GatewayId;
+use super::{Order, save};
+use crate::api::{Problem, Reply};
+use crate::core::time::{Time, rfc3339};
+use crate::core::{Context, Durability, Effect, State as All};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Commands of one gateway that wait or run, at most; a further one is refused with a word to its user.
+pub const MAX_WAITING: usize = 50;
+/// Keys of messages remembered per gateway, to know what comes again.
+pub const MAX_RECENT: usize = 500;
+/// Characters of a command's text; a longer one is refused.
+pub const MAX_TEXT_CHARS: usize = 8_000;
+/// Characters of a command in the audit log.
+const AUDITED_CHARS: usize = 200;
+
+/// What somebody has said on a platform.
+#[derive(Debug, Clone, Default)]
+pub struct Heard {
+    /// The platform's id of this message, unique within the gateway.
+    pub key: String,
+    /// The platform's id of who said it.
+    pub user: String,
+    /// Their name, for people.
+    pub user_name: String,
+    /// Where.
+    pub chat: String,
+    /// The words, beginning with `/`.
+    pub text: String,
+    /// How this very message is answered; empty: with a message in its chat.
+    pub reply_to: String,
+    /// It was a click on a button.
+    pub button: bool,
+    /// The new cursor, when it moves on.
+    pub cursor: Option<String>,
+}
+
+/// A command that was taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Unique within the project.
+    pub number: u64,
+    /// Where it came from.
+    pub gateway: GatewayId,
+    /// The platform's id of who said it.
+    pub user: String,
+    /// Where.
+    pub chat: String,
+    /// The words.
+    pub text: String,
+    /// As in [`Heard::reply_to`].
+    pub reply_to: String,
+    /// It was a click on a button.
+    pub button: bool,
+    /// When it was taken.
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+    /// Its effect may have begun.
+    pub running: bool,
+}
+
+/// Takes what was said, durably: 200 with its number, when it is a command to be done.
+///
+/// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 413 `too_long`, 429 `busy`; the platform is told that
+/// we have it all the same.
+pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Result<Reply, Problem> {
+    let gateways = Arc::make_mut(&mut all.gateways);
+    let waiting = gateways.inbox.iter().filter(|entry| entry.gateway == id).count();
+    let number = gateways.next_entry + 1;
+    let Some(gateway) = gateways.edit(id) else { return Err(Problem::not_found("the gateway is gone")) };
+    if let Some(cursor) = heard.cursor {
+        gateway.cursor = cursor;
+    }
+    save(cx, Durability::BeforeReply);
+    if !heard.key.is_empty() && gateway.recent.contains(&heard.key) {
+        return Err(Problem::new(409, "duplicate", "this message was taken before"));
+    }
+    gateway.recent.push_back(heard.key);
+    if gateway.recent.len() > MAX_RECENT {
+        gateway.recent.pop_front();
+    }
+    let details = json!({
+        "gatewayId": id, "user": heard.user, "userName": heard.user_name, "chatId": heard.chat,
+        "command": cut(&heard.text, AUDITED_CHARS), "button": heard.button,
+    });
+    if !gateway.allows(&heard.user) {
+        cx.audit("gateway.refused", &details);
+        let text = format!("you are not on this gateway's list of allowed users; your id is {}", heard.user);
+        return Err(Problem::new(403, "not_allowed", text));
+    }
+    if heard.text.chars().count() > MAX_TEXT_CHARS {
+        let text =
+            format!("a command may have {MAX_TEXT_CHARS} characters; this one is longer and was not taken");
+        return Err(Problem::new(413, "too_long", text));
+    }
+    if waiting >= MAX_WAITING {
+        let text =
+            format!("{MAX_WAITING} commands wait already; this one was not taken, repeat it in a while");
+        return Err(Problem::new(429, "busy", text));
+    }
+    cx.audit("gateway.command", &details);
+    let entry = Arc::new(Entry {
+        number,
+        gateway: id,
+        user: heard.user,
+        chat: heard.chat,
+        text: heard.text,
+        reply_to: heard.reply_to,
+        button: heard.button,
+        at: cx.now,
+        running: false,
+    });
+    gateways.next_entry = number;
+    gateways.inbox.push(Arc::clone(&entry));
+    cx.push(Effect::Gateway(Order::Run(entry)));
+    Ok(Reply::ok(&json!({"entry": number})))
+}
+
+/// Marks a command as running, durably, before its effect.
+///
+/// Errors: 409 `begun` when it was begun before or is gone: it must not be done.
+pub fn begin(all: &mut All, cx: &mut Context, number: u64) -> Result<Reply, Problem> {
+    all.health.writable()?;
+    let inbox = &mut Arc::make_mut(&mut all.gateways).inbox;
+    let entry = inbox.iter_mut().find(|entry| entry.number == number && !entry.running);
+    let Some(entry) = entry else {
+        return Err(Problem::new(409, "begun", "this command was begun before"));
+    };
+    Arc::make_mut(entry).running = true;
+    save(cx, Durability::BeforeReply);
+    Ok(Reply::ok(&json!({"ok": true})))
+}
+
+/// Forgets a command that was answered.
+pub fn done(all: &mut All, cx: &mut Context, number: u64) -> Reply {
+    Arc::make_mut(&mut all.gateways).inbox.retain(|entry| entry.number != number);
+    save(cx, Durability::BeforeReply);
+    Reply::ok(&json!({"ok": true}))
+}
+
+/// Of what an earlier daemon was doing when it ended, tells the users.
+pub fn own_up(all: &mut All, cx: &mut Context) {
+    let (running, queued): (Vec<_>, Vec<_>) =
+        all.gateways.inbox.iter().cloned().partition(|entry| entry.running);
+    if running.is_empty() {
+        return;
+    }
+    Arc::make_mut(&mut all.gateways).inbox = queued;
+    for entry in running {
+        let text = Text::from("The daemon ended while it did ")
+            .code(cut(&entry.text, AUDITED_CHARS))
+            .plain(". It was not done again; see /status for how far it came.");
+        cx.push(Effect::Gateway(Order::Send(Box::new(super::Outgoing {
+            gateway: entry.gateway,
+            chat: entry.chat.clone(),
+            message: text.into(),
+            reply_to: String::new(),
+            why: super::Why::Answer,
+        }))));
+    }
+    save(cx, Durability::Soon);
+}

@@ -1,0 +1,175 @@
+//! What is said to people in a chat: text with a little emphasis, and buttons. Each platform renders it in
+//! its own way.
+
+use serde::{Deserialize, Serialize};
+
+/// How a part of a text is shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Style {
+    /// As it is.
+    #[default]
+    Plain,
+    /// Stressed.
+    Bold,
+    /// An id, a name or a command, in a fixed-width face.
+    Code,
+}
+
+/// A part of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    /// How it is shown.
+    pub style: Style,
+    /// What it says; never markup.
+    pub text: String,
+}
+
+/// A text with emphasis. Whatever stands in it is shown literally.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Text(pub Vec<Span>);
+
+impl Text {
+    /// An empty text.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn with(mut self, style: Style, text: impl Into<String>) -> Self {
+        let text = text.into();
+        if !text.is_empty() {
+            self.0.push(Span { style, text });
+        }
+        self
+    }
+
+    /// Adds words as they are.
+    #[must_use]
+    pub fn plain(self, text: impl Into<String>) -> Self {
+        self.with(Style::Plain, text)
+    }
+
+    /// Adds stressed words.
+    #[must_use]
+    pub fn bold(self, text: impl Into<String>) -> Self {
+        self.with(Style::Bold, text)
+    }
+
+    /// Adds a name, an id or a command.
+    #[must_use]
+    pub fn code(self, text: impl Into<String>) -> Self {
+        self.with(Style::Code, text)
+    }
+
+    /// Adds another text.
+    #[must_use]
+    pub fn then(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// Adds another text on a line of its own.
+    #[must_use]
+    pub fn line(self, other: Self) -> Self {
+        let text = if self.0.is_empty() { self } else { self.plain("\n") };
+        text.then(other)
+    }
+
+    /// The words alone.
+    pub fn words(&self) -> String {
+        self.0.iter().map(|span| span.text.as_str()).collect()
+    }
+
+    /// Bytes of the words.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|span| span.text.len()).sum()
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self::new().plain(text)
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self::new().plain(text)
+    }
+}
+
+/// What a button looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Look {
+    /// Goes on.
+    Good,
+    /// Ends or refuses something.
+    Bad,
+    /// One of several.
+    Neutral,
+}
+
+/// A button below a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Button {
+    /// What it says, at most [`MAX_LABEL_CHARS`].
+    pub label: String,
+    /// The command that a click gives, as if it had been typed; at most [`MAX_BUTTON_BYTES`].
+    pub command: String,
+    /// What it looks like.
+    pub look: Look,
+}
+
+/// Characters of a button's label; Slack shows 75, Discord 80.
+pub const MAX_LABEL_CHARS: usize = 60;
+/// Bytes of a button's command: Telegram's limit, the smallest of the three.
+pub const MAX_BUTTON_BYTES: usize = 64;
+/// Buttons of one message: Discord's limit for one row.
+pub const MAX_BUTTONS: usize = 5;
+
+impl Button {
+    /// A button. A longer label is cut; commands are short by construction.
+    pub fn new(label: &str, command: impl Into<String>, look: Look) -> Self {
+        Self { label: cut(label, MAX_LABEL_CHARS), command: command.into(), look }
+    }
+}
+
+/// A message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Message {
+    /// What it says.
+    pub text: Text,
+    /// At most [`MAX_BUTTONS`].
+    pub buttons: Vec<Button>,
+}
+
+impl From<Text> for Message {
+    fn from(text: Text) -> Self {
+        Self { text, buttons: Vec::new() }
+    }
+}
+
+/// Where a message stands on its platform, so that it can be changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The chat or channel.
+    pub chat: String,
+    /// The platform's id of the message.
+    pub message: String,
+}
+
+/// At most so many characters of a text, with `…` where more was.
+pub fn cut(text: &str, max_chars: usize) -> String {
+    if text.char_indices().nth(max_chars).is_none() {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(max_chars.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+/// The first line of a text, at most so many characters of it.
+pub fn first_line(text: &str, max_chars: usize) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    if line.len() < text.trim().len() { cut(&format!("{line} …"), max_chars) } else { cut(line, max_chars) }
+}

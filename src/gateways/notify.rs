@@ -1,0 +1,260 @@
+//! What is told to chats by itself.
+//!
+//! Everything that WebSocket clients are told is overheard here, so that a new event of any feature reaches
+//! the chats without a word from that feature. Events are gathered for 3 seconds and told together;
+//! approvals are told at once, one message each, with buttons.
+//!
+//! **Invariant:** one pending approval is one message in each chat; after the decision it says what was
+//! decided.
+
+use super::digest::describe;
+use super::message::{Button, Look, Message, Place, Text, cut};
+use super::record::{Gateway, GatewayId, Preset};
+use super::{Order, Outgoing, Why, save};
+use crate::approvals::{Action, Approval, ApprovalId, Status};
+use crate::core::ids::AgentId;
+use crate::core::{Context, Durability, Effect, Moment, State as All, Timer};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Events are gathered this long.
+pub const COALESCE: Duration = Duration::from_secs(3);
+/// Characters of a tool's arguments shown with an approval.
+const MAX_PARAMS_CHARS: usize = 600;
+
+/// An approval in a chat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Card {
+    /// Through which gateway.
+    pub gateway: GatewayId,
+    /// Which approval.
+    pub approval: ApprovalId,
+    /// Where it stands; `None` while it is on its way.
+    pub place: Option<Place>,
+    /// Which thread set was to send it; what another one was to send may be lost.
+    #[serde(skip)]
+    pub run: u64,
+}
+
+/// Whether this gateway is told anything.
+fn is_told(gateway: &Gateway) -> bool {
+    gateway.is_due() && !gateway.chat_id.is_empty()
+}
+
+/// Looks at what the event that was just applied tells WebSocket clients.
+pub fn overheard(all: &mut All, cx: &mut Context) {
+    if all.gateways.cards.is_empty() && !all.gateways.iter().any(|gateway| is_told(gateway)) {
+        return;
+    }
+    for (kind, body) in cx.notices() {
+        let Some(body) = whole(&body) else { continue };
+        match kind {
+            "approval:request" => send_cards(all, cx, &body["data"]),
+            "approval:resolved" => resolve_cards(all, cx, &body["data"]),
+            _ => {
+                if let Some((preset, line)) = describe(all, kind, &body) {
+                    tell(all, cx, preset, &line);
+                }
+            }
+        }
+    }
+}
+
+/// A notice's body: an object whose closing brace is still to come.
+fn whole(body: &[u8]) -> Option<Value> {
+    serde_json::from_slice(&[body, b"}"].concat()).ok()
+}
+
+/// What no event tells: beginnings.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    let (id, what) = match moment {
+        Moment::Spawned(id) => (id, " was started"),
+        Moment::Resumed { new, .. } => (new, " goes on"),
+        _ => return,
+    };
+    let line = spawned_line(all, id, what);
+    tell(all, cx, Preset::Lifecycle, &line);
+}
+
+fn spawned_line(all: &All, id: AgentId, what: &str) -> Text {
+    let Some(agent) = all.agents.get(id) else { return Text::new() };
+    let details = format!("{what} ({}, {})", agent.role, agent.provider);
+    Text::new().bold(agent.name.clone()).plain(details)
+}
+
+/// Adds a line to what waits for each gateway that is told of such events.
+fn tell(all: &mut All, cx: &Context, preset: Preset, line: &Text) {
+    let told = |gateway: &&Arc<Gateway>| is_told(gateway) && gateway.preset >= preset;
+    let ids: Vec<GatewayId> = all.gateways.iter().filter(told).map(|gateway| gateway.id).collect();
+    for id in ids {
+        Arc::make_mut(&mut all.gateways).digests.entry(id).or_default().add(line.clone());
+        let timer = Timer::GatewayDigest(id);
+        if !all.timers.is_set(timer) {
+            Arc::make_mut(&mut all.timers).set(timer, cx.now + COALESCE);
+        }
+    }
+}
+
+/// What was gathered is told.
+pub fn digest_due(all: &mut All, cx: &mut Context, id: GatewayId) {
+    let digest = Arc::make_mut(&mut all.gateways).digests.remove(&id);
+    let Some(gateway) = all.gateways.get(id).filter(|gateway| is_told(gateway)) else { return };
+    let Some(text) = digest.and_then(super::digest::Digest::message) else { return };
+    push(cx, gateway, text.into(), Why::Notice);
+}
+
+fn push(cx: &mut Context, gateway: &Gateway, message: Message, why: Why) {
+    let outgoing = Outgoing {
+        gateway: gateway.id,
+        chat: gateway.chat_id.clone(),
+        message,
+        reply_to: String::new(),
+        why,
+    };
+    cx.push(Effect::Gateway(Order::Send(Box::new(outgoing))));
+}
+
+fn send_cards(all: &mut All, cx: &mut Context, data: &Value) {
+    let id = data["id"].as_str().unwrap_or_default();
+    let Ok(approval) = all.approvals.find(id).cloned() else { return };
+    let ids: Vec<GatewayId> = all.gateways.iter().filter(|g| is_told(g)).map(|g| g.id).collect();
+    for gateway in ids {
+        send_card(all, cx, gateway, &approval);
+    }
+}
+
+fn send_card(all: &mut All, cx: &mut Context, id: GatewayId, approval: &Approval) {
+    let Some(gateway) = all.gateways.get(id).cloned() else { return };
+    push(cx, &gateway, request(approval), Why::Approval(approval.id));
+    let cards = &mut Arc::make_mut(&mut all.gateways).cards;
+    cards.retain(|card| card.gateway != id || card.approval != approval.id);
+    cards.push(Card { gateway: id, approval: approval.id, place: None, run: gateway.run });
+    save(cx, Durability::Soon);
+}
+
+/// A connection stands: the approvals that its chat does not show are sent.
+pub fn send_missing_cards(all: &mut All, cx: &mut Context, id: GatewayId) {
+    let Some(gateway) = all.gateways.get(id).filter(|gateway| is_told(gateway)).cloned() else { return };
+    let is_shown = |approval: ApprovalId| {
+        all.gateways.cards.iter().any(|card| {
+            card.gateway == id
+                && card.approval == approval
+                && (card.place.is_some() || card.run == gateway.run)
+        })
+    };
+    let missing: Vec<Arc<Approval>> =
+        all.approvals.pending().filter(|approval| !is_shown(approval.id)).cloned().collect();
+    for approval in missing {
+        send_card(all, cx, id, &approval);
+    }
+    let decided = |card: &&Card| {
+        card.gateway == id && card.place.is_some() && all.approvals.pending().all(|p| p.id != card.approval)
+    };
+    let decided: Vec<ApprovalId> =
+        all.gateways.cards.iter().filter(decided).map(|card| card.approval).collect();
+    for approval in decided {
+        settle(all, cx, approval);
+    }
+}
+
+/// An approval stands in a chat now. It may have been decided on the way.
+pub fn sent(all: &mut All, cx: &mut Context, id: GatewayId, approval: ApprovalId, place: Place) {
+    let cards = &mut Arc::make_mut(&mut all.gateways).cards;
+    let card = cards.iter_mut().find(|card| card.gateway == id && card.approval == approval);
+    let Some(card) = card else {
+        // Decided while it was being sent; the message still asks.
+        if let Ok(approval) = all.approvals.find(&approval.to_string()) {
+            let message = outcome(approval).into();
+            cx.push(Effect::Gateway(Order::Edit(id, place, Box::new(message))));
+        }
+        return;
+    };
+    card.place = Some(place);
+    save(cx, Durability::Soon);
+    if all.approvals.pending().all(|pending| pending.id != approval) {
+        settle(all, cx, approval);
+    }
+}
+
+/// An approval could not be sent: it stands in no chat, and the next connection sends it.
+pub fn unsent(all: &mut All, id: GatewayId, approval: ApprovalId) {
+    let cards = &mut Arc::make_mut(&mut all.gateways).cards;
+    if let Some(card) = cards.iter_mut().find(|card| card.gateway == id && card.approval == approval) {
+        // No thread set has this number.
+        card.run = 0;
+    }
+}
+
+fn resolve_cards(all: &mut All, cx: &mut Context, data: &Value) {
+    if let Some(id) = data["id"].as_str().and_then(|id| id.parse().ok()) {
+        settle(all, cx, id);
+    }
+}
+
+/// Shows the decision in every chat that asked for it.
+fn settle(all: &mut All, cx: &mut Context, id: ApprovalId) {
+    // What stands in a chat that we cannot reach now is changed when we can again.
+    let reaches = |card: &Card| all.gateways.get(card.gateway).is_some_and(|gateway| gateway.running);
+    let is_due = |card: &Card| card.approval == id && (reaches(card) || card.place.is_none());
+    let (decided, kept): (Vec<Card>, Vec<Card>) = all.gateways.cards.iter().cloned().partition(is_due);
+    if decided.is_empty() {
+        return;
+    }
+    Arc::make_mut(&mut all.gateways).cards = kept;
+    save(cx, Durability::Soon);
+    let Ok(approval) = all.approvals.find(&id.to_string()).cloned() else { return };
+    for card in decided {
+        if let Some(place) = card.place {
+            let message: Message = outcome(&approval).into();
+            cx.push(Effect::Gateway(Order::Edit(card.gateway, place, Box::new(message))));
+        }
+    }
+}
+
+/// The message that asks for a decision.
+pub fn request(approval: &Approval) -> Message {
+    let text = Text::new()
+        .bold("Approval needed")
+        .plain("\n")
+        .bold(approval.agent_name.clone())
+        .plain(format!(" wants to {}\n", approval.action.description()));
+    let text = match params(&approval.action) {
+        Some(params) => text.code(params).plain("\n"),
+        None => text,
+    };
+    let id = approval.id.to_string();
+    let buttons = vec![
+        Button::new("Approve", format!("/approve {id}"), Look::Good),
+        Button::new("Reject", format!("/reject {id}"), Look::Bad),
+    ];
+    Message { text: text.code(id), buttons }
+}
+
+fn params(action: &Action) -> Option<String> {
+    let (Action::ToolPermission { params, .. } | Action::IntegrationExec { params, .. }) = action else {
+        return None;
+    };
+    let text = params.as_str().map_or_else(|| params.to_string(), ToOwned::to_owned);
+    (text != "{}" && text != "null").then(|| cut(&text, MAX_PARAMS_CHARS))
+}
+
+/// What the message says after the decision.
+pub fn outcome(approval: &Approval) -> Text {
+    let word = match approval.status {
+        Status::Pending => "Pending",
+        Status::Approved => "Approved",
+        Status::Rejected => "Rejected",
+        Status::Expired => "Expired",
+    };
+    let by = approval.resolved_by.as_deref().filter(|_| approval.status != Status::Expired);
+    let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+    let why = approval.reason.as_deref().map_or_else(String::new, |why| format!("\n{why}"));
+    Text::new()
+        .bold(word)
+        .plain(format!("{by}\n{} wants to {}\n", approval.agent_name, approval.action.description()))
+        .code(approval.id.to_string())
+        .plain(why)
+}

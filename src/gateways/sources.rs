@@ -1,0 +1,72 @@
+//! What chat commands read from other features: the one seam to teams, schedules and the ledger.
+
+use super::answers::{MAX_ROWS, NAME_CHARS};
+use super::message::{Text, cut};
+use crate::agents::Agent;
+use crate::core::State as All;
+use std::sync::Arc;
+
+/// A team, as chat commands see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Team {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// All teams.
+pub fn teams(all: &All) -> Vec<Team> {
+    all.teams.iter().map(|team| Team { id: team.id.to_string(), name: team.name.clone() }).collect()
+}
+
+/// The agents of a team, the living first, then by the time of their start.
+pub fn members(all: &All, team: &Team) -> Vec<Arc<Agent>> {
+    let mut members: Vec<Arc<Agent>> =
+        all.agents.iter().filter(|agent| agent.team_id.as_deref() == Some(&team.id)).cloned().collect();
+    members.sort_by_key(|agent| (!agent.status.is_live(), agent.spawned_at));
+    members
+}
+
+/// Lines about the schedules.
+pub fn schedules(all: &All) -> Text {
+    let mut text = Text::new();
+    for schedule in all.schedules.iter().take(MAX_ROWS) {
+        let next = match (schedule.enabled, schedule.next_run) {
+            (false, _) => "disabled".to_owned(),
+            (true, Some(at)) => format!("next {at}"),
+            (true, None) => "never again".to_owned(),
+        };
+        let line = Text::new()
+            .bold(cut(&schedule.name, NAME_CHARS))
+            .plain(" ")
+            .code(schedule.timing.cron.as_str())
+            .plain(format!(" {}, {next}", schedule.timing.timezone));
+        text = text.line(line);
+    }
+    let more = all.schedules.iter().count().saturating_sub(MAX_ROWS);
+    match (more, text.bytes()) {
+        (_, 0) => "no schedules".into(),
+        (0, _) => text,
+        (more, _) => text.line(format!("… and {more} more").into()),
+    }
+}
+
+/// Lines about what was used: the ledger's own summary.
+pub fn tokens(all: &All) -> Text {
+    let summary = crate::usage::report::summary(all);
+    let number = |name: &str| summary[name].as_u64().unwrap_or_default();
+    let mut text = Text::new().bold("Tokens").plain(format!(
+        " {} used, {} saved · ${:.2}",
+        number("totalUsed"),
+        number("totalSaved"),
+        summary["totalCostUsd"].as_f64().unwrap_or_default()
+    ));
+    for row in summary["perAgent"].as_array().into_iter().flatten().take(MAX_ROWS) {
+        let name = row["name"].as_str().or_else(|| row["id"].as_str()).unwrap_or_default();
+        let used = row["used"].as_u64().unwrap_or_default();
+        let model = row["model"].as_str().unwrap_or("auto");
+        text = text.line(Text::new().code(cut(name, NAME_CHARS)).plain(format!(" {used} ({model})")));
+    }
+    text
+}

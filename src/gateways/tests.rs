@@ -1,0 +1,191 @@
+use super::commands::{self, ALL, Plan};
+use super::message::{Style, Text};
+use super::*;
+use crate::core::testing::Bench;
+use crate::core::{Actor, Command as CoreCommand, Event};
+use crate::credentials::{Secret, Vault};
+use serde_json::json;
+
+mod api;
+mod chat;
+mod told;
+
+/// A gateway with a token and a chat, whose thread set was ordered.
+pub(super) struct Rig {
+    pub(super) bench: Bench,
+    pub(super) id: GatewayId,
+}
+
+impl Rig {
+    pub(super) fn new(kind: &str) -> Self {
+        let mut bench = Bench::new();
+        let (status, record) = bench.ask("POST", "/api/gateways", &json!({"type": kind, "chatId": "77"}));
+        assert_eq!(status, 201, "{record}");
+        let id: GatewayId = record["id"].as_str().unwrap().parse().unwrap();
+        let mut rig = Self { bench, id };
+        for key in id.kind.credentials() {
+            rig.credential(key);
+        }
+        rig
+    }
+
+    /// A gateway that is connected.
+    pub(super) fn connected(kind: &str) -> Self {
+        let mut rig = Self::new(kind);
+        assert!(rig.connect().is_none(), "it waits for the platform");
+        let run = rig.gateway().run;
+        let bot = "svc_bot".to_owned();
+        rig.report(Report::Connected { gateway: rig.id, run, bot });
+        assert!(rig.gateway().connected);
+        rig.bench.effects.clear();
+        rig
+    }
+
+    pub(super) fn credential(&mut self, key: &str) {
+        let folder = std::env::temp_dir();
+        let vault = Vault::open_in(&folder, Some(&"0".repeat(64))).unwrap();
+        let sealed = vault.seal(&format!("gateway/{}/{key}", self.id), &Secret::new("t")).unwrap();
+        let command = Command::SetCredential { target: self.id.to_string(), key: key.into(), sealed };
+        let reply = self.bench.command(CoreCommand::Gateways(command)).unwrap();
+        assert_eq!((reply.status, reply.body.bytes()), (200, br#"{"ok":true}"#.as_slice()));
+    }
+
+    pub(super) fn connect(&mut self) -> Option<Reply> {
+        self.bench.command(CoreCommand::Gateways(Command::Connect(self.id.to_string())))
+    }
+
+    pub(super) fn gateway(&self) -> &Gateway {
+        self.bench.state.gateways.get(self.id).unwrap()
+    }
+
+    pub(super) fn patch(&mut self, body: &Value) -> Value {
+        let (status, record) = self.bench.ask("PATCH", &format!("/api/gateways/{}", self.id), body);
+        assert_eq!(status, 200, "{record}");
+        record
+    }
+
+    pub(super) fn report(&mut self, report: Report) -> Option<Reply> {
+        self.bench.apply(Event::Gateway(report))
+    }
+
+    /// Somebody says something; the status of its hand-over.
+    pub(super) fn says(&mut self, user: &str, key: &str, text: &str) -> u16 {
+        let heard = Heard {
+            key: key.into(),
+            user: user.into(),
+            chat: "77".into(),
+            text: text.into(),
+            ..Heard::default()
+        };
+        let command = CoreCommand::Gateways(Command::Take(self.id, Box::new(heard)));
+        let before = std::mem::replace(
+            &mut self.bench.actor,
+            Actor::Chat(format!("{}:{user}", self.id.kind.word()).into()),
+        );
+        let reply = self.bench.command(command).unwrap();
+        self.bench.actor = before;
+        reply.status
+    }
+
+    /// What a command comes to.
+    pub(super) fn plan(&self, text: &str) -> Plan {
+        commands::plan(&self.bench.state, self.gateway(), self.bench.now, text)
+    }
+
+    /// The words a command is answered with at once.
+    pub(super) fn answer(&self, text: &str) -> String {
+        match self.plan(text) {
+            Plan::Say(words) => words.words(),
+            other => panic!("{text} comes to {other:?}"),
+        }
+    }
+
+    /// Does a command as the threads would; the words of its answer. `None`: it comes later.
+    pub(super) fn done(&mut self, text: &str) -> Option<String> {
+        let Plan::Do(command, answer) = self.plan(text) else { panic!("{text} does nothing") };
+        self.bench.actor = Actor::Chat("telegram:4711".into());
+        let reply = self.bench.command(*command)?;
+        let body = serde_json::from_slice(reply.body.bytes()).unwrap();
+        Some(super::answers::reply(&answer, reply.status, &body).words())
+    }
+
+    /// What was ordered to be sent, and forgets it.
+    pub(super) fn sent(&mut self) -> Vec<Outgoing> {
+        let mut sent = Vec::new();
+        for effect in std::mem::take(&mut self.bench.effects) {
+            match effect {
+                Effect::Gateway(Order::Send(outgoing)) => sent.push(*outgoing),
+                other => self.bench.effects.push(other),
+            }
+        }
+        sent
+    }
+}
+
+fn words(outgoing: &[Outgoing]) -> Vec<String> {
+    outgoing.iter().map(|one| one.message.text.words()).collect()
+}
+
+#[test]
+fn decisions_1_ids_are_the_type_and_six_hex_digits() {
+    let id = GatewayId { kind: Kind::Slack, number: 0xab };
+    assert_eq!(id.to_string(), "slack-0000ab");
+    assert_eq!("slack-0000ab".parse(), Ok(id));
+    for bad in ["slack", "slack-ab", "slack-0000AB", "irc-0000ab", "slack-0000abc", ""] {
+        assert!(bad.parse::<GatewayId>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn decisions_12_text_is_escaped_for_the_platform() {
+    let text = Text::new().plain("a <b> & *x* _y_ `z` @all").bold("<!channel>").code("c`d");
+    let one = |kind| render::render(kind, &text).concat();
+    assert_eq!(
+        one(Kind::Telegram),
+        "a &lt;b&gt; &amp; *x* _y_ `z` @all<b>&lt;!channel&gt;</b><code>c`d</code>"
+    );
+    assert_eq!(one(Kind::Discord), r"a \<b\> & \*x\* \_y\_ \`z\` \@all**\<!channel\>**`cˋd`");
+    assert_eq!(one(Kind::Slack), "a &lt;b&gt; &amp; *x* _y_ `z` @all*&lt;!channel&gt;*`cˋd`");
+}
+
+#[test]
+fn decisions_12_message_length_limits_are_honoured_by_splitting() {
+    for (kind, limit) in [(Kind::Telegram, 4096), (Kind::Discord, 2000), (Kind::Slack, 3000)] {
+        let whole = |n: usize| render::render(kind, &Text::from("x".repeat(n)));
+        assert_eq!(whole(limit).len(), 1, "{kind:?}");
+        assert_eq!(whole(limit + 1).iter().map(String::len).collect::<Vec<_>>(), [limit, 1], "{kind:?}");
+        // Escapes count where the platform counts them.
+        let pieces = render::render(kind, &Text::from("<&".repeat(limit)));
+        let longest = pieces.iter().map(|piece| match kind {
+            Kind::Telegram => piece.replace("&lt;", "<").replace("&amp;", "&").len(),
+            _ => piece.len(),
+        });
+        assert!(longest.max().unwrap() <= limit, "{kind:?}");
+        // Characters beyond the basic plane count as two.
+        let pieces = render::render(kind, &Text::from("😀".repeat(limit)));
+        assert!(pieces.iter().all(|piece| piece.encode_utf16().count() <= limit), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_split_stands_at_a_line_where_there_is_one_and_markup_is_whole_in_each_piece() {
+    let line = format!("{}\n", "word ".repeat(100));
+    let text = Text::new().bold(line.repeat(10));
+    let pieces = render::render(Kind::Discord, &text);
+    assert!(pieces.len() > 1);
+    for piece in &pieces {
+        assert!(piece.starts_with("**word") && piece.ends_with("word**"), "{piece}");
+    }
+    let none = render::render(Kind::Slack, &Text::from(" \n "));
+    assert!(none.is_empty(), "nothing to say is not sent");
+}
+
+#[test]
+fn a_text_without_end_is_cut_and_says_so() {
+    let pieces = render::render(Kind::Discord, &Text::from("y".repeat(1_000_000)));
+    assert_eq!(pieces.len(), render::MAX_PIECES);
+    assert!(pieces.last().unwrap().ends_with(r"(cut\)") || pieces.last().unwrap().ends_with("(cut)"));
+    assert!(pieces.iter().all(|piece| piece.len() <= 2000 + 10));
+    assert_eq!(Text::new().bold("a").0[0].style, Style::Bold);
+    assert_eq!(ALL.len(), 16);
+}

@@ -1,0 +1,197 @@
+//! What is told by itself: presets, coalescing, approvals.
+
+use super::super::digest::{MAX_BYTES, MAX_LINES};
+use super::super::notify::COALESCE;
+use super::chat::asks;
+use super::*;
+use std::time::Duration;
+
+#[test]
+fn specification_notifications_are_coalesced_over_3_seconds() {
+    let mut rig = Rig::connected("telegram");
+    rig.patch(&json!({"notifications": {"preset": "lifecycle"}}));
+    let worker = rig.bench.agent("worker");
+    rig.bench.pass(Duration::from_millis(2_900));
+    rig.bench.exits(worker, 1);
+    assert!(rig.sent().is_empty(), "nothing is told at once");
+    rig.bench.pass(Duration::from_millis(200));
+    let sent = rig.sent();
+    let told = words(&sent);
+    assert_eq!(told.len(), 1, "together: {told:?}");
+    assert!(told[0].contains("worker was started") && told[0].contains("worker crashed"), "{told:?}");
+    assert_eq!((sent[0].chat.as_str(), sent[0].why), ("77", Why::Notice));
+    rig.bench.pass(COALESCE * 2);
+    assert!(rig.sent().is_empty(), "nothing is told twice");
+}
+
+/// What each preset tells of a spawn, a good end, a crash and a team.
+fn told_with(preset: &str) -> String {
+    let mut rig = Rig::connected("telegram");
+    rig.patch(&json!({"notifications": {"preset": preset}}));
+    let good = rig.bench.agent("good");
+    let bad = rig.bench.agent("bad");
+    rig.bench.exits(good, 0);
+    rig.bench.exits(bad, 3);
+    rig.bench.with(|all, cx| {
+        cx.notice("memory:constraint:added", &json!({"hash": "abc123"}));
+        cx.notice("agent:output", &json!({"agentId": "x", "data": "secret"}));
+        overheard(all, cx);
+    });
+    rig.bench.pass(COALESCE);
+    words(&rig.sent()).join("\n")
+}
+
+#[test]
+fn specification_presets_critical_lifecycle_and_all() {
+    let critical = told_with("critical");
+    assert!(critical.contains("bad crashed") && !critical.contains("good"), "{critical}");
+    assert!(!critical.contains("started"), "{critical}");
+    let lifecycle = told_with("lifecycle");
+    for part in ["bad crashed", "good was started", "good completed"] {
+        assert!(lifecycle.contains(part), "{part} in {lifecycle}");
+    }
+    assert!(!lifecycle.contains("memory"), "{lifecycle}");
+    let all = told_with("all");
+    assert!(all.contains("memory:constraint:added: hash abc123") && all.contains("good completed"), "{all}");
+    assert!(!all.contains("secret"), "everything except raw output: {all}");
+}
+
+#[test]
+fn a_digest_is_bounded_in_lines_and_bytes() {
+    let mut digest = super::super::digest::Digest::default();
+    for n in 0..MAX_LINES + 5 {
+        digest.add(Text::from(format!("line {n}")));
+    }
+    let text = digest.message().unwrap().words();
+    assert_eq!(text.lines().count(), MAX_LINES + 1);
+    assert!(text.ends_with("… and 5 more events"), "{text}");
+    let mut digest = super::super::digest::Digest::default();
+    for _ in 0..20 {
+        digest.add(Text::from("x".repeat(1_000)));
+    }
+    let text = digest.message().unwrap();
+    assert!(text.bytes() <= MAX_BYTES + 100, "{}", text.bytes());
+    assert!(text.words().ends_with("… and 14 more events"));
+    assert!(super::super::digest::Digest::default().message().is_none());
+}
+
+#[test]
+fn specification_approvals_are_sent_at_once_and_individually_with_buttons() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    rig.bench.effects.clear();
+    let (first, second) = (asks(&mut rig, "worker", 1), asks(&mut rig, "worker", 2));
+    let sent = rig.sent();
+    assert_eq!(sent.len(), 2, "one message each");
+    for (message, id) in sent.iter().zip([&first, &second]) {
+        assert!(matches!(message.why, Why::Approval(approval) if approval.to_string() == **id));
+        let buttons: Vec<_> =
+            message.message.buttons.iter().map(|b| (b.label.as_str(), b.command.clone())).collect();
+        assert_eq!(buttons, [("Approve", format!("/approve {id}")), ("Reject", format!("/reject {id}"))]);
+        let text = message.message.text.words();
+        assert!(text.contains("worker wants to call create_issue of github"), "{text}");
+        assert!(text.contains("[redacted]") && !text.contains("hush"), "secrets are not told: {text}");
+        assert!(message.message.buttons.iter().all(|b| b.command.len() <= message::MAX_BUTTON_BYTES));
+    }
+}
+
+fn place(message: &str) -> Place {
+    Place { chat: "77".into(), message: message.into() }
+}
+
+fn edits(rig: &Rig) -> Vec<(String, String)> {
+    let edit = |effect: &Effect| match effect {
+        Effect::Gateway(Order::Edit(_, place, message)) => {
+            Some((place.message.clone(), message.text.words()))
+        }
+        _ => None,
+    };
+    rig.bench.effects.iter().filter_map(edit).collect()
+}
+
+#[test]
+fn the_message_is_updated_after_the_decision_wherever_it_was_made() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    let (gateway, approval) = (rig.id, id.parse().unwrap());
+    rig.report(Report::Sent { gateway, approval, place: place("9") });
+    assert!(edits(&rig).is_empty());
+    let (status, _) = rig.bench.ask("POST", &format!("/api/approvals/{id}/reject"), &json!({"reason": "no"}));
+    assert_eq!(status, 200);
+    let edits = edits(&rig);
+    assert_eq!(edits[0].0, "9");
+    assert!(edits[0].1.starts_with("Rejected by operator") && edits[0].1.ends_with("no"), "{edits:?}");
+}
+
+#[test]
+fn a_decision_made_while_the_chat_cannot_be_reached_is_shown_later() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    let gateway = rig.id;
+    rig.report(Report::Sent { gateway, approval: id.parse().unwrap(), place: place("9") });
+    rig.bench.ask("POST", &format!("/api/gateways/{gateway}/disconnect"), &json!({}));
+    rig.bench.ask("POST", &format!("/api/approvals/{id}/reject"), &json!({}));
+    assert!(edits(&rig).is_empty(), "nobody can be told");
+    assert!(rig.connect().is_none());
+    let run = rig.gateway().run;
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    assert!(edits(&rig)[0].1.starts_with("Rejected"), "{:?}", edits(&rig));
+    assert_eq!(edits(&rig).len(), 1);
+}
+
+#[test]
+fn a_decision_that_overtakes_the_message_is_shown_in_it() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    rig.bench.ask("POST", &format!("/api/approvals/{id}/approve"), &json!({}));
+    assert!(edits(&rig).is_empty(), "it stands nowhere yet");
+    let (gateway, approval) = (rig.id, id.parse().unwrap());
+    rig.report(Report::Sent { gateway, approval, place: place("5") });
+    assert!(edits(&rig)[0].1.starts_with("Approved by operator"));
+}
+
+#[test]
+fn an_approval_that_came_while_nobody_listened_is_sent_with_the_connection() {
+    let mut rig = Rig::new("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    assert!(rig.sent().is_empty(), "nobody wants it connected");
+    assert!(rig.connect().is_none());
+    let (gateway, run) = (rig.id, rig.gateway().run);
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    assert_eq!(rig.sent().len(), 1);
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    assert!(rig.sent().is_empty(), "it is on its way");
+    rig.report(Report::Sent { gateway, approval: id.parse().unwrap(), place: place("3") });
+    assert!(rig.connect().is_some(), "it is connected already");
+    assert!(rig.sent().is_empty(), "and stands in the chat");
+}
+
+#[test]
+fn an_approval_that_could_not_be_sent_comes_with_the_next_connection() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    rig.bench.effects.clear();
+    let id = asks(&mut rig, "worker", 1);
+    assert_eq!(rig.sent().len(), 1);
+    let (gateway, run, error) = (rig.id, rig.gateway().run, "nobody answers".to_owned());
+    let approval = Some(id.parse().unwrap());
+    rig.report(Report::Refused { gateway, run, error: error.clone(), approval });
+    assert_eq!(rig.gateway().last_error, Some(error));
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    let sent = rig.sent();
+    assert_eq!(sent.iter().map(|one| one.why.approval()).collect::<Vec<_>>(), [approval]);
+}
+
+#[test]
+fn without_a_chat_nothing_is_told() {
+    let mut rig = Rig::connected("telegram");
+    rig.patch(&json!({"chatId": "", "notifications": {"preset": "all"}}));
+    rig.bench.agent("worker");
+    asks(&mut rig, "worker", 1);
+    rig.bench.pass(COALESCE * 2);
+    assert!(rig.sent().is_empty());
+}

@@ -1,0 +1,399 @@
+//! Slack: Socket Mode for what people say, the Web API for what we say.
+//!
+//! An envelope is acknowledged when what it brings is on disk, which takes milliseconds of the 3 seconds
+//! there are. One that is not acknowledged comes again; its event's id tells.
+//!
+//! Source: docs.slack.dev: Socket Mode, apps.connections.open, chat.postMessage, Rate limits;
+//! `slackapi/node-slack-sdk`.
+
+use super::commands::{ALL, normalise};
+use super::message::{Button, Look};
+use super::worker::{Line, Piece, Refusal, Shared, Taken};
+use super::worker_http::{Answer, CALL_TIMEOUT};
+use super::worker_socket::{Event, Socket};
+use super::{Heard, Place};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Until Slack says hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
+/// We ping this often.
+const PING_EVERY: Duration = Duration::from_secs(15);
+/// Without a sign of life for this long the connection is dead.
+const SILENCE: Duration = Duration::from_secs(45);
+/// An old connection is heard to its end for this long, once its successor stands.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Nothing for this long: an old connection has nothing more.
+const DRAIN_QUIET: Duration = Duration::from_millis(300);
+/// Answers that one response address takes.
+const MAX_RESPONSES: usize = 5;
+/// Words with which Slack says that trying again does not help.
+const FATAL: [&str; 11] = [
+    "invalid_auth",
+    "not_authed",
+    "account_inactive",
+    "token_revoked",
+    "token_expired",
+    "no_permission",
+    "missing_scope",
+    "not_allowed_token_type",
+    "ekm_access_denied",
+    "access_denied",
+    "org_login_required",
+];
+
+/// How a connection ended.
+enum End {
+    /// The gateway ends.
+    Over,
+    /// Connect again, now: Slack has said so in good order.
+    Refresh,
+    /// Connect again after a while.
+    Again(String),
+    /// Slack will not have us.
+    Fatal(String),
+}
+
+fn call(line: &Line, token: &str, method: &str, body: &Value) -> Result<Answer, String> {
+    let url = format!("{}/{method}", line.api);
+    line.http.call("POST", &url, Some(&format!("Bearer {token}")), Some(body), CALL_TIMEOUT)
+}
+
+fn error_word(answer: &Answer) -> &str {
+    answer.body["error"].as_str().unwrap_or("no error word")
+}
+
+fn words(answer: &Answer) -> String {
+    match answer.status {
+        200 => format!("Slack says {}", error_word(answer)),
+        status => format!("Slack says {status} {}", error_word(answer)),
+    }
+}
+
+fn end_of(answer: &Answer) -> End {
+    if FATAL.contains(&error_word(answer)) { End::Fatal(words(answer)) } else { End::Again(words(answer)) }
+}
+
+struct Client<'a> {
+    shared: &'a Shared,
+    /// Our own user id, so that mentions are known.
+    user: String,
+    name: String,
+    failures: u32,
+}
+
+/// Takes envelopes until the gateway ends or Slack will not have us.
+pub(super) fn take(shared: &Shared) {
+    let mut client = Client { shared, user: String::new(), name: String::new(), failures: 0 };
+    let mut next = None;
+    while !shared.stopper.is_stopped() {
+        let end = match next.take().map_or_else(|| client.open(), Ok) {
+            Ok(socket) => client.listen(socket, &mut next),
+            Err(end) => end,
+        };
+        match end {
+            End::Over => return,
+            End::Fatal(error) => return shared.trouble(error, true),
+            End::Refresh => continue,
+            End::Again(error) => shared.trouble(error, false),
+        }
+        client.failures += 1;
+        if shared.pause_after(client.failures) {
+            return;
+        }
+    }
+}
+
+impl Client<'_> {
+    /// Learns who we are, and opens a connection up to Slack's hello.
+    fn open(&mut self) -> Result<Socket, End> {
+        let line = &self.shared.line;
+        if self.user.is_empty() {
+            let answer = call(line, line.bot_token.expose(), "auth.test", &json!({})).map_err(End::Again)?;
+            if answer.body["ok"] != true {
+                return Err(self.waited(&answer));
+            }
+            answer.body["user_id"].as_str().unwrap_or_default().clone_into(&mut self.user);
+            answer.body["user"].as_str().unwrap_or_default().clone_into(&mut self.name);
+        }
+        let Some(token) = &self.shared.app_token else {
+            return Err(End::Fatal("it has no app_token".into()));
+        };
+        let answer = call(line, token.expose(), "apps.connections.open", &json!({})).map_err(End::Again)?;
+        let Some(url) = answer.body["url"].as_str().filter(|_| answer.body["ok"] == true) else {
+            return Err(self.waited(&answer));
+        };
+        let mut socket = Socket::connect(url, line.is_plain(), &self.shared.stopper).map_err(End::Again)?;
+        let until = Instant::now() + HELLO_TIMEOUT;
+        loop {
+            match socket.next(until) {
+                Event::Json(message) if message["type"] == "hello" => return Ok(socket),
+                Event::Json(message) if message["type"] == "disconnect" => {
+                    return Err(End::Again(disconnected(&message)));
+                }
+                Event::Closed(_, words) => return Err(End::Again(format!("Slack closed: {words}"))),
+                Event::Quiet => return Err(End::Again("Slack did not say hello".into())),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a refusal means; a wait that Slack asks for is kept.
+    fn waited(&self, answer: &Answer) -> End {
+        if let Some(wait) = answer.wait.filter(|_| answer.status == 429) {
+            self.shared.trouble(words(answer), false);
+            self.shared.stopper.pause(wait);
+        }
+        end_of(answer)
+    }
+
+    /// Hears until the connection ends. On a warning the successor is opened first and left in `next`.
+    fn listen(&mut self, mut socket: Socket, next: &mut Option<Socket>) -> End {
+        self.failures = 0;
+        self.shared.connected(&self.name);
+        let mut ping_at = Instant::now() + PING_EVERY;
+        let mut alive_at = Instant::now();
+        loop {
+            if self.shared.stopper.is_stopped() {
+                socket.close(1000);
+                return End::Over;
+            }
+            match socket.next(ping_at) {
+                Event::Json(message) => {
+                    alive_at = Instant::now();
+                    if message["type"] == "disconnect" {
+                        return self.replace(socket, &message, next);
+                    }
+                    match self.envelope(&mut socket, &message) {
+                        Ok(()) => {}
+                        Err(end) => return end,
+                    }
+                }
+                Event::Alive => alive_at = Instant::now(),
+                Event::Quiet => {
+                    if alive_at.elapsed() >= SILENCE {
+                        socket.close(1000);
+                        return End::Again("Slack has gone silent".into());
+                    }
+                }
+                Event::Closed(code, words) => {
+                    let code = code.map_or_else(String::new, |code| format!("{code} "));
+                    return End::Again(format!("Slack closed the connection: {code}{words}"));
+                }
+            }
+            if Instant::now() >= ping_at {
+                if !socket.ping() {
+                    return End::Again("the connection to Slack was lost".into());
+                }
+                ping_at = Instant::now() + PING_EVERY;
+            }
+        }
+    }
+
+    /// Slack will close this connection: another is opened first, and this one heard to its end.
+    fn replace(&mut self, mut socket: Socket, message: &Value, next: &mut Option<Socket>) -> End {
+        match message["reason"].as_str() {
+            Some("link_disabled") => return End::Fatal("Socket Mode is switched off for this app".into()),
+            Some("too_many_websockets") => return End::Again(disconnected(message)),
+            _ => {}
+        }
+        match self.open() {
+            Ok(successor) => *next = Some(successor),
+            Err(end) => return end,
+        }
+        let until = Instant::now() + DRAIN;
+        while Instant::now() < until {
+            match socket.next(Instant::now() + DRAIN_QUIET) {
+                Event::Json(message) => {
+                    if let Err(end) = self.envelope(&mut socket, &message) {
+                        return end;
+                    }
+                }
+                Event::Alive => {}
+                Event::Quiet | Event::Closed(..) => break,
+            }
+        }
+        socket.close(1000);
+        End::Refresh
+    }
+
+    /// Takes what an envelope brings, and acknowledges it.
+    fn envelope(&self, socket: &mut Socket, message: &Value) -> Result<(), End> {
+        let Some(id) = message["envelope_id"].as_str() else { return Ok(()) };
+        if let Some(heard) = self.heard(message, id)
+            && self.shared.take(&heard) == Taken::NotYet
+        {
+            return Err(End::Over);
+        }
+        if socket.send(&json!({"envelope_id": id})) {
+            Ok(())
+        } else {
+            Err(End::Again("the connection to Slack was lost".into()))
+        }
+    }
+
+    fn heard(&self, message: &Value, envelope: &str) -> Option<Heard> {
+        let payload = &message["payload"];
+        match message["type"].as_str()? {
+            "events_api" => self.event(payload),
+            "slash_commands" => slash(payload, envelope),
+            "interactive" => click(payload, envelope),
+            _ => None,
+        }
+    }
+
+    fn event(&self, payload: &Value) -> Option<Heard> {
+        let event = &payload["event"];
+        let is_program =
+            event.get("bot_id").is_some_and(|id| !id.is_null()) || event.get("subtype").is_some();
+        let is_ours = match event["type"].as_str()? {
+            "app_mention" => true,
+            "message" => event["channel_type"] == "im",
+            _ => false,
+        };
+        if !is_ours || is_program || event["user"] == self.user.as_str() {
+            return None;
+        }
+        let text = event["text"].as_str()?.trim();
+        let text = text.strip_prefix(&format!("<@{}>", self.user)).unwrap_or(text);
+        let user = event["user"].as_str()?.to_owned();
+        Some(Heard {
+            key: payload["event_id"].as_str()?.to_owned(),
+            user_name: user.clone(),
+            user,
+            chat: event["channel"].as_str()?.to_owned(),
+            text: normalise(&unescaped(text), "", true)?,
+            ..Heard::default()
+        })
+    }
+}
+
+fn disconnected(message: &Value) -> String {
+    format!("Slack ends the connection: {}", message["reason"].as_str().unwrap_or("no reason given"))
+}
+
+/// Slack escapes these three, and nothing else.
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+fn slash(payload: &Value, envelope: &str) -> Option<Heard> {
+    let text = |name: &str| payload[name].as_str().unwrap_or_default();
+    let name = text("command").trim_start_matches('/').to_ascii_lowercase();
+    let arguments = unescaped(text("text"));
+    // An app has one command of its own, or ours one by one.
+    let line = if ALL.iter().any(|command| command.name == name) {
+        format!("/{name} {arguments}").trim_end().to_owned()
+    } else {
+        normalise(&arguments, "", true).unwrap_or_else(|| "/help".into())
+    };
+    Some(Heard {
+        key: payload["trigger_id"].as_str().unwrap_or(envelope).to_owned(),
+        user: payload["user_id"].as_str()?.to_owned(),
+        user_name: text("user_name").to_owned(),
+        chat: payload["channel_id"].as_str()?.to_owned(),
+        text: line,
+        reply_to: reply_to("slash", text("response_url")),
+        ..Heard::default()
+    })
+}
+
+fn click(payload: &Value, envelope: &str) -> Option<Heard> {
+    if payload["type"] != "block_actions" {
+        return None;
+    }
+    let user = &payload["user"];
+    let chat = payload["channel"]["id"].as_str().or_else(|| payload["container"]["channel_id"].as_str())?;
+    Some(Heard {
+        key: payload["trigger_id"].as_str().unwrap_or(envelope).to_owned(),
+        user: user["id"].as_str()?.to_owned(),
+        user_name: user["username"].as_str().or_else(|| user["name"].as_str()).unwrap_or_default().to_owned(),
+        chat: chat.to_owned(),
+        text: payload["actions"][0]["value"].as_str()?.to_owned(),
+        reply_to: reply_to("click", payload["response_url"].as_str().unwrap_or_default()),
+        button: true,
+        cursor: None,
+    })
+}
+
+fn reply_to(kind: &str, url: &str) -> String {
+    if url.is_empty() { String::new() } else { format!("{kind}:{url}") }
+}
+
+/// What a refusal of a message means. Slack refuses with status 200 and a word.
+fn refusal(answer: &Answer) -> Refusal {
+    match (answer.status, error_word(answer)) {
+        (429, _) | (_, "ratelimited" | "rate_limited") => {
+            Refusal::Wait(answer.wait.unwrap_or(Duration::from_secs(1)))
+        }
+        (500..=599, _)
+        | (_, "internal_error" | "fatal_error" | "service_unavailable" | "request_timeout") => {
+            Refusal::Later(words(answer))
+        }
+        _ => Refusal::Never(words(answer)),
+    }
+}
+
+fn blocks(text: &str, buttons: &[Button]) -> Value {
+    let mut blocks =
+        vec![json!({"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": true}})];
+    let button = |(at, button): (usize, &Button)| {
+        let mut shown = json!({
+            "type": "button", "action_id": format!("choice-{at}"), "value": button.command,
+            "text": {"type": "plain_text", "text": button.label, "emoji": false},
+        });
+        match button.look {
+            Look::Good => shown["style"] = json!("primary"),
+            Look::Bad => shown["style"] = json!("danger"),
+            Look::Neutral => {}
+        }
+        shown
+    };
+    if !buttons.is_empty() {
+        let elements: Vec<Value> = buttons.iter().enumerate().map(button).collect();
+        blocks.push(json!({"type": "actions", "elements": elements}));
+    }
+    json!(blocks)
+}
+
+/// Sends one piece.
+pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal> {
+    if let Some((kind, url)) = piece.reply_to.split_once(':')
+        && piece.number < MAX_RESPONSES
+        && (url.starts_with("https://") || line.is_plain())
+    {
+        // Only the one who clicked sees the answer to a click.
+        let kind = if kind == "click" { "ephemeral" } else { "in_channel" };
+        let body = json!({
+            "text": piece.text, "blocks": blocks(piece.text, piece.buttons),
+            "response_type": kind, "replace_original": false,
+        });
+        // The address itself is the permission: no token goes along.
+        let answer = line.http.call("POST", url, None, Some(&body), CALL_TIMEOUT).map_err(Refusal::Later)?;
+        match answer.status {
+            200 => return Ok(None),
+            429 | 500..=599 => return Err(refusal(&answer)),
+            // It is too old or used up: the answer is a message of its own.
+            _ => {}
+        }
+    }
+    let body = json!({
+        "channel": piece.chat, "text": piece.text, "blocks": blocks(piece.text, piece.buttons),
+        "unfurl_links": false, "unfurl_media": false,
+    });
+    let answer = call(line, line.bot_token.expose(), "chat.postMessage", &body).map_err(Refusal::Later)?;
+    if answer.body["ok"] != true {
+        return Err(refusal(&answer));
+    }
+    let chat = answer.body["channel"].as_str().unwrap_or(piece.chat).to_owned();
+    Ok(answer.body["ts"].as_str().map(|ts| Place { chat, message: ts.to_owned() }))
+}
+
+/// Changes a message; its buttons go.
+pub(super) fn edit(line: &Line, place: &Place, text: &str) -> Result<(), Refusal> {
+    let body = json!({
+        "channel": place.chat, "ts": place.message, "text": text, "blocks": blocks(text, &[]),
+    });
+    let answer = call(line, line.bot_token.expose(), "chat.update", &body).map_err(Refusal::Later)?;
+    if answer.body["ok"] == true { Ok(()) } else { Err(refusal(&answer)) }
+}

@@ -1,0 +1,243 @@
+//! Telegram: the Bot API over HTTPS, long polling.
+//!
+//! The offset that confirms an update is given to Telegram only after the update is on our disk, and is
+//! itself on our disk: an update is taken once, whoever dies in between.
+//!
+//! Source: core.telegram.org/bots/api; `tdlib/telegram-bot-api`, Client.cpp.
+
+use super::commands::normalise;
+use super::worker::{Line, Piece, Refusal, Shared, Taken};
+use super::worker_http::{Answer, CALL_TIMEOUT};
+use super::{Heard, Place};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Seconds that Telegram holds a poll open; it does not take more than 50.
+const POLL_SECONDS: u64 = 50;
+/// A poll in all: what Telegram holds, and the way there and back.
+const POLL_TIMEOUT: Duration = Duration::from_secs(POLL_SECONDS + 15);
+/// Updates of one poll; Telegram's own limit.
+const POLL_UPDATES: u64 = 100;
+/// Characters of the words shown for a click.
+const MAX_CLICK_CHARS: usize = 200;
+/// Buttons in one row; more would be cut on a phone.
+const BUTTONS_PER_ROW: usize = 2;
+
+/// Telegram's own address of a method.
+fn url(line: &Line, method: &str) -> String {
+    format!("{}/bot{}/{method}", line.api, line.bot_token.expose())
+}
+
+fn call(line: &Line, method: &str, body: &Value, timeout: Duration) -> Result<Answer, String> {
+    line.http.call("POST", &url(line, method), None, Some(body), timeout)
+}
+
+fn words(answer: &Answer) -> String {
+    let words = answer.body["description"].as_str().unwrap_or("no description");
+    format!("Telegram says {}: {words}", answer.status)
+}
+
+/// Takes updates until the gateway ends or Telegram will not have us.
+pub(super) fn take(shared: &Shared, cursor: &str) {
+    let mut offset: i64 = cursor.parse().unwrap_or_default();
+    let mut failures = 0;
+    while !shared.stopper.is_stopped() {
+        match session(shared, &mut offset, &mut failures) {
+            Outcome::Over => return,
+            Outcome::Fatal(error) => return shared.trouble(error, true),
+            Outcome::Again(error) => shared.trouble(error, false),
+        }
+        failures += 1;
+        if shared.pause_after(failures) {
+            return;
+        }
+    }
+}
+
+enum Outcome {
+    /// The gateway ends.
+    Over,
+    /// Telegram will not have us.
+    Fatal(String),
+    /// Worth another try.
+    Again(String),
+}
+
+/// Names itself, and polls until something goes wrong.
+fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> Outcome {
+    let me = match call(&shared.line, "getMe", &json!({}), CALL_TIMEOUT) {
+        Ok(answer) if answer.body["ok"] == true => answer.body["result"].clone(),
+        Ok(answer) => return refused(shared, &answer),
+        Err(error) => return Outcome::Again(error),
+    };
+    let bot = me["username"].as_str().unwrap_or_default().to_owned();
+    let mut polls = 0u64;
+    loop {
+        // The first poll answers at once: it shows that no webhook and no other poller is in the way.
+        let timeout = if polls == 0 { 0 } else { POLL_SECONDS };
+        let body = json!({
+            "offset": *offset, "limit": POLL_UPDATES, "timeout": timeout,
+            "allowed_updates": ["message", "callback_query"],
+        });
+        let answer = match call(&shared.line, "getUpdates", &body, POLL_TIMEOUT) {
+            Ok(answer) => answer,
+            Err(_) if shared.stopper.is_stopped() => return Outcome::Over,
+            Err(error) => return Outcome::Again(error),
+        };
+        let Some(updates) = answer.body["result"].as_array().filter(|_| answer.body["ok"] == true) else {
+            return refused(shared, &answer);
+        };
+        if polls == 0 {
+            shared.connected(&bot);
+            *failures = 0;
+        }
+        polls += 1;
+        for update in updates {
+            if !one(shared, &bot, update, offset) {
+                return Outcome::Over;
+            }
+        }
+    }
+}
+
+fn refused(shared: &Shared, answer: &Answer) -> Outcome {
+    match answer.status {
+        401 | 403 | 404 => Outcome::Fatal(words(answer)),
+        429 => {
+            let wait = wait_of(answer);
+            let error = words(answer);
+            shared.trouble(error.clone(), false);
+            if shared.stopper.pause(wait) { Outcome::Over } else { Outcome::Again(error) }
+        }
+        // 409: a webhook is set, or another program polls with this token. It may go away.
+        _ => Outcome::Again(words(answer)),
+    }
+}
+
+fn wait_of(answer: &Answer) -> Duration {
+    let seconds = answer.body["parameters"]["retry_after"].as_u64();
+    seconds.map(Duration::from_secs).or(answer.wait).unwrap_or(Duration::from_secs(1))
+}
+
+/// Takes one update; `false` when the gateway ends before it was taken.
+fn one(shared: &Shared, bot: &str, update: &Value, offset: &mut i64) -> bool {
+    let Some(id) = update["update_id"].as_i64() else { return true };
+    if id < *offset {
+        return true;
+    }
+    let next = id + 1;
+    match heard(bot, update) {
+        Some(heard) => {
+            let heard = Heard { key: format!("update:{id}"), cursor: Some(next.to_string()), ..heard };
+            if shared.take(&heard) == Taken::NotYet {
+                return false;
+            }
+        }
+        // A click must be answered, or it shows as under way.
+        None => shared.moved(next.to_string()),
+    }
+    *offset = next;
+    true
+}
+
+fn heard(bot: &str, update: &Value) -> Option<Heard> {
+    if let Some(click) = update.get("callback_query") {
+        let from = &click["from"];
+        return Some(Heard {
+            user: from["id"].as_i64()?.to_string(),
+            user_name: name_of(from),
+            chat: click["message"]["chat"]["id"].as_i64()?.to_string(),
+            text: click["data"].as_str()?.to_owned(),
+            reply_to: format!("click:{}", click["id"].as_str()?),
+            button: true,
+            ..Heard::default()
+        });
+    }
+    let message = update.get("message")?;
+    let from = &message["from"];
+    if from["is_bot"] == true {
+        return None;
+    }
+    let addressed = message["chat"]["type"] == "private";
+    Some(Heard {
+        user: from["id"].as_i64()?.to_string(),
+        user_name: name_of(from),
+        chat: message["chat"]["id"].as_i64()?.to_string(),
+        text: normalise(message["text"].as_str()?, bot, addressed)?,
+        ..Heard::default()
+    })
+}
+
+fn name_of(from: &Value) -> String {
+    let name = from["username"].as_str().or_else(|| from["first_name"].as_str());
+    name.unwrap_or_default().to_owned()
+}
+
+/// What a refusal of a message means.
+fn refusal(answer: &Answer) -> Refusal {
+    match answer.status {
+        429 => Refusal::Wait(wait_of(answer)),
+        500..=599 => Refusal::Later(words(answer)),
+        _ => Refusal::Never(words(answer)),
+    }
+}
+
+/// Sends one piece.
+pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal> {
+    if let Some(click) = piece.reply_to.strip_prefix("click:")
+        && piece.number == 0
+    {
+        let short = piece.text.chars().count() <= MAX_CLICK_CHARS
+            && piece.buttons.is_empty()
+            && !piece.text.contains('\n');
+        let words = if short { plain(piece.text) } else { String::new() };
+        let body = json!({"callback_query_id": click, "text": words});
+        let answer = call(line, "answerCallbackQuery", &body, CALL_TIMEOUT).map_err(Refusal::Later)?;
+        // A click that is too old to be answered is answered by a message.
+        if short && answer.body["ok"] == true {
+            return Ok(None);
+        }
+    }
+    let mut body = json!({
+        "chat_id": piece.chat, "text": piece.text, "parse_mode": "HTML",
+        "link_preview_options": {"is_disabled": true},
+    });
+    if !piece.buttons.is_empty() {
+        let button =
+            |button: &super::message::Button| json!({"text": button.label, "callback_data": button.command});
+        let rows: Vec<Vec<Value>> =
+            piece.buttons.chunks(BUTTONS_PER_ROW).map(|row| row.iter().map(button).collect()).collect();
+        body["reply_markup"] = json!({"inline_keyboard": rows});
+    }
+    let mut answer = call(line, "sendMessage", &body, CALL_TIMEOUT).map_err(Refusal::Later)?;
+    if let Some(chat) = answer.body["parameters"]["migrate_to_chat_id"].as_i64() {
+        // The group has become a supergroup and has another id now.
+        body["chat_id"] = json!(chat);
+        answer = call(line, "sendMessage", &body, CALL_TIMEOUT).map_err(Refusal::Later)?;
+    }
+    if answer.body["ok"] != true {
+        return Err(refusal(&answer));
+    }
+    let result = &answer.body["result"];
+    let chat = result["chat"]["id"].as_i64().map_or_else(|| piece.chat.to_owned(), |id| id.to_string());
+    Ok(result["message_id"].as_i64().map(|id| Place { chat, message: id.to_string() }))
+}
+
+/// The words of a rendered text, for places that take no markup.
+fn plain(html: &str) -> String {
+    let marks = ["<b>", "</b>", "<code>", "</code>"];
+    let text = marks.iter().fold(html.to_owned(), |text, mark| text.replace(mark, ""));
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+/// Changes a message; its buttons go.
+pub(super) fn edit(line: &Line, place: &Place, text: &str) -> Result<(), Refusal> {
+    let body = json!({
+        "chat_id": place.chat, "message_id": place.message.parse::<i64>().unwrap_or_default(),
+        "text": text, "parse_mode": "HTML", "link_preview_options": {"is_disabled": true},
+    });
+    let answer = call(line, "editMessageText", &body, CALL_TIMEOUT).map_err(Refusal::Later)?;
+    let unchanged =
+        answer.body["description"].as_str().is_some_and(|words| words.contains("message is not modified"));
+    if answer.body["ok"] == true || unchanged { Ok(()) } else { Err(refusal(&answer)) }
+}

@@ -1,0 +1,280 @@
+//! Cline, one headless run a turn.
+//!
+//! The prompt comes on standard input, which is then closed, and the argument is a single space: a prompt of
+//! one word would be taken for a command, an empty one for a wish to talk, and one that is too long for an
+//! argument not at all (tried with cline 3.0.65). It cannot continue a session without a terminal, and knows
+//! only all permissions or none: in [`Permission::Auto`] it reads and answers, and what changes something is
+//! refused and named.
+
+use super::wire::{self, Joiner, Meter};
+use super::{
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
+    Program, Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+};
+use serde_json::Value;
+
+/// Cline.
+pub struct Cline;
+
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+
+static INFO: Info = Info {
+    id: "cline",
+    name: "Cline",
+    program: Program::OnPath("cline", &["--version"]),
+    // `cline auth` writes the provider, its key and the model into a file.
+    auth_type: "login",
+    env_key: "",
+    install_command: "npm install -g cline",
+    pass_env: &["CLINE_*"],
+    models: &[],
+    any_model: true,
+    capabilities: Capabilities { resume: false, live_input: false, hooks: false, mcp: false, headless: true },
+};
+
+impl Provider for Cline {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
+        if request.session != SessionStart::Fresh {
+            return Err("cline cannot continue a session without a terminal".to_owned());
+        }
+        let mut args = vec!["--json".to_owned()];
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        match (request.purpose, request.permission) {
+            (Purpose::Query, _) => add(&["--plan", "--auto-approve", "false"]),
+            (Purpose::Work, Permission::Auto) => add(&["--auto-approve", "false"]),
+            (Purpose::Work, Permission::Full) => add(&["--auto-approve", "true"]),
+        }
+        if let Some(model) = &request.model {
+            add(&["-m", model]);
+        }
+        match request.effort {
+            Effort::Low => add(&["--thinking", "low"]),
+            Effort::Medium => {}
+            Effort::High => add(&["--thinking", "high"]),
+            Effort::Max => add(&["--thinking", "xhigh"]),
+        }
+        add(&["--", " "]);
+        Ok(Launch {
+            program: LaunchProgram::Named("cline".to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: true,
+            conversation: Box::new(Stream { prompt: Some(request.prompt.clone()), ..Stream::default() }),
+        })
+    }
+}
+
+/// The events of `--json`.
+#[derive(Default)]
+struct Stream {
+    prompt: Option<String>,
+    session: String,
+    working: bool,
+    words: Joiner,
+    last_text: String,
+    meter: Meter,
+    error: String,
+    denied: Vec<String>,
+}
+
+impl Stream {
+    fn turn_started(&mut self, out: &mut Vec<Step>) {
+        if !self.working {
+            self.working = true;
+            wire::emit(out, Activity::TurnStarted);
+        }
+    }
+
+    fn flush(&mut self, out: &mut Vec<Step>) {
+        if let Some(text) = self.words.take() {
+            wire::say(out, &text);
+            self.last_text = text;
+        }
+    }
+
+    fn hook_event(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let id = wire::text(event, "taskId");
+        let by_subagent = event.get("parentAgentId").is_some_and(|parent| !parent.is_null());
+        if self.session.is_empty() && !id.is_empty() && !by_subagent {
+            id.clone_into(&mut self.session);
+            wire::emit(out, Activity::Session { id: id.to_owned(), model: None });
+        }
+    }
+
+    fn agent_event(&mut self, event: &Value, out: &mut Vec<Step>) {
+        self.turn_started(out);
+        let kind = wire::text(event, "type");
+        match (kind, wire::text(event, "contentType")) {
+            ("content_start", "text") => {
+                if let Some(text) = self.words.push(wire::text(event, "text")) {
+                    wire::say(out, &text);
+                    self.last_text = text;
+                }
+            }
+            ("content_end", "text") => self.flush(out),
+            ("content_end", "reasoning") => {
+                let text = wire::text(event, "text").to_owned();
+                if !text.is_empty() {
+                    wire::emit(out, Activity::Thinking { text });
+                }
+            }
+            ("content_start", "tool") => {
+                self.flush(out);
+                tool_started(event, out);
+            }
+            ("content_end", "tool") => self.tool_ended(event, out),
+            ("usage", _) => self.usage(event, out),
+            ("error", _) => self.failed(event, out),
+            _ => {}
+        }
+    }
+
+    fn tool_ended(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let output = event.get("output").unwrap_or(&Value::Null);
+        let outputs = output.as_array().map_or(std::slice::from_ref(output), Vec::as_slice);
+        let refused = outputs.iter().any(|part| wire::text(part, "error").contains("requires approval in a"));
+        let failed = |part: &Value| part.get("success").and_then(Value::as_bool) == Some(false);
+        let error = event.get("error").is_some_and(|error| !error.is_null()) || outputs.iter().any(failed);
+        wire::tool_ended(out, wire::text(event, "toolCallId"), error, &words_of(outputs));
+        if refused && self.denied.len() < DENIED_MAX {
+            self.denied.push(wire::text(event, "toolName").to_owned());
+        }
+    }
+
+    /// The figures of one call of the model, so that counters move during a turn: the end has the total.
+    fn usage(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let figures = tokens(event);
+        let delta = self.meter.provisional(figures);
+        let context = Tokens { output: 0, ..figures }.total();
+        wire::usage(out, Usage { delta, context_tokens: Some(context), ..Usage::default() });
+    }
+
+    fn failed(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let message = event.get("error").map_or("", |error| wire::text(error, "message"));
+        if event.get("recoverable").and_then(Value::as_bool) != Some(true) {
+            self.error = wire::cut(message, wire::NOISE_LIMIT_BYTES);
+        } else if !message.contains(" tool call(s) failed") {
+            // Of failed tool calls each has told its own end.
+            wire::trouble(out, message);
+        }
+    }
+
+    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+        self.flush(out);
+        self.turn_started(out);
+        let mut cost_usd = None;
+        // With sub-agents, where there were some.
+        if let Some(figures) = event.get("aggregateUsage").or(event.get("usage")) {
+            // It says 0 also where it does not know the price.
+            cost_usd = figures.get("totalCost").and_then(Value::as_f64).filter(|cost| *cost > 0.0);
+            let delta = self.meter.total(tokens(figures));
+            wire::usage(out, Usage { delta, cost_usd, ..Usage::default() });
+        }
+        let is_error = wire::text(event, "finishReason") != "completed";
+        let text = wire::text(event, "text");
+        let told = if text.is_empty() { std::mem::take(&mut self.last_text) } else { text.to_owned() };
+        let error = Some(std::mem::take(&mut self.error)).filter(|error| !error.is_empty());
+        let error = error.unwrap_or_else(|| {
+            let reason = wire::text(event, "finishReason");
+            let words = if text.is_empty() { reason } else { text };
+            format!("the turn failed: {}", wire::cut(words, wire::NOISE_LIMIT_BYTES))
+        });
+        self.turn_ended(
+            TurnEnd {
+                text: if is_error { String::new() } else { told },
+                is_error,
+                error: if is_error { error } else { String::new() },
+                turns: wire::count_if_any(event, "iterations"),
+                duration_ms: wire::count_if_any(event, "durationMs"),
+                cost_usd,
+                denied: Vec::new(),
+            },
+            out,
+        );
+    }
+
+    fn turn_ended(&mut self, mut end: TurnEnd, out: &mut Vec<Step>) {
+        end.denied = std::mem::take(&mut self.denied);
+        wire::emit(out, Activity::TurnEnded(end));
+        self.working = false;
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        match wire::text(&event, "type") {
+            "" => wire::noise(line, out),
+            "hook_event" => self.hook_event(&event, out),
+            "agent_event" => self.agent_event(event.get("event").unwrap_or(&Value::Null), out),
+            "run_result" => self.result(&event, out),
+            // It did not get as far as a run.
+            "error" => {
+                self.turn_started(out);
+                let message = wire::text(&event, "message");
+                let error = if message.is_empty() { "the turn failed" } else { message };
+                let error = wire::cut(error, wire::NOISE_LIMIT_BYTES);
+                self.turn_ended(TurnEnd { is_error: true, error, ..TurnEnd::default() }, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// The input was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+
+    fn end(&mut self, out: &mut Vec<Step>) {
+        self.flush(out);
+    }
+}
+
+fn tool_started(event: &Value, out: &mut Vec<Step>) {
+    let name = wire::text(event, "toolName").to_owned();
+    let input = event.get("input").cloned().unwrap_or_default();
+    let path = if name == "editor" { wire::path_in(&input) } else { None };
+    let writes = path.is_some();
+    let id = wire::text(event, "toolCallId").to_owned();
+    wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
+}
+
+/// What the parts of a tool's output say, each its result or its error.
+fn words_of(outputs: &[Value]) -> String {
+    let mut all = String::new();
+    for part in outputs {
+        let error = wire::text(part, "error");
+        let words = if error.is_empty() { wire::text(part, "result") } else { error };
+        if !words.is_empty() && all.len() < wire::TOOL_OUTPUT_LIMIT_BYTES {
+            if !all.is_empty() {
+                all.push('\n');
+            }
+            all.push_str(words);
+        }
+    }
+    all
+}
+
+/// Cached tokens stand inside the input here.
+fn tokens(figures: &Value) -> Tokens {
+    let all_input = wire::count(figures, "inputTokens");
+    let cache_read = wire::count(figures, "cacheReadTokens").min(all_input);
+    let cache_creation = wire::count(figures, "cacheWriteTokens").min(all_input - cache_read);
+    Tokens {
+        input: all_input - cache_read - cache_creation,
+        output: wire::count(figures, "outputTokens"),
+        cache_read,
+        cache_creation,
+    }
+}

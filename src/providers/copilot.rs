@@ -1,0 +1,212 @@
+//! GitHub Copilot CLI, one headless run a turn.
+//!
+//! The prompt comes on standard input, which is then closed: no prompt is taken for an option, however it
+//! begins, and none is too long (tried with copilot 1.0.102). In this mode the program tells no token counts,
+//! only how full its context is after a tool call. It hides the value of its key wherever that occurs in its
+//! output, so that a short key spoils the words.
+
+use super::wire;
+use super::{
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
+    Program, Provider, Purpose, SessionStart, Step, TurnEnd, Usage,
+};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// GitHub Copilot CLI.
+pub struct Copilot;
+
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+/// Of at most this many running tool calls the name is kept.
+const OPEN_CALLS_MAX: usize = 256;
+
+static INFO: Info = Info {
+    id: "copilot",
+    name: "GitHub Copilot CLI",
+    program: Program::OnPath("copilot", &["--version"]),
+    auth_type: "login",
+    env_key: "COPILOT_GITHUB_TOKEN",
+    install_command: "npm install -g @github/copilot",
+    pass_env: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"],
+    models: &[],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: false, headless: true },
+};
+
+impl Provider for Copilot {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
+        let mut args: Vec<String> = ["--output-format", "json"].map(str::to_owned).into();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        match (request.purpose, request.permission) {
+            // What is denied stays denied, whatever the user's settings allow.
+            (Purpose::Query, _) => add(&["--deny-tool=write", "--deny-tool=shell"]),
+            // Without anybody to ask, it refuses everything else that changes something.
+            (Purpose::Work, Permission::Auto) => add(&["--allow-tool=write"]),
+            (Purpose::Work, Permission::Full) => add(&["--allow-all-tools", "--allow-all-paths"]),
+        }
+        if let Some(model) = &request.model {
+            add(&["--model", model]);
+        }
+        match request.effort {
+            Effort::Low => add(&["--reasoning-effort", "low"]),
+            Effort::Medium => {}
+            Effort::High => add(&["--reasoning-effort", "high"]),
+            Effort::Max => add(&["--reasoning-effort", "max"]),
+        }
+        match &request.session {
+            SessionStart::Fresh => {}
+            // The option's value may be left out, so that it must stand in the same word.
+            SessionStart::Resume { id, .. } => add(&[&format!("--resume={id}")]),
+            SessionStart::Fork { .. } => {
+                return Err("copilot cannot copy a session for a question".to_owned());
+            }
+        }
+        Ok(Launch {
+            program: LaunchProgram::Named("copilot".to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: true,
+            conversation: Box::new(Stream { prompt: Some(request.prompt.clone()), ..Stream::default() }),
+        })
+    }
+}
+
+/// The events of `--output-format json`.
+#[derive(Default)]
+struct Stream {
+    prompt: Option<String>,
+    model: String,
+    working: bool,
+    /// Running tool calls and the tools' names.
+    open_calls: HashMap<String, String>,
+    last_text: String,
+    error: String,
+    denied: Vec<String>,
+}
+
+impl Stream {
+    fn turn_started(&mut self, out: &mut Vec<Step>) {
+        if !self.working {
+            self.working = true;
+            wire::emit(out, Activity::TurnStarted);
+        }
+    }
+
+    fn tool_started(&mut self, data: &Value, out: &mut Vec<Step>) {
+        let (id, name) = (wire::text(data, "toolCallId").to_owned(), wire::text(data, "toolName").to_owned());
+        let input = data.get("arguments").cloned().unwrap_or_default();
+        let writes = matches!(name.as_str(), "create" | "edit");
+        let path = if writes || name == "view" { wire::path_in(&input) } else { None };
+        if self.open_calls.len() < OPEN_CALLS_MAX {
+            self.open_calls.insert(id.clone(), name.clone());
+        }
+        wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
+    }
+
+    fn tool_ended(&mut self, data: &Value, out: &mut Vec<Step>) {
+        let id = wire::text(data, "toolCallId");
+        let name = self.open_calls.remove(id).unwrap_or_default();
+        let is_success = data.get("success").and_then(Value::as_bool).unwrap_or(false);
+        let problem = data.get("error").unwrap_or(&Value::Null);
+        let output = match data.get("result") {
+            Some(result) if is_success => wire::text(result, "content"),
+            _ => wire::text(problem, "message"),
+        };
+        wire::tool_ended(out, id, !is_success, output);
+        if wire::text(problem, "code") == "denied" && !name.is_empty() && self.denied.len() < DENIED_MAX {
+            self.denied.push(name);
+        }
+        if let Some(metrics) = data.get("toolTelemetry").and_then(|telemetry| telemetry.get("metrics")) {
+            let filled = |key| wire::count_if_any(metrics, key).filter(|count| *count > 0);
+            let context_tokens = filled("context_current_tokens");
+            let context_window = filled("context_token_limit");
+            wire::usage(out, Usage { context_tokens, context_window, ..Usage::default() });
+        }
+    }
+
+    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let id = wire::text(event, "sessionId");
+        if !id.is_empty() {
+            let model = std::mem::take(&mut self.model);
+            let model = (!model.is_empty()).then_some(model);
+            wire::emit(out, Activity::Session { id: id.to_owned(), model });
+        }
+        self.turn_started(out);
+        self.working = false;
+        let is_error = event.get("exitCode").and_then(Value::as_i64) != Some(0);
+        let text = std::mem::take(&mut self.last_text);
+        let mut error = std::mem::take(&mut self.error);
+        if error.is_empty() {
+            "the turn failed".clone_into(&mut error);
+        }
+        wire::emit(
+            out,
+            Activity::TurnEnded(TurnEnd {
+                text: if is_error { String::new() } else { text },
+                is_error,
+                error: if is_error { error } else { String::new() },
+                denied: std::mem::take(&mut self.denied),
+                ..TurnEnd::default()
+            }),
+        );
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        let data = event.get("data").unwrap_or(&Value::Null);
+        match wire::text(&event, "type") {
+            "" => wire::noise(line, out),
+            "session.tools_updated" => wire::text(data, "model").clone_into(&mut self.model),
+            "user.message" | "assistant.turn_start" => self.turn_started(out),
+            "assistant.reasoning" if !wire::text(data, "content").is_empty() => {
+                wire::emit(out, Activity::Thinking { text: wire::text(data, "content").to_owned() });
+            }
+            "assistant.message" => {
+                let words = wire::text(data, "content");
+                if !words.is_empty() {
+                    words.clone_into(&mut self.last_text);
+                    wire::say(out, words);
+                }
+            }
+            "tool.execution_start" => self.tool_started(data, out),
+            "tool.execution_complete" => self.tool_ended(data, out),
+            "model.call_failure" => wire::trouble(out, &failure_text(data)),
+            "session.error" => {
+                self.error = wire::cut(wire::text(data, "message"), wire::NOISE_LIMIT_BYTES);
+            }
+            "session.compaction_complete" => wire::emit(out, Activity::Compacted),
+            "result" => self.result(&event, out),
+            _ => {}
+        }
+    }
+
+    /// The input was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+}
+
+/// A refused call of the model, for people. The endpoint's own answer stands in it as JSON, or as words.
+fn failure_text(data: &Value) -> String {
+    let told = wire::text(data, "errorMessage");
+    let answer = wire::object(told);
+    let words = answer.as_ref().map(|answer| wire::text(answer, "message")).filter(|text| !text.is_empty());
+    let words = words.unwrap_or(told);
+    match wire::count_if_any(data, "statusCode") {
+        Some(status) => format!("the model's endpoint answered {status}: {words}"),
+        None => format!("the model's endpoint failed: {words}"),
+    }
+}

@@ -1,0 +1,213 @@
+//! Qwen Code, one headless run a turn.
+//!
+//! Its stream looks like that of Claude Code, but the figures of its results grow over the whole session,
+//! contain the cached tokens in the input, and include calls of the model that the stream does not show. The
+//! prompt comes on standard input, which is then closed: no prompt is taken for an option, however it
+//! begins, and none is too long (tried with qwen-code 0.24.4).
+
+use super::claude_code::{is_subagent, tool_results};
+use super::wire::{self, Meter};
+use super::{
+    Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Permission, Program,
+    Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+};
+use serde_json::Value;
+
+/// Qwen Code.
+pub struct Qwen;
+
+/// At most this many refused tools are named.
+const DENIED_MAX: usize = 64;
+
+static INFO: Info = Info {
+    id: "qwen",
+    name: "Qwen Code",
+    program: Program::OnPath("qwen", &["--version"]),
+    auth_type: "api-key",
+    env_key: "OPENAI_API_KEY",
+    install_command: "npm install -g @qwen-code/qwen-code",
+    pass_env: &["QWEN_*", "DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
+    models: &[],
+    any_model: true,
+    capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: false, headless: true },
+};
+
+impl Provider for Qwen {
+    fn info(&self) -> &'static Info {
+        &INFO
+    }
+
+    fn forks(&self) -> bool {
+        true
+    }
+
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
+        wire::check_names(request)?;
+        let mut args: Vec<String> = ["--output-format", "stream-json"].map(str::to_owned).into();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        match (request.purpose, request.permission) {
+            (Purpose::Query, _) => add(&["--approval-mode", "plan"]),
+            // Its other tools that change something are then not even offered to the model.
+            (Purpose::Work, Permission::Auto) => add(&["--approval-mode", "auto-edit"]),
+            (Purpose::Work, Permission::Full) => add(&["--yolo"]),
+        }
+        if let Some(model) = &request.model {
+            add(&["-m", model]);
+        }
+        let counted = match &request.session {
+            SessionStart::Fresh => Tokens::default(),
+            SessionStart::Resume { id, counted } => {
+                add(&["--resume", id]);
+                *counted
+            }
+            // A copy goes on counting from the original's total.
+            SessionStart::Fork { id, counted } => {
+                add(&["--resume", id, "--fork-session"]);
+                *counted
+            }
+        };
+        Ok(Launch {
+            program: LaunchProgram::Named("qwen".to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: true,
+            conversation: Box::new(Stream {
+                prompt: Some(request.prompt.clone()),
+                meter: Meter::starting_at(counted),
+                session: String::new(),
+                working: false,
+            }),
+        })
+    }
+}
+
+/// The events of `--output-format stream-json`.
+struct Stream {
+    prompt: Option<String>,
+    meter: Meter,
+    session: String,
+    working: bool,
+}
+
+impl Stream {
+    fn turn_started(&mut self, out: &mut Vec<Step>) {
+        if !self.working {
+            self.working = true;
+            wire::emit(out, Activity::TurnStarted);
+        }
+    }
+
+    fn system(&mut self, event: &Value, out: &mut Vec<Step>) {
+        match wire::text(event, "subtype") {
+            "init" => {
+                let (id, model) = (wire::text(event, "session_id"), wire::text(event, "model"));
+                if !id.is_empty() && id != self.session {
+                    id.clone_into(&mut self.session);
+                    let model = (!model.is_empty()).then(|| model.to_owned());
+                    wire::emit(out, Activity::Session { id: id.to_owned(), model });
+                }
+                self.turn_started(out);
+            }
+            "compact_boundary" => wire::emit(out, Activity::Compacted),
+            _ => {}
+        }
+    }
+
+    fn assistant(&mut self, event: &Value, out: &mut Vec<Step>) {
+        let Some(message) = event.get("message") else { return };
+        let by_subagent = is_subagent(event);
+        for block in wire::items(message, "content") {
+            match wire::text(block, "type") {
+                "text" if !by_subagent => wire::say(out, wire::text(block, "text")),
+                "thinking" if !by_subagent && !wire::text(block, "thinking").is_empty() => {
+                    wire::emit(out, Activity::Thinking { text: wire::text(block, "thinking").to_owned() });
+                }
+                "tool_use" => tool_started(block, out),
+                _ => {}
+            }
+        }
+        // Of the lines of one answer only the last has figures; the others say 0.
+        let figures = message.get("usage").map(tokens).unwrap_or_default();
+        if figures != Tokens::default() {
+            let delta = self.meter.provisional(figures);
+            let context = Tokens { output: 0, ..figures }.total();
+            wire::usage(
+                out,
+                Usage { delta, context_tokens: (!by_subagent).then_some(context), ..Usage::default() },
+            );
+        }
+    }
+
+    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+        self.turn_started(out);
+        // A turn that never reached the model says 0, also in a session with a total.
+        let total = event.get("usage").map(tokens).filter(|total| *total != Tokens::default());
+        if let Some(total) = total {
+            let delta = self.meter.total(total);
+            wire::usage(out, Usage { delta, session_total: Some(total), ..Usage::default() });
+        }
+        let is_error = event.get("is_error").and_then(Value::as_bool).unwrap_or(false)
+            || !matches!(wire::text(event, "subtype"), "success" | "");
+        let message = event.get("error").map_or("", |error| wire::text(error, "message"));
+        let message = if message.is_empty() { "the turn failed" } else { message };
+        let denied = wire::items(event, "permission_denials").iter().take(DENIED_MAX);
+        wire::emit(
+            out,
+            Activity::TurnEnded(TurnEnd {
+                text: if is_error { String::new() } else { wire::text(event, "result").to_owned() },
+                is_error,
+                error: if is_error { wire::cut(message, wire::NOISE_LIMIT_BYTES) } else { String::new() },
+                turns: wire::count_if_any(event, "num_turns"),
+                duration_ms: wire::count_if_any(event, "duration_ms"),
+                cost_usd: None,
+                denied: denied.map(|denial| wire::text(denial, "tool_name").to_owned()).collect(),
+            }),
+        );
+        self.working = false;
+    }
+}
+
+impl Conversation for Stream {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line) else { return wire::noise(line, out) };
+        match wire::text(&event, "type") {
+            "" => wire::noise(line, out),
+            "system" => self.system(&event, out),
+            "assistant" => self.assistant(&event, out),
+            "user" => tool_results(&event, out),
+            "result" => self.result(&event, out),
+            _ => {}
+        }
+    }
+
+    /// The input was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+}
+
+fn tool_started(block: &Value, out: &mut Vec<Step>) {
+    let name = wire::text(block, "name").to_owned();
+    let input = block.get("input").cloned().unwrap_or_default();
+    let writes = matches!(name.as_str(), "write_file" | "edit" | "notebook_edit");
+    let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
+    let id = wire::text(block, "id").to_owned();
+    wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
+}
+
+/// Cached input stands inside the input here.
+fn tokens(figures: &Value) -> Tokens {
+    let all_input = wire::count(figures, "input_tokens");
+    let cache_read = wire::count(figures, "cache_read_input_tokens").min(all_input);
+    Tokens {
+        input: all_input - cache_read,
+        output: wire::count(figures, "output_tokens"),
+        cache_read,
+        cache_creation: 0,
+    }
+}

@@ -1,0 +1,233 @@
+// Clicks through the console as a person would, against a daemon, a marketplace and real rehearsed agents.
+
+import fs from "node:fs";
+import path from "node:path";
+import { Daemon, Market, check, launch, makeProject, runAll, text, until } from "./lib.mjs";
+
+const scenarios = [];
+const scenario = (name, run) => scenarios.push([name, run]);
+
+const dir = makeProject();
+const market = await new Market().start();
+const daemon = new Daemon(dir, { skills: { baseUrl: `${market.url}/api/v1` } });
+const browser = await launch();
+
+daemon.scenario("long", {
+  steps: [
+    { say: "I begin" },
+    { usage: { input: 900, output: 80, cacheRead: 60000, contextWindow: 200000 } },
+    { run: { command: "echo checked" } },
+    { loop: { times: 3000, steps: [{ say: "<img src=x onerror=alert(1)> still at it" }, { sleepMs: 400 }] } },
+  ],
+  onSay: [{ say: "You said: {{message}}" }],
+});
+
+scenario("spawn and watch", async (page) => {
+  await page.keyboard.press("n");
+  await page.getByLabel("Task").fill("Count the <b>words</b>");
+  await page.getByLabel("Role", { exact: true }).fill("bad role!");
+  await page.getByLabel("Provider").selectOption("script");
+  page.away = true;
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.locator(".spawn [data-field=role] .fault", { hasText: "role" }).waitFor();
+  page.away = false;
+  await page.getByLabel("Role", { exact: true }).fill("counter");
+  await page.getByLabel("Files it owns").fill("src/**");
+  await page.getByLabel("Model").selectOption("default");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.locator(".vrow.tool").first().waitFor();
+  await page.locator("h1", { hasText: "counter-1" }).waitFor();
+  await page.locator(".vrow.tool").first().click();
+  await page.getByRole("button", { name: "Raw line" }).click();
+  check((await text(page, ".detail")).includes('"type": "tool-started"'), "the raw line is not shown");
+  check(!(await page.locator(".vlist b", { hasText: /^words$/ }).count()), "a task became markup");
+});
+
+scenario("live output, as text, and an instruction", async (page) => {
+  await daemon.spawn("worker", "long", { name: "worker-live" });
+  await page.goto(`${daemon.url}/#/agent/worker-live`);
+  const row = page.locator(".vrow.text", { hasText: "<img src=x onerror=alert(1)> still at it" }).first();
+  await row.waitFor();
+  check(!(await page.locator("main img").count()), "words of an agent became an image");
+  const before = await text(page, ".follow");
+  await until("more entries", async () => (await text(page, ".follow")) !== before);
+  await page.keyboard.press("i");
+  await page.keyboard.type("use tabs");
+  await page.keyboard.press("Enter");
+  await page.locator(".vrow.user", { hasText: "use tabs" }).waitFor();
+});
+
+scenario("approve and reject, and cards keep their places", async (page) => {
+  for (const n of [1, 2, 3])
+    daemon.scenario(`out-${n}`, {
+      steps: [{ write: { path: `elsewhere/file-${n}.txt`, text: "x" } }, { answer: "done" }],
+    });
+  await page.goto(`${daemon.url}/#/approvals`);
+  for (const n of [1, 2]) await daemon.spawn("painter", `out-${n}`, { scope: ["src/**"] });
+  const card = (n) => page.locator(".card.approval:not(.settled)", { hasText: `file-${n}.txt` });
+  await card(1).waitFor();
+  await card(2).waitFor();
+  await card(1).hover();
+  const place = await card(1).boundingBox();
+  const second = await card(2).boundingBox();
+  await daemon.spawn("painter", "out-3", { scope: ["src/**"] });
+  await card(3).waitFor();
+  check(
+    JSON.stringify(await card(1).boundingBox()) === JSON.stringify(place),
+    "a card moved when another came",
+  );
+  await card(1)
+    .getByRole("button", { name: /Approve/ })
+    .click();
+  await page.locator(".card.settled", { hasText: "file-1.txt" }).waitFor();
+  check(
+    JSON.stringify(await card(2).boundingBox()) === JSON.stringify(second),
+    "a card moved when another was settled",
+  );
+  await card(2)
+    .getByLabel(/Reason/)
+    .fill("not there");
+  await card(2)
+    .getByRole("button", { name: /Reject/ })
+    .click();
+  await until("both decisions", async () => {
+    const { resolved } = await daemon.get("/api/approvals");
+    const of = (n) => resolved.find((one) => one.action.filePath === `elsewhere/file-${n}.txt`);
+    return of(1)?.status === "approved" && of(2)?.status === "rejected" && of(2).reason === "not there";
+  });
+  await page.mouse.move(2, 2);
+  await page.locator(".status.rejected").first().waitFor();
+});
+
+scenario("rotate with a preview, then kill", async (page) => {
+  const old = await daemon.spawn("worker", "long", { name: "worker-turn", prompt: "Write the handbook" });
+  await daemon.until("worker-turn", ["running"]);
+  await page.goto(`${daemon.url}/#/agent/${old.id}/rotate`);
+  await page.locator(".brief", { hasText: "Write the handbook" }).waitFor();
+  await page.getByRole("button", { name: "Rotate now" }).click();
+  await until(
+    "the address of the successor",
+    () => page.url().includes("/agent/") && !page.url().includes(old.id),
+  );
+  await page.locator("h1", { hasText: "worker-turn" }).waitFor();
+  await page.locator(".vrow", { hasText: "I begin" }).first().waitFor();
+  await page.locator(".agent-top .status.running").waitFor();
+  await page.getByRole("button", { name: "Kill", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
+  await page.locator(".agent-top .status.killed").waitFor();
+});
+
+scenario("edit a file, and refuse to overwrite another's change", async (page) => {
+  await page.goto(`${daemon.url}/#/files/src%2Flogin.js`);
+  const editor = page.getByLabel("Text of src/login.js");
+  await editor.fill("export const login = 1;\n");
+  await page.keyboard.press("Control+s");
+  await page.getByText("saved", { exact: false }).first().waitFor();
+  const file = path.join(dir, "src/login.js");
+  await until("the file", () => fs.readFileSync(file, "utf8") === "export const login = 1;\n");
+  fs.writeFileSync(file, "theirs\n");
+  await editor.fill("mine\n");
+  page.away = true;
+  await page.keyboard.press("Control+s");
+  await page.getByText("Somebody has changed this file").waitFor();
+  page.away = false;
+  check(fs.readFileSync(file, "utf8") === "theirs\n", "their change was overwritten");
+  await page.getByRole("button", { name: "Overwrite with mine" }).click();
+  await until("my text", () => fs.readFileSync(file, "utf8") === "mine\n");
+  await page.getByRole("button", { name: "Changes" }).click();
+  await page.locator(".diff .plus", { hasText: "mine" }).waitFor();
+});
+
+scenario("settings say what is wrong at the field", async (page) => {
+  await page.goto(`${daemon.url}/#/settings`);
+  page.away = true;
+  await page.getByLabel("Agents at once").fill("many");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator("[data-field=maxAgents] .fault", { hasText: "whole number" }).waitFor();
+  page.away = false;
+  await page.getByLabel("Agents at once").fill("60");
+  await page.getByRole("button", { name: "Save" }).click();
+  await until("the setting", async () => (await daemon.get("/api/config")).maxAgents === 60);
+});
+
+scenario("command palette and keys", async (page) => {
+  await page.goto(`${daemon.url}/#/`);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("memo");
+  await page.keyboard.press("Enter");
+  await page.locator("h1", { hasText: "Memory" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("h");
+  await page.locator(".vrow.agent-row").first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.locator(".agent-top").waitFor();
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.keyboard.press("Escape");
+});
+
+scenario("reconnect after a restart of the daemon, without loss or repeats", async (page) => {
+  await daemon.spawn("worker", "long", { name: "worker-again" });
+  await page.goto(`${daemon.url}/#/agent/worker-again`);
+  await page.locator(".vrow.text").first().waitFor();
+  page.away = true;
+  await daemon.stop("SIGKILL");
+  await page.locator("#pill:not(.live)").waitFor();
+  await daemon.start();
+  await page.locator("#pill.live").waitFor();
+  await page.locator(".agent-top .status.interrupted").waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.locator(".agent-top .status.running").waitFor();
+  page.away = false;
+  const id = page.url().split("/agent/")[1];
+  await page.locator(".vlist").focus();
+  await page.keyboard.press("End");
+  const before = await text(page, ".follow");
+  await until("more entries of the second life", async () => (await text(page, ".follow")) !== before);
+  // What the page holds is what the log says, entry by entry.
+  const shown = await page.evaluate(async (agent) => {
+    const { Log } = await import("/console/log.js");
+    const log = new Log(agent, () => {});
+    await log.start();
+    const once = log.entries;
+    await log.follow();
+    return { entries: log.entries, last: log.last, first: log.first, once };
+  }, id);
+  check(
+    shown.entries === shown.last - shown.first + 1,
+    `entries are missing or doubled: ${JSON.stringify(shown)}`,
+  );
+  const counts = await page.evaluate(async () => (await import("/console/store.js")).store.counts);
+  check(counts.connects >= 2, "it did not connect again");
+  await daemon.api("DELETE", "/api/agents/worker-again");
+});
+
+scenario("install a skill, rate it, remove it", async (page) => {
+  await page.goto(`${daemon.url}/#/skills`);
+  await page.getByLabel("Search skills").fill("code review");
+  const card = page.locator(".card", {
+    has: page.getByRole("heading", { name: "Code Review", exact: true }),
+  });
+  await card.getByRole("button", { name: "Install Code Review" }).click();
+  await card.getByRole("button", { name: "Remove Code Review" }).waitFor();
+  const file = path.join(dir, ".svc/skills/code-review/SKILL.md");
+  check(fs.readFileSync(file, "utf8").includes("#"), "the skill's text is not in the project");
+  const before = (await daemon.get("/api/skills?search=code%20review")).skills[0].ratingCount;
+  await card.getByLabel("Rate Code Review").selectOption("5");
+  await until("the rating to count", async () => {
+    const { skills } = await daemon.get("/api/skills?search=code%20review&refresh=1");
+    return skills[0].ratingCount === before + 1;
+  });
+  await card.getByRole("button", { name: "Remove Code Review" }).click();
+  await card.getByRole("button", { name: "Install Code Review" }).waitFor();
+  check(!fs.existsSync(file), "the skill's text is still in the project");
+});
+
+await daemon.start();
+const failed = await runAll(scenarios, browser, daemon);
+await browser.close();
+await daemon.remove();
+await market.stop();
+// At once: a browser's helper process may hold on to a pipe for long.
+process.exit(failed);

@@ -1,0 +1,37 @@
+// discord.js against the server that stands for Discord: identify, events, resume, interactions, REST.
+import { createRequire } from "node:module";
+const require = createRequire(process.argv[3] + "/");
+const { Client, GatewayIntentBits, Partials, Events, WebSocketShardEvents } = require("discord.js");
+
+const client = new Client({
+  intents: [GatewayIntentBits.Guilds, GatewayIntentBits.GuildMessages, GatewayIntentBits.DirectMessages],
+  partials: [Partials.Channel, Partials.Message],
+  rest: { api: process.argv[2] + "/api" },
+});
+client.on("shardResume", () => console.log("resumed"));
+client.on("raw", (packet) => {
+  if (packet.t === "MESSAGE_CREATE") console.log("message " + packet.d.content);
+  if (packet.t === "INTERACTION_CREATE") {
+    client.rest
+      .post(`/interactions/${packet.d.id}/${packet.d.token}/callback`, { body: { type: 6 }, auth: false })
+      .then(() => console.log("interaction " + packet.d.data.custom_id));
+  }
+});
+client.once(Events.ClientReady, async (ready) => {
+  console.log("ready " + ready.user.username);
+  const body = {
+    content: "hello", allowed_mentions: { parse: [] },
+    components: [{ type: 1, components: [{ type: 2, style: 3, label: "Yes", custom_id: "/approve x" }] }],
+  };
+  const sent = await ready.rest.post("/channels/55/messages", { body });
+  await ready.rest.patch(`/channels/55/messages/${sent.id}`, { body: { ...body, content: "done", components: [] } });
+  console.log("sent " + sent.id);
+  try {
+    await ready.rest.post("/channels/55/messages", { body: { ...body, content: "x".repeat(2001) } });
+  } catch (error) {
+    console.log("refused " + error.status + " " + error.message);
+  }
+});
+process.stdin.on("end", () => client.destroy().then(() => process.exit(0)));
+process.stdin.resume();
+await client.login(process.argv[4]);

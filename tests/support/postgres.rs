@@ -1,0 +1,78 @@
+//! A real `PostgreSQL` server of a test's own: `tests/real/setup-postgres` makes, starts and stops it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A cluster in a folder of its own; stopped and removed on drop.
+pub struct Cluster(PathBuf);
+
+fn script(words: &[&str]) -> Output {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/setup-postgres");
+    Command::new(script).args(words).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+impl Cluster {
+    /// A running one; `None`, and a line that says so, where no `PostgreSQL` is installed.
+    pub fn start() -> Option<Self> {
+        let status = said(&script(&["--status"]));
+        if status.contains("absent") {
+            let required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
+            assert!(!required, "PostgreSQL is required and not installed; run tests/real/setup-postgres");
+            eprintln!("skipped: {status}");
+            return None;
+        }
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("svc-postgres-{}-{n}", std::process::id()));
+        let cluster = Self(folder);
+        cluster.resume();
+        Some(cluster)
+    }
+
+    fn folder(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// Starts it again after a stop.
+    pub fn resume(&self) {
+        let output = script(&["start", self.folder()]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+
+    /// Stops it as a crash would: nothing is written, nobody is told.
+    pub fn crash(&self) {
+        let output = script(&["stop", self.folder(), "immediate"]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+
+    /// Runs SQL or other words of psql; what it printed, bare.
+    pub fn psql(&self, database: &str, words: &[&str]) -> String {
+        let mut all = vec!["psql", self.folder(), database, "--tuples-only", "--no-align"];
+        all.extend(words);
+        let output = script(&all);
+        assert!(output.status.success(), "{words:?}: {}", said(&output));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// A new, empty database: its name and its `DATABASE_URL`.
+    pub fn database(&self) -> (String, String) {
+        let name = format!("market_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.psql("postgres", &["--command", &format!("CREATE DATABASE {name}")]);
+        let url = format!("postgresql://postgres@{}/{name}", self.folder().replace('/', "%2F"));
+        (name, url)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // It may be stopped already.
+        let _ = script(&["stop", self.folder(), "immediate"]);
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,19 @@
+//! The public tools that tests/real/setup-market installs.
+
+use std::path::PathBuf;
+
+/// A file of an installed tool; says so when it is not installed.
+///
+/// Panics where `SVC_REAL_CLIS=require`.
+pub fn tool(name: &str, file: &str) -> Option<PathBuf> {
+    let default = || concat!(env!("CARGO_MANIFEST_DIR"), "/target/real-market").into();
+    let folder = PathBuf::from(std::env::var_os("SVC_REAL_MARKET_DIR").unwrap_or_else(default)).join(name);
+    let path = folder.join(file);
+    if folder.join("installed").is_file() && path.exists() {
+        return Some(path);
+    }
+    let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
+    assert!(!is_required, "{name} absent although SVC_REAL_CLIS=require: run tests/real/setup-market");
+    eprintln!("SKIPPED: {name} is absent; tests/real/setup-market installs it");
+    None
+}
