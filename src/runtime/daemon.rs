@@ -19,6 +19,7 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::api::ENVELOPE_PATH;
 use crate::federation::worker::Keeper;
 use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
@@ -181,9 +182,10 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
-        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
+        let federation = Keeper::new(folder, clock::now());
         let operator_token = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
-        let policy = Policy::local(bound.address.ip(), token(folder, &bound, operator_token.clone())?);
+        let mut policy = Policy::local(bound.address.ip(), token(folder, &bound, operator_token.clone())?);
+        policy.signed_path = Some(ENVELOPE_PATH);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
             project: project_dir.clone(),
