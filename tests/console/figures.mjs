@@ -87,7 +87,19 @@ const scroll = (page, steps) =>
     };
   }, steps);
 
-function frames(what, result) {
+/** Figures are medians of several runs; the worst frame is the worst of all. */
+async function frames(what, page, steps) {
+  const runs = [];
+  for (let run = 0; run < RUNS; run += 1) runs.push(await scroll(page, steps));
+  const of = (name) => median(runs.map((one) => one[name]));
+  const result = {
+    ...runs[0],
+    median: of("median"),
+    p95: of("p95"),
+    p99: of("p99"),
+    late: of("late"),
+    worst: Math.max(...runs.map((one) => one.worst)),
+  };
   const ms = (value) => `${value.toFixed(1)} ms`;
   told(
     `${what}: median frame ${ms(result.median)}, 95 % ${ms(result.p95)}, 99 % ${ms(result.p99)},`,
@@ -95,6 +107,7 @@ function frames(what, result) {
   );
   check(result.p95 < FRAME_LIMIT_MS, `frames of ${result.p95} ms`);
   check(result.rows < 150, `${result.rows} rows`);
+  return result;
 }
 
 scenario(
@@ -129,7 +142,7 @@ scenario(
     });
     await page.goto(daemon.url);
     await page.locator(".vrow.agent-row").first().waitFor();
-    frames(`${MANY_AGENTS} agents`, await scroll(page, 300));
+    await frames(`${MANY_AGENTS} agents`, page, 200);
     await page.context().close();
   },
 );
@@ -140,17 +153,18 @@ scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
   const newest = async () => (await daemon.get(`/api/agents/${agent.id}/log?tail=1`)).entries[0]?.n ?? 0;
   await until("the whole flood", async () => (await newest()) >= MANY_ENTRIES, 120_000);
   await page.goto(`${daemon.url}/#/agent/${agent.id}`);
-  await page.locator(".vrow").first().waitFor();
+  await page.locator('main[data-route^="agent/"] .vrow').first().waitFor();
   await page.locator(".vlist").focus();
   const held = async () =>
     Number((await text(page, ".follow")).replace(/,/g, "").match(/^(\d+) of/)?.[1] ?? 0);
   const began = Date.now();
   await page.keyboard.press("Home");
-  await until("all entries", async () => (await held()) >= MANY_ENTRIES, 60_000);
+  await until("all entries", async () => (await held()) >= MANY_ENTRIES, 60_000).catch(async (error) => {
+    throw new Error(`${error.message}: ${await text(page, ".follow")}`);
+  });
   told(`all ${MANY_ENTRIES} entries read in ${((Date.now() - began) / 1000).toFixed(1)} s`);
-  const result = await scroll(page, 400);
+  const result = await frames(`${MANY_ENTRIES} entries`, page, 200);
   check(result.height > MANY_ENTRIES * 25, `only ${result.height} px`);
-  frames(`${MANY_ENTRIES} entries`, result);
   await page.keyboard.press("End");
   await daemon.post(`/api/agents/${agent.id}/instruct`, { message: "once more" });
   await until("the old entries to be let go", async () => (await held()) < HELD_ENTRIES);
