@@ -1,8 +1,8 @@
 //! The web console in a real browser: what a person clicks, every page through axe-core, and what it costs.
 //!
-//! `tests/real/setup-console` installs the browser and what drives it. Without them these tests say that they were
-//! skipped, and fail where `SVC_REAL_CLIS=require`. Each runs one file of `tests/console/` with Node.js, which starts
-//! daemon and marketplace by itself and prints one line for each scenario.
+//! `tests/real/setup-console` installs the browser and what drives it. Without them these tests say that
+//! they were skipped, and fail where `SVC_REAL_CLIS=require`. Each runs one file of `tests/console/` with
+//! Node.js, which starts daemon and marketplace by itself and prints one line for each scenario.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -146,7 +146,9 @@ pub struct Client {
 impl Client {
     /// A client of the daemon at this address, with the project's token if there is one.
     pub fn new(address: Address) -> Result<Self, Failure> {
+        let given = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
         let token = match address.project.as_ref().map(|dir| dir.join(".svc").join("token")) {
+            _ if given.is_some() => given,
             None => None,
             Some(file) => match std::fs::read_to_string(&file) {
                 Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),

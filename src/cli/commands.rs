@@ -6,6 +6,7 @@ mod trust;
 
 use super::files;
 use super::index;
+use super::isolation;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
@@ -432,6 +433,8 @@ static TABLES: &[&[Command]] = &[
     &teams::COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
+    isolation::COMMANDS,
+    super::approvals::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
     super::skills::COMMANDS,

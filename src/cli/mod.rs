@@ -17,6 +17,7 @@ mod gateways;
 pub mod help;
 pub mod index;
 pub mod integrations;
+mod isolation;
 pub mod logs;
 mod man;
 pub mod mcp;

@@ -56,13 +56,18 @@ impl Bench {
         let mut cx = Context::new(self.now, self.seed);
         apply(&mut self.state, &mut cx, event);
         let mut answer = None;
+        let mut awaited = Vec::new();
         for effect in cx.take() {
             match effect {
+                Effect::AwaitDisk(call) => awaited.push(call),
                 Effect::Reply(_, reply) => {
                     assert!(answer.replace(reply).is_none(), "two replies to one call");
                 }
                 other => self.effects.push(other),
             }
+        }
+        for call in awaited {
+            answer = self.apply(Event::OnDisk(call, Ok(()))).or(answer);
         }
         answer
     }

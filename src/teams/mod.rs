@@ -186,8 +186,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             qc::count(all, cx);
             phases::settle(all, cx);
         }
-        Moment::Started(_) | Moment::Rotated { .. } => phases::settle(all, cx),
-        Moment::Decided { .. } => {}
+        Moment::Started(_) | Moment::Rotated { .. } | Moment::Decided { .. } => phases::settle(all, cx),
     }
 }
 
