@@ -152,6 +152,45 @@ scenario("settings say what is wrong at the field", async (page) => {
   await until("the setting", async () => (await daemon.get("/api/config")).maxAgents === 60);
 });
 
+scenario("a chat gateway is made and changed", async (page) => {
+  await page.goto(`${daemon.url}/#/gateways`);
+  await page.getByRole("button", { name: "New gateway" }).click();
+  await page.getByLabel("Platform").selectOption("slack");
+  await page.getByLabel("App token").waitFor();
+  await page.getByLabel("Name").fill("Night watch");
+  await page.getByRole("button", { name: "Save" }).click();
+  const card = page.locator(".card", { hasText: "Night watch" });
+  await card.getByRole("button", { name: "Change" }).click();
+  await page.getByLabel("Commands may").selectOption("full");
+  await page.getByRole("button", { name: "Save" }).click();
+  await card.getByText("commands full").waitFor();
+  check((await daemon.get("/api/gateways"))[0].type === "slack", "it is of another kind");
+});
+
+scenario("a plan becomes a board, phase by phase", async (page) => {
+  const agents = [
+    { role: "backend", name: "first-part", phase: 1, provider: "script", model: "quick", prompt: "Build it" },
+    { role: "security", name: "last-look", phase: 2, provider: "script", model: "quick", prompt: "Check it" },
+  ];
+  const text = JSON.stringify({ agents });
+  const steps = [
+    { write: { path: ".svc/recommended-team.json", text } },
+    { answer: "It is planned." },
+    { exit: 0 },
+  ];
+  daemon.scenario("plan", { steps });
+  await daemon.spawn("planner", "plan");
+  await page.goto(`${daemon.url}/#/teams`);
+  await page.getByRole("button", { name: "Launch" }).click();
+  const phase = (n) => page.locator(".phase", { hasText: `Phase ${n}` });
+  await phase(1).getByRole("link", { name: "first-part" }).waitFor();
+  await phase(2).getByRole("link", { name: "last-look" }).waitFor();
+  await page.getByRole("button", { name: "Save a team" }).click();
+  await page.getByLabel("Name").fill("Night shift");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Delete team Night shift" }).waitFor();
+});
+
 scenario("command palette and keys", async (page) => {
   await page.goto(`${daemon.url}/#/`);
   await page.keyboard.press("Control+k");

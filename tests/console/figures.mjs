@@ -33,7 +33,8 @@ const told = (...words) => console.log(`     ${words.join(" ")}`);
 
 /** Checks a figure that others spoil when they keep all cores busy; then that is said instead. */
 function judge(is, what) {
-  if (!is && load() > OVERLOAD) told(`  NOT JUDGED: ${what}, with ${load().toFixed(1)} processes to run per core`);
+  if (!is && load() > OVERLOAD)
+    told(`  NOT JUDGED: ${what}, with ${load().toFixed(1)} processes to run per core`);
   else check(is, what);
 }
 

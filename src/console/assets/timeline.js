@@ -17,7 +17,7 @@ const NARROW_GUTTER_PX = 74;
 const NARROW = matchMedia("(max-width: 900px), (hover: none)");
 /** Letters a line loses on the average because words are not cut. */
 const RAGGED = 3;
-const SAMPLE = "The quick brown fox jumps over 12 lazy dogs, twice a day.";
+const SAMPLE = "There is no session module yet, so I keep the session next to the login for now.";
 
 /** The mean width of a letter in the font of an element. */
 function letterWidth(el) {
@@ -67,12 +67,8 @@ export function work(body, key) {
     render: (index, row) => entryRow(log.items[index], row),
   });
   const count = () => {
-    say(
-      note,
-      log.items.length
-        ? `${exact(log.entries)} of ${exact(log.last)} entries${log.whole ? "" : "; older ones are read when you scroll up"}`
-        : "",
-    );
+    const more = log.whole ? "" : "; older ones are read when you scroll up";
+    say(note, log.items.length ? `${exact(log.entries)} of ${exact(log.last)} entries${more}` : "");
     if (!log.items.length && drawn)
       fill(
         list.body,
