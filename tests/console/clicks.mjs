@@ -38,7 +38,7 @@ scenario("spawn and watch", async (page) => {
   await page.locator(".vrow.tool").first().waitFor();
   await page.locator("h1", { hasText: "counter-1" }).waitFor();
   await page.locator(".vrow.tool").first().click();
-  await page.getByRole("button", { name: "Raw line" }).click();
+  await page.locator(".detail").getByRole("button", { name: "Raw line" }).click();
   check((await text(page, ".detail")).includes('"type": "tool-started"'), "the raw line is not shown");
   check(!(await page.locator(".vlist b", { hasText: /^words$/ }).count()), "a task became markup");
 });
@@ -118,11 +118,13 @@ scenario("rotate with a preview, then kill", async (page) => {
 });
 
 scenario("edit a file, and refuse to overwrite another's change", async (page) => {
-  await page.goto(`${daemon.url}/#/files/src%2Flogin.js`);
+  await page.goto(`${daemon.url}/#/files`);
+  await page.locator(".tree summary", { hasText: "src" }).click();
+  await page.locator(".tree a", { hasText: "login.js" }).click();
   const editor = page.getByLabel("Text of src/login.js");
   await editor.fill("export const login = 1;\n");
   await page.keyboard.press("Control+s");
-  await page.getByText("saved", { exact: false }).first().waitFor();
+  await page.getByText("· saved").waitFor();
   const file = path.join(dir, "src/login.js");
   await until("the file", () => fs.readFileSync(file, "utf8") === "export const login = 1;\n");
   fs.writeFileSync(file, "theirs\n");
@@ -150,6 +152,45 @@ scenario("settings say what is wrong at the field", async (page) => {
   await until("the setting", async () => (await daemon.get("/api/config")).maxAgents === 60);
 });
 
+scenario("a chat gateway is made and changed", async (page) => {
+  await page.goto(`${daemon.url}/#/gateways`);
+  await page.getByRole("button", { name: "New gateway" }).click();
+  await page.getByLabel("Platform").selectOption("slack");
+  await page.getByLabel("App token").waitFor();
+  await page.getByLabel("Name").fill("Night watch");
+  await page.getByRole("button", { name: "Save" }).click();
+  const card = page.locator(".card", { hasText: "Night watch" });
+  await card.getByRole("button", { name: "Change" }).click();
+  await page.getByLabel("Commands may").selectOption("full");
+  await page.getByRole("button", { name: "Save" }).click();
+  await card.getByText("commands full").waitFor();
+  check((await daemon.get("/api/gateways"))[0].type === "slack", "it is of another kind");
+});
+
+scenario("a plan becomes a board, phase by phase", async (page) => {
+  const agents = [
+    { role: "backend", name: "first-part", phase: 1, provider: "script", model: "quick", prompt: "Build it" },
+    { role: "security", name: "last-look", phase: 2, provider: "script", model: "quick", prompt: "Check it" },
+  ];
+  const text = JSON.stringify({ agents });
+  const steps = [
+    { write: { path: ".svc/recommended-team.json", text } },
+    { answer: "It is planned." },
+    { exit: 0 },
+  ];
+  daemon.scenario("plan", { steps });
+  await daemon.spawn("planner", "plan");
+  await page.goto(`${daemon.url}/#/teams`);
+  await page.getByRole("button", { name: "Launch" }).click();
+  const phase = (n) => page.locator(".phase", { hasText: `Phase ${n}` });
+  await phase(1).getByRole("link", { name: "first-part" }).waitFor();
+  await phase(2).getByRole("link", { name: "last-look" }).waitFor();
+  await page.getByRole("button", { name: "Save a team" }).click();
+  await page.getByLabel("Name").fill("Night shift");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Delete team Night shift" }).waitFor();
+});
+
 scenario("command palette and keys", async (page) => {
   await page.goto(`${daemon.url}/#/`);
   await page.keyboard.press("Control+k");
@@ -167,10 +208,78 @@ scenario("command palette and keys", async (page) => {
   await page.keyboard.press("Escape");
 });
 
+/** The numbers of the log's entries that the timeline shows, by scrolling through all of it. */
+const shown = (page) =>
+  page.evaluate(async () => {
+    const list = document.querySelector(".vlist");
+    const seen = new Map();
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    for (let top = 0; top <= list.scrollHeight; top += list.clientHeight / 2) {
+      list.scrollTop = top;
+      await frame();
+      await frame();
+      for (const row of list.querySelectorAll(".vrow:not([hidden])"))
+        for (const n of row.dataset.entries.split(" ")) seen.set(Number(n), Number(row.dataset.index));
+    }
+    return [...seen].sort((a, b) => a[0] - b[0]);
+  });
+
+/** Compares the timeline with the agent's log: every entry that has a row stands there once, in its order. */
+async function wholeTimeline(page, id) {
+  const rows = await shown(page);
+  const last = rows.at(-1)[0];
+  const { entries } = await daemon.get(`/api/agents/${id}/log?since=0`);
+  const quiet = ["turn-started", "usage", "session", "noise"];
+  const wanted = entries.filter(({ n, type }) => n <= last && !quiet.includes(type)).map(({ n }) => n);
+  const got = rows.map(([n]) => n);
+  check(JSON.stringify(got) === JSON.stringify(wanted), `the timeline shows ${got}, the log has ${wanted}`);
+  const ordered = rows.every(([, index], at) => !at || index >= rows[at - 1][1]);
+  check(ordered, `rows out of order: ${JSON.stringify(rows)}`);
+}
+
+const counts = (page) => page.evaluate(async () => ({ ...(await import("/console/store.js")).store.counts }));
+const moves = (page) => async () => {
+  const before = await text(page, ".follow");
+  await until("more entries", async () => (await text(page, ".follow")) !== before);
+};
+
+scenario("a broken connection goes on where it was, without loss or repeats", async (page) => {
+  let socket;
+  const numbers = [];
+  await page.routeWebSocket(/\/ws/, (mine) => {
+    socket = mine;
+    const server = mine.connectToServer();
+    server.onMessage((message) => {
+      numbers.push(JSON.parse(message).seq);
+      mine.send(message);
+    });
+  });
+  await daemon.spawn("worker", "long", { name: "worker-broken" });
+  await page.goto(`${daemon.url}/#/agent/worker-broken`);
+  await page.reload();
+  await page.locator(".vrow.text").first().waitFor();
+  await moves(page)();
+  const before = await counts(page);
+  await socket.close({ code: 1001 });
+  await page.locator("#pill:not(.live)").waitFor();
+  await page.locator("#pill.live").waitFor();
+  await moves(page)();
+  const after = await counts(page);
+  check(after.connects === before.connects + 1, "it did not connect again");
+  check(!after.resyncs, "it had to read everything anew");
+  const events = [...new Set(numbers)].sort((a, b) => a - b);
+  const gaps = events.filter((seq, at) => at && seq !== events[at - 1] + 1);
+  check(!gaps.length, `events are missing before ${gaps}`);
+  const { id } = await daemon.get("/api/agents/worker-broken");
+  await wholeTimeline(page, id);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
 scenario("reconnect after a restart of the daemon, without loss or repeats", async (page) => {
   await daemon.spawn("worker", "long", { name: "worker-again" });
   await page.goto(`${daemon.url}/#/agent/worker-again`);
   await page.locator(".vrow.text").first().waitFor();
+  // While the daemon is away the browser itself reports refused connections.
   page.away = true;
   await daemon.stop("SIGKILL");
   await page.locator("#pill:not(.live)").waitFor();
@@ -180,27 +289,13 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
   await page.getByRole("button", { name: "Resume" }).click();
   await page.locator(".agent-top .status.running").waitFor();
   page.away = false;
-  const id = page.url().split("/agent/")[1];
   await page.locator(".vlist").focus();
   await page.keyboard.press("End");
-  const before = await text(page, ".follow");
-  await until("more entries of the second life", async () => (await text(page, ".follow")) !== before);
-  // What the page holds is what the log says, entry by entry.
-  const shown = await page.evaluate(async (agent) => {
-    const { Log } = await import("/console/log.js");
-    const log = new Log(agent, () => {});
-    await log.start();
-    const once = log.entries;
-    await log.follow();
-    return { entries: log.entries, last: log.last, first: log.first, once };
-  }, id);
-  check(
-    shown.entries === shown.last - shown.first + 1,
-    `entries are missing or doubled: ${JSON.stringify(shown)}`,
-  );
-  const counts = await page.evaluate(async () => (await import("/console/store.js")).store.counts);
-  check(counts.connects >= 2, "it did not connect again");
-  await daemon.api("DELETE", "/api/agents/worker-again");
+  await moves(page)();
+  check((await counts(page)).connects >= 2, "it did not connect again");
+  const { id } = await daemon.get("/api/agents/worker-again");
+  await wholeTimeline(page, id);
+  await daemon.api("DELETE", `/api/agents/${id}`);
 });
 
 scenario("install a skill, rate it, remove it", async (page) => {
@@ -220,6 +315,7 @@ scenario("install a skill, rate it, remove it", async (page) => {
     return skills[0].ratingCount === before + 1;
   });
   await card.getByRole("button", { name: "Remove Code Review" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
   await card.getByRole("button", { name: "Install Code Review" }).waitFor();
   check(!fs.existsSync(file), "the skill's text is still in the project");
 });

@@ -232,8 +232,8 @@ async function serveFromDisk(page) {
 }
 
 /**
- * Runs `scenarios`, pairs of a name and a function of a fresh page, one after the other. Each prints one line; the
- * answer is the exit status. Words on the command line choose scenarios by their names.
+ * Runs `scenarios`, pairs of a name and a function of a fresh page, one after the other. Each prints one
+ * line; the answer is the exit status. Words on the command line choose scenarios by their names.
  */
 export async function runAll(scenarios, browser, daemon) {
   const chosen = process.argv.slice(2);

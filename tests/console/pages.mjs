@@ -1,5 +1,5 @@
-// Every page, empty and filled, light and dark, wide and on a phone: axe-core finds nothing, nothing is wider than
-// the window, and the browser reports no error.
+// Every page, empty and filled, light and dark, wide and on a phone: axe-core finds nothing, nothing is
+// wider than the window, and the browser reports no error.
 
 import { Daemon, Market, axeSource, launch, makeProject, open } from "./lib.mjs";
 import { shop } from "./shop.mjs";

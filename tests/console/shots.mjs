@@ -13,7 +13,7 @@ const SETTLE_MS = 12_000;
 /** Each: file name, hash, and what is done on the page before it is photographed. */
 const SHOTS = [
   ["home", ""],
-  ["agent", "agent/backend-1", (page) => page.locator(".vrow.tool", { hasText: "login.js" }).first().click()],
+  ["agent", "agent/backend-1", showLogin],
   ["agent-diff", "agent/backend-1/diff"],
   ["rotate", "agent/backend-1/rotate"],
   ["about", "agent/backend-1/about"],
@@ -37,6 +37,13 @@ const SHOTS = [
   ["spawn", "", (page) => page.locator("#new").click()],
   ["menu", "", async (page) => (await page.locator("#menu").isVisible()) && page.locator("#menu").click()],
 ];
+
+/** Opens the entry in which the login was written. */
+async function showLogin(page) {
+  await page.locator(".vlist").focus();
+  await page.keyboard.press("Home");
+  await page.locator(".vrow.tool", { hasText: "src/login.js" }).last().click();
+}
 
 const [folder, ...names] = process.argv.slice(2);
 fs.mkdirSync(folder, { recursive: true });

@@ -75,7 +75,9 @@ export function rotate(body, key, moved) {
         h(
           "p",
           { class: "notice" },
-          `Its context is ${percent(agent.contextUsage)} full. Rotating ends this session and starts a fresh one, which is told what stands below: ${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
+          `Its context is ${percent(agent.contextUsage)} full. Rotating ends this session and starts `,
+          "a fresh one, which is told what stands below: ",
+          `${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
         ),
         h(
           "div",
@@ -116,6 +118,14 @@ export function rotate(body, key, moved) {
   );
 }
 
+const tokensOf = ({ input, output, cacheRead, cacheCreation }) =>
+  [
+    `${exact(input)} in`,
+    `${exact(output)} out`,
+    `${exact(cacheRead)} from cache`,
+    `${exact(cacheCreation)} to cache`,
+  ].join(", ");
+
 export function about(body, key) {
   get(at`/api/agents/${key}`).then(
     (agent) => {
@@ -125,15 +135,12 @@ export function about(body, key) {
         ["Permission", agent.permission === "full" ? "Full Send" : "Auto"],
         ["Effort", agent.effort],
         ["Folder", agent.worktree ?? (agent.workingDir || "the project's root")],
-        ["Team", agent.teamId],
+        ["Team", agent.teamId === "__unassigned__" ? "none" : agent.teamId],
         ["Skills", agent.skills.join(", ") || "none"],
         ["Integrations", agent.integrations.join(", ") || "none"],
         ["Started", dayOf(agent.spawnedAt)],
         ["Last activity", ago(agent.lastActivity, " ago")],
-        [
-          "Tokens",
-          `${exact(agent.tokens.input)} in, ${exact(agent.tokens.output)} out, ${exact(agent.tokens.cacheRead)} from cache, ${exact(agent.tokens.cacheCreation)} to cache`,
-        ],
+        ["Tokens", tokensOf(agent.tokens)],
         ["Process", agent.pid ?? "none"],
         ["Session", agent.sessionId ?? "none"],
         ["Lineage", agent.lineageId],

@@ -73,17 +73,16 @@ export function diffView(text, files = []) {
       h(
         "div",
         { class: "panel" },
-        h("h2", {}, "Not in the diff"),
+        h("h2", {}, "Not yet in git"),
         h(
           "ul",
-          {},
+          { class: "rows" },
           others.map((file) =>
             h(
               "li",
               {},
-              h("span", { class: "tag" }, file.status),
-              " ",
-              h("a", { href: `#/files/${encodeURIComponent(file.path)}` }, file.path),
+              h("a", { class: "mono", href: `#/files/${encodeURIComponent(file.path)}` }, file.path),
+              h("span", { class: "tag" }, file.status === "??" ? "new" : file.status),
             ),
           ),
         ),

@@ -67,14 +67,14 @@ export default function files(view, parts) {
       if (current?.path.startsWith(`${one.path}/`)) el.open = true;
       return h("li", {}, el);
     }
-    const mark = changed.get(one.path);
+    const letter = changed.get(one.path);
     return h(
       "li",
       {},
       h(
         "a",
         { href: `#/files/${encodeURIComponent(one.path)}`, "data-path": one.path, title: one.path },
-        mark && h("span", { class: "changed", title: mark }, mark[0].toUpperCase()),
+        letter && h("span", { class: "changed", title: letter }, letter[0].toUpperCase()),
         one.name,
       ),
     );
@@ -243,6 +243,8 @@ export default function files(view, parts) {
     text.addEventListener("keydown", (event) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "s") {
         event.preventDefault();
+        // The button follows the text a moment later; the keys must not miss that moment.
+        go.disabled = !current.dirty;
         go.click();
       }
     });

@@ -7,6 +7,8 @@ import { on } from "./store.js";
 const NAMES = { telegram: "Telegram", discord: "Discord", slack: "Slack" };
 const KEYS = { telegram: ["bot_token"], discord: ["bot_token"], slack: ["bot_token", "app_token"] };
 
+const LABELS = { bot_token: "Bot token", app_token: "App token" };
+
 export default function gateways(view) {
   const list = h("div", { class: "list" });
   view.append(
@@ -18,7 +20,7 @@ export default function gateways(view) {
     list,
   );
   const edit = async (listed) => {
-    const old = listed && (await get(at`/api/gateways/${listed.id}`));
+    let old = listed && (await get(at`/api/gateways/${listed.id}`));
     const type = select(Object.entries(NAMES), old?.type ?? "telegram");
     type.disabled = Boolean(old);
     const name = h("input", { type: "text", value: old?.displayName ?? "" });
@@ -42,14 +44,17 @@ export default function gateways(view) {
       type: "text",
       value: Array.isArray(old?.allowedUsers) ? old.allowedUsers.join(", ") : "",
     });
-    const tokens = (KEYS[old?.type] ?? []).map((key) => [
-      key,
-      h("input", {
-        type: "password",
-        autocomplete: "off",
-        placeholder: old.credentials?.includes(key) ? "stored; write to replace" : "",
-      }),
-    ]);
+    const secrets = h("div", { class: "two" });
+    let tokens = [];
+    const ask = () => {
+      tokens = KEYS[type.value].map((key) => {
+        const placeholder = old?.credentials?.includes(key) ? "stored; write to replace" : "";
+        return [key, h("input", { type: "password", autocomplete: "off", placeholder })];
+      });
+      fill(secrets, ...tokens.map(([key, input]) => field(key, LABELS[key], input, "Stored encrypted")));
+    };
+    type.onchange = ask;
+    ask();
     const rest = h("p", { class: "fault", role: "alert" });
     const form = h(
       "form",
@@ -72,7 +77,7 @@ export default function gateways(view) {
           "Ids, separated by commas; empty lets everybody in the chat",
         ),
       ),
-      tokens.map(([key, input]) => field(key, key, input)),
+      secrets,
       rest,
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Save")),
     );
@@ -80,7 +85,7 @@ export default function gateways(view) {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       const body = {
-        chatId: chat.value.trim(),
+        chatId: chat.value.trim() || null,
         notifications: { preset: preset.value },
         commandPermission: permission.value,
         allowedUsers: users.value
@@ -90,12 +95,14 @@ export default function gateways(view) {
       };
       if (name.value.trim()) body.displayName = name.value.trim();
       try {
-        if (old) await patch(at`/api/gateways/${old.id}`, body);
-        else await post("/api/gateways", { type: type.value, ...body });
+        const kept = old
+          ? await patch(at`/api/gateways/${old.id}`, body)
+          : await post("/api/gateways", { type: type.value, ...body });
+        // From here on it exists: a second try after a refused token changes it.
+        old ??= kept;
         for (const [key, input] of tokens)
           if (input.value) await post(at`/api/gateways/${old.id}/credentials`, { key, value: input.value });
         el.close();
-        if (!old) toast("Now give it its token with Change");
         await load();
       } catch (error) {
         fill(rest, faults(form, error).join("; "));
@@ -125,7 +132,14 @@ export default function gateways(view) {
       h(
         "p",
         { class: "muted" },
-        `${one.botUsername ? `@${one.botUsername} · ` : ""}sends ${one.notifications?.preset} · commands ${one.commandPermission}${one.chatId ? ` · chat ${one.chatId}` : ""}`,
+        [
+          one.botUsername && `@${one.botUsername}`,
+          `sends ${one.notifications?.preset}`,
+          `commands ${one.commandPermission}`,
+          one.chatId && `chat ${one.chatId}`,
+        ]
+          .filter(Boolean)
+          .join(" · "),
       ),
       one.lastError && h("p", { class: "fault" }, one.lastError),
       h(

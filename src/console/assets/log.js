@@ -1,8 +1,9 @@
 // The log of one agent as items of a timeline: a tool's start and end are one item, bookkeeping is left out.
 //
 // The daemon numbers entries without gaps. Output events only say that there is more; the entries themselves
-// are read after the last number that is here, so nothing is missed and nothing comes twice, also over breaks.
-// Only a window of a long log is held: what was dropped at its beginning is read again when it is scrolled to.
+// are read after the last number that is here, so nothing is missed and nothing comes twice, also over
+// breaks. Only a window of a long log is held: what was dropped at its beginning is read again when it is
+// scrolled to.
 
 import { at, get } from "./api.js";
 
@@ -23,7 +24,7 @@ export class Log {
     this.changed = changed;
     this.items = [];
     this.entries = 0;
-    /** The absolute number of the first item; it falls when older ones come and rises when they are dropped. */
+    /** The absolute number of the first item: it falls when older ones come, and rises when they go. */
     this.base = 0;
     this.first = null;
     this.last = 0;

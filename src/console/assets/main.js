@@ -13,7 +13,7 @@ export const PAGES = [
   ["teams", "Teams and plans", "teams", "e"],
   ["schedules", "Schedules", "schedules", "s"],
   ["files", "Files", "files", "f"],
-  ["locks", "Locks and conflicts", "locks", "l"],
+  ["locks", "Locks", "locks", "l"],
   ["tokens", "Tokens and cost", "tokens", "t"],
   ["memory", "Memory", "memory", "m"],
   ["map", "Project map", "map", "p"],

@@ -132,7 +132,7 @@ function apply(message) {
 
 const OUTPUT = '{"type":"agent:output","agentId":"';
 
-/** Output is frequent: only the agent and the number are read, by position; pages read the log for the rest. */
+/** Output is frequent: only agent and number are read, by position; the log has the rest. */
 function output(text) {
   const id = text.slice(OUTPUT.length, text.indexOf('"', OUTPUT.length));
   const from = text.lastIndexOf(',"seq":');

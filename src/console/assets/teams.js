@@ -237,7 +237,7 @@ function savedTeam(team, load) {
       "div",
       { class: "card-head" },
       h("h3", {}, team.name),
-      team.isDefault && h("span", { class: "tag" }, "default"),
+      team.isDefault && team.name !== "default" && h("span", { class: "tag" }, "default"),
       h("span", { class: "muted right" }, `${team.members.length} alive`),
     ),
     h("p", { class: names.length ? "" : "muted" }, about),

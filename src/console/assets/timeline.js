@@ -11,13 +11,25 @@ const PAD_PX = 11;
 /** Lines of a text in the list; the rest stands in the detail. */
 const SHOWN_LINES = 4;
 const SHOWN_CHARS = 2000;
-/** Where the columns of a row end and its text begins, and the mean width of a letter. */
-const GUTTER_PX = 190;
-const LETTER_PX = 7.4;
+/** What a row has beside its text: time, icon, gaps; a narrow one leaves the time out. */
+const GUTTER_PX = 124;
+const NARROW_GUTTER_PX = 74;
+const NARROW = matchMedia("(max-width: 900px), (hover: none)");
+/** Letters a line loses on the average because words are not cut. */
+const RAGGED = 3;
+const SAMPLE = "There is no session module yet, so I keep the session next to the login for now.";
+
+/** The mean width of a letter in the font of an element. */
+function letterWidth(el) {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = getComputedStyle(el).font;
+  return pen.measureText(SAMPLE).width / SAMPLE.length;
+}
 
 /** The timeline, and the box to write to the agent. */
 export function work(body, key) {
   let columns = 90;
+  let letter = null;
   const detail = h("aside", {
     class: "detail",
     hidden: true,
@@ -55,12 +67,8 @@ export function work(body, key) {
     render: (index, row) => entryRow(log.items[index], row),
   });
   const count = () => {
-    say(
-      note,
-      log.items.length
-        ? `${exact(log.entries)} of ${exact(log.last)} entries${log.whole ? "" : "; older ones are read when you scroll up"}`
-        : "",
-    );
+    const more = log.whole ? "" : "; older ones are read when you scroll up";
+    say(note, log.items.length ? `${exact(log.entries)} of ${exact(log.last)} entries${more}` : "");
     if (!log.items.length && drawn)
       fill(
         list.body,
@@ -109,7 +117,9 @@ export function work(body, key) {
     if (list.el.scrollTop < 600) older().catch(() => {});
   };
   list.onresize = () => {
-    const next = Math.max(20, Math.floor((list.el.clientWidth - GUTTER_PX) / LETTER_PX));
+    letter ??= letterWidth(list.el);
+    const gutter = NARROW.matches ? NARROW_GUTTER_PX : GUTTER_PX;
+    const next = Math.max(20, Math.floor((list.el.clientWidth - gutter) / letter));
     if (Math.abs(next - columns) < 4) return;
     columns = next;
     list.set(log.items.length, 0);
@@ -201,7 +211,7 @@ function heightOf(item, columns) {
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
     for (const line of (item.start.text ?? "").trimEnd().split("\n", SHOWN_LINES))
-      lines += Math.max(1, Math.ceil(line.length / columns));
+      lines += line.length <= columns ? 1 : Math.ceil(line.length / (columns - RAGGED));
     item.lines = Math.min(SHOWN_LINES, Math.max(1, lines));
     item.columns = columns;
   }
@@ -222,6 +232,7 @@ function entryRow(item, row) {
     row.append(row.parts.time, row.parts.icon, row.parts.body, row.parts.end, raw);
   }
   const told = words(item);
+  row.dataset.entries = [item.start?.n, item.end?.n].filter(Boolean).join(" ");
   row.className = `vrow entry ${told.type}${row.classList.contains("selected") ? " selected" : ""}`;
   say(row.parts.time, timeOf((item.start ?? item.end).ts));
   say(row.parts.icon, told.icon);

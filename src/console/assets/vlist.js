@@ -7,8 +7,8 @@ const BORDERS_PX = 2;
 
 export class VList {
   /**
-   * `height(index)` in px, `render(index, row)` fills a reused row element. A list that `fits` is only as high
-   * as its rows, as far as the styles allow.
+   * `height(index)` in px, `render(index, row)` fills a reused row element. A list that `fits` is only as
+   * high as its rows, as far as the styles allow.
    */
   constructor({ label, height, render, role = "list", rowClass = "", fits = false }) {
     this.fits = fits;
