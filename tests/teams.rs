@@ -83,8 +83,8 @@ fn decisions_7_a_planned_team_survives_crash_rotation_and_restart() {
     ];
     crashing.extend(gated("two").as_array().unwrap().clone());
     scenario(&project, "two", &json!(crashing));
-    daemon.post("/api/agents", &json!({"role": "planner", "provider": "script", "model": "plans"}));
-    wait_for("the recommendation", || (daemon.get("/api/recommended-team")["exists"] == true).then_some(()));
+    let told = ok(&daemon, &["plan", "build three parts", "--provider", "script", "--model", "plans"]);
+    assert!(builders.iter().all(|name| told.contains(name)), "{told}");
     let launched = daemon.post("/api/recommended-team/launch", &json!({}));
     assert_eq!((&launched["launched"], &launched["phase2Pending"]), (&json!(3), &json!(1)), "{launched}");
     assert_eq!(launched["failed"], json!([]));

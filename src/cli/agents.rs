@@ -42,7 +42,7 @@ pub fn list(session: &Session) -> Outcome {
 /// The table of agents.
 fn table(agents: &[Value], now: Time) -> Table {
     let header = ["NAME", "ID", "STATUS", "PROVIDER", "MODEL", "TOKENS", "CTX", "AGE", "DOING"];
-    let mut table = Table::new(&header).numeric(&[5, 6, 7]).status_column(2);
+    let mut table = Table::new(&header).numeric(&[5, 6, 7]).status_column(2).optional(&[4, 3, 1, 7]);
     for agent in agents {
         let doing = if is_live(agent) && !text(agent, "currentActivity").is_empty() {
             text(agent, "currentActivity")

@@ -106,6 +106,7 @@ impl Project {
         for (name, content) in [
             (".svc/rehearsals/careful.json", careful.as_str()),
             (".svc/rehearsals/writer.json", WRITER),
+            (".svc/config.json", r#"{"defaultProvider": "script"}"#),
             (".svc/may-write", may_write.as_str()),
             ("api/routes.txt", ""),
         ] {
@@ -194,7 +195,8 @@ impl Tour<'_> {
     fn run(&self) -> Outcome {
         let place = self.dir.display();
         self.say(&format!(
-            "A tour in a temporary project, {place}, with a daemon of its own. Ctrl-C ends it."
+            "A tour in a temporary project, {place}, with a daemon of its own.\n\
+             The agents are scripts (provider 'script'): no model, no key, no cost. Ctrl-C ends it."
         ))?;
         self.team()?;
         self.approval()?;
@@ -217,7 +219,7 @@ impl Tour<'_> {
             ("builder", "hello.txt", "Build what the planner planned."),
             ("reviewer", "review.md", "Review what the builder built."),
         ] {
-            self.svc(&["spawn", role, task, "--provider", "script", "--model", role, "--scope", scope])?;
+            self.svc(&["spawn", role, task, "--model", role, "--scope", scope])?;
         }
         self.svc(&["agents"])?;
         self.svc(&["wait", "--timeout", "60s"])?;
@@ -230,7 +232,7 @@ impl Tour<'_> {
             "This agent owns web/ alone. Before it writes elsewhere it asks; it waits; you decide; it goes on.",
         )?;
         let task = "Add a login form.";
-        self.svc(&["spawn", "web", task, "--provider", "script", "--model", "careful", "--scope", "web/**"])?;
+        self.svc(&["spawn", "web", task, "--model", "careful", "--scope", "web/**"])?;
         let record = self.until("web-1 to ask", |agents| {
             agents
                 .iter()
@@ -248,7 +250,7 @@ impl Tour<'_> {
             "3. A fresh context",
             "Long sessions fill an agent's context. A rotation replaces it by a fresh one that is briefed.",
         )?;
-        self.svc(&["spawn", "writer", "Write the page.", "--provider", "script", "--model", "writer"])?;
+        self.svc(&["spawn", "writer", "Write the page.", "--model", "writer"])?;
         self.until("writer-1 to ask", |agents| {
             agents
                 .iter()

@@ -60,7 +60,8 @@ fn list(session: &Session) -> Outcome {
         return out.lines(&installed.map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
     }
     list.sort_by_key(|one| one["installed"] != true);
-    let mut table = Table::new(&["ID", "NAME", "STATUS", "VERSION", "MISSING OR REMEDY"]).status_column(2);
+    let mut table =
+        Table::new(&["ID", "NAME", "STATUS", "VERSION", "MISSING OR REMEDY"]).status_column(2).optional(&[1]);
     for one in &list {
         let missing = one["env"].as_array().into_iter().flatten();
         let missing: Vec<&str> = missing

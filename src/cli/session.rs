@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::client::{Client, Surroundings};
 use super::progress;
-use super::render::Style;
+use super::render::{Style, Table};
 use crate::core::time::Time;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
@@ -93,6 +93,11 @@ impl Out {
     /// Prints `lines`.
     pub fn lines(&self, lines: &[String]) -> Outcome {
         if lines.is_empty() { Ok(()) } else { self.line(&lines.join("\n")) }
+    }
+
+    /// Prints a table that fits the terminal, or these words when it has no row.
+    pub fn table(&self, table: &Table, empty: &str) -> Outcome {
+        if table.is_empty() { self.line(empty) } else { self.lines(&table.lines(self.width, self.colour)) }
     }
 
     /// `text` in a style, where colours are wanted.

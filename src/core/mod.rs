@@ -274,6 +274,8 @@ pub enum Effect {
     /// Say [`Event::OnDisk`] when everything put so far to be durable is on disk: for deeds that must not be
     /// done before.
     AwaitDisk(CallId),
+    /// What this timer stands for is to happen once everything put before is on disk.
+    WhenStored(Timer),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
     Append(Journal, Arc<[u8]>),
     /// Cut a journal to its last entries, so many.

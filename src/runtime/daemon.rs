@@ -8,7 +8,7 @@ use super::process::Processes;
 use super::service::Service;
 use super::signals::Signals;
 use super::state_thread::{Core, StateThread};
-use super::store::Store;
+use super::store::{Store, Told};
 use super::threads::Thread;
 use super::ws::Hub;
 use super::{clock, detect, folder, logger};
@@ -19,6 +19,7 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::api::ENVELOPE_PATH;
 use crate::federation::worker::Keeper;
 use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
@@ -181,9 +182,10 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
-        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
+        let federation = Keeper::new(folder, clock::now());
         let operator_token = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
-        let policy = Policy::local(bound.address.ip(), token(folder, &bound, operator_token.clone())?);
+        let mut policy = Policy::local(bound.address.ip(), token(folder, &bound, operator_token.clone())?);
+        policy.signed_path = Some(ENVELOPE_PATH);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
             project: project_dir.clone(),
@@ -276,8 +278,9 @@ fn outbox(
     let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
     let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
     let to_core = core.clone();
-    let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |trouble| {
-        to_core.control(Event::Storage(trouble));
+    let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |told| match told {
+        Told::Trouble(trouble) => to_core.control(Event::Storage(trouble)),
+        Told::Stored(timer) => to_core.report(Event::Timer(timer)),
     })?;
     let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
     let to_core = core.clone();

@@ -67,6 +67,7 @@ impl Outbox {
                 let core = self.core.clone();
                 self.store.tell(state, move |outcome| core.report(Event::OnDisk(call, outcome)));
             }
+            Effect::WhenStored(timer) => self.store.tell_when_stored(timer),
             Effect::Append(journal, line) => self.store.append(journal, line),
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),
             Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),

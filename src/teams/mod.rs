@@ -210,6 +210,19 @@ pub fn create(all: &mut All, cx: &mut Context, name: &str, toy: Option<&str>) ->
     insert(all, cx, name.to_owned(), toy)
 }
 
+/// Makes a team without configurations, whose agents work in a folder of the project. A name in use gets a
+/// number.
+///
+/// Errors: 409 `too_many_teams`.
+pub fn create_in(all: &mut All, cx: &mut Context, name: &str, folder: &str) -> Result<TeamId, Problem> {
+    let name = fresh_name(all, name);
+    let id = insert(all, cx, name, None)?;
+    if let Some(team) = Arc::make_mut(&mut all.teams).teams.get_mut(&id) {
+        folder.clone_into(&mut Arc::make_mut(team).working_dir);
+    }
+    Ok(id)
+}
+
 fn insert(all: &mut All, cx: &mut Context, name: String, toy: Option<&str>) -> Result<TeamId, Problem> {
     if all.teams.teams.len() >= MAX_TEAMS {
         let text = format!("there are {MAX_TEAMS} teams already; delete one first");

@@ -40,6 +40,8 @@ pub struct Policy {
     pub cache_control: &'static str,
     /// Bearer token that every request must carry, if any.
     pub token: Option<String>,
+    /// The one path without the token: what comes there is signed.
+    pub signed_path: Option<&'static str>,
 }
 
 impl Policy {
@@ -51,6 +53,7 @@ impl Policy {
             origins: OriginRule::Local(other),
             cache_control: "no-store",
             token,
+            signed_path: None,
         }
     }
 
@@ -146,9 +149,12 @@ impl Policy {
 
     fn check_token(&self, head: &Head) -> Result<(), Problem> {
         let Some(token) = &self.token else { return Ok(()) };
+        if self.signed_path == Some(head.path.as_str()) {
+            return Ok(());
+        }
         let given = head.header("authorization").unwrap_or_default();
         let bearer = given.strip_prefix("Bearer ").map(str::trim);
-        // A browser can only sign in with a name and a password; it sends them with every call of the console.
+        // A browser can only sign in with a name and a password; it sends them with every call.
         let basic = given.strip_prefix("Basic ").map(str::trim);
         let signed_in = base64(format!("{USER}:{token}").as_bytes());
         if bearer.is_some_and(|given| same_bytes(given.as_bytes(), token.as_bytes()))
@@ -253,6 +259,7 @@ mod tests {
             origins: OriginRule::Reflect(sites),
             cache_control: "no-store",
             token: None,
+            signed_path: None,
         };
         let echoed = |origin: &str| {
             let text = format!("POST /a HTTP/1.1\r\nHost: any.example\r\nOrigin: {origin}\r\n\r\n");
@@ -293,6 +300,22 @@ mod tests {
         }
         assert!(answer("").unwrap_err().contains("\"Bearer\""));
         assert!(answer("Accept: text/html\r\n").unwrap_err().contains("Basic realm="));
+    }
+
+    #[test]
+    fn decisions_1_a_bind_beyond_this_machine_needs_the_token_but_for_what_is_signed() {
+        let bound = [10, 0, 0, 5].into();
+        let mut policy = Policy::local(bound, Some("secret".into()));
+        policy.signed_path = Some("/api/signed");
+        let code = |line: &str| {
+            let text = format!("{line} HTTP/1.1\r\nHost: 10.0.0.5\r\n\r\n");
+            let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
+            policy.check(&parsed.unwrap().unwrap().0).map_err(|problem| problem.code)
+        };
+        assert_eq!(code("POST /api/signed"), Ok(()));
+        for other in ["POST /api/signed/", "POST /api/signed/more", "POST /api/%73igned", "GET /api/agents"] {
+            assert_eq!(code(other), Err("token_required"), "{other}");
+        }
     }
 
     #[test]

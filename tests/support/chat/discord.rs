@@ -91,10 +91,20 @@ impl Discord {
 
     pub fn interacts(&self, id: &str, user: &str, kind: u64, data: &Value) {
         let member = json!({"user": {"id": user, "username": "ann"}});
-        let body = json!({
-            "id": id, "application_id": APPLICATION, "type": kind, "data": data, "token": format!("tok{id}"),
-            "channel_id": "55", "guild_id": "1", "member": member, "version": 1,
+        let author = json!({"id": BOT, "username": "svc_bot", "discriminator": "0", "bot": true});
+        let message = json!({
+            "id": "m0", "channel_id": "55", "author": author, "content": "", "timestamp": "2026-01-01T00:00:00Z",
+            "edited_timestamp": null, "tts": false, "mention_everyone": false, "mentions": [], "type": 0,
+            "mention_roles": [], "attachments": [], "embeds": [], "pinned": false, "components": [],
         });
+        let mut body = json!({
+            "id": id, "application_id": APPLICATION, "type": kind, "data": data, "token": format!("tok{id}"),
+            "channel_id": "55", "guild_id": "1", "member": member, "version": 1, "locale": "en-GB",
+            "entitlements": [], "authorizing_integration_owners": {}, "context": 0, "app_permissions": "0",
+        });
+        if kind == 3 {
+            body["message"] = message;
+        }
         self.dispatch("INTERACTION_CREATE", &body);
     }
 
