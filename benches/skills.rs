@@ -82,15 +82,21 @@ struct Table(Vec<Row>);
 
 impl Table {
     fn add(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
-        self.0.push(Row { what: what.into(), value, unit, target: None, more_is_better: false });
+        self.row(Row { what: what.into(), value, unit, target: None, more_is_better: false });
     }
 
     fn at_most(&mut self, what: impl Into<String>, value: f64, unit: &'static str, target: f64) {
-        self.0.push(Row { what: what.into(), value, unit, target: Some(target), more_is_better: false });
+        self.row(Row { what: what.into(), value, unit, target: Some(target), more_is_better: false });
     }
 
     fn at_least(&mut self, what: impl Into<String>, value: f64, unit: &'static str, target: f64) {
-        self.0.push(Row { what: what.into(), value, unit, target: Some(target), more_is_better: true });
+        self.row(Row { what: what.into(), value, unit, target: Some(target), more_is_better: true });
+    }
+
+    /// Shown at once, for the whole takes two minutes.
+    fn row(&mut self, row: Row) {
+        eprintln!("{}: {:.2} {}", row.what, row.value, row.unit);
+        self.0.push(row);
     }
 
     fn print(&self) {
@@ -230,7 +236,7 @@ fn imported(skills: usize, cores: &Cores) -> Arc<Folder> {
                 "description": format!("Keeps {noun} {adjective} while {other} change: finds what slows them down."),
                 "author": format!("Author {}", n % 500), "authorProfile": {"github": format!("author-{}", n % 500)},
                 "category": CATEGORIES[n % 6],
-                "tags": [noun, adjective, other], "roles": ["backend"], "downloads": n * 37 % 5000,
+                "tags": [noun, adjective, format!("group-{}", n % 40)], "roles": ["backend"], "downloads": n * 37 % 5000,
                 "rating": 4.5, "ratingCount": n % 90, "price": 0, "version": "1.0.0",
             })
         })
@@ -288,6 +294,7 @@ impl Client {
             assert!(head[9..].starts_with(&status.to_string()), "{head}");
             let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
             let whole = end + 4 + if status == 304 { 0 } else { length.unwrap().parse::<usize>().unwrap() };
+            self.buffer.resize(whole.max(self.buffer.len()), 0);
             while filled < whole {
                 let n = self.stream.read(&mut self.buffer[filled..]).unwrap();
                 assert!(n > 0, "the connection ended");
