@@ -3,6 +3,7 @@
 
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use svc::core::time::Time;
 use svc::schedules::cron::{Cron, zone};
@@ -208,6 +209,25 @@ fn has_full_day_field(expression: &str) -> bool {
     day || Cron::parse(&format!("0 0 * * {}", fields[4])) == Cron::parse("0 0 * * 0-6")
 }
 
+/// A Python that has croniter: the one that `SVC_PYTHON` names, else that of `tests/real/setup-croniter`;
+/// says so when there is none.
+///
+/// Panics where `SVC_REAL_CLIS=require`.
+fn python() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("SVC_PYTHON") {
+        return Some(named.into());
+    }
+    let default = || concat!(env!("CARGO_MANIFEST_DIR"), "/target/real-croniter").into();
+    let folder = PathBuf::from(std::env::var_os("SVC_REAL_CRONITER_DIR").unwrap_or_else(default));
+    if folder.join("installed").is_file() {
+        return Some(folder.join("bin/python"));
+    }
+    let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
+    assert!(!is_required, "croniter absent although SVC_REAL_CLIS=require: run tests/real/setup-croniter");
+    eprintln!("SKIPPED: croniter is absent; tests/real/setup-croniter installs it");
+    None
+}
+
 #[test]
 fn decisions_13_croniter_counts_as_we_do() {
     let mut random = Random(0x5eed);
@@ -223,27 +243,19 @@ fn decisions_13_croniter_counts_as_we_do() {
         let next = cron.next(Time(after * 1000), &zone("UTC").unwrap());
         cases.push((expression, after, next.map_or("none".to_owned(), |time| (time.0 / 1000).to_string())));
     }
-    let python = std::env::var("SVC_PYTHON").unwrap_or_else(|_| "python3".into());
+    let Some(python) = python() else { return };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cron_oracle.py");
-    let started = Command::new(&python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut child) = started else {
-        eprintln!("SKIPPED: {python} is absent; install it with croniter from PyPI");
-        return;
-    };
+    let mut oracle = Command::new(&python);
+    let mut child =
+        oracle.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python starts");
     let mut input = child.stdin.take().unwrap();
     let lines: Vec<String> = cases.iter().map(|(text, after, _)| json!([text, after]).to_string()).collect();
     let lines = lines.join("\n");
     let feeder = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = child.wait_with_output().unwrap();
     let fed = feeder.join().unwrap();
-    if output.status.code() == Some(77) {
-        eprintln!(
-            "SKIPPED: croniter is absent; pip install croniter, or name a Python that has it in SVC_PYTHON"
-        );
-        return;
-    }
+    assert!(output.status.success(), "{}: exit code 77 says that it has no croniter", python.display());
     fed.unwrap();
-    assert!(output.status.success(), "{}", output.status);
     let found = String::from_utf8(output.stdout).unwrap();
     let found: Vec<&str> = found.lines().collect();
     assert_eq!(found.len(), cases.len());

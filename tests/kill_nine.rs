@@ -72,6 +72,8 @@ struct Acknowledged {
     agents: BTreeMap<String, String>,
     /// Instructions queued for a rotation: lineage and text.
     instructions: Vec<(String, String)>,
+    /// Names of schedules.
+    schedules: Vec<String>,
 }
 
 impl Acknowledged {
@@ -80,6 +82,11 @@ impl Acknowledged {
         let mut done = Self::default();
         let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
         let mut last: Option<(String, String)> = None;
+        let schedule = json!({"name": format!("s{seed}"), "cron": "0 0 1 1 *", "agent": {"role": "dev", "provider": "script"}});
+        if let Ok((status, body)) = daemon.try_send("POST", "/api/schedules", &schedule) {
+            assert_eq!(status, 201, "schedule: {body}");
+            done.schedules.push(format!("s{seed}"));
+        }
         for step in 0.. {
             if Instant::now() > fate + Duration::from_secs(5) {
                 break;
@@ -115,6 +122,7 @@ impl Acknowledged {
     fn merge(&mut self, other: Self) {
         self.agents.extend(other.agents);
         self.instructions.extend(other.instructions);
+        self.schedules.extend(other.schedules);
     }
 
     /// Compares with a daemon that has just started after a kill.
@@ -142,6 +150,11 @@ impl Acknowledged {
             );
         }
         assert!(of_project(&daemon.project).is_empty(), "round {round}: processes are left");
+        let schedules = daemon.get("/api/schedules");
+        for name in &self.schedules {
+            let kept = schedules.as_array().unwrap().iter().any(|schedule| schedule["name"] == json!(name));
+            assert!(kept, "round {round}: schedule {name} was acknowledged and is lost");
+        }
         for (lineage, text) in self.instructions.iter().rev().take(20) {
             let Some(agent) = by_lineage.get(lineage.as_str()) else { continue };
             let whole = daemon.get(&format!("/api/agents/{}", agent["id"].as_str().unwrap()));
@@ -158,6 +171,10 @@ impl Acknowledged {
             let id = agent["id"].as_str().unwrap();
             let (status, _) = daemon.send("DELETE", &format!("/api/agents/{id}"), &Value::Null);
             assert_eq!(status, 200);
+        }
+        for schedule in daemon.get("/api/schedules").as_array().unwrap() {
+            let id = schedule["id"].as_str().unwrap();
+            assert_eq!(daemon.send("DELETE", &format!("/api/schedules/{id}"), &Value::Null).0, 200);
         }
         daemon.stop();
         *self = Self::default();

@@ -5,12 +5,17 @@
 mod accounting;
 #[path = "recordings/cases.rs"]
 mod cases;
+#[path = "recordings/ledger.rs"]
+mod ledger;
 #[path = "recordings/mutations.rs"]
 mod mutations;
 #[path = "recordings/replay.rs"]
 mod replay;
 #[path = "recordings/turns.rs"]
 mod turns;
+#[allow(dead_code, reason = "only a part of it is needed here")]
+#[path = "support/world.rs"]
+mod world;
 
 use replay::{Replay, names, read};
 use std::fmt::Write as _;

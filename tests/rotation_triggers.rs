@@ -157,6 +157,91 @@ fn decisions_8_the_ledger_equals_the_known_totals_over_duplicates_rotations_resu
     assert_eq!(kinds, wanted);
 }
 
+/// The kind of a value in JSON.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_u64() || number.is_i64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Every field of the specification, where it stands and what it is: `a.b` in objects, `#` any entry.
+#[test]
+fn issue_5_dashboard_tokens_routing_adaptive_and_rotation_bodies_field_by_field() {
+    let daemon = Daemon::start();
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    let rotated = daemon.post(&format!("/api/agents/{id}/rotate"), &json!({}));
+    assert_eq!((&rotated["old"], &rotated["handoffBrief"]), (&json!(id), &json!(true)));
+    assert_eq!(rotated["reason"], "manual");
+    let quick = daemon.spawn("repeat-usage");
+    daemon.wait_state(&quick, &["completed"]);
+    let bodies = [
+        ("/api/dashboard", "agents.active:integer agents.total:integer agents.rotations:integer"),
+        ("/api/dashboard", "tokens.used:integer tokens.saved:integer tokens.budget:null uptime:number"),
+        ("/api/dashboard", "savings.rotation:integer savings.coldStart:integer savings.conflict:integer"),
+        (
+            "/api/tokens/summary",
+            "totalUsed:integer totalSaved:integer totalTokens:integer cacheHitRate:number",
+        ),
+        (
+            "/api/tokens/summary",
+            "breakdown.rotation:integer breakdown.coldStart:integer breakdown.conflict:integer",
+        ),
+        ("/api/tokens/summary", "perAgent.#.id:string perAgent.#.used:integer perAgent.#.model:string"),
+        (
+            "/api/tokens/summary",
+            "savings.total:integer savings.fromRotation:integer savings.percentage:number",
+        ),
+        ("/api/tokens/summary", "internalOverhead.tokens:integer internalOverhead.costUsd:number"),
+        ("/api/tokens/summary", "internalOverhead.components:object"),
+        ("/api/tokens/by-team", "teams.#.teamId:string teams.#.teamName:string teams.#.isDefault:boolean"),
+        ("/api/tokens/by-team", "teams.#.agentCount:integer teams.#.totalTokens:integer"),
+        ("/api/tokens/by-team", "teams.#.totalCostUsd:number teams.#.avgTokensPerAgent:integer"),
+        ("/api/routing", "mode:string decisions:integer costSaved:number"),
+        ("/api/routing", "currentMappings.#.model:string currentMappings.#.reason:string"),
+        ("/api/rotation", "totalRotations:integer history.#.old:string history.#.new:string"),
+        (
+            "/api/rotation",
+            "history.#.reason:string history.#.timestamp:string history.#.preRotationVelocity:integer",
+        ),
+        ("/api/adaptive", "thresholds.#.#:number convergence.#:boolean"),
+    ];
+    for (path, fields) in bodies {
+        let body = daemon.get(path);
+        for (field, wanted) in fields.split_whitespace().map(|field| field.split_once(':').unwrap()) {
+            let mut found = vec![&body];
+            for name in field.split('.') {
+                found = match name {
+                    "#" => found.iter().flat_map(|value| entries(value)).collect(),
+                    name => found.iter().map(|value| &value[name]).collect(),
+                };
+            }
+            assert!(!found.is_empty(), "{path}: {field} has no entry in {body}");
+            for value in found {
+                let fits = kind(value) == wanted || (wanted == "number" && kind(value) == "integer");
+                assert!(fits, "{path}: {field} is {value}, not {wanted}");
+            }
+        }
+    }
+    let mappings = daemon.get("/api/routing")["currentMappings"].clone();
+    assert!(mappings[rotated["new"].as_str().unwrap()].is_object(), "keyed by agent id: {mappings}");
+}
+
+/// What stands in an array or an object.
+fn entries(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(items) => items.iter().collect(),
+        Value::Object(map) => map.values().collect(),
+        _ => Vec::new(),
+    }
+}
+
 #[test]
 fn decisions_8_the_ledger_survives_kill_nine_within_a_second() {
     let daemon = Daemon::start();

@@ -208,11 +208,14 @@ impl Simulation {
                 self.report(id, RunReport::Started { pid: id.0 | 1, start_ticks: 7 });
             }
             (Process::Runs, 0..=3) => {
-                let used = self.below(100) + 1;
+                // Now and then most of the context window of 1000 tokens: a rotation is due.
+                let used = if self.below(10) == 0 { 800 + self.below(200) } else { self.below(100) + 1 };
                 if let Some(agent) = self.world.state.agents.get(id) {
                     *self.fed.entry(agent.lineage_id).or_default() += used;
                 }
-                self.report(id, output(vec![activity("uses", &format!("{used}/0")), activity("says", "hm")]));
+                let session = activity("session", &format!("s{}", id.0));
+                let uses = activity("uses", &format!("{used}/0"));
+                self.report(id, output(vec![session, uses, activity("says", "hm")]));
             }
             (Process::Runs, 4..=6) => self.report(id, output(vec![activity("ends-turn", "ok")])),
             (Process::Runs, 7) => self.report(id, output(vec![activity("fails-turn", "no")])),
@@ -378,7 +381,7 @@ impl Simulation {
             let agent = self.world.state.agents.iter().find(|agent| agent.lineage_id == *lineage);
             let agent = agent.unwrap_or_else(|| panic!("seed {seed}: a removed agent holds a lock"));
             // One that ended by itself while its successor is prepared holds its locks for that one.
-            let rotating = self.briefs.contains(&agent.id);
+            let rotating = agents::rotation::under_way(&self.world.state, agent.id);
             let may_hold = agent.status.is_live() || agent.status == Status::Interrupted || rotating;
             assert!(may_hold, "seed {seed}: {} has ended and holds a lock", agent.name);
         }
@@ -406,7 +409,7 @@ impl Simulation {
             let idle = agent.phase == agents::Phase::Working && !agent.turn_open;
             let awaited = agent.queue.iter().any(|message| message.sent);
             // Or its successor is being prepared, and goes on with what there is.
-            let rotating = self.briefs.contains(&agent.id);
+            let rotating = agents::rotation::under_way(&self.world.state, agent.id);
             assert!(!idle || awaited || rotating, "seed {seed}: {name} waits for nothing");
             if agent.status == Status::Completed {
                 assert!(agent.exit.is_some(), "seed {seed}: {name} completed without an exit");

@@ -83,8 +83,8 @@ fn decisions_7_a_planned_team_survives_crash_rotation_and_restart() {
     ];
     crashing.extend(gated("two").as_array().unwrap().clone());
     scenario(&project, "two", &json!(crashing));
-    daemon.post("/api/agents", &json!({"role": "planner", "provider": "script", "model": "plans"}));
-    wait_for("the recommendation", || (daemon.get("/api/recommended-team")["exists"] == true).then_some(()));
+    let told = ok(&daemon, &["plan", "build three parts", "--provider", "script", "--model", "plans"]);
+    assert!(builders.iter().all(|name| told.contains(name)), "{told}");
     let launched = daemon.post("/api/recommended-team/launch", &json!({}));
     assert_eq!((&launched["launched"], &launched["phase2Pending"]), (&json!(3), &json!(1)), "{launched}");
     assert_eq!(launched["failed"], json!([]));
@@ -231,7 +231,7 @@ fn teams_schedules_and_toys_from_the_command_line() {
     let daemon = Daemon::start();
     daemon.wait_state(&daemon.spawn("quick"), &["completed"]);
     assert!(ok(&daemon, &["team"]).contains("default"));
-    assert!(ok(&daemon, &["team", "save", "crew", "tester-1"]).contains("saved crew with 1 agents"));
+    assert!(ok(&daemon, &["team", "save", "crew", "tester-1"]).contains("saved crew with 1 agent;"));
     assert!(ok(&daemon, &["team", "show", "crew"]).contains("tester-1"));
     assert!(ok(&daemon, &["team", "load", "crew"]).contains("started tester-1"));
     ok(&daemon, &["team", "rename", "crew", "Crew of two"]);

@@ -283,6 +283,7 @@ fn exited(
         rotation::given_up(all, cx, id);
     } else {
         cx.moment(Moment::Ended(id));
+        rotation::prepare_handoff(all, cx, id);
     }
     if why.is_none() {
         say::resume_if_spoken_to(all, cx, id);

@@ -23,7 +23,7 @@ pub mod worker_jobs;
 pub mod worker_log;
 
 pub use life::{died_by_foreign_signal, run_report, silence};
-pub use patch::{Patch, change_team, give_up_name, join_team};
+pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
@@ -60,6 +60,9 @@ pub struct State {
     alias_order: std::collections::VecDeque<AgentId>,
     rotations: Arc<history::History>,
     pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
+    /// Handoff briefs of ended agents whose context is full, for the case that they go on. Not stored:
+    /// without one an agent goes on in its session.
+    handoffs: BTreeMap<AgentId, Arc<str>>,
     queries: BTreeMap<CallId, AgentId>,
     /// Tokens of questions, kept apart from the agents' own.
     qa_tokens: Tokens,
@@ -242,6 +245,7 @@ impl State {
 
     fn remove(&mut self, id: AgentId) -> Option<Arc<Agent>> {
         let removed = self.records.remove(&id)?;
+        self.handoffs.remove(&id);
         self.changes.changed.remove(&id);
         self.changes.removed.insert(id);
         Some(removed)

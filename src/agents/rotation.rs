@@ -7,18 +7,26 @@
 //! ```
 //! The replacement is prepared first, then the old agent is ended, then the new one started with
 //! everything the old one had.
+//!
+//! An agent that has ended with a full context is not replaced at once, for it has no work left. Its brief
+//! is kept, and if somebody speaks to it, its next life begins at `Starting` instead of in the full
+//! session.
 
 use super::history::{self, Entry};
-use super::record::{Status, Stop};
+use super::record::{Agent, Status, Stop};
 use super::{Job, life, say, spawn, touch};
 use crate::api::{Problem, Reply};
 use crate::context::{brief, briefing, triggers};
 use crate::core::ids::AgentId;
+use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
 use crate::providers::{SessionStart, Tokens};
 use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
+
+/// The reason of rotations for a full context.
+const FULL: &str = "context_threshold";
 
 /// One rotation under way, keyed by the agent whose report moves it on: the old one, then the new one.
 #[derive(Debug, Clone)]
@@ -100,9 +108,44 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     touch(all, cx, Durability::Soon);
 }
 
-/// The brief is there: end the old agent.
+/// An agent has ended: if its context is full, has a brief made in case that it goes on.
+pub fn prepare_handoff(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let resumable = agent.status == Status::Completed && agent.session_id.is_some();
+    if resumable && !under_way(all, id) && triggers::is_full(all, &agent) {
+        let facts = Box::new(brief::Facts::of(all, &agent, FULL));
+        cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
+    }
+}
+
+/// The brief with which an ended agent is to go on, if one was made and a rotation is allowed now.
+pub fn take_handoff(all: &mut All, now: Time, agent: &Agent) -> Option<Arc<str>> {
+    if !all.agents.handoffs.contains_key(&agent.id) {
+        return None;
+    }
+    let brief = Arc::make_mut(&mut all.agents).handoffs.remove(&agent.id)?;
+    triggers::may_rotate(all, now, agent).then_some(brief)
+}
+
+/// An ended agent goes on with its brief: that is a rotation whose old process has ended already.
+pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
+    let step = Step::Starting { old_context_tokens: old.context_tokens, delivered: Vec::new() };
+    let rotation = Rotation { step, old: old.id, reason: FULL.to_owned(), calls: Vec::new() };
+    Arc::make_mut(&mut all.agents).pending_rotations.insert(new, rotation);
+    cx.audit("agent.rotate", &json!({"agentId": old.id, "name": old.name, "reason": FULL}));
+    cx.notice("rotation:start", &json!({"agentId": old.id, "agentName": old.name, "reason": FULL}));
+}
+
+/// The brief is there: end the old agent. If it has ended and is not replaced, keep the brief.
 pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<String, String>) {
-    let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.get_mut(&id) else { return };
+    let ended = all.agents.get(id).is_some_and(|agent| !agent.status.is_live());
+    let agents = Arc::make_mut(&mut all.agents);
+    let Some(rotation) = agents.pending_rotations.get_mut(&id) else {
+        if let Some(brief) = brief.ok().filter(|_| ended) {
+            agents.handoffs.insert(id, brief.into());
+        }
+        return;
+    };
     match brief {
         Ok(brief) => {
             rotation.step = Step::Ending(brief);

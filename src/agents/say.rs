@@ -139,7 +139,8 @@ pub fn resume(
     Ok(Reply::ok(&body))
 }
 
-/// Starts the next life of an ended agent with a message, in its provider session where there is one.
+/// Starts the next life of an ended agent with a message, in its provider session where there is one and
+/// its context is not full.
 fn continue_with(
     all: &mut All,
     cx: &mut Context,
@@ -150,17 +151,19 @@ fn continue_with(
     usage::check_budget(all, cx.now)?;
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
+    let handoff = rotation::take_handoff(all, cx.now, old);
     let can_resume = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.resume);
-    let session = match agent.session_id.clone().filter(|_| can_resume) {
+    let session = match agent.session_id.clone().filter(|_| can_resume && handoff.is_none()) {
         Some(session) => SessionStart::Resume { id: session, counted: agent.session_counted },
         None => SessionStart::Fresh,
     };
     let mut words: Vec<String> = agent.queue.drain(..).map(|message| message.text.to_string()).collect();
     words.extend(message);
-    let prompt = match (&session, words.is_empty()) {
-        (SessionStart::Resume { .. }, true) => briefing::GO_ON.to_owned(),
-        (SessionStart::Resume { .. }, false) => words.join("\n\n"),
-        (_, _) => briefing::without_session(all, &agent, &words),
+    let prompt = match (&session, &handoff) {
+        (SessionStart::Resume { .. }, _) if words.is_empty() => briefing::GO_ON.to_owned(),
+        (SessionStart::Resume { .. }, _) => words.join("\n\n"),
+        (_, Some(brief)) => briefing::spoken_to_after_rotation(all, &agent, brief, &words),
+        (_, None) => briefing::without_session(all, &agent, &words),
     };
     if session == SessionStart::Fresh {
         agent.session_id = None;
@@ -172,6 +175,9 @@ fn continue_with(
     agents.alias(old.id, old.lineage_id);
     let shown = json!(agent.rest());
     spawn::start(all, cx, agent, prompt, session);
+    if handoff.is_some() {
+        rotation::hand_over(all, cx, old, id);
+    }
     cx.moment(Moment::Resumed { old: old.id, new: id });
     touch(all, cx, Durability::BeforeReply);
     Ok(json!({"ok": true, "id": id, "resumed": old.id, "agent": shown}))

@@ -108,9 +108,9 @@ impl Means {
     }
 
     fn brief(&self, lineage: LineageId, facts: &brief::Facts) -> Result<String, String> {
-        let records = worker_brief::read(&self.logs, lineage, &facts.task)
+        let (built, _) = worker_brief::build(&self.logs, lineage, facts)
             .map_err(|error| format!("the log cannot be read: {error}"))?;
-        Ok(brief::build(facts, &records))
+        Ok(built.text)
     }
 
     /// Ends the process of a question; one that has not started yet will not.

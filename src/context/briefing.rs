@@ -165,6 +165,16 @@ pub fn after_rotation(all: &All, agent: &Agent, brief: &str) -> String {
     text
 }
 
+/// The first message of an ended agent with a full context that is spoken to: its handoff brief, and what
+/// was said.
+pub fn spoken_to_after_rotation(all: &All, agent: &Agent, brief: &str, words: &[String]) -> String {
+    let mut text = after_rotation(all, agent, brief);
+    if !words.is_empty() {
+        let _ = write!(text, "\n{SAYS_NOW}\n\n{}", quoted(words.iter().map(String::as_str)));
+    }
+    text
+}
+
 /// A question to an agent whose session cannot be forked.
 pub fn question(all: &All, agent: &Agent, question: &str) -> String {
     if agent.provider == "script" {

@@ -7,6 +7,8 @@ pub mod briefing;
 #[cfg(test)]
 mod briefing_tests;
 mod fence;
+#[cfg(test)]
+mod handoff_tests;
 mod paths;
 pub mod quality;
 #[cfg(test)]

@@ -5,6 +5,11 @@
 //! of the work. A turn's end is the only moment at which nothing is lost, so whatever is due inside of a
 //! turn is looked at again at its end.
 //!
+//! An agent whose turn has ended well and for whom nothing waits has no work left to hand over: a full
+//! context does not replace it. If somebody speaks to it later, it goes on through a handoff
+//! (`agents::rotation`). Work of poor quality is handed over all the same: that it is done is then only its
+//! own word.
+//!
 //! `autoRotation: false` and a spent budget put off all but the ceiling: that one is a safety limit.
 
 use super::adaptive::{MAX_PROFILES, Profile, Profiles};
@@ -109,18 +114,31 @@ pub fn due(all: &All, now: Time, id: AgentId) -> Option<&'static str> {
     if agent.instance_tokens.total() > ceiling(all, &agent.role) {
         return Some("token_limit_exceeded");
     }
-    let put_off = agent.turn_open
-        || agent.status == Status::Waiting
-        || !all.settings.config().auto_rotation
-        || usage::check_budget(all, now).is_err();
-    let last = all.agents.rotations().last_of(agent.lineage_id);
-    if put_off || last.is_some_and(|last| now.since(last) < COOLDOWN) {
+    if agent.turn_open || agent.status == Status::Waiting || !may_rotate(all, now, agent) {
         return None;
     }
-    if agent.context_window > 0 && agent.context_usage() >= threshold(all, &agent.provider, &agent.role) {
+    if is_full(all, agent) && !has_finished(agent) {
         return Some("context_threshold");
     }
     has_degraded(all, agent).then_some("quality_degradation")
+}
+
+/// Whether an agent may be rotated unasked: the setting, the budget and the cooldown of its lineage.
+pub fn may_rotate(all: &All, now: Time, agent: &Agent) -> bool {
+    let last = all.agents.rotations().last_of(agent.lineage_id);
+    all.settings.config().auto_rotation
+        && usage::check_budget(all, now).is_ok()
+        && last.is_none_or(|last| now.since(last) >= COOLDOWN)
+}
+
+/// Whether the context of an agent has reached its threshold.
+pub fn is_full(all: &All, agent: &Agent) -> bool {
+    agent.context_window > 0 && agent.context_usage() >= threshold(all, &agent.provider, &agent.role)
+}
+
+/// Whether an agent between two turns has no work left, as far as it says.
+fn has_finished(agent: &Agent) -> bool {
+    agent.queue.is_empty() && agent.last_turn.as_ref().is_some_and(|turn| !turn.is_error)
 }
 
 fn has_degraded(all: &All, agent: &Agent) -> bool {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// `percent` of a window of 1000 tokens, `used` more tokens.
-fn context(percent: u64, used: i64) -> Activity {
+pub(super) fn context(percent: u64, used: i64) -> Activity {
     Activity::Usage(Usage {
         delta: TokensDelta { input: used, ..TokensDelta::default() },
         context_tokens: Some(percent * 10),
@@ -26,8 +26,13 @@ fn text() -> Activity {
     Activity::Text { text: "hm".into() }
 }
 
-fn turn_end() -> Activity {
+pub(super) fn turn_end() -> Activity {
     Activity::TurnEnded(TurnEnd::default())
+}
+
+/// The end of a turn that leaves work to be done.
+fn failed_turn() -> Activity {
+    Activity::TurnEnded(TurnEnd { is_error: true, error: "overloaded".into(), ..TurnEnd::default() })
 }
 
 fn call(id: &str, path: Option<&str>, error: bool) -> [Activity; 2] {
@@ -41,17 +46,17 @@ fn call(id: &str, path: Option<&str>, error: bool) -> [Activity; 2] {
     [started, Activity::ToolEnded { id: id.into(), error, output: String::new() }]
 }
 
-fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
+pub(super) fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
     let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 
-fn status(bench: &Bench, id: AgentId) -> Status {
+pub(super) fn status(bench: &Bench, id: AgentId) -> Status {
     bench.state.agents.get(id).expect("known").status
 }
 
 /// Carries a rotation that has begun to its end; the successor.
-fn successor(bench: &mut Bench, old: AgentId) -> AgentId {
+pub(super) fn successor(bench: &mut Bench, old: AgentId) -> AgentId {
     assert_eq!(status(bench, old), Status::Rotating);
     let name = bench.state.agents.get(old).unwrap().name.clone();
     bench.apply(Event::Job(JobReport::Brief(old, Ok("brief".into()))));
@@ -61,7 +66,7 @@ fn successor(bench: &mut Bench, old: AgentId) -> AgentId {
     new
 }
 
-fn history(bench: &mut Bench) -> Vec<Value> {
+pub(super) fn history(bench: &mut Bench) -> Vec<Value> {
     let (status, body) = bench.ask("GET", "/api/rotation", &Value::Null);
     assert_eq!(status, 200);
     body["history"].as_array().unwrap().clone()
@@ -77,7 +82,7 @@ fn decisions_8_a_full_context_rotates_at_the_end_of_the_turn_and_never_inside_of
     let id = bench.agent("one");
     feed(&mut bench, id, vec![context(90, 900)]);
     assert_eq!(status(&bench, id), Status::Running, "the turn is open");
-    feed(&mut bench, id, vec![turn_end()]);
+    feed(&mut bench, id, vec![failed_turn()]);
     let new = successor(&mut bench, id);
     assert_eq!(reasons(&mut bench), ["context_threshold"]);
     assert_eq!(bench.notices("rotation:start").len(), 1);
@@ -90,12 +95,12 @@ fn decisions_8_a_full_context_rotates_at_the_end_of_the_turn_and_never_inside_of
 fn decisions_8_below_the_threshold_a_turns_end_lets_the_agent_finish() {
     let mut bench = Bench::new();
     let id = bench.agent("one");
-    feed(&mut bench, id, vec![context(74, 740), turn_end()]);
+    feed(&mut bench, id, vec![context(74, 740), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Running);
     bench.exits(id, 0);
-    assert_eq!(status(&bench, id), Status::Completed);
+    assert_eq!(status(&bench, id), Status::Crashed);
     let id = bench.agent("two");
-    feed(&mut bench, id, vec![context(75, 750), turn_end()]);
+    feed(&mut bench, id, vec![context(75, 750), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Rotating, "the threshold itself counts");
 }
 
@@ -103,20 +108,20 @@ fn decisions_8_below_the_threshold_a_turns_end_lets_the_agent_finish() {
 fn limits_regular_rotations_of_a_lineage_are_5_minutes_apart() {
     let mut bench = Bench::new();
     let id = bench.agent("one");
-    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 900), failed_turn()]);
     let id = successor(&mut bench, id);
     bench.pass(Duration::from_secs(299));
-    feed(&mut bench, id, vec![Activity::TurnStarted, context(90, 1), turn_end()]);
+    feed(&mut bench, id, vec![Activity::TurnStarted, context(90, 1), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Running, "still in the cooldown");
     let other = bench.agent("two");
-    feed(&mut bench, other, vec![context(90, 900), turn_end()]);
+    feed(&mut bench, other, vec![context(90, 900), failed_turn()]);
     assert_eq!(status(&bench, other), Status::Rotating, "a lineage of its own");
     bench.exits(id, 0);
     bench.ask("POST", "/api/agents/one/resume", &json!({}));
     let id = bench.state.agents.find("one").unwrap().id;
     bench.apply(Event::Run(id, RunReport::Started { pid: 3, start_ticks: 3 }));
     bench.pass(Duration::from_secs(1));
-    feed(&mut bench, id, vec![context(90, 1), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 1), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Rotating);
 }
 
@@ -179,12 +184,12 @@ fn decisions_13_auto_rotation_off_and_a_spent_budget_put_off_what_is_no_safety_l
     let mut bench = Bench::new();
     bench.ask("PATCH", "/api/config", &json!({"autoRotation": false}));
     let id = bench.agent("one");
-    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 900), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Running);
     bench.ask("PATCH", "/api/config", &json!({"autoRotation": true, "safety": {"dailyBudgetUsd": 1.0}}));
     let id = bench.agent("two");
     let cost = Activity::Usage(Usage { cost_usd: Some(2.0), ..Usage::default() });
-    feed(&mut bench, id, vec![cost, context(90, 900), turn_end()]);
+    feed(&mut bench, id, vec![cost, context(90, 900), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Running);
 }
 
@@ -242,7 +247,7 @@ fn decisions_8_natural_compaction_is_recorded_and_rotates_nothing() {
     let (_, body) = bench.ask("GET", "/api/rotation", &Value::Null);
     assert_eq!(body["totalRotations"], 0);
     assert!(bench.notices("rotation:start").is_empty());
-    feed(&mut bench, id, vec![context(90, 1), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 1), failed_turn()]);
     assert_eq!(status(&bench, id), Status::Rotating, "a compaction starts no cooldown");
 }
 
@@ -354,14 +359,14 @@ fn decisions_8_the_order_is_ceiling_context_quality() {
     let mut bench = Bench::new();
     let id = bench.agent("one");
     let mut all = degraded(5);
-    all.extend([context(90, 10), turn_end()]);
+    all.extend([context(90, 10), failed_turn()]);
     feed(&mut bench, id, all);
     successor(&mut bench, id);
     assert_eq!(reasons(&mut bench), ["context_threshold"]);
     bench.ask("PATCH", "/api/config", &json!({"safety": {"tokenCeilingPerAgent": 1000}}));
     let id = bench.agent("two");
     let mut all = degraded(5);
-    all.extend([context(90, 1001), turn_end()]);
+    all.extend([context(90, 1001), failed_turn()]);
     feed(&mut bench, id, all);
     successor(&mut bench, id);
     assert_eq!(reasons(&mut bench)[1], "token_limit_exceeded");
@@ -478,7 +483,7 @@ fn timeline_kinds(bench: &mut Bench) -> Vec<String> {
 fn an_agent_that_exits_by_itself_before_its_successor_is_ready_is_not_told_as_ended() {
     let mut bench = Bench::new();
     let id = bench.agent("one");
-    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 900), failed_turn()]);
     // Programs that take one prompt exit at the end of their turn, whatever is planned.
     bench.exits(id, 0);
     bench.apply(Event::Job(JobReport::Brief(id, Ok("brief".into()))));
@@ -487,18 +492,18 @@ fn an_agent_that_exits_by_itself_before_its_successor_is_ready_is_not_told_as_en
     assert_eq!(timeline_kinds(&mut bench), ["spawned", "rotated"]);
 
     let id = bench.agent("two");
-    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 900), failed_turn()]);
     bench.exits(id, 0);
     bench.apply(Event::Job(JobReport::Brief(id, Err("no log".into()))));
-    assert_eq!(timeline_kinds(&mut bench)[2..], ["spawned", "completed"], "no successor comes");
-    assert_eq!(status(&bench, id), Status::Completed);
+    assert_eq!(timeline_kinds(&mut bench)[2..], ["spawned", "crashed"], "no successor comes");
+    assert_eq!(status(&bench, id), Status::Crashed);
 }
 
 #[test]
 fn a_successor_that_cannot_start_is_told_as_ended_once() {
     let mut bench = Bench::new();
     let id = bench.agent("one");
-    feed(&mut bench, id, vec![context(90, 900), turn_end()]);
+    feed(&mut bench, id, vec![context(90, 900), failed_turn()]);
     bench.apply(Event::Job(JobReport::Brief(id, Ok("brief".into()))));
     bench.exits(id, 0);
     let new = bench.state.agents.find("one").unwrap().id;

@@ -1,91 +1,43 @@
 //! Reading a log for a handoff brief, and showing the brief an agent would leave: I/O, on a job's or a
 //! connection's thread.
 
-use super::brief::{self, Facts};
-use crate::agents::report::{LogEntry, LogRecord};
+use super::brief::{self, Built, Facts, Reader};
 use crate::agents::worker_log::{LogStore, Query, Since};
 use crate::api::{Problem, Reply};
 use crate::core::ids::LineageId;
-use crate::providers::Activity;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
 use serde_json::json;
 use std::io;
 
-/// Bytes of a tool's output that a brief looks at.
-const OUTPUT_BYTES: usize = 4 << 10;
-/// How far back the user's messages are looked for, in steps of [`brief::RECORDS_READ`] records.
-const STEPS_BACK: u64 = 50;
-
-/// The last records of a log, and before them the entries with the user's last messages, however old.
+/// The brief of a lineage, out of the last [`brief::RECORDS_READ`] records of its log, and how many were
+/// read. The log is read page by page and never held as a whole.
 ///
 /// Errors: the system's words.
-pub fn read(logs: &LogStore, lineage: LineageId, task: &str) -> io::Result<Vec<LogRecord>> {
-    let first = Query { tail: Some(brief::RECORDS_READ), ..Query::default() };
-    let mut records = Vec::new();
-    pages(logs, lineage, first, |record| records.push(shortened(record)))?;
-    let spoken = |records: &[LogRecord]| {
-        records.iter().filter(|record| brief::is_user_message(&record.entry, task)).count()
-    };
-    let mut begin = records.first().map_or(0, |record| record.n);
-    let mut found = spoken(&records);
-    for _ in 0..STEPS_BACK {
-        if begin <= 1 || found >= brief::USER_MESSAGES {
-            break;
-        }
-        let from = begin.saturating_sub(brief::RECORDS_READ).max(1);
-        let mut older = Vec::new();
-        let since = Query { since: Some(Since::Number(from - 1)), ..Query::default() };
-        pages(logs, lineage, since, |record| {
-            if record.n < begin && brief::is_user_message(&record.entry, task) {
-                older.push(record);
-            }
-        })?;
-        found += older.len();
-        older.append(&mut records);
-        records = older;
-        begin = from;
-    }
-    Ok(records)
-}
-
-/// Gives every record from `query` on to `take`, page by page.
-fn pages(
-    logs: &LogStore,
-    lineage: LineageId,
-    query: Query,
-    mut take: impl FnMut(LogRecord),
-) -> io::Result<()> {
-    let mut query = query;
+pub fn build(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<(Built, u64)> {
+    let mut reader = Reader::new(facts);
+    let mut query = Query { tail: Some(brief::RECORDS_READ), ..Query::default() };
+    let mut read = 0_u64;
     loop {
         let page = logs.read(lineage, query)?;
-        page.entries.into_iter().for_each(&mut take);
-        let Some(next) = page.next else { return Ok(()) };
+        if let Some(first) = page.entries.first().filter(|first| read == 0 && first.n > 1) {
+            reader.skipped(first.n - 1);
+        }
+        for record in &page.entries {
+            reader.take(record);
+            read += 1;
+        }
+        let Some(next) = page.next else { return Ok((reader.build(), read)) };
         query = Query { since: Some(Since::Number(next)), ..Query::default() };
     }
-}
-
-/// The record with its tool's output cut: a thousand of them are held at once.
-fn shortened(mut record: LogRecord) -> LogRecord {
-    if let LogEntry::Activity(Activity::ToolEnded { output, .. }) = &mut record.entry
-        && output.len() > OUTPUT_BYTES
-    {
-        let mut end = OUTPUT_BYTES;
-        while !output.is_char_boundary(end) {
-            end -= 1;
-        }
-        output.truncate(end);
-    }
-    record
 }
 
 /// `GET /api/agents/:id/brief`: the brief it would leave now, and what would not be in it. Changes nothing.
 pub fn preview(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let agent = ask.state.agents.find(ask.params.get("id"))?;
-    let records = read(&host.logs, agent.lineage_id, &agent.prompt)
-        .map_err(|error| Problem::new(500, "log_unreadable", format!("the log cannot be read: {error}")))?;
     let facts = Facts::of(ask.state, agent, "manual");
-    let built = brief::build_with_losses(&facts, &records);
+    let (built, read) = build(&host.logs, agent.lineage_id, &facts)
+        .map_err(|error| Problem::new(500, "log_unreadable", format!("the log cannot be read: {error}")))?;
     Ok(Answer::Reply(Reply::ok(&json!({
         "agentId": agent.id,
         "agentName": agent.name,
@@ -94,7 +46,64 @@ pub fn preview(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         "maxChars": brief::MAX_CHARS,
         "leftOut": built.losses,
         "moreLeftOut": built.more_losses,
-        "recordsRead": records.len(),
+        "recordsRead": read,
         "instructions": agent.queue.iter().map(|message| &message.text).collect::<Vec<_>>(),
     }))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agents::report::LogEntry;
+    use crate::core::ids::AgentId;
+    use crate::core::time::Time;
+    use crate::providers::Activity;
+    use serde_json::json;
+
+    fn command(logs: &LogStore, n: u64, output: &str) {
+        let started = Activity::ToolStarted {
+            id: n.to_string(),
+            name: "Bash".into(),
+            input: json!({"command": format!("try-{n}")}),
+            path: None,
+            writes: false,
+        };
+        let error = !output.is_empty();
+        let ended = Activity::ToolEnded { id: n.to_string(), error, output: output.into() };
+        for activity in [started, ended] {
+            logs.append(LineageId(1), AgentId(1), Time(1), &LogEntry::Activity(activity)).unwrap();
+        }
+    }
+
+    /// What was tried thousands of records ago is told to the successor, or stands in the loss report.
+    #[test]
+    fn issue_5_facts_from_the_beginning_of_a_long_log_are_in_the_brief_or_in_the_loss_report() {
+        let folder = std::env::temp_dir().join(format!("svc-long-log-{}", std::process::id()));
+        let logs = LogStore::open(&folder).unwrap();
+        command(&logs, 0, "the server refuses version 3");
+        for n in 1..2_500 {
+            command(&logs, n, "");
+        }
+        let facts = Facts { name: "backend-1".into(), task: "Build it".into(), ..Facts::default() };
+        let (built, read) = build(&logs, LineageId(1), &facts).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(read, 5_000);
+        assert!(built.text.contains("- `try-0`: the server refuses version 3"), "{}", built.text);
+        for n in 0..2_500 {
+            let word = format!("`try-{n}`");
+            let told =
+                built.text.contains(&word) || built.losses.iter().any(|loss| loss.text.contains(&word));
+            assert!(told, "{word} is in neither");
+        }
+    }
+
+    #[test]
+    fn records_that_are_too_old_to_be_read_are_a_loss() {
+        let facts = Facts::default();
+        let mut reader = Reader::new(&facts);
+        reader.skipped(7);
+        let built = reader.build();
+        assert!(built.text.contains("1 older or longer entries were left out"));
+        assert!(built.losses[0].text.contains("first 7 records"));
+    }
 }

@@ -22,6 +22,8 @@ pub struct Bench {
     pub actor: Actor,
     /// All effects but replies so far.
     pub effects: Vec<Effect>,
+    /// Whether nothing ever reaches the disk.
+    pub disk_hangs: bool,
     table: Table<Handler>,
     seed: u64,
 }
@@ -37,7 +39,8 @@ impl Bench {
     pub fn new() -> Self {
         let now = Time(1_767_225_600_000);
         let (effects, table) = (Vec::new(), table());
-        Self { state: State::default(), now, actor: Actor::Operator, effects, table, seed: 1 }
+        let state = State::default();
+        Self { state, now, actor: Actor::Operator, effects, disk_hangs: false, table, seed: 1 }
     }
 
     /// Runs `change` as one event would.
@@ -56,13 +59,23 @@ impl Bench {
         let mut cx = Context::new(self.now, self.seed);
         apply(&mut self.state, &mut cx, event);
         let mut answer = None;
+        let mut awaited = Vec::new();
+        let mut stored = Vec::new();
         for effect in cx.take() {
             match effect {
+                Effect::AwaitDisk(call) => awaited.push(call),
                 Effect::Reply(_, reply) => {
                     assert!(answer.replace(reply).is_none(), "two replies to one call");
                 }
+                Effect::WhenStored(timer) if !self.disk_hangs => stored.push(timer),
                 other => self.effects.push(other),
             }
+        }
+        for call in awaited {
+            answer = self.apply(Event::OnDisk(call, Ok(()))).or(answer);
+        }
+        for timer in stored {
+            self.apply(Event::Timer(timer));
         }
         answer
     }

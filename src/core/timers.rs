@@ -17,7 +17,7 @@ pub enum Timer {
     Silence(AgentId),
     /// A schedule's next time has come.
     ScheduleDue(ScheduleId),
-    /// A schedule's agent is to be started, now that its time is on its way to the disk.
+    /// A schedule's agent is to be started, now that its time is marked on the disk.
     ScheduleStart(ScheduleId),
     /// The ten minutes after a rotation to this agent are over.
     Velocity(AgentId),

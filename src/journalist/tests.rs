@@ -219,6 +219,12 @@ fn decisions_9_a_model_adds_a_summary_or_falls_back() {
     let map = ask(&mut core, Some("All is well.\n# Not a headline"));
     assert!(map.contains("> All is well.\n> # Not a headline\n") && map.contains("src/login.rs"), "{map}");
     assert_eq!(core.state.questions.tokens()["__journalist__"].total(), 7);
+    let booked = core.get("/api/tokens/summary");
+    let component = &booked["internalOverhead"]["components"]["__journalist__"];
+    assert_eq!(
+        (&booked["totalUsed"], &component["tokens"], &component["sessions"]),
+        (&json!(0), &json!(7), &json!(1))
+    );
     let (files, (_, body)) = cycle(&mut core);
     assert_eq!((files.len(), &body["changed"]), (0, &json!(false)), "nothing new asks no model");
     core.hear(id, vec![writes("b.rs")]);

@@ -96,6 +96,8 @@ pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
             return;
         }
         Moment::Ended(agent) | Moment::Removed(agent, _) => agent,
+        // One that goes on in its session has no use for its brief.
+        Moment::Resumed { old, new } if !crate::agents::rotation::under_way(all, new) => old,
         _ => return,
     };
     if all.memory.chains.pending.contains_key(&forgotten) {

@@ -102,6 +102,10 @@ fn with_model(answer: Option<Result<&str, &str>>) -> Value {
     }
     let reply = core.replied(waiting).expect("an answer");
     assert_eq!(core.get("/api/pm/history")["stats"]["total"], 1);
+    let booked = core.get("/api/tokens/summary");
+    let (tokens, sessions) = if matches!(answer, Some(Ok(_))) { (3, json!(1)) } else { (0, Value::Null) };
+    assert_eq!((&booked["totalUsed"], &booked["internalOverhead"]["tokens"]), (&json!(0), &json!(tokens)));
+    assert_eq!(booked["internalOverhead"]["components"]["__pm__"]["sessions"], sessions, "booked once");
     parsed(&reply)
 }
 

@@ -40,7 +40,8 @@ impl Asker {
 /// The questions under way, and what all have cost since the start.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    pending: BTreeMap<CallId, Asker>,
+    /// Who asks, and the model that answers.
+    pending: BTreeMap<CallId, (Asker, String)>,
     asked: u64,
     tokens: BTreeMap<&'static str, Tokens>,
 }
@@ -99,7 +100,7 @@ pub fn ask(all: &mut All, cx: &mut Context, asker: Asker, prompt: String) -> Res
     let questions = Arc::make_mut(&mut all.questions);
     questions.asked += 1;
     let call = CallId(OWN | questions.asked);
-    questions.pending.insert(call, asker);
+    questions.pending.insert(call, (asker, request.model.clone().unwrap_or_default()));
     Arc::make_mut(&mut all.timers).set(Timer::Question(call), cx.now + QUERY_TIMEOUT);
     cx.push(Effect::Job(Job::Query {
         call,
@@ -126,11 +127,10 @@ pub fn answered(
     Arc::make_mut(&mut all.timers).clear(Timer::Question(call));
     let questions = Arc::make_mut(&mut all.questions);
     // One that took too long was given up already.
-    let Some(asker) = questions.pending.remove(&call) else { return true };
+    let Some((asker, model)) = questions.pending.remove(&call) else { return true };
     if let Ok((_, tokens)) = result {
         let booked = questions.tokens.entry(asker.reserved_id()).or_default();
         *booked = *booked + *tokens;
-        let model = choose(all).and_then(|(_, model)| model).unwrap_or_default();
         crate::usage::book(all, cx, asker.reserved_id(), &model, *tokens, None);
     }
     let answer = result.clone().map(|(text, _)| text);
@@ -140,7 +140,7 @@ pub fn answered(
 
 /// A question has taken too long.
 pub fn timeout(all: &mut All, cx: &mut Context, call: CallId) {
-    let Some(asker) = Arc::make_mut(&mut all.questions).pending.remove(&call) else { return };
+    let Some((asker, _)) = Arc::make_mut(&mut all.questions).pending.remove(&call) else { return };
     cx.push(Effect::Job(Job::CancelQuery(call)));
     tell(all, cx, asker, Err(format!("no answer within {} s", QUERY_TIMEOUT.as_secs())));
 }

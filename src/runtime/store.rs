@@ -1,5 +1,5 @@
 //! The store thread: writes documents so that a crash at any point leaves the old or the new one, groups
-//! commits, and holds replies back until what they acknowledge is on disk.
+//! commits, and holds replies and orders back until what they rely on is on disk.
 //!
 //! A document is written to a temporary file, synced, renamed over the old one, and the folder synced. When
 //! the disk refuses, the document stays due and is tried again every second; callers get 503.
@@ -10,7 +10,7 @@ use crate::agents::worker_log::LogStore;
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{Document, Journal, State};
+use crate::core::{Document, Journal, State, Timer};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -25,7 +25,22 @@ const MAX_LOG_LINES: usize = 10_000;
 /// After a failed write, the next try comes this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
-type Answer = (Sender<Reply>, Reply);
+/// Who waits for the disk.
+enum Waiting {
+    /// A caller: with its reply, or with 503 instead.
+    Caller(Sender<Reply>, Reply),
+    /// The core.
+    Core(Box<dyn FnOnce(Result<(), String>) + Send>),
+}
+
+/// What the thread tells the core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// The disk refuses, in these words; `None` when it takes again.
+    Trouble(Option<String>),
+    /// Everything put before this was asked for is on disk.
+    Stored(Timer),
+}
 
 struct LogLine {
     lineage: LineageId,
@@ -39,7 +54,9 @@ struct Inbox {
     state: Option<Arc<State>>,
     due: BTreeMap<Document, Instant>,
     removals: BTreeSet<Document>,
-    answers: Vec<Answer>,
+    waiting: Vec<Waiting>,
+    /// What waits for the disk, and when it is tried. At most a few for each schedule.
+    stored: Vec<(Instant, Timer)>,
     logs: VecDeque<LogLine>,
     logs_dropped: u64,
     lines: Vec<(Journal, Arc<[u8]>)>,
@@ -65,15 +82,15 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// Starts the thread over the state folder (`.svc`). `on_trouble` hears of a failure and of its end.
+    /// Starts the thread over the state folder (`.svc`). `tell` is the way to the core.
     pub fn start(
         folder: PathBuf,
         logs: Arc<LogStore>,
-        on_trouble: impl Fn(Option<String>) + Send + 'static,
+        tell: impl Fn(Told) + Send + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared { inbox: Mutex::default(), wake: Condvar::new() });
         let theirs = Arc::clone(&shared);
-        let mut writer = Writer { folder, logs, on_trouble: Box::new(on_trouble), failing: false };
+        let mut writer = Writer { folder, logs, tell: Box::new(tell), failing: false };
         let thread = Thread::spawn("store", move || writer.run(&theirs))?;
         Ok(Self { shared, _thread: thread })
     }
@@ -102,11 +119,25 @@ impl Store {
     }
 
     /// Sends the answers once everything put so far as due at once is on disk.
-    pub fn commit(&self, state: &Arc<State>, answers: Vec<Answer>) {
+    pub fn commit(&self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
-            inbox.answers.extend(answers);
+            inbox.waiting.extend(answers.into_iter().map(|(answer, reply)| Waiting::Caller(answer, reply)));
         });
+    }
+
+    /// Tells `then`, from the thread of this store, once everything put so far as due at once is on disk, or
+    /// why it is not.
+    pub fn tell(&self, state: &Arc<State>, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        self.with(|inbox| {
+            inbox.state = Some(Arc::clone(state));
+            inbox.waiting.push(Waiting::Core(Box::new(then)));
+        });
+    }
+
+    /// Tells the core of `timer` once everything put so far as due at once is on disk.
+    pub fn tell_when_stored(&self, timer: Timer) {
+        self.with(|inbox| inbox.stored.push((Instant::now(), timer)));
     }
 
     /// Appends a line to a journal. The state thread gives at most a few with each event it applies, and this
@@ -139,7 +170,8 @@ struct Round {
     state: Option<Arc<State>>,
     documents: Vec<Document>,
     removals: BTreeSet<Document>,
-    answers: Vec<Answer>,
+    waiting: Vec<Waiting>,
+    stored: Vec<(Instant, Timer)>,
     logs: VecDeque<LogLine>,
     lines: Vec<(Journal, Arc<[u8]>)>,
     trims: BTreeMap<Journal, usize>,
@@ -149,7 +181,7 @@ struct Round {
 struct Writer {
     folder: PathBuf,
     logs: Arc<LogStore>,
-    on_trouble: Box<dyn Fn(Option<String>) + Send>,
+    tell: Box<dyn Fn(Told) + Send>,
     failing: bool,
 }
 
@@ -190,14 +222,20 @@ impl Writer {
         match outcome {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) {
-                    (self.on_trouble)(None);
+                    (self.tell)(Told::Trouble(None));
                 }
-                for (answer, reply) in round.answers {
-                    // The caller may have given up; its answer is then nobody's.
-                    let _ = answer.send(reply);
+                for (_, timer) in round.stored {
+                    (self.tell)(Told::Stored(timer));
+                }
+                for waiting in round.waiting {
+                    match waiting {
+                        // The caller may have given up; its answer is then nobody's.
+                        Waiting::Caller(answer, reply) => drop(answer.send(reply)),
+                        Waiting::Core(then) => then(Ok(())),
+                    }
                 }
             }
-            Err(error) => self.failed(&round.documents, round.answers, &error, shared),
+            Err(error) => self.failed(&round.documents, (round.waiting, round.stored), &error, shared),
         }
     }
 
@@ -219,20 +257,28 @@ impl Writer {
         }
     }
 
-    fn failed(&mut self, documents: &[Document], answers: Vec<Answer>, error: &io::Error, shared: &Shared) {
+    fn failed(
+        &mut self,
+        documents: &[Document],
+        (waiting, stored): (Vec<Waiting>, Vec<(Instant, Timer)>),
+        error: &io::Error,
+        shared: &Shared,
+    ) {
         self.failing = true;
-        (self.on_trouble)(Some(error.to_string()));
+        (self.tell)(Told::Trouble(Some(error.to_string())));
         let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         for document in documents {
             inbox.due.entry(*document).or_insert_with(|| Instant::now() + RETRY);
         }
+        inbox.stored.extend(stored.into_iter().map(|(_, timer)| (Instant::now() + RETRY, timer)));
         drop(inbox);
         let text =
             format!("the change could not be written ({error}); free space in .svc, then look and retry");
-        for (answer, _) in answers {
-            let problem =
-                Problem::new(503, "storage_unavailable", text.clone()).with_header("Retry-After", "5");
-            let _ = answer.send(problem.into());
+        for waiting in waiting {
+            match waiting {
+                Waiting::Caller(answer, _) => drop(answer.send(unwritten(text.clone()).into())),
+                Waiting::Core(then) => then(Err(text.clone())),
+            }
         }
     }
 
@@ -249,22 +295,29 @@ impl Writer {
     }
 }
 
+/// What a caller hears whose change is not on disk.
+fn unwritten(text: String) -> Problem {
+    Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5")
+}
+
 /// Waits until something is due.
 fn next_round(shared: &Shared) -> Round {
     let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let now = Instant::now();
         let urgent = inbox.closing
-            || !inbox.answers.is_empty()
+            || !inbox.waiting.is_empty()
             || !inbox.logs.is_empty()
             || !inbox.lines.is_empty()
             || !inbox.trims.is_empty()
             || !inbox.removals.is_empty()
+            || inbox.stored.iter().any(|(due, _)| *due <= now)
             || inbox.due.values().any(|due| *due <= now);
         if urgent {
             return take(&mut inbox, now);
         }
-        let earliest = inbox.due.values().min().map(|due| due.saturating_duration_since(now));
+        let deadlines = inbox.due.values().chain(inbox.stored.iter().map(|(due, _)| due));
+        let earliest = deadlines.min().map(|due| due.saturating_duration_since(now));
         inbox = match earliest {
             Some(wait) => {
                 shared.wake.wait_timeout(inbox, wait).map_or_else(|e| e.into_inner().0, |(inbox, _)| inbox)
@@ -276,7 +329,8 @@ fn next_round(shared: &Shared) -> Round {
 
 /// Takes what is due; with callers waiting, everything that is due soon goes along in the same commit.
 fn take(inbox: &mut Inbox, now: Instant) -> Round {
-    let all = inbox.closing || !inbox.answers.is_empty();
+    let is_due = |(due, _): &(Instant, Timer)| *due <= now;
+    let all = inbox.closing || !inbox.waiting.is_empty() || inbox.stored.iter().any(is_due);
     let documents: Vec<Document> =
         inbox.due.iter().filter(|(_, due)| all || **due <= now).map(|(document, _)| *document).collect();
     for document in &documents {
@@ -289,7 +343,8 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         state: inbox.state.clone(),
         documents,
         removals: std::mem::take(&mut inbox.removals),
-        answers: std::mem::take(&mut inbox.answers),
+        waiting: std::mem::take(&mut inbox.waiting),
+        stored: if all { std::mem::take(&mut inbox.stored) } else { Vec::new() },
         logs: std::mem::take(&mut inbox.logs),
         lines: std::mem::take(&mut inbox.lines),
         trims: std::mem::take(&mut inbox.trims),
@@ -333,6 +388,15 @@ fn trim_lines(path: &Path, entries: usize) -> io::Result<()> {
 
 /// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    swap_in(path, bytes, true)
+}
+
+/// As [`replace`], without waiting for the disk: for what can be made again after a power cut.
+pub fn replace_soon(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    swap_in(path, bytes, false)
+}
+
+fn swap_in(path: &Path, bytes: &[u8], waits_for_disk: bool) -> io::Result<()> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(named)?;
@@ -342,7 +406,9 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if waits_for_disk {
+            file.sync_all()?;
+        }
         fs::rename(&temporary, path)
     };
     write().map_err(|error| {
@@ -355,6 +421,31 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A schedule's start must never overtake its mark.
+    #[test]
+    fn what_waits_for_the_disk_is_told_when_everything_put_before_is_there() {
+        let folder = std::env::temp_dir().join(format!("svc-stored-{}", std::process::id()));
+        let path = folder.join(Document::Schedules.path());
+        // A folder stands where the document is to be: it cannot be written.
+        fs::create_dir_all(path.join("in the way")).unwrap();
+        let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
+        let (tell, told) = crossbeam_channel::unbounded();
+        let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
+        store.put(Document::Schedules, &Arc::new(State::default()), Duration::ZERO);
+        store.tell_when_stored(Timer::Snapshot);
+        let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(matches!(next(), Told::Trouble(Some(_))), "the disk refuses, and nothing else is told");
+        fs::remove_dir_all(&path).unwrap();
+        let after: Vec<Told> = std::iter::repeat_with(next)
+            .skip_while(|what| matches!(what, Told::Trouble(Some(_))))
+            .take(2)
+            .collect();
+        assert_eq!(after, [Told::Trouble(None), Told::Stored(Timer::Snapshot)]);
+        assert!(path.is_file());
+        drop(store);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn limits_a_journal_rotates_at_its_size_and_is_trimmed_to_its_last_entries() {

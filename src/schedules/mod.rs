@@ -1,7 +1,7 @@
 //! Schedules: agents that the clock starts.
 //!
 //! **Invariant:** a schedule starts at most one agent for one minute, over restarts of the daemon too: the
-//! minute is marked as used before the order to start is given, and a mark is never taken back.
+//! minute is marked as used, on disk, before the order to start is given, and a mark is never taken back.
 //! **Invariant:** an enabled schedule has a next time, and a timer for it.
 
 pub mod api;
@@ -33,8 +33,6 @@ pub const MAX_HISTORY: usize = 50;
 pub const MAX_CONCURRENT: u64 = 100;
 /// A time that is noticed later than this was missed: the daemon or the machine slept.
 pub const LATE: Duration = Duration::from_secs(60);
-/// Between the mark and the start, so that the mark is on its way to the disk first.
-const START_DELAY: Duration = Duration::from_millis(20);
 
 /// What happens to times at which the daemon did not run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -335,9 +333,7 @@ fn change(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<R
 fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
     let (id, name) = all.schedules.find(target).map(|schedule| (schedule.id, schedule.name.clone()))?;
     Arc::make_mut(&mut all.schedules).schedules.remove(&id);
-    let timers = Arc::make_mut(&mut all.timers);
-    timers.clear(Timer::ScheduleDue(id));
-    timers.clear(Timer::ScheduleStart(id));
+    Arc::make_mut(&mut all.timers).clear(Timer::ScheduleDue(id));
     cx.audit("schedule.delete", &json!({"scheduleId": id, "name": name}));
     put(cx);
     Ok(Reply::ok(&json!({"ok": true, "id": id})))
@@ -396,12 +392,13 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
     schedule.marked = Some(if late { at.max(this_minute) } else { at });
     schedule.due = Some(at);
-    Arc::make_mut(&mut all.timers).set(Timer::ScheduleStart(id), cx.now + START_DELAY);
     plan_next(all, cx.now, id);
     put(cx);
+    cx.push(Effect::WhenStored(Timer::ScheduleStart(id)));
 }
 
-/// Starts the agent of a marked time.
+/// Starts the agent of a marked time. The mark is on disk: whatever ends the daemon from now on, the next
+/// one does not start this time again.
 pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     let Some(at) = schedule.due.take() else { return };

@@ -174,8 +174,19 @@ fn decisions_13_never_twice_for_one_minute_over_a_restart() {
 fn a_kill_between_mark_and_start_does_not_start_twice() {
     let (mut bench, _) = bench("0 1 * * *");
     bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once"}));
-    bench.pass(HOUR);
+    bench.disk_hangs = true;
+    bench.pass(HOUR + MINUTE / 2);
     assert!(outcomes(&mut bench).is_empty(), "marked, not yet started");
+    let mark_then_start = bench
+        .effects
+        .iter()
+        .rposition(|effect| matches!(effect, Effect::Put(Document::Schedules, Durability::BeforeReply)))
+        < bench
+            .effects
+            .iter()
+            .rposition(|effect| matches!(effect, Effect::WhenStored(Timer::ScheduleStart(_))));
+    assert!(mark_then_start, "the start waits for the mark on disk");
+    assert_eq!(bench.state.agents.iter().count(), 0, "nothing starts before the mark is on disk");
     restart(&mut bench, Duration::from_secs(3));
     assert_eq!(outcomes(&mut bench), ["missed"]);
     assert_eq!(bench.state.agents.iter().count(), 0);

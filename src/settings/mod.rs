@@ -245,7 +245,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "safety.tokenCeilingPerAgent" => whole(1_000, 1_000_000_000_000),
         "safety.roleMultipliers" => multipliers(value),
         "safety.dailyBudgetUsd" if value.is_null() => None,
-        "safety.dailyBudgetUsd" => number(0.0, 1_000_000.0),
+        "safety.dailyBudgetUsd" => budget(value),
         "skills.baseUrl" => match value.as_str() {
             Some(text) if text.starts_with("http://") || text.starts_with("https://") => None,
             _ => Some("must be an http:// or https:// URL".into()),
@@ -266,6 +266,12 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
     if let Some(rule) = broken {
         errors.push(FieldError { message: format!("{path} {rule}, it is {value}"), field: path });
     }
+}
+
+/// A budget of 0 would refuse even what costs nothing, and some mean "none" by it: it is asked what is meant.
+fn budget(value: &Value) -> Option<String> {
+    let fits = value.as_f64().is_some_and(|usd| usd > 0.0 && usd <= 1_000_000.0);
+    (!fits).then(|| "must be a number above 0 and up to 1000000, or null for no budget".into())
 }
 
 fn multipliers(value: &Value) -> Option<String> {

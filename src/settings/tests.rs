@@ -42,6 +42,19 @@ fn decisions_13_config_checks_types_and_ranges_and_names_every_fault() {
 }
 
 #[test]
+fn a_daily_budget_of_0_is_refused_with_both_things_it_may_mean() {
+    for (budget, fits) in [("null", true), ("0.5", true), ("0", false), ("-1", false), ("\"5\"", false)] {
+        let project =
+            serde_json::from_str(&format!("{{\"safety\": {{\"dailyBudgetUsd\": {budget}}}}}")).unwrap();
+        assert_eq!(with(&project).is_ok(), fits, "{budget}");
+    }
+    let problem = with(&json!({"safety": {"dailyBudgetUsd": 0}})).unwrap_err();
+    let wanted =
+        "safety.dailyBudgetUsd must be a number above 0 and up to 1000000, or null for no budget, it is 0";
+    assert_eq!(problem.errors[0].message, wanted);
+}
+
+#[test]
 fn the_projects_settings_win_over_the_users_key_by_key() {
     let user = json!({"maxAgents": 3, "safety": {"dailyBudgetUsd": 5.0}});
     let project = json!({"maxAgents": 7, "safety": {"tokenCeilingPerAgent": 9000}});

@@ -12,7 +12,7 @@ use crate::core;
 use crate::core::time::Time;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
-use crate::runtime::store::replace;
+use crate::runtime::store::replace_soon;
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -97,8 +97,9 @@ impl Indexer {
 
     fn write(&self, index: &Index) {
         let path = self.project.join(".svc/codebase-index.json");
+        // Every start scans anew, so nothing is lost with a file that a power cut took.
         let written =
-            serde_json::to_vec_pretty(index).map_err(Into::into).and_then(|text| replace(&path, &text));
+            serde_json::to_vec_pretty(index).map_err(Into::into).and_then(|text| replace_soon(&path, &text));
         if let Err(error) = written {
             log::warn!("the index could not be written: {error}");
         }

@@ -49,7 +49,7 @@ fn claude_without_result(lines: &[String]) -> TokensDelta {
 }
 
 /// What the program itself says that this run has used.
-fn own_total(name: &str, lines: &[String], counted: Tokens) -> TokensDelta {
+pub fn own_total(name: &str, lines: &[String], counted: Tokens) -> TokensDelta {
     match provider_of(name) {
         "claude-code" => match events(lines, "result").last() {
             Some(result) => model_usage(result, "modelUsage").minus(counted),

@@ -249,6 +249,7 @@ impl World {
             }
             Effect::Trim(journal, entries) => format!("! trim {} to {entries}", journal.path()),
             Effect::Remove(document) => format!("! remove {}", document.path()),
+            Effect::WhenStored(timer) => format!("! when stored {timer:?}"),
             Effect::Notice(_, body) => {
                 let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());
                 let value: Value = serde_json::from_str(&text).unwrap();
@@ -273,6 +274,7 @@ impl World {
             Effect::Warn(text) => format!("! warn {text}"),
             Effect::Gateway(order) => format!("! gateway {order:?}"),
             Effect::Cleanup(_) => "! clean up".to_owned(),
+            Effect::AwaitDisk(_) => "! await the disk".into(),
             Effect::Journalist(order) => {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))

@@ -17,29 +17,32 @@ use crate::agents::report::LogRecord;
 use crate::agents::{Agent, FileTouch};
 use crate::core::State as All;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use transcript::Transcript;
-pub use transcript::is_user_message;
 
 /// Characters of a brief at most.
 pub const MAX_CHARS: usize = 16_000;
 /// The user's last messages carried over verbatim.
 pub const USER_MESSAGES: usize = 5;
-/// Log records read to build a brief.
-pub const RECORDS_READ: u64 = 1_000;
+/// Log records read to build a brief, the latest ones; how many are older stands in the loss report.
+pub const RECORDS_READ: u64 = 50_000;
 /// First line of every brief; by it a brief is recognised and never nested in another.
 pub const MARK: &str = "# Handoff from your predecessor";
-/// Losses told one by one; further ones are counted.
-pub const MAX_LOSSES: usize = 2_000;
+/// Losses told one by one, the latest ones; earlier ones are counted.
+pub const MAX_LOSSES: usize = 5_000;
+/// Bytes of all losses together; the earliest go first, and are counted.
+pub const MAX_LOSS_BYTES: usize = 2_000_000;
 
 /// Characters of the task, as long as there is room for the user's messages besides.
 const TASK_CHARS: usize = 6_000;
 /// Characters of the task in any case.
 const LEAST_TASK_CHARS: usize = 1_000;
+/// Losses looked at for repetitions.
+const RECENT_LOSSES: usize = 100;
 /// Characters of one loss.
-const LOSS_CHARS: usize = 2_000;
+const LOSS_CHARS: usize = 100_000;
 /// Room for the remark about what was left out.
 const REMARK_CHARS: usize = 200;
 /// Earlier handoffs of the role that are named.
@@ -100,7 +103,7 @@ pub struct Built {
     pub text: String,
     /// What did not fit, in the order of the sections.
     pub losses: Vec<Loss>,
-    /// Losses beyond [`MAX_LOSSES`].
+    /// Losses beyond [`MAX_LOSSES`] or [`MAX_LOSS_BYTES`].
     pub more_losses: usize,
 }
 
@@ -110,7 +113,7 @@ pub struct Built {
 pub struct Loss {
     /// The section it belongs to.
     pub section: &'static str,
-    /// The whole of it, up to 2000 characters.
+    /// The whole of it, up to 100 000 characters.
     pub text: String,
     /// Whether a part of it is in the brief.
     pub cut: bool,
@@ -146,8 +149,45 @@ pub fn build(facts: &Facts, records: &[LogRecord]) -> String {
 
 /// As [`build`], with what is not in the brief.
 pub fn build_with_losses(facts: &Facts, records: &[LogRecord]) -> Built {
-    let mut losses = Losses::default();
-    let transcript = Transcript::read(records, &facts.task, &mut losses);
+    let mut reader = Reader::new(facts);
+    for record in records {
+        reader.take(record);
+    }
+    reader.build()
+}
+
+/// Reads a log record by record, however long it is, and then builds the brief.
+pub struct Reader<'a> {
+    facts: &'a Facts,
+    transcript: Transcript,
+    losses: Losses,
+}
+
+impl<'a> Reader<'a> {
+    /// Nothing is read yet.
+    pub fn new(facts: &'a Facts) -> Self {
+        Self { facts, transcript: Transcript::default(), losses: Losses::default() }
+    }
+
+    /// Takes in the next record, oldest first.
+    pub fn take(&mut self, record: &LogRecord) {
+        self.transcript.take(record, &self.facts.task, &mut self.losses);
+    }
+
+    /// So many records are older than those that are read.
+    pub fn skipped(&mut self, records: u64) {
+        let text = format!("the log's first {records} records are too old and were not read");
+        self.losses.add("The log", &text, false);
+    }
+
+    /// The brief.
+    pub fn build(mut self) -> Built {
+        self.transcript.finish(&mut self.losses);
+        assemble(self.facts, self.transcript, self.losses)
+    }
+}
+
+fn assemble(facts: &Facts, transcript: Transcript, mut losses: Losses) -> Built {
     let room = MAX_CHARS - REMARK_CHARS;
     let empty = head(facts, "").chars().count();
     let asked: usize = transcript.user.iter().map(|text| quote(text).chars().count() + 1).sum();
@@ -162,9 +202,12 @@ pub fn build_with_losses(facts: &Facts, records: &[LogRecord]) -> Built {
     let map = facts.map.as_deref().map(without_mark).unwrap_or_default();
     let mut chain = facts.chain.clone();
     chain.reverse();
+    // Lines go from the beginning, and the first step is to be kept longest.
+    let mut open_steps = transcript.open_steps;
+    open_steps.reverse();
     let mut sections = vec![
         Section::new(11, "The user's last messages", user),
-        Section::new(10, "Open steps", transcript.open_steps),
+        Section::new(10, "Open steps", open_steps),
         Section::new(9, "Locks you hold", facts.locks.clone()),
         Section::new(8, "Files changed", files_changed(&facts.files)),
         Section::new(3, "Last changes", transcript.hunks),
@@ -176,8 +219,8 @@ pub fn build_with_losses(facts: &Facts, records: &[LogRecord]) -> Built {
         Section::new(1, "Project map", map.lines().rev().map(str::to_owned).collect()),
     ];
     fit(head_chars, &mut sections, room, &mut losses);
-    if let Some(map) = sections.last_mut() {
-        map.lines.reverse();
+    for section in sections.iter_mut().filter(|section| matches!(section.weight, 1 | 10)) {
+        section.lines.reverse();
     }
     let mut text = head;
     for section in sections.iter().filter(|section| !section.lines.is_empty()) {
@@ -187,7 +230,7 @@ pub fn build_with_losses(facts: &Facts, records: &[LogRecord]) -> Built {
         }
     }
     text.push_str(&losses.remark(&facts.name));
-    Built { text, more_losses: losses.more, losses: losses.list }
+    Built { text, more_losses: losses.more, losses: losses.in_order(&sections) }
 }
 
 fn head(facts: &Facts, task: &str) -> String {
@@ -257,17 +300,37 @@ fn files_changed(files: &BTreeMap<String, FileTouch>) -> Vec<String> {
 /// What is not in the brief.
 #[derive(Default)]
 struct Losses {
-    list: Vec<Loss>,
+    list: VecDeque<Loss>,
+    /// Bytes of all in the list.
+    bytes: usize,
     more: usize,
 }
 
 impl Losses {
     fn add(&mut self, section: &'static str, text: &str, is_cut: bool) {
-        if self.list.len() >= MAX_LOSSES {
+        let loss = Loss { section, text: cut(text, LOSS_CHARS), cut: is_cut };
+        self.bytes += loss.text.len();
+        self.list.push_back(loss);
+        while self.list.len() > MAX_LOSSES || self.bytes > MAX_LOSS_BYTES {
+            let Some(oldest) = self.list.pop_front() else { return };
+            self.bytes -= oldest.text.len();
             self.more += 1;
-        } else {
-            self.list.push(Loss { section, text: cut(text, LOSS_CHARS), cut: is_cut });
         }
+    }
+
+    /// Adds what was cut, unless the same was cut lately.
+    fn add_once(&mut self, section: &'static str, text: &str) {
+        let lately = self.list.iter().rev().take(RECENT_LOSSES);
+        if !lately.into_iter().any(|loss| loss.text == text) {
+            self.add(section, text, true);
+        }
+    }
+
+    /// In the order of the sections; within one, as they happened.
+    fn in_order(self, sections: &[Section]) -> Vec<Loss> {
+        let mut list = Vec::from(self.list);
+        list.sort_by_key(|loss| sections.iter().position(|section| section.title == loss.section));
+        list
     }
 
     /// One line for the successor.

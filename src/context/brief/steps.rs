@@ -3,10 +3,6 @@
 use crate::providers::Activity;
 use serde_json::Value;
 
-/// Open steps kept.
-const MAX_STEPS: usize = 40;
-const STEP_CHARS: usize = 200;
-
 /// The open steps that this activity tells: a to-do tool's list, or a text's check boxes. `None` when it
 /// tells none; a list with everything done is `Some` and empty.
 pub fn of(activity: &Activity) -> Option<Vec<String>> {
@@ -25,7 +21,7 @@ fn list(input: &Value) -> Option<Vec<String>> {
     if !is_list {
         return None;
     }
-    Some(items.iter().filter_map(step).take(MAX_STEPS).collect())
+    Some(items.iter().filter_map(step).collect())
 }
 
 fn step(item: &Value) -> Option<String> {
@@ -50,11 +46,11 @@ fn boxes(text: &str) -> Option<Vec<String>> {
         let line = line.trim_start();
         line.strip_prefix("- [ ]").or_else(|| line.strip_prefix("* [ ]"))
     });
-    Some(open.map(|text| line(text, "pending")).take(MAX_STEPS).collect())
+    Some(open.map(|text| line(text, "pending")).collect())
 }
 
 fn line(text: &str, status: &str) -> String {
-    let text = super::cut(&super::without_mark(&super::super::one_line(text)), STEP_CHARS);
+    let text = super::without_mark(&super::super::one_line(text));
     if status == "in_progress" { format!("- {text} (begun)") } else { format!("- {text}") }
 }
 

@@ -196,6 +196,13 @@ struct Planted {
     others: Vec<String>,
 }
 
+/// A command that fails, with these words somewhere in its first line of output.
+fn failure(id: u64, command: &str, output: String) -> [LogEntry; 2] {
+    let [started, _] = tool(&id.to_string(), command, true);
+    let ended = Activity::ToolEnded { id: id.to_string(), error: true, output };
+    [started, LogEntry::Activity(ended)]
+}
+
 fn plant(seed: u64) -> Planted {
     let mut dice = Context::new(Time(0), seed);
     let mut roll = |sides: u64| dice.random() % sides;
@@ -203,9 +210,11 @@ fn plant(seed: u64) -> Planted {
     let mut files = BTreeMap::new();
     planted.log.push(LogEntry::user("Add a login page"));
     for n in 0..roll(400) {
-        let long = "pad ".repeat(usize::try_from(roll(120)).unwrap());
+        // Now and then far longer than a line of the brief, than a page, than the whole brief.
+        let longest = [120, 120, 120, 1_000, 6_000][usize::try_from(roll(5)).unwrap()];
+        let long = "pad ".repeat(usize::try_from(roll(longest)).unwrap());
         let word = format!("fact-{seed}-{n}-x");
-        match roll(8) {
+        match roll(9) {
             0 => {
                 files.insert(format!("src/{word}.rs"), FileTouch { reads: 0, writes: 1 });
                 planted.others.push(word);
@@ -215,10 +224,18 @@ fn plant(seed: u64) -> Planted {
                 planted.user.push(format!("{word} {}\nand more", &long[..long.len().min(200)]));
                 planted.log.push(LogEntry::user(planted.user.last().unwrap().clone()));
             }
-            3 => planted.log.push(LogEntry::Activity(Activity::Text { text: format!("{word} {long}") })),
+            3 => {
+                planted
+                    .log
+                    .push(LogEntry::Activity(Activity::Text { text: format!("{long} {word} {long}") }));
+                planted.others.push(word);
+            }
+            4 => {
+                planted.log.extend(failure(n, "make", format!("{long} {word}\nand more")));
+                planted.others.push(word);
+            }
             kind => {
-                let call = tool(&n.to_string(), &format!("{long} {word}"), kind == 4);
-                planted.log.extend(call);
+                planted.log.extend(tool(&n.to_string(), &format!("{long} {word}"), kind == 5));
                 planted.others.push(word);
             }
         }
@@ -231,6 +248,12 @@ fn plant(seed: u64) -> Planted {
             planted.user.push("said in between".into());
         }
     }
+    // The agent's own list, which may be longer than any that a brief holds.
+    let steps: Vec<String> =
+        (0..roll(90)).map(|n| format!("step-{seed}-{n}-x {}", "s".repeat(150))).collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    planted.log.push(todo(&steps));
+    planted.others.extend(steps.iter().map(|step| step.split(' ').next().unwrap().to_owned()));
     planted.others.extend(planted.facts.locks.iter().map(|lock| lock.trim_start_matches("- ").to_owned()));
     planted.facts.files = Arc::new(files);
     planted
@@ -254,6 +277,46 @@ fn issue_5_every_planted_fact_is_in_the_brief_or_in_the_loss_report() {
             assert!(told, "seed {seed}: {word} is in neither");
         }
     }
+}
+
+#[test]
+fn the_first_open_step_is_kept_longest_and_the_order_stays() {
+    let steps: Vec<String> = (0..60).map(|n| format!("step {n} {}", "s".repeat(600))).collect();
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let mut log: Vec<_> = (0..5).map(|n| LogEntry::user(format!("{n}{}", "w".repeat(2_500)))).collect();
+    log.push(todo(&steps));
+    let built = build_with_losses(&facts(), &records(log));
+    let kept: Vec<&str> = built.text.lines().filter(|line| line.starts_with("- step ")).collect();
+    assert!(!kept.is_empty() && kept.len() < 40, "{}", built.text);
+    for (n, line) in kept.iter().enumerate() {
+        assert!(line.starts_with(&format!("- step {n} ")), "{line}");
+    }
+    for n in 0..60 {
+        let whole = format!("step {n} {}", "s".repeat(600));
+        assert!(
+            built.losses.iter().any(|loss| loss.text.contains(&whole)),
+            "step {n} was cut and is not told"
+        );
+    }
+}
+
+#[test]
+fn losses_are_bounded_and_the_latest_are_told() {
+    let mut log = vec![LogEntry::user("task")];
+    for n in 0..MAX_LOSSES + 1_000 {
+        log.extend(tool(&n.to_string(), &format!("echo {n}."), false));
+    }
+    let built = build_with_losses(&facts(), &records(log));
+    assert_eq!(built.losses.len(), MAX_LOSSES);
+    assert!((900..=1_000).contains(&built.more_losses), "{}", built.more_losses);
+    let last = MAX_LOSSES + 999;
+    assert!(built.text.contains(&format!("`echo {last}.`")));
+    assert!(built.losses.iter().any(|loss| loss.text.contains(&format!("`echo {}.`", last - 80))));
+    let (big, long) = (50, "x".repeat(LOSS_CHARS));
+    let texts = (0..big).map(|_| LogEntry::Activity(Activity::Text { text: long.clone() })).collect();
+    let built = build_with_losses(&facts(), &records(texts));
+    assert!(built.losses.iter().map(|loss| loss.text.len()).sum::<usize>() <= MAX_LOSS_BYTES);
+    assert!(built.more_losses > 0 && !built.losses.is_empty());
 }
 
 #[test]

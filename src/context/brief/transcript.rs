@@ -15,8 +15,10 @@ const MAX_SAID: usize = 8;
 const MAX_COMMANDS: usize = 80;
 const MAX_FAILURES: usize = 40;
 const MAX_HUNKS: usize = 20;
+const MAX_STEPS: usize = 40;
+const STEP_CHARS: usize = 200;
 
-/// The lists of a log, oldest first.
+/// What a log tells, oldest first. Each list is bounded as it is filled: what falls out is a loss.
 #[derive(Default)]
 pub struct Transcript {
     /// The user's last [`USER_MESSAGES`], verbatim.
@@ -26,6 +28,10 @@ pub struct Transcript {
     pub commands: Vec<String>,
     pub failures: Vec<String>,
     pub hunks: Vec<String>,
+    /// Tool calls under way, by id.
+    open: BTreeMap<String, String>,
+    /// The agent's own list of steps, as it was told last.
+    todo: Vec<String>,
 }
 
 /// The messages of people in an entry of the log. The first message of a life is our own, but for what it
@@ -51,34 +57,34 @@ fn user_messages(text: &str, task: &str) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// Whether an entry of the log has words of a person.
-pub fn is_user_message(entry: &LogEntry, task: &str) -> bool {
-    matches!(entry, LogEntry::Other(Other::User { text }) if !user_messages(text, task).is_empty())
-}
-
 impl Transcript {
-    pub fn read(records: &[LogRecord], task: &str, losses: &mut Losses) -> Self {
-        let mut out = Self::default();
-        let mut open: BTreeMap<&str, String> = BTreeMap::new();
-        let mut todo = None;
-        for record in records {
-            match &record.entry {
-                LogEntry::Other(Other::User { text }) => out.user.extend(user_messages(text, task)),
-                // What an ended process had open is not open any more.
-                LogEntry::Other(Other::Life { .. }) => open.clear(),
-                LogEntry::Activity(activity) => {
-                    todo = steps::of(activity).or(todo);
-                    out.activity(activity, &mut open, losses);
+    /// Takes in the next record of the log.
+    pub fn take(&mut self, record: &LogRecord, task: &str, losses: &mut Losses) {
+        match &record.entry {
+            LogEntry::Other(Other::User { text }) => self.user.extend(user_messages(text, task)),
+            // What an ended process had open is not open any more.
+            LogEntry::Other(Other::Life { .. }) => self.open.clear(),
+            LogEntry::Activity(activity) => {
+                if let Some(steps) = steps::of(activity) {
+                    self.todo = steps;
                 }
+                self.activity(activity, losses);
             }
         }
-        out.open_steps = todo.unwrap_or_default();
-        out.open_steps.extend(open.values().map(|what| format!("- was under way: {what}")));
-        // Steps are dropped from the beginning, and the first is to be kept longest.
-        out.open_steps.reverse();
-        out.bound(losses);
-        out.open_steps.reverse();
-        out
+        self.bound(losses);
+    }
+
+    /// The log is read: what was under way is open.
+    pub fn finish(&mut self, losses: &mut Losses) {
+        for step in std::mem::take(&mut self.todo) {
+            self.open_steps.push(shortened("Open steps", &step, STEP_CHARS, losses));
+        }
+        let open = std::mem::take(&mut self.open).into_values();
+        self.open_steps.extend(open.map(|what| format!("- was under way: {what}")));
+        // The first step is to be kept longest.
+        for left in self.open_steps.drain(self.open_steps.len().min(MAX_STEPS)..) {
+            losses.add("Open steps", &left, false);
+        }
     }
 
     /// Drops what is too old.
@@ -97,41 +103,23 @@ impl Transcript {
         }
     }
 
-    fn activity<'a>(
-        &mut self,
-        activity: &'a Activity,
-        open: &mut BTreeMap<&'a str, String>,
-        losses: &mut Losses,
-    ) {
+    fn activity(&mut self, activity: &Activity, losses: &mut Losses) {
         match activity {
             Activity::Text { text } => {
-                let line =
-                    format!("- {}", shortened("What was said last", &without_mark(text), SAID_CHARS, losses));
-                self.said.push(line);
+                let line = shortened("What was said last", &without_mark(text), SAID_CHARS, losses);
+                self.said.push(format!("- {line}"));
             }
             Activity::ToolStarted { id, name, input, path, writes } => {
-                let what = match (command_of(input), path) {
-                    (Some(command), _) => {
-                        let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
-                        format!(
-                            "`{}`",
-                            shortened("Commands run", &without_mark(&command), LINE_CHARS, losses)
-                        )
-                    }
-                    (None, Some(path)) => format!("{name} {path}"),
-                    (None, None) => name.clone(),
-                };
                 if *writes && let Some(hunk) = hunk(path.as_deref(), input, losses) {
                     self.hunks.push(hunk);
                 }
-                open.insert(id, what);
+                self.open.insert(id.clone(), call(name, input, path.as_deref(), losses));
             }
             Activity::ToolEnded { id, error, output } => {
-                let Some(what) = open.remove(id.as_str()) else { return };
+                let Some(what) = self.open.remove(id) else { return };
                 let code = exit_code(output);
                 if *error {
-                    let why = without_mark(first_line(output));
-                    self.fail(format!("- {what}: {}", cut(&why, LINE_CHARS)));
+                    self.fail(&what, first_line(output), losses);
                 }
                 if what.starts_with('`') {
                     let outcome = match (code, error) {
@@ -143,13 +131,11 @@ impl Transcript {
                 }
             }
             Activity::TurnEnded(end) => {
-                let unheard = std::mem::take(open).into_values().filter(|what| what.starts_with('`'));
+                let unheard = std::mem::take(&mut self.open).into_values();
+                let unheard = unheard.filter(|what| what.starts_with('`'));
                 self.commands.extend(unheard.map(|what| format!("- {what}: no result told")));
                 if end.is_error {
-                    self.fail(format!(
-                        "- a turn: {}",
-                        cut(&without_mark(first_line(&end.error)), LINE_CHARS)
-                    ));
+                    self.fail("a turn", first_line(&end.error), losses);
                 }
             }
             _ => {}
@@ -157,9 +143,27 @@ impl Transcript {
     }
 
     /// Notes a failure; one that repeats moves to the end.
-    fn fail(&mut self, line: String) {
+    fn fail(&mut self, what: &str, why: &str, losses: &mut Losses) {
+        const TITLE: &str = "Failed, do not repeat blindly";
+        let why = without_mark(why);
+        let line = format!("- {what}: {}", cut(&why, LINE_CHARS));
+        if why.chars().count() > LINE_CHARS {
+            losses.add_once(TITLE, &why);
+        }
         self.failures.retain(|known| *known != line);
         self.failures.push(line);
+    }
+}
+
+/// What a tool call does, in a line: a command in backticks, else the tool's name and its file.
+fn call(name: &str, input: &Value, path: Option<&str>, losses: &mut Losses) -> String {
+    match (command_of(input), path) {
+        (Some(command), _) => {
+            let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!("`{}`", shortened("Commands run", &without_mark(&command), LINE_CHARS, losses))
+        }
+        (None, Some(path)) => format!("{name} {path}"),
+        (None, None) => name.to_owned(),
     }
 }
 
