@@ -1,6 +1,19 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run run-skills test test-postgres check bench
+.PHONY: help build run demo run-skills test test-postgres check bench static install layout uninstall dist
+
+# Where 'make install' puts things; DESTDIR is put before it, for packagers.
+PREFIX ?= $(HOME)/.local
+DESTDIR ?=
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+# Linux links everything into the program, the C library too; macOS has no static C library.
+STATIC_FLAGS := $(if $(findstring linux,$(HOST)),-C target-feature=+crt-static)
+STATIC := target/static/$(HOST)/release
+DIST := svc-$(VERSION)-$(HOST)
+# The folder of the program as the systemd unit names it.
+UNIT_BINDIR ?= $(PREFIX)/bin
+ROOT = $(DESTDIR)$(PREFIX)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -10,6 +23,9 @@ build: ## the release binary, target/release/svc
 
 run: build ## start the daemon in a demo project and rehearse a small team: no key, no network
 	./target/release/svc rehearse --project demo
+
+demo: build ## a guided tour of two minutes in a temporary project: no key, no network
+	./target/release/svc demo
 
 run-skills: build ## start the skills marketplace with its seeds; SKILLS_API_KEY is "change-me" unless set
 	@mkdir -p demo
@@ -28,4 +44,39 @@ check: ## formatting, lints, no async runtime in the tree
 	tests/no-async-runtime
 
 bench: ## speed and memory, as a table with the machine
-	cargo bench --locked --bench daemon
+	cargo bench --locked --bench daemon --bench indexer --bench skills
+
+# The target is named although it is this machine's, so that the flags reach the program and not the
+# build scripts and macros.
+static: ## the programs without shared libraries (Linux), in target/static
+	RUSTFLAGS="$(STATIC_FLAGS)" cargo build --release --locked --bins --target $(HOST) --target-dir target/static
+
+install: static ## svc, manual pages, completions and the systemd user unit below PREFIX (~/.local)
+	@$(MAKE) --no-print-directory layout
+	@echo "installed $(ROOT)/bin/svc ($(VERSION)); next: svc demo"
+
+# Files of an installation below DESTDIR and PREFIX, from a finished 'make static'.
+layout:
+	install -d "$(ROOT)/bin" "$(ROOT)/share/man/man1" "$(ROOT)/share/systemd/user"
+	install -m 755 $(STATIC)/svc $(STATIC)/svc-skills "$(ROOT)/bin/"
+	$(STATIC)/svc man --quiet --into "$(ROOT)/share/man/man1"
+	install -d "$(ROOT)/share/bash-completion/completions" "$(ROOT)/share/zsh/site-functions"
+	install -d "$(ROOT)/share/fish/vendor_completions.d"
+	$(STATIC)/svc completions bash > "$(ROOT)/share/bash-completion/completions/svc"
+	$(STATIC)/svc completions zsh > "$(ROOT)/share/zsh/site-functions/_svc"
+	$(STATIC)/svc completions fish > "$(ROOT)/share/fish/vendor_completions.d/svc.fish"
+	sed 's|@BINDIR@|$(UNIT_BINDIR)|' data/systemd/svc@.service.in > "$(ROOT)/share/systemd/user/svc@.service"
+
+uninstall: ## remove what 'make install' put below PREFIX; projects keep their .svc
+	rm -f "$(ROOT)/bin/svc" "$(ROOT)/bin/svc-skills" "$(ROOT)/share/man/man1/svc.1" "$(ROOT)"/share/man/man1/svc-*.1
+	rm -f "$(ROOT)/share/bash-completion/completions/svc" "$(ROOT)/share/zsh/site-functions/_svc"
+	rm -f "$(ROOT)/share/fish/vendor_completions.d/svc.fish" "$(ROOT)/share/systemd/user/svc@.service"
+
+dist: static ## an archive of the same, target/dist/svc-VERSION-TARGET.tar.gz; unpack it below any PREFIX
+	rm -rf target/dist/$(DIST)
+	$(MAKE) --no-print-directory layout DESTDIR=target/dist/$(DIST) PREFIX= UNIT_BINDIR=%h/.local/bin
+	install -d target/dist/$(DIST)/share/doc/svc
+	install -m 644 README.md LICENSE CHANGELOG.md docs/*.md target/dist/$(DIST)/share/doc/svc/
+	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" \
+		-C target/dist -czf target/dist/$(DIST).tar.gz $(DIST)
+	cd target/dist && sha256sum $(DIST).tar.gz | tee $(DIST).tar.gz.sha256

@@ -68,6 +68,7 @@ fn main() {
     start_up(&mut table);
     idle(&mut table);
     requests(&mut table);
+    callers(&mut table);
     agents(&mut table);
     push(&mut table);
     ingest(&mut table);
@@ -275,6 +276,33 @@ fn requests(table: &mut Table) {
         }
     }
     table.add("resident memory with 50 live agents", to_f64(resident_bytes(daemon.pid())) / 1e6, "MB");
+}
+
+/// What it costs to know who calls: the first guarded request of a connection against an open one, and the
+/// next ones of the same connection. This process is older than all agents, so all of them are looked at
+/// before it.
+fn callers(table: &mut Table) {
+    let daemon = Daemon::start_in(project(&[]), &[]);
+    let ids: Vec<String> = (0..50).map(|_| daemon.spawn("hang")).collect();
+    for id in &ids {
+        daemon.wait_state(id, &["running"]);
+    }
+    let address: SocketAddr = daemon.url.trim_start_matches("http://").parse().unwrap();
+    let timed = |client: &mut Client, path: &str| {
+        let began = Instant::now();
+        client.get(path);
+        millis(began)
+    };
+    let first = |path: &str| median((0..101).map(|_| timed(&mut Client::connect(address), path)).collect());
+    let (open, guarded) = ("/api/approvals", "/api/credentials");
+    let look = (0..RUNS).map(|_| first(guarded) - first(open)).collect();
+    let what = "knowing the caller, 50 agents: first request of a connection";
+    table.at_most(what, median(look), "ms", 3.0);
+    let mut kept = Client::connect(address);
+    kept.get(guarded);
+    let mut later = |path: &str| median((0..1001).map(|_| timed(&mut kept, path)).collect());
+    let after = (0..RUNS).map(|_| later(guarded) - later(open)).collect();
+    table.add("knowing the caller, 50 agents: every later one", median(after), "ms");
 }
 
 fn agents(table: &mut Table) {

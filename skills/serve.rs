@@ -123,6 +123,7 @@ fn edge(config: &Config) -> http::Config {
         origins: OriginRule::Reflect(config.origins.clone().into()),
         cache_control: "no-store",
         token: None,
+        signed_path: None,
     };
     http::Config { limits: Limits::default(), policy, server: "svc-skills" }
 }

@@ -19,6 +19,7 @@ pub mod credentials;
 pub mod federation;
 pub mod gateways;
 pub mod integrations;
+pub mod isolation;
 pub mod journalist;
 pub mod market;
 pub mod memory;

@@ -61,6 +61,8 @@ pub enum Answer {
     Command(Command),
     /// A wish, and what to undo when the core refuses it.
     Undoable(Command, Box<dyn FnOnce() + Send>),
+    /// A wish, and what is left to do when the core has granted it; it may finish the reply.
+    Followed(Command, Box<dyn FnOnce(Reply) -> Reply + Send>),
 }
 
 /// All routes.
@@ -77,6 +79,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::schedules::api::routes());
     routes.extend(crate::integrations::api::routes());
     routes.extend(crate::ownership::api::routes());
+    routes.extend(crate::isolation::api::routes());
     routes.extend(crate::coordination::api::routes());
     routes.extend(crate::credentials::api::routes());
     routes.extend(crate::gateways::api::routes());

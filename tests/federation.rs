@@ -9,13 +9,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use support::daemon::Daemon;
+use svc::credentials::{Sealed, Vault};
 use svc::federation::envelope::Envelope;
+use svc::federation::worker::KEY_NAME;
 use svc::federation::{hex, pairing};
 
-/// The key of a daemon, as only its own machine knows it.
+/// The key of a daemon, as only its own machine knows it: its vault opens it.
 fn key_of(daemon: &Daemon) -> SigningKey {
-    let text = fs::read_to_string(daemon.project.join(".svc/federation.key")).unwrap();
-    SigningKey::from_bytes(&hex::bytes_32(text.trim()).unwrap())
+    daemon.get("/api/federation/identity");
+    let folder = daemon.project.join(".svc");
+    let text = fs::read_to_string(folder.join("federation.key")).unwrap();
+    let sealed: Sealed = serde_json::from_value(json!(text.trim())).unwrap();
+    let secret = Vault::open_in(&folder, None).unwrap().open(KEY_NAME, &sealed).unwrap();
+    SigningKey::from_bytes(&hex::bytes_32(secret.expose()).unwrap())
 }
 
 fn now_ms() -> u64 {
@@ -60,11 +66,14 @@ fn pair(a: &Daemon, b: &Daemon) {
 #[test]
 fn decisions_13_two_daemons_pair_by_a_code_shown_on_both_sides_and_one_sees_the_others_agents() {
     let (a, b) = (Daemon::start(), Daemon::start());
-    let mode = fs::metadata(a.project.join(".svc/federation.key")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    let file = a.project.join(".svc/federation.key");
+    assert!(!file.exists(), "who has no peers has no key");
     let (identity_a, identity_b) = (a.get("/api/federation/identity"), b.get("/api/federation/identity"));
     assert_ne!(identity_a["id"], identity_b["id"]);
     assert_eq!(identity_a["publicKey"].as_str().unwrap().len(), 64);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let seed = hex::to_hex(&key_of(&a).to_bytes());
+    assert!(!fs::read_to_string(&file).unwrap().contains(&seed), "the vault keeps the key sealed");
 
     let (own, theirs) = begin(&a, &b);
     assert_eq!(own["code"], theirs["code"]);
@@ -202,4 +211,21 @@ fn two_people_pair_their_daemons_on_the_command_line() {
     assert!(svc(&b, &["agents", peer.trim()]).contains("near"));
     svc(&b, &["remove", peer.trim()]);
     assert!(svc(&b, &[]).starts_with("no peers"));
+}
+
+#[test]
+fn a_key_that_the_vault_cannot_open_stops_the_federation_and_nothing_else() {
+    let a = Daemon::start();
+    a.get("/api/federation/identity");
+    let folder = a.folder();
+    let file = a.project.join(".svc/federation.key");
+    assert_eq!(a.stop(), Some(0));
+    fs::write(&file, "00".repeat(60)).unwrap();
+    let a = Daemon::start_in(folder, &[]);
+    let (status, problem) = a.send("GET", "/api/federation/identity", &Value::Null);
+    assert_eq!((status, &problem["code"]), (503, &json!("federation_key_unreadable")), "{problem}");
+    assert_eq!(a.send("POST", "/api/federation/peers", &json!({"url": "http://127.0.0.1:9"})).0, 503);
+    assert_eq!(a.get("/api/health")["status"], "ok");
+    fs::remove_file(&file).unwrap();
+    assert_eq!(a.send("GET", "/api/federation/identity", &Value::Null).0, 200, "a new one is made");
 }

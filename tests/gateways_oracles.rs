@@ -6,7 +6,7 @@
 
 mod support;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -106,6 +106,19 @@ fn discord_js_takes_our_discord_for_the_real_one() {
     wait_for("the session", || server.with(|state| state.ready.then_some(())));
     server.interacts("i-1", "7", 3, &json!({"component_type": 2, "custom_id": "/approve x"}));
     assert_eq!(library.says("interaction"), "interaction /approve x");
+    let options = json!([{"type": 3, "name": "arguments", "value": "all"}]);
+    server.interacts("i-2", "7", 2, &json!({"id": "9", "name": "agents", "type": 1, "options": options}));
+    assert_eq!(library.says("command"), "command agents all");
+    server.with(|state| {
+        let deferred = |(method, path, body): &&(String, String, Value)| {
+            method == "POST" && path == "interactions/i-2/toki-2/callback" && body["type"] == 5
+        };
+        assert_eq!(state.calls.iter().filter(deferred).count(), 1, "as the daemon does it");
+        let answered = |(method, path, _): &&(String, String, Value)| {
+            method == "PATCH" && path == "webhooks/901/toki-2/messages/@original"
+        };
+        assert_eq!(state.calls.iter().filter(answered).count(), 1, "as the daemon does it");
+    });
     library.end();
 }
 

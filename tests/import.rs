@@ -143,6 +143,45 @@ fn decisions_13_never_into_an_existing_path_nor_out_of_the_project() {
 }
 
 #[test]
+fn an_import_makes_the_team_that_was_asked_for_once_it_is_in_its_place() {
+    let place = Place::new();
+    let url = "git@git.example.test:/repo";
+    let mut socket = place.daemon.connect("?types=team:created");
+    assert_eq!(next_message(&mut socket)["type"], "state");
+    let wish = json!({"url": url, "path": "vendor/copy", "createTeam": true});
+    let (status, begun) = place.import(&wish);
+    assert_eq!((status, &begun["teamName"]), (202, &json!("copy")), "{begun}");
+    let ended = place.ended(&begun["importId"]);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let created = next_message(&mut socket);
+    assert_eq!(created["team"], json!({"id": ended["teamId"], "name": "copy"}));
+    let teams = place.daemon.get("/api/teams");
+    let team = teams["teams"].as_array().unwrap().iter().find(|team| team["id"] == ended["teamId"]).unwrap();
+    assert_eq!((&team["name"], &team["workingDir"]), (&json!("copy"), &json!("vendor/copy")));
+
+    let named = json!({"url": url, "path": "again", "createTeam": true, "teamName": "COPY"});
+    let ended = place.ended(&place.import(&named).1["importId"]);
+    let teams = place.daemon.get("/api/teams");
+    let team = teams["teams"].as_array().unwrap().iter().find(|team| team["id"] == ended["teamId"]).unwrap();
+    assert_eq!(team["name"], "COPY 2", "a name in use gets a number");
+
+    let failed =
+        place.import(&json!({"url": "git@git.example.test:/none", "path": "no", "createTeam": true}));
+    let ended = place.ended(&failed.1["importId"]);
+    assert_eq!((&ended["status"], &ended["teamId"]), (&json!("failed"), &Value::Null));
+    let plain = place.ended(&place.import(&json!({"url": url, "path": "plain"})).1["importId"]);
+    assert_eq!(plain["teamId"], Value::Null, "nobody asked");
+    assert_eq!(place.daemon.get("/api/teams")["teams"].as_array().unwrap().len(), 3, "with the default one");
+    for bad in
+        [json!({"createTeam": 1}), json!({"teamName": "x"}), json!({"createTeam": true, "teamName": " "})]
+    {
+        let mut wish = json!({"url": url, "path": "new"});
+        wish.as_object_mut().unwrap().extend(bad.as_object().unwrap().clone());
+        assert_eq!(place.import(&wish).0, 400, "{bad}");
+    }
+}
+
+#[test]
 fn an_import_that_fails_says_why_and_leaves_nothing() {
     let place = Place::new();
     let (status, begun) = place.import(&json!({"url": "git@git.example.test:/missing", "path": "new/place"}));
@@ -196,4 +235,20 @@ fn svc_import_waits_and_warns_of_agent_settings() {
     let again = svc(&["import", "git@git.example.test:/repo"]);
     assert_eq!(again.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
+}
+
+#[test]
+fn svc_import_makes_a_team_and_says_how_to_use_it() {
+    let place = Place::new();
+    let ended = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["import", "git@git.example.test:/repo", "--team-name", "far team", "--url", &place.daemon.url])
+        .env_remove("SVC_AGENT_ID")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let id = place.daemon.get("/api/repos/imports")["imports"][0]["teamId"].as_str().unwrap().to_owned();
+    assert_eq!(
+        said,
+        format!("imported into repo\nteam far team ({id}) works there; svc spawn ROLE --team {id}\n")
+    );
 }

@@ -209,6 +209,11 @@ fn issue_4_svc_mcp_offers_the_bridge_and_locks_as_tools() {
     assert_eq!(mcp.ask("resources/list", &json!({}))["error"]["code"], -32601);
     let declared = mcp.call("coordination_declare", &json!({"operation": "x", "resources": ["r"]}));
     assert_eq!(declared["isError"], true, "who is no agent holds nothing: {declared}");
+    let asked = mcp.call("ask_human", &json!({"question": "Which port?"}));
+    assert!(asked["content"][0]["text"].as_str().unwrap().contains("\"questionId\":\"apr-"), "{asked}");
+    assert_eq!(mcp.call("ask_human", &json!({}))["isError"], true);
+    let pending = daemon.get("/api/approvals")["pending"].clone();
+    assert!(pending.to_string().contains("Which port?"), "{pending}");
     drop(mcp.input);
     assert_eq!(mcp.child.wait().unwrap().code(), Some(0), "it ends with its input");
 }

@@ -4,64 +4,22 @@ mod support;
 
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use support::daemon::Daemon;
 use support::folder::Folder;
+use support::market::Market;
 use support::wait::wait_for;
 
-/// The built marketplace service; killed on drop.
-struct Market {
-    url: String,
-    child: Child,
-    _folder: Folder,
-}
-
-impl Market {
-    fn start() -> Self {
-        let folder = Folder::new("marketplace");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_svc-skills"))
-            .args(["serve", "--addr", "127.0.0.1:0", "--db"])
-            .arg(folder.path().join("skills.db"))
-            .env("SKILLS_API_KEY", "shared-secret")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let url = line.trim().strip_prefix("listening on ").expect("the service starts").to_owned();
-        Self { url, child, _folder: folder }
-    }
-
-    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
-        let request = ureq::http::Request::builder()
-            .method(method)
-            .uri(format!("{}/api/v1{path}", self.url))
-            .header("authorization", "Bearer shared-secret")
-            .header("content-type", "application/json");
-        let sent = if method == "GET" {
-            ureq::run(request.body(()).unwrap())
-        } else {
-            ureq::run(request.body(body.to_string()).unwrap())
-        };
-        serde_json::from_str(&sent.unwrap().body_mut().read_to_string().unwrap()).unwrap()
-    }
-}
-
-impl Drop for Market {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A call with the key that writes need; only the answer's body.
+fn call(market: &Market, method: &str, path: &str, body: &Value) -> Value {
+    market.write(method, &format!("/api/v1{path}"), body).json()
 }
 
 fn daemon_with(market: &Market) -> Daemon {
     let folder = Arc::new(Folder::new("project"));
-    let config = json!({"skills": {"baseUrl": format!("{}/api/v1", market.url)}});
+    let config = json!({"skills": {"baseUrl": format!("http://{}/api/v1", market.address)}});
     folder.write(".svc/config.json", &config.to_string());
     Daemon::start_in(folder, &[])
 }
@@ -78,7 +36,7 @@ fn of_id<'a>(list: &'a Value, id: &str) -> &'a Value {
 
 #[test]
 fn decisions_13_registry_install_rate_update_and_the_bundled_fallback() {
-    let market = Market::start();
+    let market = Market::start(&[]);
     let daemon = daemon_with(&market);
     let live = daemon.get("/api/skills");
     assert_eq!((&live["source"], &live["total"]), (&json!("live"), &json!(21)));
@@ -86,12 +44,12 @@ fn decisions_13_registry_install_rate_update_and_the_bundled_fallback() {
     assert_eq!(daemon.get("/api/skills?search=code%20pr&category=quality")["skills"][0]["id"], "code-review");
 
     // The service's own words: call install, then GET content, then save the content locally.
-    let before = market.call("GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap();
+    let before = call(&market, "GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap();
     let (status, record) = daemon.send("POST", "/api/skills/code-review/install", &json!({}));
     assert_eq!((status, &record["source"]), (201, &json!("live")));
-    let after = market.call("GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap();
+    let after = call(&market, "GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap();
     assert_eq!(after, before + 1, "the install was counted");
-    let content = market.call("GET", "/skills/code-review/content", &Value::Null);
+    let content = call(&market, "GET", "/skills/code-review/content", &Value::Null);
     let file = daemon.project.join(".svc/skills/code-review/SKILL.md");
     let saved = fs::read_to_string(&file).unwrap();
     assert_eq!(content["content"], saved.as_str());
@@ -152,22 +110,22 @@ fn decisions_13_registry_install_rate_update_and_the_bundled_fallback() {
 
 #[test]
 fn skills_versioning_an_update_fetches_the_new_text() {
-    let market = Market::start();
+    let market = Market::start(&[]);
     let daemon = daemon_with(&market);
     let body = json!({
         "name": "House Rules", "description": "How this house is kept.", "category": "quality", "content": "# One",
     });
-    market.call("POST", "/skills", &body);
+    call(&market, "POST", "/skills", &body);
     assert_eq!(
         daemon.send("POST", "/api/skills/house-rules/install", &json!({})).0,
         404,
         "a draft is not offered"
     );
-    market.call("POST", "/skills/house-rules/publish", &json!({}));
+    call(&market, "POST", "/skills/house-rules/publish", &json!({}));
     assert_eq!(daemon.send("POST", "/api/skills/house-rules/update", &json!({})).0, 404, "not installed");
     daemon.post("/api/skills/house-rules/install", &json!({}));
     assert_eq!(daemon.post("/api/skills/house-rules/update", &json!({}))["updated"], false);
-    market.call("PUT", "/skills/house-rules", &json!({"content": "# Two", "version": "1.1.0"}));
+    call(&market, "PUT", "/skills/house-rules", &json!({"content": "# Two", "version": "1.1.0"}));
     let listed = daemon.get("/api/skills?refresh=1&search=house");
     assert_eq!(of_id(&listed, "house-rules")["updateAvailable"], true);
     let updated = daemon.post("/api/skills/house-rules/update", &json!({}));

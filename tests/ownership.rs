@@ -109,9 +109,14 @@ fn decisions_10_svc_hook_denies_until_a_person_has_approved() {
 }
 
 #[test]
-fn a_hook_without_a_daemon_leaves_the_decision_to_the_program() {
-    let run = |input: &str| {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
+fn a_hook_without_a_daemon_stops_agents_and_leaves_the_decision_about_others_to_the_program() {
+    let run_as = |agent: Option<&str>, input: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        command.env_remove("SVC_AGENT_ID");
+        if let Some(agent) = agent {
+            command.env("SVC_AGENT_ID", agent);
+        }
+        let mut child = command
             .arg("hook")
             .env("SVC_DAEMON_URL", "http://127.0.0.1:9")
             .current_dir("/")
@@ -123,7 +128,11 @@ fn a_hook_without_a_daemon_leaves_the_decision_to_the_program() {
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     };
-    let output = run(r#"{"tool_name": "Write", "tool_input": {"file_path": "/x"}}"#);
+    let run = |input: &str| run_as(None, input);
+    let write = r#"{"tool_name": "Write", "tool_input": {"file_path": "/x"}}"#;
+    let denied: Value = serde_json::from_slice(&run_as(Some("0123abcd"), write).stdout).unwrap();
+    assert_eq!(denied["hookSpecificOutput"]["permissionDecision"], "deny", "{denied}");
+    let output = run(write);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()));
     assert_eq!(run("nonsense").status.code(), Some(2), "no hook's input is a wrong use");
 }

@@ -202,7 +202,10 @@ fn transitions_and_visibility_over_the_api() {
     assert_eq!(shared.status, 401, "the shared key does not decide");
     assert_eq!(review("maybe").status, 400);
     assert_eq!(review("reject").json()["status"], "rejected");
-    assert_eq!(publish().json()["status"], "review");
+    market.write("DELETE", &at(&id, ""), &Value::Null);
+    market.write("PUT", &at(&id, ""), &json!({"price": 0}));
+    assert_eq!(publish().json()["status"], "review", "rejected, deleted and made free: reviewed again");
+    market.write("PUT", &at(&id, ""), &json!({"price": 4.99}));
     assert_eq!(review("approve").json()["status"], "published");
     assert_eq!(content(), 200);
     let edited = market.write("PUT", &at(&id, ""), &json!({"content": "# Changed\n"})).json();

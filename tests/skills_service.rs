@@ -173,6 +173,37 @@ fn decisions_4_the_page_needs_no_script_and_renders_no_markup_of_others() {
     assert_eq!(market.get(&format!("/s/{id}")).status, 410);
 }
 
+/// The guide's lines for a shell, against this service instead of the usual address.
+fn guide(market: &Market) -> String {
+    let text = include_str!("../docs/skills-service.md");
+    let block = text.split("## Use it\n\n```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let block = block.replace("localhost:31416", &market.address.to_string());
+    // The public client has a test of its own.
+    let lines: Vec<&str> = block.lines().filter(|line| !line.starts_with("npx ")).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn must_show_the_curl_lines_of_the_guide_work_as_printed() {
+    use std::process::Command;
+    if Command::new("curl").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: curl is not installed");
+        return;
+    }
+    let market = Market::start(&[("SKILLS_API_KEY", "change-me")]);
+    let lines = guide(&market).replace("\ncurl", "; echo\ncurl");
+    let output = Command::new("sh").args(["-c", &lines]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let answers: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers.len(), 5, "list, create, publish, rate, install: {said}");
+    assert!(answers[0]["total"].as_u64().unwrap() > 0, "the search finds something");
+    let id = json!("tidy-tests");
+    assert_eq!((&answers[1]["id"], &answers[1]["status"]), (&id, &json!("draft")));
+    assert_eq!((&answers[2]["id"], &answers[2]["status"]), (&id, &json!("published")));
+    assert_eq!(answers[3], json!({"id": id, "rating": 5, "rating_count": 1}));
+    assert_eq!(answers[4], json!({"downloads": 1, "counted": true}));
+}
+
 #[test]
 fn decisions_4_health_metrics_and_openapi() {
     let market = Market::start(&[]);

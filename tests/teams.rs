@@ -231,7 +231,7 @@ fn teams_schedules_and_toys_from_the_command_line() {
     let daemon = Daemon::start();
     daemon.wait_state(&daemon.spawn("quick"), &["completed"]);
     assert!(ok(&daemon, &["team"]).contains("default"));
-    assert!(ok(&daemon, &["team", "save", "crew", "tester-1"]).contains("saved crew with 1 agents"));
+    assert!(ok(&daemon, &["team", "save", "crew", "tester-1"]).contains("saved crew with 1 agent;"));
     assert!(ok(&daemon, &["team", "show", "crew"]).contains("tester-1"));
     assert!(ok(&daemon, &["team", "load", "crew"]).contains("started tester-1"));
     ok(&daemon, &["team", "rename", "crew", "Crew of two"]);

@@ -9,6 +9,9 @@
 //!                                                   └────────┘◀─────────└──────────┘
 //!   any ── DELETE ──▶ unlisted ── publish, by price ──▶ ...       publish
 //! ```
+//!
+//! **Invariant:** what the operator has rejected is listed only after the operator has approved it; taking
+//! it off the list or making it free in between leads to `review` all the same.
 
 use super::{DEFAULT_AUTHOR, Draft, slug, text};
 use crate::authors;
@@ -154,16 +157,17 @@ pub fn refuse_vendor(skill: &Skill) -> Result<(), Problem> {
     Err(Problem::new(403, "vendor_skill", text))
 }
 
-/// Moves a skill to another status or mark. What changed nothing is no error.
+/// Moves a skill to another status or mark. What changed nothing is no error. `was_rejected`: the
+/// operator's last decision on it.
 ///
 /// Errors: 400 `content_required`, 409 for a review of what is not in review.
-pub fn make(skill: &mut Skill, step: &Move, now: Time) -> Result<(), Problem> {
+pub fn make(skill: &mut Skill, step: &Move, was_rejected: bool, now: Time) -> Result<(), Problem> {
     match step {
         Move::Publish => {
             if skill.content_bytes == 0 {
                 return Err(content_required());
             }
-            skill.status = after_publish(skill.status, skill.price_cents);
+            skill.status = after_publish(skill.status, skill.price_cents, was_rejected);
         }
         Move::Unlist => skill.status = Status::Unlisted,
         Move::Review { approve, .. } => {
@@ -186,10 +190,11 @@ pub fn make(skill: &mut Skill, step: &Move, now: Time) -> Result<(), Problem> {
 }
 
 /// Where a publish leads.
-pub fn after_publish(from: Status, price_cents: u64) -> Status {
-    match (from, price_cents) {
-        (Status::Published, _) | (Status::Draft | Status::Unlisted, 0) => Status::Published,
-        (Status::Review | Status::Rejected, _) | (Status::Draft | Status::Unlisted, 1..) => Status::Review,
+pub fn after_publish(from: Status, price_cents: u64, was_rejected: bool) -> Status {
+    match from {
+        Status::Published => Status::Published,
+        Status::Draft | Status::Unlisted if price_cents == 0 && !was_rejected => Status::Published,
+        Status::Draft | Status::Unlisted | Status::Review | Status::Rejected => Status::Review,
     }
 }
 

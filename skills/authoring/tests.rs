@@ -94,14 +94,16 @@ fn transitions_publish_by_price_from_every_status() {
         (Review, Review, Review),
         (Rejected, Review, Review),
     ] {
-        assert_eq!(after_publish(from, 0), free, "{from} free");
-        assert_eq!(after_publish(from, 1), paid, "{from} paid");
+        assert_eq!(after_publish(from, 0, false), free, "{from} free");
+        assert_eq!(after_publish(from, 1, false), paid, "{from} paid");
+        let again = if from == Published { Published } else { Review };
+        assert_eq!(after_publish(from, 0, true), again, "{from} free, rejected before");
         let mut skill = Skill { status: from, ..made(&[]) };
-        make(&mut skill, &Move::Unlist, Time(5)).unwrap();
+        make(&mut skill, &Move::Unlist, false, Time(5)).unwrap();
         assert_eq!(skill.status, Unlisted, "DELETE from {from}");
         for approve in [true, false] {
             let mut skill = Skill { status: from, ..made(&[]) };
-            let outcome = make(&mut skill, &Move::Review { approve, note: String::new() }, Time(5));
+            let outcome = make(&mut skill, &Move::Review { approve, note: String::new() }, false, Time(5));
             match from {
                 Review => assert_eq!(skill.status, if approve { Published } else { Rejected }),
                 _ => assert_eq!(outcome.unwrap_err().status, 409, "{from}"),
@@ -109,7 +111,7 @@ fn transitions_publish_by_price_from_every_status() {
         }
     }
     let mut empty = made(&[("content", json!(""))]);
-    assert_eq!(make(&mut empty, &Move::Publish, Time(5)).unwrap_err().code, "content_required");
+    assert_eq!(make(&mut empty, &Move::Publish, false, Time(5)).unwrap_err().code, "content_required");
 }
 
 #[test]
@@ -174,6 +176,6 @@ fn decisions_2_visibility_by_status() {
 fn decisions_1_put_on_a_vendor_skill_is_403_and_delete_is_not() {
     let mut skill = Skill { source: Source::Vendor, ..made(&[]) };
     assert_eq!(edit(&mut skill, &Draft::default(), Time(2)).unwrap_err().status, 403);
-    make(&mut skill, &Move::Unlist, Time(2)).unwrap();
-    make(&mut skill, &Move::Publish, Time(2)).unwrap();
+    make(&mut skill, &Move::Unlist, false, Time(2)).unwrap();
+    make(&mut skill, &Move::Publish, false, Time(2)).unwrap();
 }

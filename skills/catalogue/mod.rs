@@ -4,6 +4,7 @@
 //! every request sees that write.
 
 pub mod entry;
+mod haystack;
 pub mod query;
 pub mod snapshot;
 #[cfg(test)]

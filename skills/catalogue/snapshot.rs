@@ -3,6 +3,7 @@
 //! **Invariant:** every order holds every entry exactly once, sorted; ties end in the id.
 
 use super::entry::Entry;
+use super::haystack::Haystack;
 use super::query::{ListQuery, Sort};
 use crate::hex;
 use crate::model::{Author, Category, Status};
@@ -36,6 +37,10 @@ pub struct Snapshot {
     /// Which.
     pub generation: u64,
     entries: Vec<Arc<Entry>>,
+    /// Of each entry, side by side: what every search looks at.
+    facets: Vec<(Category, Status)>,
+    /// The texts of all entries, made by the first search that needs them, kept while no text changes.
+    haystack: OnceLock<Arc<Haystack>>,
     by_id: Arc<HashMap<String, u32>>,
     authors: Arc<HashMap<String, Arc<Author>>>,
     orders: [Vec<u32>; 4],
@@ -51,6 +56,8 @@ impl Snapshot {
         let mut next = Self {
             generation: changes.generation,
             entries: self.entries.clone(),
+            facets: self.facets.clone(),
+            haystack: self.haystack.clone(),
             by_id: Arc::clone(&self.by_id),
             authors: Arc::clone(&self.authors),
             orders: self.orders.clone(),
@@ -79,11 +86,14 @@ impl Snapshot {
         let known = self.by_id.get(&entry.skill.id).copied();
         let category = entry.skill.category as usize;
         self.listed[category] += usize::from(entry.is_listed());
+        let facet = (entry.skill.category, entry.skill.status);
         let Some(index) = known else {
             // More skills than 2^32 do not fit into memory long before.
             let index = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
             Arc::make_mut(&mut self.by_id).insert(entry.skill.id.clone(), index);
             self.entries.push(entry);
+            self.facets.push(facet);
+            self.haystack = OnceLock::new();
             for sort in Sort::ALL {
                 let place =
                     if sort_later { Err(self.orders[sort as usize].len()) } else { self.place(sort, index) };
@@ -93,6 +103,10 @@ impl Snapshot {
         };
         let before = Arc::clone(&self.entries[index as usize]);
         self.listed[before.skill.category as usize] -= usize::from(before.is_listed());
+        self.facets[index as usize] = facet;
+        if before.text != entry.text {
+            self.haystack = OnceLock::new();
+        }
         if sort_later {
             self.entries[index as usize] = entry;
             return;
@@ -153,7 +167,7 @@ impl Snapshot {
             return self.find_listed(query);
         }
         // In the order of memory first, which is much quicker than in the order of the list.
-        let matching: Vec<bool> = self.entries.iter().map(|entry| matches(entry, query)).collect();
+        let matching = self.matching(query);
         let mut counts = [0; 6];
         let mut total = 0;
         let mut page = Vec::with_capacity(query.limit);
@@ -161,17 +175,36 @@ impl Snapshot {
             if !matching[*index as usize] {
                 continue;
             }
-            let entry = at(&self.entries, *index);
-            counts[entry.skill.category as usize] += 1;
-            if query.category.is_some_and(|category| category != entry.skill.category) {
+            let (category, _) = self.facets[*index as usize];
+            counts[category as usize] += 1;
+            if query.category.is_some_and(|wanted| wanted != category) {
                 continue;
             }
             if total >= query.offset && page.len() < query.limit {
-                page.push(entry);
+                page.push(at(&self.entries, *index));
             }
             total += 1;
         }
         (page, total, counts)
+    }
+
+    /// For each entry whether it fits everything but the category.
+    fn matching(&self, query: &ListQuery) -> Vec<bool> {
+        let mut matching = if query.words.is_empty() {
+            vec![true; self.entries.len()]
+        } else {
+            let texts = || Arc::new(Haystack::of(self.entries.iter().map(|entry| &*entry.text)));
+            self.haystack.get_or_init(texts).holding(&query.words)
+        };
+        for (matches, (_, status)) in matching.iter_mut().zip(&self.facets) {
+            *matches &= query.status.is_none_or(|wanted| wanted == *status);
+        }
+        if let Some(author) = &query.author {
+            for (matches, entry) in matching.iter_mut().zip(&self.entries) {
+                *matches = *matches && entry.skill.author_id == *author;
+            }
+        }
+        matching
     }
 
     /// Without search, author and other status the counts are known already.
@@ -254,6 +287,8 @@ impl Snapshot {
                 "{sort:?}"
             );
         }
+        let facets = self.entries.iter().map(|e| (e.skill.category, e.skill.status));
+        assert!(facets.eq(self.facets.iter().copied()));
         for category in Category::ALL {
             let listed =
                 self.entries.iter().filter(|e| e.is_listed() && e.skill.category == *category).count();
@@ -264,12 +299,6 @@ impl Snapshot {
 
 fn at(entries: &[Arc<Entry>], index: u32) -> &Entry {
     &entries[index as usize]
-}
-
-fn matches(entry: &Entry, query: &ListQuery) -> bool {
-    query.status.is_none_or(|status| status == entry.skill.status)
-        && query.author.as_ref().is_none_or(|author| *author == entry.skill.author_id)
-        && query.words.iter().all(|word| entry.text.contains(word.as_str()))
 }
 
 fn compare(sort: Sort, a: &Entry, b: &Entry) -> Ordering {

@@ -140,8 +140,25 @@ fn moves_are_refused_as_the_table_says(store: &Arc<dyn Store>) {
     assert_eq!(refused(store.transition("nobody", Move::Publish, Time(2))), 404);
     let empty = store.create(draft("Empty", &json!({"content": ""})), Time(1)).unwrap().value.id;
     assert_eq!(refused(store.transition(&empty, Move::Publish, Time(2))), 400);
+    rejected_is_approved_before_it_is_listed(&**store);
     let marked = store.transition(&id, Move::Verify(Verification::Creator), Time(3)).unwrap().value;
     assert_eq!(marked.verification, Verification::Creator);
+}
+
+fn rejected_is_approved_before_it_is_listed(store: &dyn Store) {
+    let review = |approve| Move::Review { approve, note: "because".into() };
+    let id = store.create(draft("Rejected", &json!({"price": 5})), Time(1)).unwrap().value.id;
+    let to = |step: Move| store.transition(&id, step, Time(2)).unwrap().value.status;
+    to(Move::Publish);
+    to(review(false));
+    to(Move::Unlist);
+    store.update(&id, edit(&json!({"price": 0})), Time(3)).unwrap();
+    assert_eq!(to(Move::Publish), Status::Review, "neither DELETE nor a price of 0 leads past the operator");
+    to(Move::Unlist);
+    assert_eq!(to(Move::Publish), Status::Review, "nor does asking again");
+    assert_eq!(to(review(true)), Status::Published);
+    to(Move::Unlist);
+    assert_eq!(to(Move::Publish), Status::Published, "the last decision counts");
 }
 
 fn ratings_replace_and_average(store: &Arc<dyn Store>) {

@@ -38,6 +38,9 @@ pub trait Tables {
     /// Keeps a decision on the skill's present content.
     fn add_review(&mut self, skill: &Skill, decision: &str, note: &str, now: Time) -> Result<(), StoreError>;
 
+    /// Whether the last decision on a skill was to reject it.
+    fn was_rejected(&mut self, id: &str) -> Result<bool, StoreError>;
+
     /// A client's rating of a skill.
     fn rating(&mut self, id: &str, client: ClientHash) -> Result<Option<i64>, StoreError>;
 

@@ -106,7 +106,8 @@ impl<T: Tables> Write<'_, T> {
     pub fn transition(&mut self, id: &str, step: &Move) -> Result<Skill, StoreError> {
         let before = self.need(id)?;
         let mut skill = before.clone();
-        moves::make(&mut skill, step, self.now)?;
+        let was_rejected = *step == Move::Publish && self.tables.was_rejected(id)?;
+        moves::make(&mut skill, step, was_rejected, self.now)?;
         if let Move::Review { note, .. } = step {
             self.tables.add_review(&skill, step.name(), note, self.now)?;
         }

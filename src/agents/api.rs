@@ -100,13 +100,6 @@ fn record_routes() -> Vec<Route<Handler>> {
             ("since", "entries after this number, or after this RFC 3339 time"),
         ]),
         Route::new(Method::Get, "/api/agents/:id/files", "Files an agent touched", Read(files)),
-        Route::new(
-            Method::Get,
-            "/api/agents/:id/diff",
-            "The working directory's changes against HEAD (git)",
-            Work(Anyone, worker_api::diff),
-        )
-        .replies(&[(200, "diff, files, truncated"), (409, "not a git repository")]),
     ]
 }
 
@@ -115,7 +108,7 @@ fn command(command: Command) -> Result<crate::core::Command, Problem> {
 }
 
 /// The `:id` of the path: an id, an earlier id, or a name.
-pub(super) fn target(ask: &Ask) -> String {
+pub(crate) fn target(ask: &Ask) -> String {
     ask.params.get("id").to_owned()
 }
 

@@ -98,3 +98,14 @@ pub fn give_up_name(all: &mut All, name: &str) {
         agent.name = free;
     }
 }
+
+/// An ended agent has no worktree any more: its next life works in the project's folder, and in a session of
+/// its own, for a provider finds its sessions by their folder.
+pub fn leave_worktree(all: &mut All, cx: &mut Context, id: AgentId) {
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        agent.worktree = None;
+        agent.isolation = "shared".into();
+        agent.session_id = None;
+    }
+    touch(all, cx, Durability::BeforeReply);
+}

@@ -7,12 +7,20 @@ use crate::core::{Context, Durability, Effect, State as All};
 use crate::providers;
 use std::sync::Arc;
 
-/// Shows a running agent as `waiting` for this reason, or lets a waiting one run on.
+/// How the reason of an agent begins whose process has ended while a person was to decide.
+const ENDED_BUT_WAITS: &str = "finished so far, and goes on after the decision: ";
+
+/// Shows a running agent as `waiting` for this reason, or lets a waiting one run on. One that has completed
+/// stays so, for it has no process, but its reason says what it waits for.
 pub fn set_waiting(all: &mut All, cx: &mut Context, id: AgentId, reason: Option<&str>) {
-    let Some(status) = all.agents.get(id).map(|agent| agent.status) else { return };
-    let (next, text) = match (status, reason) {
-        (Status::Running | Status::Waiting, Some(reason)) => (Status::Waiting, reason),
-        (Status::Waiting, None) => (Status::Running, "what it waited for was decided"),
+    let Some(agent) = all.agents.get(id) else { return };
+    let (next, text) = match (agent.status, reason) {
+        (Status::Running | Status::Waiting, Some(reason)) => (Status::Waiting, reason.to_owned()),
+        (Status::Waiting, None) => (Status::Running, "what it waited for was decided".to_owned()),
+        (Status::Completed, Some(reason)) => (Status::Completed, format!("{ENDED_BUT_WAITS}{reason}")),
+        (Status::Completed, None) if agent.status_reason.starts_with(ENDED_BUT_WAITS) => {
+            (Status::Completed, "finished".to_owned())
+        }
         _ => return,
     };
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {

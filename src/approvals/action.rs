@@ -60,6 +60,13 @@ pub enum Action {
         /// By which the provider's question is answered, within its run.
         question: String,
     },
+    /// Nothing but an answer is wanted; the reason of the decision is its words.
+    Question {
+        /// For people.
+        description: String,
+        /// The agent's words.
+        question: String,
+    },
     /// Calling a gated tool of an integration.
     IntegrationExec {
         /// For people.
@@ -101,6 +108,11 @@ impl Action {
         }
     }
 
+    /// Asking a person something.
+    pub fn question(words: &str) -> Self {
+        Self::Question { description: format!("know: {words}"), question: words.to_owned() }
+    }
+
     /// Using a tool with exactly these arguments, asked by a provider under this name.
     pub fn tool_permission(tool: &str, params: &Value, question: &str) -> Self {
         Self::ToolPermission {
@@ -117,7 +129,8 @@ impl Action {
         match self {
             Self::ScopeViolation { description, .. }
             | Self::IntegrationExec { description, .. }
-            | Self::ToolPermission { description, .. } => description,
+            | Self::ToolPermission { description, .. }
+            | Self::Question { description, .. } => description,
         }
     }
 
@@ -137,6 +150,7 @@ impl Action {
                 Self::ToolPermission { params_hash, question, .. },
                 Self::ToolPermission { params_hash: hash, question: other, .. },
             ) => (params_hash, question) == (hash, other),
+            (Self::Question { question, .. }, Self::Question { question: other, .. }) => question == other,
             (
                 Self::IntegrationExec { integration_id, tool, params_hash, .. },
                 Self::IntegrationExec { integration_id: id, tool: name, params_hash: hash, .. },
@@ -148,7 +162,9 @@ impl Action {
     /// What an agent does with an approval for it; empty when there is nothing to do.
     pub fn how_to_retry(&self, id: ApprovalId) -> String {
         match self {
-            Self::ScopeViolation { written: true, .. } | Self::ToolPermission { .. } => String::new(),
+            Self::ScopeViolation { written: true, .. }
+            | Self::ToolPermission { .. }
+            | Self::Question { .. } => String::new(),
             Self::ScopeViolation { file_path, .. } => {
                 format!("Write {file_path} again now. It is valid for one attempt.")
             }

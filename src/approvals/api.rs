@@ -6,7 +6,9 @@ use crate::routes::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// Characters of a reason.
-pub const MAX_REASON_CHARS: usize = 500;
+pub const MAX_REASON_CHARS: usize = 2_000;
+/// Characters of a question to a person.
+const MAX_QUESTION_CHARS: usize = 2_000;
 
 const REPLIES: &[(u16, &str)] = &[
     (200, "the record; the same decision again changes nothing"),
@@ -26,6 +28,18 @@ pub fn routes() -> Vec<Route<Handler>> {
         Route::new(Method::Post, "/api/approvals", "Decide an approval", Write(OperatorOnly, decide))
             .body(decide_schema)
             .replies(REPLIES),
+        Route::new(
+            Method::Post,
+            "/api/questions",
+            "Ask the human; the answer is the reason of the decision",
+            Write(Access::Anyone, ask_human),
+        )
+        .body(question_schema)
+        .replies(&[
+            (202, "questionId, status"),
+            (403, "for another agent"),
+            (409, "too many are open"),
+        ]),
         Route::new(
             Method::Post,
             "/api/approvals/:id/approve",
@@ -77,6 +91,30 @@ fn decide_by_path(ask: &Ask, decision: Decision) -> Result<crate::core::Command,
     fields.validator.finish()?;
     let id = ask.params.get("id").to_owned();
     Ok(crate::core::Command::Approvals(Command::Decide { id, decision, reason }))
+}
+
+fn ask_human(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let body = ask.request.object()?;
+    let mut fields = Fields::new(&body);
+    let question = fields.required_string("question").unwrap_or_default().trim().to_owned();
+    let agent = fields.string("agentId").map(ToOwned::to_owned);
+    let chars = question.chars().count();
+    fields.validator.check(chars <= MAX_QUESTION_CHARS && !question.contains('\0'), "question", || {
+        format!("question must have at most {MAX_QUESTION_CHARS} characters and no NUL, it has {chars}")
+    });
+    fields.validator.finish()?;
+    Ok(crate::core::Command::Approvals(Command::Ask { agent, question }))
+}
+
+fn question_schema() -> Value {
+    json!({
+        "type": "object",
+        "required": ["question"],
+        "properties": {
+            "question": {"type": "string", "maxLength": MAX_QUESTION_CHARS},
+            "agentId": {"type": "string"},
+        },
+    })
 }
 
 fn reason(fields: &mut Fields) -> Option<String> {

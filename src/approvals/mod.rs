@@ -54,6 +54,13 @@ pub enum Command {
         /// Why, for the agent.
         reason: Option<String>,
     },
+    /// Ask a person something.
+    Ask {
+        /// For which agent, when no agent calls.
+        agent: Option<String>,
+        /// The words.
+        question: String,
+    },
 }
 
 /// What a person says.
@@ -236,6 +243,18 @@ pub fn claim(all: &mut All, cx: &mut Context, id: &str, agent: Option<AgentId>, 
     verdict
 }
 
+/// Undoes a [`claim`] whose attempt was never made.
+pub fn give_back(all: &mut All, cx: &mut Context, id: &str) {
+    let Ok(id) = id.parse::<ApprovalId>() else { return };
+    let Some(approval) = Arc::make_mut(&mut all.approvals).edit(id) else { return };
+    if approval.used_at.take().is_some() {
+        let expires_at = approval.expires_at;
+        Arc::make_mut(&mut all.timers).set(Timer::Approval(id), expires_at);
+        cx.audit("approval.give_back", &json!({"id": id}));
+        save(cx);
+    }
+}
+
 /// The open approval (pending, or approved and not used) of this agent for this very action, for callers that
 /// carry no id, such as a hook that simply asks again.
 pub fn find_open(all: &All, now: Time, agent: Option<AgentId>, action: &Action) -> Option<ApprovalId> {
@@ -251,9 +270,34 @@ pub fn find_open(all: &All, now: Time, agent: Option<AgentId>, action: &Action) 
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    let Command::Decide { id, decision, reason } = command;
-    let result = all.health.writable().and_then(|()| decide(all, cx, &id, decision, reason));
+    let result = all.health.writable().and_then(|()| match command {
+        Command::Decide { id, decision, reason } => decide(all, cx, &id, decision, reason),
+        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question),
+    });
     cx.answer(call, result);
+}
+
+/// 202 with the id under which the answer comes.
+///
+/// Errors: 403 `agent_may_not` for another agent's question, 404, 409 `too_many_approvals`.
+fn ask(all: &mut All, cx: &mut Context, named: Option<&str>, question: &str) -> Result<Reply, Problem> {
+    let named = named.map(|target| all.agents.find(target).map(|agent| agent.id)).transpose()?;
+    let agent = match (cx.actor.agent(), named) {
+        (Some(caller), Some(named)) if lineage_of(all, Some(caller)) != lineage_of(all, Some(named)) => {
+            let text =
+                format!("agent {caller} may not ask as agent {named}; leave agentId out or name yourself");
+            return Err(Problem::new(403, "agent_may_not", text));
+        }
+        (caller, named) => caller.or(named),
+    };
+    let (id, _) = request(all, cx, NewApproval { agent, action: Action::question(question) })?;
+    let message = format!(
+        "A person was asked ({id}). You are told the answer by yourself: go on with what does not depend on it, or          end your turn."
+    );
+    Ok(Reply::json(
+        202,
+        &json!({"questionId": id, "approvalId": id, "status": "pending", "message": message}),
+    ))
 }
 
 /// Errors: 403 `agent_may_not`, 404, 409 `already_resolved`.
@@ -309,7 +353,12 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
                 show_waiting(all, cx, lineage);
             }
         }
-        Moment::Ended(id) => end_questions(all, cx, id),
+        Moment::Ended(id) => {
+            end_questions(all, cx, id);
+            if let Some(lineage) = lineage_of(all, Some(id)) {
+                show_waiting(all, cx, lineage);
+            }
+        }
         Moment::Removed(_, lineage) => {
             let open = |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.is_open();
             let ids: Vec<ApprovalId> =
@@ -345,6 +394,10 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     approval.resolved_by = Some(actor);
     approval.reason = reason;
     approval.expires_at = now + LIFETIME;
+    if matches!(approval.action, Action::Question { .. }) && status == Status::Approved {
+        // Being told is all that there is to it.
+        approval.used_at = Some(now);
+    }
     let approval = approval.clone();
     let timers = Arc::make_mut(&mut all.timers);
     timers.clear(Timer::Approval(id));
@@ -361,7 +414,8 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
         return;
     }
     let Some(agent) = current(all, lineage) else { return };
-    let may_resume = status == Status::Approved && approval.action.blocks();
+    let is_answer = matches!(approval.action, Action::Question { .. }) && status == Status::Rejected;
+    let may_resume = is_answer || (status == Status::Approved && approval.action.blocks());
     agents::tell(all, cx, agent, approval.message_to_agent(), may_resume);
 }
 
@@ -385,13 +439,16 @@ fn save(cx: &mut Context) {
     cx.push(Effect::Put(Document::Approvals, Durability::BeforeReply));
 }
 
+/// What the work of a lineage waits for, if anything.
+pub fn awaited(all: &All, lineage: LineageId) -> Option<&Arc<Approval>> {
+    let blocks = |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.action.blocks();
+    all.approvals.pending().find(blocks)
+}
+
 /// An agent is shown as waiting exactly while an approval of it is pending.
 fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
     let Some(agent) = current(all, lineage) else { return };
-    let blocking =
-        |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.action.blocks();
-    let pending = all.approvals.pending().find(blocking);
-    let reason = pending
+    let reason = awaited(all, lineage)
         .map(|approval| format!("it waits for approval {}: {}", approval.id, approval.action.description()));
     agents::set_waiting(all, cx, agent, reason.as_deref());
 }

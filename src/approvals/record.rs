@@ -156,6 +156,9 @@ impl Approval {
         let what = self.action.description();
         let id = self.id;
         let why = self.reason.as_ref().map_or_else(String::new, |reason| format!(" Reason given: {reason}."));
+        if let Action::Question { question, .. } = &self.action {
+            return self.answer_to(question);
+        }
         match self.status {
             Status::Approved => {
                 let how = self.action.how_to_retry(id);
@@ -173,6 +176,20 @@ impl Approval {
                 "Approval {id} has expired without effect: {what}.{why} Ask again if it is still needed."
             ),
         }
+    }
+}
+
+impl Approval {
+    /// What came of a question: a person's words, or else yes or no.
+    fn answer_to(&self, question: &str) -> String {
+        let id = self.id;
+        let plain = match self.status {
+            Status::Approved => "Yes.",
+            Status::Rejected => "No, or no answer: decide it yourself and say what you have decided.",
+            _ => "Nobody has answered in time: decide it yourself and say what you have decided.",
+        };
+        let answer = self.reason.as_deref().filter(|_| self.status != Status::Expired).unwrap_or(plain);
+        format!("Answer to your question {id} ({question}): {answer}")
     }
 }
 

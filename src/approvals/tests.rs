@@ -231,11 +231,64 @@ fn an_agent_that_completed_meanwhile_goes_on_when_approved_only() {
         let agent = bench.agent("a");
         let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
         bench.exits(agent, 0);
+        let record = bench.state.agents.find("a").expect("known");
+        // The specification's word for exit code 0, and why that is not all.
+        assert_eq!(record.status, agents::Status::Completed);
+        let reason = format!("finished so far, and goes on after the decision: it waits for approval {id}");
+        assert!(record.status_reason.starts_with(&reason), "{}", record.status_reason);
         decide(&mut bench, &id, decision);
         let record = bench.state.agents.find("a").expect("known");
         assert_eq!(record.status.is_live(), goes_on, "{decision}");
+        assert!(!record.status_reason.contains("waits"), "{decision}: {}", record.status_reason);
         assert_eq!(record.queue.len(), usize::from(!goes_on), "a rejected one hears it in its next life");
     }
+}
+
+#[test]
+fn decisions_2_a_question_is_answered_with_words_or_yes_or_no() {
+    for (decision, reason, words) in [
+        ("approve", Some("SQLite"), "(which one?): SQLite"),
+        ("approve", None, "(which one?): Yes."),
+        ("reject", None, "(which one?): No, or no answer: decide it yourself"),
+        ("reject", Some("not now"), "(which one?): not now"),
+    ] {
+        let mut bench = Bench::new();
+        let agent = bench.agent("a");
+        bench.actor = crate::core::Actor::Agent(agent);
+        let (status, body) = bench.ask("POST", "/api/questions", &json!({"question": "which one?"}));
+        assert_eq!((status, &body["status"]), (202, &json!("pending")), "{body}");
+        let (_, again) = bench.ask("POST", "/api/questions", &json!({"question": " which one? "}));
+        assert_eq!(again["questionId"], body["questionId"], "folded");
+        assert_eq!(bench.state.agents.get(agent).expect("known").status, agents::Status::Waiting);
+        bench.actor = crate::core::Actor::Operator;
+        bench.exits(agent, 0);
+        let id = body["questionId"].as_str().expect("an id").to_owned();
+        let decided = json!({"id": id, "decision": decision, "reason": reason});
+        assert_eq!(bench.ask("POST", "/api/approvals", &decided).0, 200);
+        let record = bench.state.agents.find("a").expect("known");
+        assert!(record.status.is_live(), "{decision}: it goes on with the answer");
+        let heard = bench.effects.iter().any(|effect| format!("{effect:?}").contains(words));
+        assert!(heard, "{decision} {reason:?}");
+        let (_, shown) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
+        assert_eq!(shown["usedAt"].is_string(), decision == "approve", "nothing is left to be used: {shown}");
+    }
+}
+
+#[test]
+fn decisions_4_an_agent_asks_in_its_own_name() {
+    let mut bench = Bench::new();
+    let (a, b) = (bench.agent("a"), bench.agent("b"));
+    bench.actor = crate::core::Actor::Agent(a);
+    let (status, body) =
+        bench.ask("POST", "/api/questions", &json!({"question": "?", "agentId": b.to_string()}));
+    assert_eq!((status, &body["code"]), (403, &json!("agent_may_not")));
+    let (_, body) = bench.ask("POST", "/api/questions", &json!({"question": "?", "agentId": "a"}));
+    let (_, shown) = bench.ask(
+        "GET",
+        &format!("/api/approvals/{}", body["questionId"].as_str().expect("an id")),
+        &Value::Null,
+    );
+    assert_eq!(shown["agentId"], json!(a));
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub fn list(session: &Session) -> Outcome {
     if out.json {
         return out.document(&Value::Array(agents));
     }
+    // Who lives stands first, then who came last: the order in which people look for them.
+    agents.sort_by(|a, b| {
+        is_live(b).cmp(&is_live(a)).then_with(|| text(b, "spawnedAt").cmp(text(a, "spawnedAt")))
+    });
     if args.flag("names") || out.quiet {
         let member = if args.flag("names") { "name" } else { "id" };
         return out.lines(&agents.iter().map(|agent| text(agent, member).to_owned()).collect::<Vec<_>>());
@@ -38,7 +42,7 @@ pub fn list(session: &Session) -> Outcome {
 /// The table of agents.
 fn table(agents: &[Value], now: Time) -> Table {
     let header = ["NAME", "ID", "STATUS", "PROVIDER", "MODEL", "TOKENS", "CTX", "AGE", "DOING"];
-    let mut table = Table::new(&header).numeric(&[5, 6, 7]).status_column(2);
+    let mut table = Table::new(&header).numeric(&[5, 6, 7]).status_column(2).optional(&[4, 3, 1, 7]);
     for agent in agents {
         let doing = if is_live(agent) && !text(agent, "currentActivity").is_empty() {
             text(agent, "currentActivity")

@@ -1,10 +1,44 @@
 //! `svc approvals`, `svc approve`, `svc reject`.
 
 use super::client::{Client, encode};
+use super::commands::{ANY, Command, Group, Words};
 use super::render::{Table, age_of, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
 use serde_json::{Value, json};
+
+/// The commands that stand here, beside those in the table of trust.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "answer",
+    alias: "",
+    group: Group::Trust,
+    summary: "answer a question of an agent",
+    usage: "answer ID WORDS.. | -",
+    words: (2, ANY),
+    complete: Words::Free,
+    options: &[],
+    details: "The beginning of an id is enough; 'svc approvals' lists the questions. A bare yes or no is as well\n\
+              said with 'svc approve' and 'svc reject'.",
+    run: answer,
+}];
+
+/// `svc answer ID WORDS..`.
+fn answer(session: &Session) -> Outcome {
+    let out = &session.out;
+    let words = super::agents::words_or_stdin(session, 1)?;
+    let client = session.client()?;
+    let id = whole_id(&client, &session.args.words[0])?;
+    let record = client.get(&format!("/api/approvals/{}", encode(&id)))?;
+    if text(&record["action"], "type") != "question" {
+        return Err(Failure::failed(format!("{id} is no question: {}; approve or reject it", wish(&record))));
+    }
+    let record =
+        client.post(&format!("/api/approvals/{}/approve", encode(&id)), &json!({"reason": words}))?;
+    if out.json {
+        return out.document(&record);
+    }
+    out.line(&if out.quiet { id } else { format!("answered {id}: {} is told", name(&record)) })
+}
 
 /// `svc approvals`.
 pub fn list(session: &Session) -> Outcome {
@@ -65,6 +99,8 @@ fn decide(session: &Session, verb: &str, done: &str) -> Outcome {
     }
     out.line(&if out.quiet {
         id
+    } else if text(&record["action"], "type") == "question" {
+        format!("{done} {id}: {} is told {}", name(&record), if verb == "approve" { "yes" } else { "no" })
     } else {
         format!(
             "{done} {id}: {} may{} {}",

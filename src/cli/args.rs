@@ -108,8 +108,8 @@ fn utf8(word: OsString) -> Result<String, Failure> {
 /// The complaint about a command that does not exist.
 pub fn unknown_command(word: &str) -> Failure {
     let names = all().flat_map(|command| [command.name, command.alias]);
-    let hint = nearest(word, names).map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
-    Failure::usage(format!("there is no command '{word}'{hint}; see 'svc help'"))
+    let hint = nearest(word, names).map(|name| format!("did you mean '{name}'? ")).unwrap_or_default();
+    Failure::usage(format!("there is no command '{word}'; {hint}see 'svc help'"))
 }
 
 fn unknown_option(command: Option<&'static Command>, given: &str) -> Failure {

@@ -1,5 +1,6 @@
 //! Where the daemon is, and how to talk to it: plain HTTP on this machine.
 
+use super::progress::during;
 use super::session::Failure;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -138,12 +139,16 @@ pub struct Client {
     address: Address,
     token: Option<String>,
     agent: ureq::Agent,
+    /// What the terminal shows while a call takes long; nothing when it is empty.
+    doing: &'static str,
 }
 
 impl Client {
     /// A client of the daemon at this address, with the project's token if there is one.
     pub fn new(address: Address) -> Result<Self, Failure> {
+        let given = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
         let token = match address.project.as_ref().map(|dir| dir.join(".svc").join("token")) {
+            _ if given.is_some() => given,
             None => None,
             Some(file) => match std::fs::read_to_string(&file) {
                 Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
@@ -160,7 +165,14 @@ impl Client {
             .max_redirects(0)
             .http_status_as_error(false)
             .build();
-        Ok(Self { address, token, agent: config.new_agent() })
+        Ok(Self { address, token, agent: config.new_agent(), doing: "" })
+    }
+
+    /// This client, telling on the terminal what a call is about that takes longer than a moment.
+    #[must_use]
+    pub fn doing(mut self, words: &'static str) -> Self {
+        self.doing = words;
+        self
     }
 
     /// Where it talks to.
@@ -185,6 +197,10 @@ impl Client {
 
     /// Any call. Those that change something get the long time-out.
     pub fn try_call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
+        during(!self.doing.is_empty(), self.doing, || self.send(method, path, body))
+    }
+
+    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
         // Listing tools may start a server.
         let is_quick = method == "GET" && !path.ends_with("/tools");
         let timeout = if is_quick { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };

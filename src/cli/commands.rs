@@ -6,6 +6,7 @@ mod trust;
 
 use super::files;
 use super::index;
+use super::isolation;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
@@ -352,8 +353,8 @@ static OTHER_COMMANDS: [Command; 7] = [
         alias: "",
         group: Group::Look,
         summary: "read or change the configuration",
-        usage: "config get [KEY] | set KEY VALUE",
-        words: (1, 3),
+        usage: "config [get [KEY] | set KEY VALUE]",
+        words: (0, 3),
         complete: Words::OneOf(&["get", "set"]),
         options: &[],
         details: "Keys are dotted, for example safety.dailyBudgetUsd. A value is read as JSON, else as text.",
@@ -432,6 +433,8 @@ static TABLES: &[&[Command]] = &[
     &teams::COMMANDS,
     &trust::COMMANDS,
     ownership::COMMANDS,
+    isolation::COMMANDS,
+    super::approvals::COMMANDS,
     &super::memory::COMMANDS,
     tokens::COMMANDS,
     super::skills::COMMANDS,

@@ -109,7 +109,9 @@ fn zsh() -> String {
         };
         let _ = writeln!(script, "        {words} ;;");
     }
-    script.push_str("  esac\n}\ncompdef _svc svc\n");
+    // In a folder of fpath the file itself is the function; sourced, it has to be made known.
+    script.push_str("  esac\n}\n");
+    script.push_str("if [[ ${funcstack[1]} == _svc ]]; then _svc \"$@\"; else compdef _svc svc; fi\n");
     script
 }
 

@@ -288,7 +288,7 @@ pub fn status(session: &Session) -> Outcome {
         .map(|agent| text(agent, "name"))
         .collect();
     if !waiting.is_empty() {
-        lines.push(format!("waiting  {} for your decision; see 'svc open'", waiting.join(", ")));
+        lines.push(format!("waiting  {} for your decision; see 'svc approvals'", waiting.join(", ")));
     }
     out.lines(&lines)
 }

@@ -42,21 +42,23 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     run: demo,
 }];
 
-/// An agent that must write a file outside of its scope: it asks as real programs do, by `svc hook`, waits
-/// for the decision, and then tries again.
-fn careful(project: &Path, program: &Path) -> Value {
+/// How an agent that is a script asks whether it may write: as real programs do, by `svc hook`.
+fn may_write(project: &Path, program: &Path) -> String {
     let call = json!({"tool_name": "Write", "tool_input": {"file_path": project.join("api/routes.txt")}});
-    let hook = format!(
-        "printf %s {} | {} hook",
-        shell_word(&call.to_string()),
-        shell_word(&program.to_string_lossy())
-    );
+    format!("printf %s {} | {} hook\n", shell_word(&call.to_string()), shell_word(&program.to_string_lossy()))
+}
+
+/// An agent that must write a file outside of its scope: it asks, waits for the decision, and then tries
+/// again.
+fn careful() -> Value {
+    let hook = "sh .svc/may-write";
     json!({
         "description": "Owns web/, needs one line in api/, and asks for it",
         "steps": [
             {"write": {"path": "web/login.html", "text": "<form>..</form>\n"}},
             {"say": "The form needs a route in api/, which is not mine. I ask."},
-            {"run": {"command": hook.clone(), "timeoutMs": 20_000}},
+            {"run": {"command": hook, "timeoutMs": 20_000}},
+            {"usage": {"input": 900, "output": 140, "cacheRead": 5200, "contextWindow": 200_000}},
             {"ask": "Until a person has decided, I wait."},
             {"run": {"command": hook, "timeoutMs": 20_000}},
             {"write": {"path": "api/routes.txt", "text": "POST /login\n"}},
@@ -100,10 +102,12 @@ impl Project {
         let dir = std::fs::canonicalize(&dir).map_err(|error| fail(&dir, error))?;
         let project = Self { dir, kept };
         let program = std::env::current_exe().map_err(|error| fail(&project.dir, error))?;
-        let careful = careful(&project.dir, &program).to_string();
+        let (careful, may_write) = (careful().to_string(), may_write(&project.dir, &program));
         for (name, content) in [
             (".svc/rehearsals/careful.json", careful.as_str()),
             (".svc/rehearsals/writer.json", WRITER),
+            (".svc/config.json", r#"{"defaultProvider": "script"}"#),
+            (".svc/may-write", may_write.as_str()),
             ("api/routes.txt", ""),
         ] {
             let path = project.dir.join(name);
@@ -191,7 +195,8 @@ impl Tour<'_> {
     fn run(&self) -> Outcome {
         let place = self.dir.display();
         self.say(&format!(
-            "A tour in a temporary project, {place}, with a daemon of its own. Ctrl-C ends it."
+            "A tour in a temporary project, {place}, with a daemon of its own.\n\
+             The agents are scripts (provider 'script'): no model, no key, no cost. Ctrl-C ends it."
         ))?;
         self.team()?;
         self.approval()?;
@@ -214,7 +219,7 @@ impl Tour<'_> {
             ("builder", "hello.txt", "Build what the planner planned."),
             ("reviewer", "review.md", "Review what the builder built."),
         ] {
-            self.svc(&["spawn", role, task, "--provider", "script", "--model", role, "--scope", scope])?;
+            self.svc(&["spawn", role, task, "--model", role, "--scope", scope])?;
         }
         self.svc(&["agents"])?;
         self.svc(&["wait", "--timeout", "60s"])?;
@@ -227,7 +232,7 @@ impl Tour<'_> {
             "This agent owns web/ alone. Before it writes elsewhere it asks; it waits; you decide; it goes on.",
         )?;
         let task = "Add a login form.";
-        self.svc(&["spawn", "web", task, "--provider", "script", "--model", "careful", "--scope", "web/**"])?;
+        self.svc(&["spawn", "web", task, "--model", "careful", "--scope", "web/**"])?;
         let record = self.until("web-1 to ask", |agents| {
             agents
                 .iter()
@@ -245,7 +250,7 @@ impl Tour<'_> {
             "3. A fresh context",
             "Long sessions fill an agent's context. A rotation replaces it by a fresh one that is briefed.",
         )?;
-        self.svc(&["spawn", "writer", "Write the page.", "--provider", "script", "--model", "writer"])?;
+        self.svc(&["spawn", "writer", "Write the page.", "--model", "writer"])?;
         self.until("writer-1 to ask", |agents| {
             agents
                 .iter()
@@ -344,7 +349,7 @@ mod tests {
 
     #[test]
     fn the_scenarios_of_the_tour_are_good() {
-        let careful = careful(Path::new("/tmp/a b"), Path::new("/opt/svc")).to_string();
+        let careful = careful().to_string();
         for scenario in [careful.as_str(), WRITER] {
             crate::rehearsal::scenario::parse(scenario).unwrap();
         }
@@ -354,5 +359,7 @@ mod tests {
     fn commands_are_printed_as_a_shell_takes_them() {
         assert_eq!(shell_word("--tail"), "--tail");
         assert_eq!(shell_word("it's a"), r"'it'\''s a'");
+        let script = may_write(Path::new("/tmp/a b"), Path::new("/opt/s v/svc"));
+        assert!(script.contains("/tmp/a b/api/routes.txt") && script.ends_with(" | '/opt/s v/svc' hook\n"));
     }
 }

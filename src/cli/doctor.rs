@@ -1,10 +1,13 @@
 //! `svc doctor`: whether this machine and this project are fit, and what to do where they are not.
 
+mod faults;
+
 use super::client::{CallError, Client};
 use super::control::{lock_is_held, running};
 use super::help::VERSION;
+use super::progress::{during, is_shown};
 use super::render::{Style, cut, one_line};
-use super::session::{Failure, Outcome, Session};
+use super::session::{Failure, Out, Outcome, Session};
 use super::target::text;
 use crate::providers::{self, Program};
 use serde_json::{Value, json};
@@ -22,6 +25,9 @@ const OUTPUT_LIMIT_BYTES: u64 = 4096;
 /// Free space below which a check fails, and below which it warns: 100 MiB and 1 GiB.
 const DISK_FAIL_KIB: u64 = 100 << 10;
 const DISK_WARN_KIB: u64 = 1 << 20;
+
+/// How the name of a provider's check begins.
+const PROVIDER: &str = "provider ";
 
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +66,7 @@ fn not(level: Level, name: &str, detail: impl Into<String>, remedy: impl Into<St
 /// `svc doctor`.
 pub fn doctor(session: &Session) -> Outcome {
     let out = &session.out;
-    let project = session.surroundings.project_dir_or_here();
-    let client = session.client();
-    let mut checks = vec![writable(&project), permissions(&project), daemon(client.as_ref())];
-    checks.push(lock_and_port(&project));
-    checks.extend(provider_checks(client.ok().as_ref()));
-    checks.push(disk(&project));
-    checks.push(git());
+    let checks = during(is_shown(out), "checking", || all_checks(session));
     let failed = checks.iter().any(|check| check.level == Level::Fail);
     if out.json {
         let list: Vec<Value> = checks
@@ -78,17 +78,65 @@ pub fn doctor(session: &Session) -> Outcome {
             .collect();
         out.document(&json!({"ok": !failed, "checks": list}))?;
     } else {
-        for check in checks.iter().filter(|check| !out.quiet || check.level != Level::Ok) {
-            let word = format!("{:4}", check.level.word());
-            let word =
-                Style::of_status(check.level.word()).map_or_else(|| word.clone(), |s| out.paint(s, &word));
-            out.line(&format!("{word}  {}: {}", check.name, check.detail))?;
-            if !check.remedy.is_empty() {
-                out.line(&format!("      {}", check.remedy))?;
-            }
-        }
+        tell(out, &short(checks))?;
     }
     if failed { Err(Failure::Told(1)) } else { Ok(()) }
+}
+
+/// Programs that are not installed are many; more than one stands in one line.
+fn short(mut checks: Vec<Check>) -> Vec<Check> {
+    let is_absent = |check: &Check| check.level == Level::Warn && check.name.starts_with(PROVIDER);
+    let absent: Vec<&str> =
+        checks.iter().filter(|check| is_absent(check)).map(|check| &check.name[PROVIDER.len()..]).collect();
+    if absent.len() < 2 {
+        return checks;
+    }
+    let line = not(
+        Level::Warn,
+        "providers",
+        format!("not installed: {}", absent.join(", ")),
+        "those that you need; 'svc providers' tells how",
+    );
+    let at = checks.iter().position(is_absent).unwrap_or_default();
+    checks.insert(at, line);
+    checks.retain(|check| !is_absent(check));
+    checks
+}
+
+fn tell(out: &Out, checks: &[Check]) -> Outcome {
+    for check in checks.iter().filter(|check| !out.quiet || check.level != Level::Ok) {
+        let word = format!("{:4}", check.level.word());
+        let word = Style::of_status(check.level.word()).map_or_else(|| word.clone(), |s| out.paint(s, &word));
+        out.line(&format!("{word}  {}: {}", check.name, check.detail))?;
+        if !check.remedy.is_empty() {
+            out.line(&format!("      {}", check.remedy))?;
+        }
+    }
+    let of = |level: Level| checks.iter().filter(|check| check.level == level).count();
+    if out.quiet {
+        return Ok(());
+    }
+    out.line(&match (of(Level::Fail), of(Level::Warn)) {
+        (0, 0) => "all is well".to_owned(),
+        (0, warnings) => format!("nothing must be mended; {warnings} to look at"),
+        (failures, warnings) => format!("{failures} to mend, {warnings} to look at"),
+    })
+}
+
+fn all_checks(session: &Session) -> Vec<Check> {
+    let project = session.surroundings.project_dir_or_here();
+    let client = session.surroundings.find().and_then(Client::new);
+    let mut checks = vec![writable(&project), permissions(&project), daemon(client.as_ref())];
+    checks.push(lock_and_port(&project));
+    let client = client.ok();
+    if let Some(client) = &client {
+        checks.extend(faults::of_the_daemon(client));
+    }
+    checks.extend(provider_checks(client.as_ref()));
+    checks.push(disk(&project));
+    checks.push(git());
+    checks.extend(faults::of_the_project(&project));
+    checks
 }
 
 fn writable(project: &Path) -> Check {
@@ -207,17 +255,14 @@ fn provider_checks(client: Option<&Client>) -> Vec<Check> {
         };
         providers::all().iter().map(look).collect()
     });
-    let mut checks: Vec<Check> = Vec::new();
+    let mut checks = Vec::new();
     for provider in &list {
-        let name = format!("provider {}", text(provider, "id"));
+        let name = format!("{PROVIDER}{}", text(provider, "id"));
         checks.push(if provider["installed"] == true {
             ok(&name, text(provider, "version"))
         } else {
             not(Level::Warn, &name, "not installed", text(provider, "installCommand"))
         });
-    }
-    if checks.iter().all(|check| check.level != Level::Ok) && !checks.is_empty() {
-        checks.push(not(Level::Fail, "providers", "none is installed", "install one of those above"));
     }
     checks
 }
@@ -294,6 +339,19 @@ fn output_lines(program: &str, args: &[&str]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_are_not_installed_share_a_line() {
+        let absent = |name: &str| not(Level::Warn, &format!("{PROVIDER}{name}"), "not installed", "get it");
+        let names = |checks: Vec<Check>| -> Vec<String> {
+            short(checks).into_iter().map(|check| format!("{}: {}", check.name, check.detail)).collect()
+        };
+        assert_eq!(
+            names(vec![ok("disk", "x"), absent("a"), ok("provider b", "1"), absent("c")]),
+            ["disk: x", "providers: not installed: a, c", "provider b: 1"]
+        );
+        assert_eq!(names(vec![absent("a")]), ["provider a: not installed"]);
+    }
 
     #[test]
     fn free_space_is_the_fourth_column_of_df() {

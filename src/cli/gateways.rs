@@ -206,7 +206,28 @@ fn connect(session: &Session, id: &str) -> Outcome {
         let why = record["lastError"].as_str().unwrap_or("the platform has not answered yet");
         return Err(Failure::failed(format!("gateway {id} is not connected: {why}")));
     }
-    told(session, &record, &format!("gateway {id} is connected as {}", text(&record, "botUsername")))
+    told(session, &record, &format!("gateway {id} is connected as {}", text(&record, "botUsername")))?;
+    advise(session, &id, &record)
+}
+
+/// What a person should know of a gateway that has just connected.
+fn advise(session: &Session, id: &str, record: &Value) -> Outcome {
+    let out = &session.out;
+    if out.json || out.quiet {
+        return Ok(());
+    }
+    if text(record, "chatId").is_empty() {
+        out.line(&format!(
+            "it has no chat to tell anything: write /help to the bot, then 'svc gateways set {id} --chat CHAT'"
+        ))?;
+    }
+    let open = record["allowedUsers"].as_array().is_none_or(Vec::is_empty);
+    if open && record["commandPermission"] == "full" {
+        out.line(&format!(
+            "everybody who can write to it may give commands; 'svc gateways set {id} --users IDS' limits it"
+        ))?;
+    }
+    Ok(())
 }
 
 fn act(session: &Session, id: &str, what: &str, done: &str) -> Outcome {

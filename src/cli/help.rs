@@ -133,10 +133,13 @@ fn everything(out: &Out) -> Outcome {
     for group in Group::ALL {
         lines.push(String::new());
         lines.push(bold(group.title()));
-        lines.extend(all().filter(|command| command.group == group).map(|command| {
-            let name = listed_name(command);
-            format!("  {name:width$}  {}", command.summary)
-        }));
+        for command in all().filter(|command| command.group == group) {
+            let mut name = listed_name(command);
+            for part in broken(command.summary, SHORT_COLUMNS.saturating_sub(width + 4)) {
+                lines.push(format!("  {name:width$}  {part}"));
+                name.clear();
+            }
+        }
     }
     let globals: Vec<String> = GLOBAL_OPTIONS.iter().map(option_name).collect();
     lines.push(String::new());
@@ -144,6 +147,21 @@ fn everything(out: &Out) -> Outcome {
     lines.push(format!("{} an agent's id, its name, or the beginning of one", bold("TARGET ")));
     lines.push(footer_exit(out));
     out.lines(&lines)
+}
+
+/// A text in lines of at most so many columns, as far as its words allow.
+fn broken(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= columns) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The command's name and alias.
@@ -204,6 +222,12 @@ pub(super) fn option_name(option: &Opt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_summaries_are_broken_between_words() {
+        assert_eq!(broken("serve it to a client", 10), ["serve it", "to a", "client"]);
+        assert_eq!(broken("short", 2), ["short"]);
+    }
 
     #[test]
     fn groups_give_way_evenly_and_keep_a_line_each() {

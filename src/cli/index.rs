@@ -1,10 +1,17 @@
 //! `svc index`: what the daemon knows of the codebase.
 
 use super::commands::{Command, Group, Words, switch};
+use super::progress::Line;
 use super::render::{Table, clean, count};
-use super::session::{Outcome, Session};
+use super::session::{Failure, Outcome, Session};
 use super::target::text;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How long the first scan of a project is waited for.
+const FIRST_SCAN_LIMIT: Duration = Duration::from_secs(60);
+/// Between two looks at it.
+const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 
 /// The command of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
@@ -24,12 +31,20 @@ pub(super) static COMMANDS: &[Command] = &[Command {
 /// `svc index [--rescan]`.
 fn index(session: &Session) -> Outcome {
     let out = &session.out;
-    let client = session.client()?;
-    let status = if session.args.flag("rescan") {
+    let client = session.client_doing("scanning the project")?;
+    let mut status = if session.args.flag("rescan") {
         client.post("/api/indexer/rescan", &json!({}))?
     } else {
         client.get("/api/indexer")?
     };
+    let mut line = Line::new(out, "scanning the project");
+    let deadline = Instant::now() + FIRST_SCAN_LIMIT;
+    while status["indexed"] != true && Instant::now() < deadline {
+        line.draw("", None);
+        std::thread::sleep(LOOK_INTERVAL);
+        status = client.get("/api/indexer")?;
+    }
+    drop(line);
     let workspaces = client.get("/api/indexer/workspaces")?;
     if out.json {
         let mut whole = status;
@@ -41,7 +56,10 @@ fn index(session: &Session) -> Outcome {
         return out.lines(&list.iter().map(|workspace| clean(text(workspace, "path"))).collect::<Vec<_>>());
     }
     if status["indexed"] != true {
-        return out.line("the codebase is being indexed; ask again in a moment");
+        let limit = FIRST_SCAN_LIMIT.as_secs();
+        return Err(Failure::failed(format!(
+            "the first scan has not ended within {limit} s; ask again later, or see .svc/daemon.log"
+        )));
     }
     let number = |value: &Value| count(value.as_u64().unwrap_or_default());
     let stats = &status["stats"];

@@ -1,6 +1,7 @@
 //! `svc integrations`.
 
 use super::client::{Client, encode};
+use super::progress::Line;
 use super::render::{Table, clean, one_line};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Between two looks at an installation that takes long.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Columns of a description in the list of tools.
 const DESCRIPTION_CHARS: usize = 120;
 
@@ -59,7 +60,8 @@ fn list(session: &Session) -> Outcome {
         return out.lines(&installed.map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
     }
     list.sort_by_key(|one| one["installed"] != true);
-    let mut table = Table::new(&["ID", "NAME", "STATUS", "VERSION", "MISSING OR REMEDY"]).status_column(2);
+    let mut table =
+        Table::new(&["ID", "NAME", "STATUS", "VERSION", "MISSING OR REMEDY"]).status_column(2).optional(&[1]);
     for one in &list {
         let missing = one["env"].as_array().into_iter().flatten();
         let missing: Vec<&str> = missing
@@ -83,12 +85,15 @@ fn list(session: &Session) -> Outcome {
 }
 
 fn install(session: &Session, id: &str) -> Outcome {
-    let client = session.client()?;
+    let client = session.client_doing("installing")?;
     let mut answer = client.post(&at(id, "/install"), &json!({}))?;
+    let mut line = Line::new(&session.out, &format!("installing {id}"));
     while text(&answer, "status") == "installing" {
+        line.draw("", None);
         std::thread::sleep(LOOK_AGAIN);
         answer = client.get(&at(id, ""))?;
     }
+    drop(line);
     if answer["installed"] != true {
         return Err(Failure::failed(format!("{id} could not be installed; the daemon's log says why")));
     }

@@ -96,8 +96,8 @@ impl Server<'_> {
                     "protocolVersion": version,
                     "capabilities": {"tools": {}},
                     "serverInfo": {"name": "svc", "version": crate::VERSION},
-                    "instructions": "Tools of the integrations attached to this agent, locks on shared resources, and \
-                                     the project's memory. Begin with integration_tools.",
+                    "instructions": "Tools of the integrations attached to this agent, locks on shared resources, \
+                                     the project's memory, and questions to a person. Begin with integration_tools.",
                 });
                 self.answer(id, "result", result);
             }
@@ -131,6 +131,10 @@ impl Server<'_> {
             "coordination_complete" => {
                 let body = with(given, &["operation"], "agentId", &self.agent);
                 self.call("POST", "/api/coordination/complete", Some(&body)).map(|value| shown(&value))
+            }
+            "ask_human" => {
+                let body = with(given, &["question"], "agentId", &self.agent);
+                self.call("POST", "/api/questions", Some(&body)).map(|value| shown(&value))
             }
             "memory_constraint" => {
                 let body = with(given, &["text", "category"], "", "");
@@ -248,6 +252,13 @@ fn tools() -> Value {
             "Give your resources free again; call it even after a failure",
             json!({"operation": string("only this one; all when absent")}),
             &[],
+        ),
+        tool(
+            "ask_human",
+            "Ask a person what only a person can know or decide. Answers at once that it was asked; the answer comes to \
+             you as a message, also when you have ended your turn",
+            json!({"question": string("one question, with what is needed to answer it; at most 2000 characters")}),
+            &["question"],
         ),
         tool(
             "memory_constraint",

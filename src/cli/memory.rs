@@ -113,7 +113,7 @@ fn rules(session: &Session) -> Outcome {
     for rule in &list {
         table.row(&["hash", "category", "text"].map(|name| text(rule, name).to_owned()));
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no rules; set one with 'svc memory rule TEXT'")
 }
 
 fn add_rule(session: &Session) -> Outcome {
@@ -164,7 +164,7 @@ fn found(session: &Session) -> Outcome {
     for found in answer["discoveries"].as_array().into_iter().flatten() {
         table.row(&["ts", "role", "trigger", "fix"].map(|name| text(found, name).to_owned()));
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "nothing was found yet; tell what helped with 'svc memory discover TRIGGER FIX'")
 }
 
 fn discover(session: &Session, trigger: &str, fix: &str) -> Outcome {
@@ -193,7 +193,11 @@ fn roles(session: &Session) -> Outcome {
         return out.document(&answer);
     }
     let roles = answer["roles"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    out.lines(&roles.map(ToOwned::to_owned).collect::<Vec<_>>())
+    let roles: Vec<String> = roles.map(ToOwned::to_owned).collect();
+    if roles.is_empty() && !out.quiet {
+        return out.line("no agent has left a handoff brief yet; 'svc rotate TARGET' does");
+    }
+    out.lines(&roles)
 }
 
 fn handoffs(session: &Session, role: &str) -> Outcome {
@@ -226,7 +230,7 @@ fn profiles(session: &Session) -> Outcome {
             files.to_string(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no agent has a profile yet")
 }
 
 /// `svc brief ROLE [TASK..]`.
@@ -335,7 +339,7 @@ fn reviews(session: &Session, answer: &Value) -> Outcome {
             text(review, "reason").to_owned(),
         ]);
     }
-    out.lines(&table.lines(out.width, out.colour))
+    out.table(&table, "no such review yet; 'svc review TARGET' makes one")
 }
 
 /// `svc rotate TARGET --dry-run`.
@@ -353,8 +357,10 @@ pub fn dry_run(session: &Session, agent: &Value) -> Outcome {
     let more = answer["moreLeftOut"].as_u64().unwrap_or(0);
     let count = left.len() as u64 + more;
     let mut lines = vec![format!(
-        "\n--- {} of {} characters; {count} left out or cut:",
-        answer["chars"], answer["maxChars"]
+        "\n--- {} of {} characters; {count} left out or cut{}",
+        answer["chars"],
+        answer["maxChars"],
+        if count == 0 { "" } else { ":" },
     )];
     for loss in left {
         let how = if loss["cut"] == true { " (cut)" } else { "" };

@@ -63,8 +63,8 @@ fn conflicts(session: &Session) -> Outcome {
     out.lines(&table.lines(out.width, out.colour))
 }
 
-/// Without a daemon to ask, or for a tool that names no file, it says nothing: then Claude Code's own rules
-/// apply.
+/// For a tool that names no file, or for nobody's agent without a daemon to ask, it says nothing: then Claude
+/// Code's own rules apply. An agent whose daemon does not answer may not write.
 fn hook(session: &Session) -> Outcome {
     let mut input = String::new();
     let read = std::io::stdin().take(HOOK_INPUT_BYTES).read_to_string(&mut input);
@@ -74,19 +74,21 @@ fn hook(session: &Session) -> Outcome {
         .ok_or_else(|| Failure::usage("svc hook reads a hook's JSON object on standard input"))?;
     let named = ["file_path", "notebook_path", "path"];
     let Some(path) = named.iter().find_map(|name| event["tool_input"][name].as_str()) else { return Ok(()) };
-    let Ok(client) = session.client() else { return Ok(()) };
     let mut body = json!({"tool": text(&event, "tool_name"), "path": path});
     if let Some(agent) = session.caller() {
         body["agentId"] = json!(agent);
     }
-    let Ok(answer) = client.try_call("POST", "/api/hooks/write", Some(&body)) else { return Ok(()) };
-    if answer["decision"] != "deny" {
+    let answer = session.client().ok().map(|client| client.try_call("POST", "/api/hooks/write", Some(&body)));
+    let reason = match answer {
         // Allowing is left to the permission mode, which may still ask about other things.
-        return Ok(());
-    }
+        Some(Ok(answer)) if answer["decision"] != "deny" => return Ok(()),
+        Some(Ok(answer)) => answer["reason"].clone(),
+        _ if session.caller().is_none() => return Ok(()),
+        _ => json!("svc cannot be asked whether this may be written; end your turn, a person has to look"),
+    };
     session.out.document(&json!({"hookSpecificOutput": {
         "hookEventName": "PreToolUse",
         "permissionDecision": "deny",
-        "permissionDecisionReason": answer["reason"],
+        "permissionDecisionReason": reason,
     }}))
 }

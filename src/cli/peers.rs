@@ -5,7 +5,7 @@ use super::commands::{Command, Group, Words, value};
 use super::render::{Table, age_of, clean};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The commands of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
@@ -19,7 +19,7 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     options: &[value(
         "token-file",
         "FILE",
-        "the other daemon's .svc/token, where it listens beyond its machine",
+        "add: the other daemon's .svc/token, where it listens beyond its machine; it is not kept",
     )],
     details: "'add' shows a code of six digits; 'svc peers' on the other side shows it, too. Compare them, then\n\
               confirm on both sides. A peer may look at your agents, and change nothing.",
@@ -84,19 +84,15 @@ fn spaced(code: &str) -> String {
     format!("{} {}", clean(head), clean(tail))
 }
 
-/// The body with the token of `--token-file`, which never stands on a command line.
-fn with_token(session: &Session, mut body: Value) -> Result<Value, Failure> {
+fn add(session: &Session, url: &str) -> Outcome {
+    let out = &session.out;
+    let mut body = json!({"url": url});
+    // A token never stands on a command line.
     if let Some(file) = session.args.value("token-file") {
         let token = std::fs::read_to_string(file)
             .map_err(|error| Failure::failed(format!("{file} cannot be read: {error}")))?;
         body["token"] = json!(token.trim());
     }
-    Ok(body)
-}
-
-fn add(session: &Session, url: &str) -> Outcome {
-    let out = &session.out;
-    let body = with_token(session, json!({"url": url}))?;
     let pairing = session.client()?.post("/api/federation/peers", &body)?;
     if out.json {
         return out.document(&pairing);
@@ -116,7 +112,6 @@ fn add(session: &Session, url: &str) -> Outcome {
 fn confirm(session: &Session, id: &str, code: Option<&str>) -> Outcome {
     let out = &session.out;
     let body = code.map_or_else(|| json!({}), |code| json!({"code": code}));
-    let body = with_token(session, body)?;
     let peer = session.client()?.post(&format!("/api/federation/pair/{}/confirm", encode(id)), &body)?;
     if out.json {
         return out.document(&peer);

@@ -7,6 +7,8 @@ use std::time::Duration;
 const GAP: usize = 2;
 /// A column is not cut below this many columns of the terminal, unless its content is narrower.
 const MIN_CELL: usize = 6;
+/// The last column, which is prose, gives way first, but keeps this much while others are wider.
+const MIN_PROSE: usize = 24;
 
 /// Colours and weights; the numbers are SGR parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,7 @@ pub struct Table {
     rows: Vec<Vec<String>>,
     numeric: Vec<usize>,
     status_column: Option<usize>,
+    optional: Vec<usize>,
 }
 
 impl Table {
@@ -87,6 +90,32 @@ impl Table {
         self
     }
 
+    /// Columns (from 0) that are left out of a terminal too narrow for all, in this order.
+    #[must_use]
+    pub fn optional(mut self, columns: &[usize]) -> Self {
+        self.optional = columns.to_vec();
+        self
+    }
+
+    /// This table without a column.
+    fn without(&self, column: usize) -> Self {
+        let moved = |other: usize| other - usize::from(other > column);
+        let kept =
+            |columns: &[usize]| columns.iter().copied().filter(|at| *at != column).map(moved).collect();
+        let mut narrow = Self {
+            header: self.header.clone(),
+            rows: self.rows.clone(),
+            numeric: kept(&self.numeric),
+            status_column: self.status_column.filter(|at| *at != column).map(moved),
+            optional: kept(&self.optional),
+        };
+        narrow.header.remove(column);
+        for row in &mut narrow.rows {
+            row.remove(column);
+        }
+        narrow
+    }
+
     /// Adds a row; missing cells are empty, control characters are removed.
     pub fn row(&mut self, cells: &[String]) {
         let mut cells: Vec<String> = cells.iter().map(|cell| one_line(cell)).collect();
@@ -94,16 +123,32 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The lines, heading first. With a width, no line is wider: the widest columns are cut, the last one
-    /// (which is prose) first.
-    pub fn lines(&self, width: Option<usize>, colour: bool) -> Vec<String> {
+    /// Whether it has no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The columns that its cells take.
+    fn widths(&self) -> Vec<usize> {
         let mut widths: Vec<usize> = self.header.iter().map(|title| text_width(title)).collect();
         for row in &self.rows {
             for (slot, cell) in widths.iter_mut().zip(row) {
                 *slot = (*slot).max(text_width(cell));
             }
         }
+        widths
+    }
+
+    /// The lines, heading first. With a width, no line is wider: optional columns are left out, then the
+    /// widest are cut, the last one (which is prose) first.
+    pub fn lines(&self, width: Option<usize>, colour: bool) -> Vec<String> {
+        let mut widths = self.widths();
         if let Some(width) = width {
+            let (last, others) = widths.split_last().map_or((0, &[][..]), |(last, rest)| (*last, rest));
+            let least = others.iter().sum::<usize>() + GAP * others.len() + last.min(MIN_PROSE);
+            if let Some(column) = self.optional.first().filter(|_| least > width) {
+                return self.without(*column).lines(Some(width), colour);
+            }
             shrink(&mut widths, width);
         }
         let header: Vec<String> = self.header.iter().map(|title| (*title).to_owned()).collect();
@@ -140,7 +185,7 @@ fn shrink(widths: &mut [usize], width: usize) {
     let gaps = GAP * widths.len().saturating_sub(1);
     let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
     if let Some(last) = widths.last_mut() {
-        let take = excess.min(last.saturating_sub(MIN_CELL));
+        let take = excess.min(last.saturating_sub(MIN_PROSE));
         *last -= take;
         excess -= take;
     }
@@ -352,6 +397,16 @@ mod tests {
             ]
         );
         assert!(sample().lines(None, true)[1].starts_with("\x1b[32mcompleted\x1b[0m "));
+    }
+
+    #[test]
+    fn optional_columns_go_before_others_are_cut() {
+        let mut table = Table::new(&["NAME", "ID", "N", "DOING"]).numeric(&[2]).optional(&[1, 0]);
+        table.row(&["tester".into(), "12345678".into(), "12".into(), "writing the whole of a file".into()]);
+        let row = |width| table.lines(Some(width), false)[1].clone();
+        assert_eq!(row(60), "tester  12345678  12  writing the whole of a file");
+        assert_eq!(row(40), "tester  12  writing the whole of a file");
+        assert_eq!(row(30), "12  writing the whole of a fi…");
     }
 
     #[test]

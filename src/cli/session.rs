@@ -2,7 +2,8 @@
 
 use super::args::Args;
 use super::client::{Client, Surroundings};
-use super::render::Style;
+use super::progress;
+use super::render::{Style, Table};
 use crate::core::time::Time;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
@@ -94,6 +95,11 @@ impl Out {
         if lines.is_empty() { Ok(()) } else { self.line(&lines.join("\n")) }
     }
 
+    /// Prints a table that fits the terminal, or these words when it has no row.
+    pub fn table(&self, table: &Table, empty: &str) -> Outcome {
+        if table.is_empty() { self.line(empty) } else { self.lines(&table.lines(self.width, self.colour)) }
+    }
+
     /// `text` in a style, where colours are wanted.
     pub fn paint(&self, style: Style, text: &str) -> String {
         if self.colour { style.paint(text) } else { text.to_owned() }
@@ -130,7 +136,14 @@ pub struct Session {
 impl Session {
     /// A client of the daemon that the options, the folder and the environment name.
     pub fn client(&self) -> Result<Client, Failure> {
-        Client::new(self.surroundings.find()?)
+        let client = Client::new(self.surroundings.find()?)?;
+        Ok(if progress::is_shown(&self.out) { client.doing("waiting for the daemon") } else { client })
+    }
+
+    /// [`Self::client`], whose calls are about this.
+    pub fn client_doing(&self, words: &'static str) -> Result<Client, Failure> {
+        let client = self.client()?;
+        Ok(if progress::is_shown(&self.out) { client.doing(words) } else { client })
     }
 
     /// The id of the agent that called `svc`, if an agent did.

@@ -17,8 +17,9 @@ pub fn providers(session: &Session) -> Outcome {
         let installed = list.iter().filter(|provider| provider["installed"] == true);
         return out.lines(&installed.map(|provider| text(provider, "id").to_owned()).collect::<Vec<_>>());
     }
-    let mut table =
-        Table::new(&["ID", "NAME", "INSTALLED", "VERSION", "KEY", "MODELS OR REMEDY"]).status_column(2);
+    let mut table = Table::new(&["ID", "NAME", "INSTALLED", "VERSION", "KEY", "MODELS OR REMEDY"])
+        .status_column(2)
+        .optional(&[1]);
     for provider in &list {
         let installed = provider["installed"] == true;
         let key = match (text(provider, "envKey"), provider["hasKey"] == true) {
@@ -45,7 +46,7 @@ pub fn providers(session: &Session) -> Outcome {
 pub fn config(session: &Session) -> Outcome {
     let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["get"] => get(session, None),
+        [] | ["get"] => get(session, None),
         ["get", key] => get(session, Some(key)),
         ["set", key, value] => set(session, key, value),
         _ => Err(Failure::usage(

@@ -97,41 +97,56 @@ fn search(session: &Session, words: &str) -> Outcome {
     out.lines(&table.lines(out.width, out.colour))
 }
 
-/// One call for each id; the first that fails ends the command.
+/// One call for each id; the first that fails ends the command. As JSON: the answer to one id, or a list.
 fn each(session: &Session, ids: &[&str], method: &str, call: &str, done: &str) -> Outcome {
-    let client = session.client()?;
+    let client = session.client_doing(if method == "DELETE" { "removing" } else { "installing" })?;
+    let mut answers = Vec::new();
     for id in ids {
-        one(session, &client, id, method, call, done)?;
+        answers.push(one(session, &client, id, method, call, done)?);
     }
-    Ok(())
+    match answers.as_slice() {
+        _ if !session.out.json => Ok(()),
+        [answer] => session.out.document(answer),
+        _ => session.out.document(&Value::Array(answers)),
+    }
 }
 
-fn one(session: &Session, client: &Client, id: &str, method: &str, call: &str, done: &str) -> Outcome {
+/// The answer, told unless it is wanted as JSON.
+fn one(
+    session: &Session,
+    client: &Client,
+    id: &str,
+    method: &str,
+    call: &str,
+    done: &str,
+) -> Result<Value, Failure> {
     let out = &session.out;
     let body = (method == "POST").then(|| json!({}));
     let answer = client.call(method, &format!("/api/skills/{}{call}", encode(id)), body.as_ref())?;
     if out.json {
-        return out.document(&answer);
+        return Ok(answer);
     }
     if out.quiet {
-        return out.line(id);
+        out.line(id)?;
+        return Ok(answer);
     }
     let done = if answer["updated"] == true { "updated" } else { done };
     let version = answer["version"].as_str().filter(|version| !version.is_empty());
     out.line(&version.map_or_else(
         || format!("{id} is {done}"),
         |version| format!("{id} {} ({}) is {done}", clean(version), text(&answer, "source")),
-    ))
+    ))?;
+    Ok(answer)
 }
 
 fn update_all(session: &Session) -> Outcome {
-    let client = session.client()?;
-    let answer = client.get("/api/skills/installed")?;
+    let answer = session.client()?.get("/api/skills/installed")?;
     let list = answer["skills"].as_array().cloned().unwrap_or_default();
-    for skill in &list {
-        one(session, &client, text(skill, "id"), "POST", "/update", "up to date")?;
+    let ids: Vec<&str> = list.iter().map(|skill| text(skill, "id")).collect();
+    if ids.is_empty() && !session.out.json {
+        session.out.note("no skill is installed; 'svc skills search' lists what there is");
     }
-    Ok(())
+    each(session, &ids, "POST", "/update", "up to date")
 }
 
 fn rate(session: &Session, id: &str, stars: &str) -> Outcome {

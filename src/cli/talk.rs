@@ -49,7 +49,7 @@ pub fn instruct(session: &Session) -> Outcome {
 pub fn query(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
     let question = said(session, "question")?;
-    let client = session.client()?;
+    let client = session.client_doing("asking")?;
     let agent = find(&client, &args.words[0])?;
     let answer = client.post(&path(&agent, "/query"), &json!({"question": question}))?;
     if out.json { out.document(&answer) } else { out.line(clean(text(&answer, "answer")).trim_end()) }
@@ -66,7 +66,7 @@ fn said(session: &Session, what: &str) -> Result<String, Failure> {
 /// `svc rotate TARGET`.
 pub fn rotate(session: &Session) -> Outcome {
     let out = &session.out;
-    let client = session.client()?;
+    let client = session.client_doing("rotating")?;
     let agent = find(&client, &session.args.words[0])?;
     if session.args.flag("dry-run") {
         return super::memory::dry_run(session, &agent);

@@ -186,7 +186,8 @@ fn save(session: &Session, name: &str, agents: &[&str]) -> Outcome {
     }
     let team = session.client()?.post("/api/teams", &body)?;
     let saved = team["agents"].as_array().map_or(0, Vec::len);
-    let line = format!("saved {} with {saved} agents; 'svc team load' starts them", text(&team, "name"));
+    let (name, s) = (text(&team, "name"), if saved == 1 { "" } else { "s" });
+    let line = format!("saved {name} with {saved} agent{s}; 'svc team load {name}' starts what is not alive");
     told(session, &team, text(&team, "id"), &line)
 }
 

@@ -66,8 +66,9 @@ fn tokens(session: &Session) -> Outcome {
             money(&agent["costUsd"]),
         ]);
     }
-    let mut lines = table.lines(out.width, out.colour);
-    lines.extend(sums(&summary));
+    let mut lines = if table.is_empty() { Vec::new() } else { table.lines(out.width, out.colour) };
+    // The sums begin with an empty line, to stand apart.
+    lines.extend(sums(&summary).into_iter().skip(usize::from(table.is_empty())));
     let dashboard = client.get("/api/dashboard")?;
     let cost = &dashboard["cost"];
     let budget = cost["dailyBudgetUsd"].as_f64().map(|budget| format!(" of {}", dollars(budget)));

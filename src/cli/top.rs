@@ -52,7 +52,7 @@ pub fn top(session: &Session) -> Outcome {
     let screen = Screen::take()
         .map_err(|error| Failure::failed(format!("the terminal cannot be taken: {error}; try --once")))?;
     let waker = screen.waker()?;
-    let daemon = Daemon::watch(client, waker);
+    let daemon = Daemon::watch(client.doing(""), waker);
     run(&screen, &mut view, &daemon, out.colour)
 }
 

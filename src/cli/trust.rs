@@ -49,11 +49,11 @@ pub fn locks(session: &Session) -> Outcome {
 pub fn credentials(session: &Session) -> Outcome {
     let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["list"] => list_credentials(session),
+        [] | ["list"] => list_credentials(session),
         ["set", provider] => set_credential(session, provider),
         ["remove", provider] => remove_credential(session, provider),
         _ => Err(Failure::usage(
-            "usage: svc credentials list | set PROVIDER | remove PROVIDER; see 'svc help credentials'",
+            "usage: svc credentials [list | set PROVIDER | remove PROVIDER]; see 'svc help credentials'",
         )),
     }
 }

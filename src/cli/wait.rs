@@ -1,6 +1,7 @@
 //! `svc wait`: until agents have ended.
 
 use super::client::Client;
+use super::progress::Line;
 use super::render::{age, count, parse_duration};
 use super::session::{Failure, Outcome, Session};
 use super::target::{agents, find, is_live, latest, lineage, state, text};
@@ -38,6 +39,7 @@ pub fn until_ended(
     timeout: Option<Duration>,
 ) -> Outcome {
     let started = Instant::now();
+    let mut line = Line::new(&session.out, "waiting");
     let mut watched: Vec<Value> = targets.to_vec();
     let mut ended: Vec<Value> = Vec::new();
     loop {
@@ -51,12 +53,14 @@ pub fn until_ended(
             if is_live(&last) {
                 living.push(last);
             } else {
+                line.wipe();
                 told(session, &last)?;
                 ended.push(last);
             }
         }
         watched = living;
         if watched.is_empty() {
+            line.wipe();
             return verdict(session, ended);
         }
         if let Some(timeout) = timeout.filter(|timeout| started.elapsed() >= *timeout) {
@@ -67,8 +71,18 @@ pub fn until_ended(
                 names.join(", ")
             )));
         }
+        line.draw(&doing(&watched), None);
         std::thread::sleep(POLL);
     }
+}
+
+/// `backend-1 (Write src/a.rs), docs-1`.
+fn doing(watched: &[Value]) -> String {
+    let one = |agent: &Value| match super::render::one_line(text(agent, "currentActivity")) {
+        activity if activity.is_empty() => text(agent, "name").to_owned(),
+        activity => format!("{} ({activity})", text(agent, "name")),
+    };
+    watched.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Takes up agents that have been started meanwhile, for example by a planner or a schedule.

@@ -1,21 +1,56 @@
 //! `/` and what it loads.
 
-use super::{STYLE, page};
-use crate::api::{Method, Problem, Reply, Route};
+use super::{assets, page};
+use crate::api::{Body, Method, Problem, Reply, Route};
 use crate::routes::{Ask, Handler};
+use sha2::{Digest, Sha256};
+
+/// What the pages may do: load from here, talk to here, and nothing else; markup from text is refused by the
+/// browser itself.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// The routes of the pages.
 pub fn routes() -> Vec<Route<Handler>> {
     vec![
-        Route::new(Method::Get, "/", "The agents as a page", Handler::Read(front)),
-        Route::new(Method::Get, "/console.css", "The page's style", Handler::Read(style)),
+        Route::new(Method::Get, "/", "The web console", Handler::Read(front)),
+        Route::new(
+            Method::Get,
+            "/console/:file",
+            "The web console's styles and scripts",
+            Handler::Read(file),
+        )
+        .replies(&[(200, "the file"), (304, "it is as it was"), (404, "no such file")]),
     ]
 }
 
 fn front(ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::bytes(200, "text/html; charset=utf-8", page(ask.state)))
+    Ok(answer(ask, "text/html; charset=utf-8", Body::Owned(page(ask.state).into_bytes())))
 }
 
-fn style(_ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::bytes(200, "text/css; charset=utf-8", STYLE).with_header("Cache-Control", "max-age=3600"))
+fn file(ask: &Ask) -> Result<Reply, Problem> {
+    let name = ask.params.get("file");
+    let Some(asset) = assets::find(name) else {
+        return Err(Problem::not_found(format!("the console has no file {name:?}")));
+    };
+    Ok(answer(ask, asset.content_type(), Body::Static(asset.text.as_bytes())))
+}
+
+/// 200, or 304 when the browser has these bytes. It asks every time, so that a new binary is seen at once.
+fn answer(ask: &Ask, content_type: &'static str, body: Body) -> Reply {
+    let digest = Sha256::digest(body.bytes());
+    let etag = format!("\"{:016x}\"", digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first)));
+    let known = ask.request.header("if-none-match").is_some_and(|tags| {
+        tags.split(',').any(|tag| tag.trim().trim_start_matches("W/") == etag || tag.trim() == "*")
+    });
+    let reply = if known {
+        Reply { status: 304, ..Reply::no_content() }
+    } else {
+        Reply { status: 200, content_type, headers: Vec::new(), body }
+    };
+    reply
+        .with_header("ETag", etag)
+        .with_header("Cache-Control", "no-cache")
+        .with_header("Content-Security-Policy", POLICY)
 }

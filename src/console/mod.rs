@@ -1,40 +1,51 @@
-//! The pages that the daemon serves. For now one: who is there and what they do.
+//! The web console: pages, styles and scripts that are compiled into the binary. The daemon serves them; all
+//! they show comes from the public API and the WebSocket.
+//!
+//! **Invariant:** the pages keep the strictest policy: nothing inline, nothing from elsewhere, and no text of
+//! an agent ever becomes markup (browsers enforce it by trusted types).
+//!
+//! **Invariant:** all assets together stay below [`WEIGHT_LIMIT_BYTES`], uncompressed.
 
 pub mod api;
+mod assets;
+#[cfg(test)]
+mod tests;
 
 use crate::agents::Agent;
 use crate::core::State;
 use std::fmt::Write as _;
 
-/// The style of the page.
-const STYLE: &str = include_str!("console.css");
+/// Bytes of everything a browser may load, in all.
+pub const WEIGHT_LIMIT_BYTES: usize = 300 << 10;
+/// Agents in the table for browsers without scripts.
+const MAX_ROWS: usize = 200;
 
-/// The page, rendered from a snapshot. No script: the browser asks again every few seconds.
+/// The page: the shell that the scripts fill, with a table of the agents for browsers without scripts.
 fn page(state: &State) -> String {
+    let mut preload = String::new();
+    for asset in assets::ALL.iter().filter(|asset| asset.first) {
+        let _ = writeln!(preload, "<link rel=\"modulepreload\" href=\"/console/{}\">", asset.name);
+    }
+    assets::SHELL.replacen("<!--preload-->\n", &preload, 1).replacen("<!--agents-->", &agents(state), 1)
+}
+
+fn agents(state: &State) -> String {
     let mut agents: Vec<&Agent> = state.agents.iter().map(AsRef::as_ref).collect();
     agents.sort_by_key(|agent| (!agent.status.is_live(), agent.spawned_at, agent.id));
-    let live = state.agents.live().count();
-    let mut html = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>svc: {live} agents at work</title>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta http-equiv=\"refresh\" content=\"3\"><link rel=\"stylesheet\" href=\"/console.css\"></head><body>\
-         <header><h1>svc</h1><p>{} · {live} at work, {} in all</p></header><main>",
-        escape(&state.project.dir.to_string_lossy()),
-        agents.len()
-    );
     if agents.is_empty() {
-        html.push_str("<p class=\"empty\">No agents yet. Start one: <code>svc spawn backend 'Add a login page'</code></p>");
-    } else {
-        html.push_str(
-            "<table><thead><tr><th>Agent</th><th>Status</th><th>Provider</th><th>Tokens</th><th>Context</th>\
-             <th>Doing</th></tr></thead><tbody>",
-        );
-        for agent in agents {
-            row(&mut html, agent);
-        }
-        html.push_str("</tbody></table>");
+        return "<p>No agents yet. Start one: <code>svc spawn backend 'Add a login page'</code></p>".into();
     }
-    html.push_str("</main></body></html>");
+    let mut html = String::from(
+        "<table><thead><tr><th>Agent</th><th>Status</th><th>Provider</th><th>Tokens</th><th>Context</th>\
+         <th>Doing</th></tr></thead><tbody>",
+    );
+    for agent in agents.iter().take(MAX_ROWS) {
+        row(&mut html, agent);
+    }
+    html.push_str("</tbody></table>");
+    if agents.len() > MAX_ROWS {
+        let _ = write!(html, "<p>{MAX_ROWS} of {} agents are shown.</p>", agents.len());
+    }
     html
 }
 
@@ -43,7 +54,7 @@ fn row(html: &mut String, agent: &Agent) {
     let doing = agent.current_activity.as_deref().unwrap_or(&agent.status_reason);
     let _ = write!(
         html,
-        "<tr class=\"{status}\"><td><a href=\"/api/agents/{}/log\">{}</a></td><td>{status}</td><td>{}</td>\
+        "<tr><td><a href=\"/api/agents/{}/log\">{}</a></td><td>{status}</td><td>{}</td>\
          <td>{}</td><td>{:.0} %</td><td>{}</td></tr>",
         agent.id,
         escape(&agent.name),
@@ -68,17 +79,4 @@ fn escape(text: &str) -> String {
         }
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_agents_say_cannot_become_markup() {
-        assert_eq!(escape("<b a=\"x\" b='y'>&"), "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;");
-        let empty = page(&State::default());
-        assert!(empty.contains("No agents yet"));
-        assert!(!empty.contains("<script") && !empty.contains("style="), "the page keeps its own policy");
-    }
 }

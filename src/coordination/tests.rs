@@ -1,4 +1,5 @@
 use super::*;
+use crate::agents::Status;
 use crate::core::testing::Bench;
 use crate::core::{Actor, Timers};
 use serde_json::{Value, json};
@@ -233,8 +234,9 @@ fn decisions_5_no_interleaving_gives_a_resource_to_two() {
         }
         for _ in 0..120 {
             let who = names[usize::try_from(below(3)).unwrap()];
-            let live = bench.state.agents.find(who).unwrap().status.is_live();
-            match below(12) {
+            let live = bench.state.agents.find(who).unwrap().status == Status::Running;
+            match below(13) {
+                12 => restart(&mut bench),
                 0..=5 => {
                     let resources = [format!("r{}", below(6)), format!("r{}", below(6))];
                     let body = json!({"agentId": who, "operation": format!("o{}", below(3)),
@@ -262,6 +264,19 @@ fn decisions_5_no_interleaving_gives_a_resource_to_two() {
     }
 }
 
+/// The daemon is killed and starts again with what it has written.
+fn restart(bench: &mut Bench) {
+    let old = bench.state.agents.stored();
+    let stored = serde_json::from_value(serde_json::to_value(&old).unwrap()).unwrap();
+    let agents = crate::agents::State::restore(stored, |_| "p".into(), bench.now);
+    let locks = serde_json::to_value(bench.state.coordination.stored()).unwrap();
+    let mut state = crate::core::State { agents: Arc::new(agents), ..crate::core::State::default() };
+    let timers = Arc::make_mut(&mut state.timers);
+    let locks = serde_json::from_value(locks).unwrap();
+    state.coordination = Arc::new(State::restore(locks, &state.agents, timers));
+    bench.state = state;
+}
+
 fn check(bench: &Bench, seed: u64) {
     let mut seen = BTreeSet::new();
     for (owner, operation) in bench.state.coordination.iter() {
@@ -271,7 +286,7 @@ fn check(bench: &Bench, seed: u64) {
         let Owner::Agent(lineage) = owner else { continue };
         let agent = bench.state.agents.iter().find(|agent| agent.lineage_id == *lineage);
         assert!(
-            agent.is_some_and(|agent| agent.status.is_live()),
+            agent.is_some_and(|agent| agent.status.is_live() || agent.status == Status::Interrupted),
             "seed {seed}: an ended agent holds a lock"
         );
         assert!(operation.expires_at > bench.now, "seed {seed}: a lock outlived its deadline");

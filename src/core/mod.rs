@@ -36,6 +36,7 @@ use crate::credentials;
 use crate::federation;
 use crate::gateways;
 use crate::integrations;
+use crate::isolation;
 use crate::journalist;
 use crate::market;
 use crate::memory;
@@ -192,6 +193,8 @@ pub enum Command {
     Integrations(integrations::Command),
     /// About who may write which file.
     Ownership(ownership::Command),
+    /// About the worktrees of agents.
+    Isolation(isolation::Command),
     /// About the configuration.
     Settings(settings::Command),
     /// About the project's files.
@@ -237,6 +240,8 @@ pub enum Event {
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
     Storage(Option<String>),
+    /// What this call has changed is on disk, or why not; see [`Effect::AwaitDisk`].
+    OnDisk(CallId, Result<(), String>),
     /// A deadline has come.
     Timer(Timer),
     /// Handling an event panicked.
@@ -266,6 +271,9 @@ pub enum Effect {
     Put(Document, Durability),
     /// Remove a document.
     Remove(Document),
+    /// Say [`Event::OnDisk`] when everything put so far to be durable is on disk: for deeds that must not be
+    /// done before.
+    AwaitDisk(CallId),
     /// What this timer stands for is to happen once everything put before is on disk.
     WhenStored(Timer),
     /// Append a line (without its end) to a journal, before the replies of the same event are sent.
@@ -323,6 +331,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Context(report) => briefing::report(state, report),
         Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
+        Event::OnDisk(call, outcome) => integrations::on_disk(state, cx, call, outcome),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
@@ -369,6 +378,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Schedules(command) => crate::schedules::command(state, cx, call, command),
         Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
+        Command::Isolation(command) => isolation::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
         Command::Settings(command) => {
             settings::command(state, cx, call, command);

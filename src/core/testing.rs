@@ -59,15 +59,20 @@ impl Bench {
         let mut cx = Context::new(self.now, self.seed);
         apply(&mut self.state, &mut cx, event);
         let mut answer = None;
+        let mut awaited = Vec::new();
         let mut stored = Vec::new();
         for effect in cx.take() {
             match effect {
+                Effect::AwaitDisk(call) => awaited.push(call),
                 Effect::Reply(_, reply) => {
                     assert!(answer.replace(reply).is_none(), "two replies to one call");
                 }
                 Effect::WhenStored(timer) if !self.disk_hangs => stored.push(timer),
                 other => self.effects.push(other),
             }
+        }
+        for call in awaited {
+            answer = self.apply(Event::OnDisk(call, Ok(()))).or(answer);
         }
         for timer in stored {
             self.apply(Event::Timer(timer));

@@ -6,12 +6,14 @@ use crate::core::ids::PairingId;
 use crate::routes::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
+/// Where envelopes come in. Their signature says who sends: no operator token is asked for.
+pub const ENVELOPE_PATH: &str = "/api/federation/envelope";
 /// Bytes of what another daemon may send.
 const BODY_BYTES: usize = 64 << 10;
 /// Characters of an address.
 pub(super) const MAX_URL_CHARS: usize = 200;
 
-/// The routes of the federation. What people decide, and what only daemons say, is not for agents.
+/// The routes of the federation. What people decide is not for agents; an envelope says itself who sent it.
 pub fn routes() -> Vec<Route<Handler>> {
     let mut routes = of_people();
     routes.extend(of_daemons());
@@ -85,7 +87,7 @@ fn of_people() -> Vec<Route<Handler>> {
 }
 
 fn of_daemons() -> Vec<Route<Handler>> {
-    use Access::OperatorOnly;
+    use Access::{Anyone, OperatorOnly};
     use Handler::{Work, Write};
     vec![
         Route::new(
@@ -108,9 +110,9 @@ fn of_daemons() -> Vec<Route<Handler>> {
         .replies(&[(200, "ok"), (400, "it is another nonce"), AGENT, UNKNOWN]),
         Route::new(
             Method::Post,
-            "/api/federation/envelope",
+            ENVELOPE_PATH,
             "For daemons: a signed question",
-            Work(OperatorOnly, worker::envelope),
+            Work(Anyone, worker::envelope),
         )
         .body_limit(BODY_BYTES)
         .replies(&[
@@ -137,12 +139,7 @@ pub(super) fn pairing_id(ask: &Ask) -> Result<PairingId, Problem> {
 
 fn peers(ask: &Ask) -> Result<Reply, Problem> {
     let federation = &ask.state.federation;
-    let shown = |peer: &Peer| {
-        let mut value = json!(peer);
-        value["hasToken"] = json!(ask.state.credentials.has(&peer.id.credential()));
-        value
-    };
-    let peers: Vec<Value> = federation.iter().map(shown).collect();
+    let peers: Vec<&Peer> = federation.iter().collect();
     Ok(Reply::ok(&json!({"peers": peers, "pairings": federation.pairings_shown(ask.now)})))
 }
 
@@ -194,7 +191,6 @@ fn confirm_schema() -> Value {
         "properties": {
             "code": {"type": "string", "pattern": "^[0-9]{6}$"},
             "url": {"type": "string", "maxLength": MAX_URL_CHARS},
-            "token": {"type": "string", "writeOnly": true},
         },
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! Each daemon has an Ed25519 key. Two are paired once a person on each side has compared a six-digit code
 //! ([`pairing`]); from then on they exchange signed envelopes ([`envelope`]), and each may read a view of
-//! the other's agents. Nothing can be changed from outside.
+//! the other's agents. Nothing can be changed from outside, and neither keeps a secret of the other's: the
+//! operator token that a daemon beyond this machine wants is used while pairing, and forgotten.
 //!
 //! **Invariant:** a peer is somebody whose key a person has confirmed; nobody else is answered.
 //! **Invariant:** each side decides for itself; removing a peer ends what it may read here.
@@ -19,7 +20,6 @@ use crate::api::{Problem, Reply};
 use crate::core::ids::PairingId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
-use crate::credentials::{self, Sealed};
 use hex::{bytes_32, to_hex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -52,11 +52,6 @@ impl PeerId {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// Under which name the vault keeps its token.
-    pub fn credential(&self) -> String {
-        format!("federation/{self}")
     }
 }
 
@@ -117,8 +112,6 @@ struct Pairing {
     other: Other,
     stage: Stage,
     is_outgoing: bool,
-    /// The other side's operator token, for a daemon that listens beyond its machine.
-    token: Option<Sealed>,
     expires_at: Time,
 }
 
@@ -176,8 +169,6 @@ pub enum Command {
         other: Box<Other>,
         /// What people compare.
         code: String,
-        /// Its operator token.
-        token: Option<Sealed>,
     },
     /// A person has compared the codes.
     Confirm {
@@ -187,8 +178,6 @@ pub enum Command {
         code: Option<String>,
         /// Another address than the other side gave.
         url: Option<String>,
-        /// Its operator token.
-        token: Option<Sealed>,
     },
     /// A person does not want it.
     Reject(PairingId),
@@ -225,12 +214,6 @@ impl State {
                 Err(Problem::new(409, "ambiguous", text))
             }
         }
-    }
-
-    /// Whose pairing it is, while it waits.
-    pub fn pairing_peer(&self, id: PairingId, now: Time) -> Option<PeerId> {
-        let pairing = self.pairings.get(&id).filter(|pairing| pairing.expires_at > now)?;
-        Some(pairing::peer_id(&pairing.other.key))
     }
 
     /// What is written to disk.
@@ -274,8 +257,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     let result = all.health.writable().and_then(|()| match command {
         Command::Offered(offer) => offered(all, cx, *offer),
         Command::Revealed(id, nonce) => revealed(all, cx, id, &nonce),
-        Command::Opened { id, other, code, token } => {
-            let pairing = Pairing::new(*other, Stage::Shown(code), true, token, now);
+        Command::Opened { id, other, code } => {
+            let pairing = Pairing::new(*other, Stage::Shown(code), true, now);
             let body = shown(id, &pairing);
             open(all, cx, id, pairing)?;
             cx.audit(
@@ -284,7 +267,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             );
             Ok(Reply::json(201, &body))
         }
-        Command::Confirm { id, code, url, token } => confirm(all, cx, id, code.as_deref(), url, token),
+        Command::Confirm { id, code, url } => confirm(all, cx, id, code.as_deref(), url),
         Command::Reject(id) => {
             let gone = Arc::make_mut(&mut all.federation).pairings.remove(&id).ok_or_else(|| unknown(id))?;
             cx.audit(
@@ -299,8 +282,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
 }
 
 impl Pairing {
-    fn new(other: Other, stage: Stage, is_outgoing: bool, token: Option<Sealed>, now: Time) -> Self {
-        Self { other, stage, is_outgoing, token, expires_at: now + PAIRING_TTL }
+    fn new(other: Other, stage: Stage, is_outgoing: bool, now: Time) -> Self {
+        Self { other, stage, is_outgoing, expires_at: now + PAIRING_TTL }
     }
 }
 
@@ -314,7 +297,7 @@ fn offered(all: &mut All, cx: &mut Context, offer: Offer) -> Result<Reply, Probl
     let Offer { other, commitment, own_key, own_nonce, own_name } = offer;
     let stage = Stage::Committed { commitment, own_key, own_nonce };
     let id = PairingId(cx.fresh_id(|id| all.federation.pairings.contains_key(&PairingId(id))));
-    open(all, cx, id, Pairing::new(other, stage, false, None, cx.now))?;
+    open(all, cx, id, Pairing::new(other, stage, false, cx.now))?;
     let body = json!({
         "id": id, "publicKey": to_hex(&own_key), "nonce": to_hex(&own_nonce), "name": own_name,
     });
@@ -370,7 +353,6 @@ fn confirm(
     id: PairingId,
     typed: Option<&str>,
     url: Option<String>,
-    token: Option<Sealed>,
 ) -> Result<Reply, Problem> {
     let pairing = Arc::clone(all.federation.pairings.get(&id).ok_or_else(|| unknown(id))?);
     let Stage::Shown(code) = &pairing.stage else {
@@ -398,9 +380,6 @@ fn confirm(
         let text = format!("{MAX_PEERS} peers are known and that is the limit; remove one first");
         return Err(Problem::new(409, "too_many_peers", text));
     }
-    if let Some(token) = token.or_else(|| pairing.token.clone()) {
-        credentials::put(all, cx, &peer.id.credential(), token)?;
-    }
     cx.audit("federation.confirm", &json!({"pairingId": id, "peerId": peer.id, "url": peer.url}));
     cx.notice("federation:paired", &json!({"peerId": peer.id, "name": peer.name}));
     let body = json!(peer);
@@ -414,7 +393,6 @@ fn confirm(
 fn remove(all: &mut All, cx: &mut Context, word: &str) -> Result<Reply, Problem> {
     let id = all.federation.find(word)?.id.clone();
     Arc::make_mut(&mut all.federation).peers.remove(&id);
-    credentials::remove(all, cx, &id.credential());
     cx.audit("federation.remove", &json!({"peerId": id}));
     cx.push(Effect::Put(Document::Federation, Durability::BeforeReply));
     Ok(Reply::ok(&json!({"ok": true, "id": id})))

@@ -145,7 +145,7 @@ fn ask(bench: &mut Bench, command: Command) -> (u16, Value) {
 }
 
 fn confirm_with(id: PairingId, code: Option<&str>) -> Command {
-    Command::Confirm { id, code: code.map(Into::into), url: None, token: None }
+    Command::Confirm { id, code: code.map(Into::into), url: None }
 }
 
 fn id_of(body: &Value) -> PairingId {
@@ -201,8 +201,7 @@ fn pairings_are_few_and_expire() {
     }
     assert_eq!(offered(&mut bench, 1, [3; 32]).1["code"], "too_many_pairings");
     let other = Other { key: public(2), name: "b".into(), url: "http://127.0.0.1:2".into() };
-    let opened =
-        Command::Opened { id: PairingId(5), other: Box::new(other), code: "123456".into(), token: None };
+    let opened = Command::Opened { id: PairingId(5), other: Box::new(other), code: "123456".into() };
     assert_eq!(ask(&mut bench, opened).0, 201, "strangers do not take a person's own room");
     bench.pass(PAIRING_TTL);
     assert_eq!(ask(&mut bench, confirm_with(first, None)).0, 404);

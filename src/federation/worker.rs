@@ -1,96 +1,135 @@
 //! The side of the federation that does I/O: the key, randomness, and calls to other daemons.
+//!
+//! **Invariant:** the private key is on disk only as the vault seals it.
 
-use super::api::{hex_field, pairing_id, url_field};
+use super::api::{ENVELOPE_PATH, hex_field, pairing_id, url_field};
 use super::envelope::{Envelope, NONCE_BYTES, Replays};
 use super::hex::{bytes_32, to_hex};
 use super::pairing::{code, commitment, peer_id};
-use super::{Command, MAX_NAME_CHARS, Offer, Other, Peer, PeerId, PublicKey};
+use super::{Command, MAX_NAME_CHARS, Offer, Other, PeerId, PublicKey};
 use crate::agents::Agent;
 use crate::api::{Fields, Problem, Reply};
 use crate::core::State;
 use crate::core::ids::PairingId;
 use crate::core::time::Time;
 use crate::credentials::api::secret;
-use crate::credentials::{Sealed, Secret};
+use crate::credentials::{Sealed, Secret, Vault};
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
 use crate::runtime::store::replace;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde_json::{Value, json};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The file of the key below `.svc/`.
+/// The file of the sealed key below `.svc/`.
 pub const KEY_FILE: &str = "federation.key";
+/// Under which name the vault seals it.
+pub const KEY_NAME: &str = "federation/identity";
 /// Until a connection stands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// For one call in all.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer.
 const ANSWER_LIMIT_BYTES: u64 = 4 << 20;
+/// Agents that one answer tells of.
+const MAX_AGENTS_SHOWN: usize = 2_000;
 /// The one question there is.
 const LIST_AGENTS: &str = "agents.list";
 const ANSWER: &str = "answer";
 
 /// The key of this daemon, and the envelopes it has taken.
 pub struct Keeper {
-    key: SigningKey,
+    file: PathBuf,
+    /// Known once it was needed: most daemons have no peers.
+    key: Mutex<Option<SigningKey>>,
     replays: Mutex<Replays>,
 }
 
 impl Keeper {
-    /// Reads the key in `folder` (`.svc`), or makes it. `now` is when this daemon starts.
-    ///
-    /// Errors: a sentence when the file is damaged, cannot be read or written.
-    pub fn start(folder: &Path, now: Time) -> Result<Self, String> {
+    /// The keeper of the key in `folder` (`.svc`). `now` is when this daemon starts.
+    pub fn new(folder: &Path, now: Time) -> Self {
         let file = folder.join(KEY_FILE);
-        let named = |fault: String| format!("{}: {fault}", file.display());
-        let seed = match fs::read_to_string(&file) {
-            Ok(text) => {
-                let private = Permissions::from_mode(0o600);
-                fs::set_permissions(&file, private).map_err(|error| named(error.to_string()))?;
-                bytes_32(text.trim()).ok_or_else(|| {
-                    named("is no key (64 hexadecimal digits); restore it, or remove it and pair again".into())
-                })?
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let seed: [u8; 32] = random()?;
-                let written = replace(&file, format!("{}\n", to_hex(&seed)).as_bytes());
-                let synced = written.and_then(|()| File::open(folder)?.sync_all());
-                synced.map_err(|error| named(error.to_string()))?;
-                seed
-            }
-            Err(error) => return Err(named(error.to_string())),
+        Self { file, key: Mutex::default(), replays: Mutex::new(Replays::new(now)) }
+    }
+
+    /// The key; made on first use, durably, and sealed by the vault.
+    ///
+    /// Errors: 503 when it cannot be read, opened or written.
+    fn key(&self, vault: &Vault) -> Result<SigningKey, Problem> {
+        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = known.as_ref() {
+            return Ok(key.clone());
+        }
+        let seed = match fs::read_to_string(&self.file) {
+            Ok(text) => opened(vault, text.trim()).map_err(|fault| {
+                let text = format!(
+                    ".svc/{KEY_FILE} cannot be read: {fault}; restore it and the vault's key, or remove it and \
+                     pair again"
+                );
+                Problem::new(503, "federation_key_unreadable", text)
+            })?,
+            Err(error) if error.kind() == ErrorKind::NotFound => self.make(vault)?,
+            Err(error) => return Err(self.failed(&error)),
         };
-        Ok(Self { key: SigningKey::from_bytes(&seed), replays: Mutex::new(Replays::new(now)) })
+        Ok(known.insert(SigningKey::from_bytes(&seed)).clone())
     }
 
-    fn public_key(&self) -> [u8; 32] {
-        self.key.verifying_key().to_bytes()
+    fn make(&self, vault: &Vault) -> Result<[u8; 32], Problem> {
+        let seed: [u8; 32] = nonce()?;
+        let sealed = vault.seal(KEY_NAME, &Secret::new(to_hex(&seed)))?;
+        let text = json!(sealed);
+        let line = format!("{}\n", text.as_str().unwrap_or_default());
+        let folder = self.file.parent().unwrap_or(&self.file);
+        let written = replace(&self.file, line.as_bytes()).and_then(|()| File::open(folder)?.sync_all());
+        written.map(|()| seed).map_err(|error| self.failed(&error))
     }
 
-    fn id(&self) -> PeerId {
-        peer_id(&self.public_key())
+    fn failed(&self, error: &std::io::Error) -> Problem {
+        let text = format!("{}: {error}; look at it and retry", self.file.display());
+        Problem::new(503, "storage_unavailable", text)
     }
+}
 
-    fn seal(&self, to: &PeerId, kind: &str, re: &str, body: &Value, now: Time) -> Result<Envelope, Problem> {
-        let nonce: [u8; NONCE_BYTES] = random().map_err(|error| Problem::new(503, "no_randomness", error))?;
-        let envelope = Envelope {
-            from: self.id(),
-            to: to.clone(),
-            kind: kind.to_owned(),
-            nonce: to_hex(&nonce),
-            re: re.to_owned(),
-            ts: now.0,
-            body: body.to_string(),
-            signature: String::new(),
-        };
-        Ok(envelope.signed(&self.key))
-    }
+/// The seed that the vault sealed as this text.
+fn opened(vault: &Vault, text: &str) -> Result<[u8; 32], String> {
+    let sealed: Sealed = serde_json::from_value(json!(text)).map_err(|error| error.to_string())?;
+    let secret = vault.open(KEY_NAME, &sealed)?;
+    bytes_32(secret.expose()).ok_or_else(|| "it is no key".to_owned())
+}
+
+fn own_key(host: &Host) -> Result<[u8; 32], Problem> {
+    Ok(host.federation.key(&host.vault)?.verifying_key().to_bytes())
+}
+
+fn own_id(host: &Host) -> Result<PeerId, Problem> {
+    own_key(host).map(|key| peer_id(&key))
+}
+
+/// A signed message from this daemon.
+fn seal(
+    host: &Host,
+    to: &PeerId,
+    kind: &str,
+    re: &str,
+    body: &Value,
+    now: Time,
+) -> Result<Envelope, Problem> {
+    let nonce: [u8; NONCE_BYTES] = random().map_err(|error| Problem::new(503, "no_randomness", error))?;
+    let envelope = Envelope {
+        from: own_id(host)?,
+        to: to.clone(),
+        kind: kind.to_owned(),
+        nonce: to_hex(&nonce),
+        re: re.to_owned(),
+        ts: now.0,
+        body: body.to_string(),
+        signature: String::new(),
+    };
+    Ok(envelope.signed(&host.federation.key(&host.vault)?))
 }
 
 fn random<const N: usize>() -> Result<[u8; N], String> {
@@ -122,7 +161,7 @@ fn checked_key(bytes: [u8; 32]) -> Result<VerifyingKey, Problem> {
 }
 
 fn not_ourselves(host: &Host, key: [u8; 32]) -> Result<(), Problem> {
-    if key == host.federation.public_key() {
+    if key == own_key(host)? {
         let text = "that is this daemon itself; name another one";
         return Err(Problem::bad_request("own_key", text));
     }
@@ -131,9 +170,10 @@ fn not_ourselves(host: &Host, key: [u8; 32]) -> Result<(), Problem> {
 
 /// `GET /api/federation/identity`.
 pub fn identity(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let key = own_key(host)?;
     Ok(Answer::Reply(Reply::ok(&json!({
-        "id": host.federation.id(),
-        "publicKey": to_hex(&host.federation.public_key()),
+        "id": peer_id(&key),
+        "publicKey": to_hex(&key),
         "name": own_name(ask.state),
         "url": ask.state.project.url(),
     }))))
@@ -149,7 +189,7 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     fields.validator.finish()?;
     ask.state.health.writable()?;
 
-    let (own_key, own_nonce) = (host.federation.public_key(), nonce()?);
+    let (own_key, own_nonce) = (own_key(host)?, nonce()?);
     let offer = json!({
         "publicKey": to_hex(&own_key),
         "commitment": to_hex(&commitment(&own_key, &own_nonce)),
@@ -165,10 +205,9 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     not_ourselves(host, key)?;
     let revealed = json!({"nonce": to_hex(&own_nonce)});
     call(&url, &format!("/api/federation/pair/{id}/reveal"), &revealed, token.as_ref())?;
-    let token = token.map(|token| host.vault.seal(&peer_id(&key).credential(), &token)).transpose()?;
     let other = Other { key, name: clipped(answer["name"].as_str().unwrap_or_default()), url };
     let code = code(&own_key, &key, &own_nonce, &nonce);
-    let opened = Command::Opened { id, other: Box::new(other), code, token };
+    let opened = Command::Opened { id, other: Box::new(other), code };
     Ok(Answer::Command(crate::core::Command::Federation(opened)))
 }
 
@@ -186,7 +225,7 @@ pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let offer = Offer {
         other: Other { key, name, url },
         commitment,
-        own_key: host.federation.public_key(),
+        own_key: own_key(host)?,
         own_nonce: nonce()?,
         own_name: own_name(ask.state),
     };
@@ -195,25 +234,16 @@ pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 /// `POST /api/federation/pair/:id/confirm`.
-pub fn confirm(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+pub fn confirm(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let id = pairing_id(ask)?;
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
     let code = fields.string("code").map(|code| code.replace([' ', '-'], ""));
     let url = fields.string("url").map(ToOwned::to_owned);
     let url = url.map(|url| url_field(&mut fields, "url", &url)).filter(|url| !url.is_empty());
-    let token = fields.value("token").is_some().then(|| secret(&mut fields, "token"));
     fields.validator.finish()?;
-    let token = token.map(|token| sealed(host, ask, id, &token)).transpose()?;
-    let command = Command::Confirm { id, code, url, token: token.flatten() };
+    let command = Command::Confirm { id, code, url };
     Ok(Answer::Command(crate::core::Command::Federation(command)))
-}
-
-/// The token under the name of the peer whose pairing it is; nothing where there is no such pairing, which
-/// the core then says.
-fn sealed(host: &Host, ask: &Ask, id: PairingId, token: &Secret) -> Result<Option<Sealed>, Problem> {
-    let peer = ask.state.federation.pairing_peer(id, ask.now);
-    peer.map(|peer| host.vault.seal(&peer.credential(), token)).transpose()
 }
 
 /// `POST /api/federation/envelope`: a peer asks.
@@ -226,7 +256,7 @@ pub fn envelope(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         Problem::new(403, "not_a_peer", "this daemon does not know that peer; pair the two, on both sides")
     })?;
     let PublicKey(key) = peer.public_key;
-    envelope.check(&host.federation.id(), &peer.id, &checked_key(key)?, ask.now)?;
+    envelope.check(&own_id(host)?, &peer.id, &checked_key(key)?, ask.now)?;
     {
         let mut replays = host.federation.replays.lock().unwrap_or_else(PoisonError::into_inner);
         replays.forget_others(|id| ask.state.federation.get(id).is_some());
@@ -236,9 +266,10 @@ pub fn envelope(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         let text = format!("peers may ask {LIST_AGENTS}, not {:?}", clipped(&envelope.kind));
         return Err(Problem::bad_request("unknown_kind", text));
     }
-    let agents: Vec<Value> = ask.state.agents.iter().map(|agent| seen_from_outside(agent)).collect();
+    let shown = ask.state.agents.iter().take(MAX_AGENTS_SHOWN);
+    let agents: Vec<Value> = shown.map(|agent| seen_from_outside(agent)).collect();
     let answer = json!({"name": own_name(ask.state), "agents": agents});
-    let sealed = host.federation.seal(&peer.id, ANSWER, &envelope.nonce, &answer, ask.now)?;
+    let sealed = seal(host, &peer.id, ANSWER, &envelope.nonce, &answer, ask.now)?;
     Ok(Answer::Reply(Reply::ok(&sealed)))
 }
 
@@ -265,31 +296,27 @@ fn seen_from_outside(agent: &Agent) -> Value {
 /// `GET /api/federation/peers/:id/agents`.
 pub fn agents(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let peer = ask.state.federation.find(ask.params.get("id"))?;
-    let token = token_of(host, ask.state, peer)?;
-    let question = host.federation.seal(&peer.id, LIST_AGENTS, "", &json!({}), ask.now)?;
-    let answer = call(&peer.url, "/api/federation/envelope", &json!(question), token.as_ref())?;
+    let question = seal(host, &peer.id, LIST_AGENTS, "", &json!({}), ask.now)?;
+    let answer = call(&peer.url, ENVELOPE_PATH, &json!(question), None)?;
     let answer: Envelope = serde_json::from_value(answer).map_err(|_| not_a_daemon(&peer.url))?;
     let PublicKey(key) = peer.public_key;
     // The clock again: the answer may have taken seconds.
     let now = crate::runtime::clock::now();
-    let checked = answer.check(&host.federation.id(), &peer.id, &checked_key(key)?, now);
+    let checked = answer.check(&own_id(host)?, &peer.id, &checked_key(key)?, now);
     checked.map_err(|problem| refused(&peer.url, &problem.error))?;
     if answer.kind != ANSWER || answer.re != question.nonce {
         return Err(refused(&peer.url, "it answered another question"));
     }
     let body: Value = serde_json::from_str(&answer.body).map_err(|_| not_a_daemon(&peer.url))?;
+    let agents = body["agents"].as_array().ok_or_else(|| not_a_daemon(&peer.url))?;
+    if agents.len() > MAX_AGENTS_SHOWN {
+        return Err(refused(&peer.url, &format!("it tells of more than {MAX_AGENTS_SHOWN} agents")));
+    }
     Ok(Answer::Reply(Reply::ok(&json!({
         "peer": {"id": peer.id, "name": peer.name, "url": peer.url},
-        "agents": body["agents"],
+        "agents": agents,
         "at": Time(answer.ts).to_string(),
     }))))
-}
-
-fn token_of(host: &Host, state: &State, peer: &Peer) -> Result<Option<Secret>, Problem> {
-    let name = peer.id.credential();
-    let entry = state.credentials.get(&name);
-    let opened = entry.map(|entry| host.vault.open(&name, &entry.sealed)).transpose();
-    opened.map_err(|error| Problem::new(503, "credential_unreadable", error))
 }
 
 fn not_a_daemon(url: &str) -> Problem {

@@ -35,6 +35,11 @@ pub fn help(gateway: &Gateway) -> Text {
     text.line("A target is the name of an agent or a team, the beginning of one, or a role.".into())
 }
 
+/// What a person needs to set the gateway up; below the help.
+pub fn whereabouts(chat: &str, user: &str) -> Text {
+    Text::from("This chat's id is ").code(chat).plain(", yours is ").code(user)
+}
+
 /// How a command is given.
 pub fn usage(command: &Described) -> Text {
     Text::from("usage: ").code(format!("/{} {}", command.name, command.arguments).trim_end())

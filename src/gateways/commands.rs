@@ -138,14 +138,18 @@ fn split_word(text: &str) -> (&str, &str) {
     }
 }
 
+/// Whether this asks for the help. Telegram begins every talk with a bot by `/start`.
+pub fn is_help(text: &str) -> bool {
+    matches!(split_word(text.trim_start_matches('/')).0, "help" | "start")
+}
+
 /// What a command of this gateway comes to. `text` is as [`normalise`] gives it.
 pub fn plan(all: &All, gateway: &Gateway, now: Time, text: &str) -> Plan {
     let (name, arguments) = split_word(text.trim_start_matches('/'));
     if name == "pick" {
         return pick(arguments);
     }
-    // Telegram begins every talk with a bot by this.
-    let name = if name == "start" { "help" } else { name };
+    let name = if is_help(text) { "help" } else { name };
     let Some(command) = ALL.iter().find(|command| command.name == name) else {
         return Plan::Say(
             Text::from("there is no command ").code(format!("/{name}")).plain("; /help lists them"),

@@ -148,10 +148,13 @@ pub fn report(all: &mut All, cx: &mut Context, report: Report) {
     match report {
         Report::Connected { gateway, run, bot } => connected(all, cx, gateway, run, bot),
         Report::Trouble { gateway, run, error, fatal } => trouble(all, cx, gateway, run, error, fatal),
-        Report::Refused { gateway, run, error } => {
+        Report::Refused { gateway, run, error, approval } => {
             let Some(record) = speaker(all, gateway, run) else { return };
-            cx.push(Effect::Warn(format!("gateway {gateway}: a message was refused: {error}")));
+            cx.push(Effect::Warn(format!("gateway {gateway}: a message was not sent: {error}")));
             record.last_error = Some(error);
+            if let Some(approval) = approval {
+                notify::unsent(all, gateway, approval);
+            }
         }
         Report::Moved { gateway, cursor } => {
             if let Some(record) = Arc::make_mut(&mut all.gateways).edit(gateway) {

@@ -158,6 +158,16 @@ pub enum Why {
     Approval(ApprovalId),
 }
 
+impl Why {
+    /// The approval that it asks for.
+    pub fn approval(self) -> Option<ApprovalId> {
+        match self {
+            Self::Approval(id) => Some(id),
+            Self::Notice | Self::Answer => None,
+        }
+    }
+}
+
 /// A message on its way.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
@@ -219,6 +229,8 @@ pub enum Report {
         run: u64,
         /// The platform's words.
         error: String,
+        /// It asked for this decision.
+        approval: Option<ApprovalId>,
     },
     /// The platform's stream has moved on without anything to be taken.
     Moved {

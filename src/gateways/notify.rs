@@ -179,6 +179,15 @@ pub fn sent(all: &mut All, cx: &mut Context, id: GatewayId, approval: ApprovalId
     }
 }
 
+/// An approval could not be sent: it stands in no chat, and the next connection sends it.
+pub fn unsent(all: &mut All, id: GatewayId, approval: ApprovalId) {
+    let cards = &mut Arc::make_mut(&mut all.gateways).cards;
+    if let Some(card) = cards.iter_mut().find(|card| card.gateway == id && card.approval == approval) {
+        // No thread set has this number.
+        card.run = 0;
+    }
+}
+
 fn resolve_cards(all: &mut All, cx: &mut Context, data: &Value) {
     if let Some(id) = data["id"].as_str().and_then(|id| id.parse().ok()) {
         settle(all, cx, id);

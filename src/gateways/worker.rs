@@ -82,8 +82,9 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(kind: Kind, api: &str, bot_token: Secret) -> Self {
-        let http = Http::new(Some(bot_token.clone()));
+    /// `app_token` is not used by it, and never shown.
+    pub(super) fn new(kind: Kind, api: &str, bot_token: Secret, app_token: Option<Secret>) -> Self {
+        let http = Http::new(std::iter::once(bot_token.clone()).chain(app_token).collect());
         let api = api.trim_end_matches('/').to_owned();
         Self { kind, api, bot_token, http, rest_until: Mutex::default() }
     }
@@ -226,11 +227,12 @@ impl Gateways {
             found.map(|(_, name, sealed)| self.vault.open(name, sealed)).transpose()
         };
         let bot_token = open("bot_token")?.ok_or("it has no bot_token")?;
-        let line = Line::new(start.gateway.kind, &start.api, bot_token);
+        let app_token = open("app_token")?;
+        let line = Line::new(start.gateway.kind, &start.api, bot_token, app_token.clone());
         let shared = Arc::new(Shared {
             id: start.gateway,
             run: start.run,
-            app_token: open("app_token")?,
+            app_token,
             stopper: Stopper::new(line.http.clone()),
             line,
             queue: Queue::default(),
@@ -349,14 +351,14 @@ impl Shared {
                 Item::Send(outgoing) => outgoing.chat.clone(),
                 Item::Edit(place, _) => place.chat.clone(),
             };
-            let sent = match item {
-                Item::Send(outgoing) => self.send(&outgoing, dropped, &mut last),
+            let (approval, sent) = match item {
+                Item::Send(outgoing) => (outgoing.why.approval(), self.send(&outgoing, dropped, &mut last)),
                 Item::Edit(place, message) => {
-                    self.paced(&chat, &mut last, || self.line.edit(&place, &message))
+                    (None, self.paced(&chat, &mut last, || self.line.edit(&place, &message)))
                 }
             };
             if let Err(error) = sent {
-                let report = Report::Refused { gateway: self.id, run: self.run, error };
+                let report = Report::Refused { gateway: self.id, run: self.run, error, approval };
                 self.core.report(Event::Gateway(report));
             }
         }

@@ -35,7 +35,7 @@ pub fn test(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         .vault
         .open(&name, &entry.sealed)
         .map_err(|error| Problem::new(409, "credential_unreadable", error))?;
-    let line = Line::new(gateway.id.kind, gateway.api(), token);
+    let line = Line::new(gateway.id.kind, gateway.api(), token, None);
     let text = Text::new().bold("Test").plain(format!(" from svc, gateway {}", gateway.id));
     let pieces = render::render(gateway.id.kind, &text);
     let text = pieces.first().map(String::as_str).unwrap_or_default();

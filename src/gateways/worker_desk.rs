@@ -76,6 +76,10 @@ impl Desk {
             let state = self.shared.core.snapshot();
             let Some(gateway) = state.gateways.get(entry.gateway) else { return };
             match commands::plan(&state, gateway, clock::now(), &text) {
+                Plan::Say(words) if commands::is_help(&text) => {
+                    let words = words.line(answers::whereabouts(&entry.chat, &entry.user));
+                    return self.finish(entry, words.into());
+                }
                 Plan::Say(words) => return self.finish(entry, words.into()),
                 Plan::Choose(question, choices) => {
                     let message = self.ask(entry, question, choices);

@@ -543,3 +543,38 @@ pub(super) fn edit(line: &Line, place: &Place, text: &str) -> Result<(), Refusal
     let answer = call(line, "PATCH", &path, Some(&body)).map_err(Refusal::Later)?;
     if answer.status < 300 { Ok(()) } else { Err(refusal(&answer)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Source: Discord's documentation, "Gateway Close Event Codes".
+    #[test]
+    fn issue_6_fatal_close_codes_end_it_and_all_others_come_back() {
+        let word = |code| match closed(code, "words") {
+            End::Fatal(_) => "fatal",
+            End::Anew(_) => "anew",
+            End::Resume(_) => "resume",
+            End::Over => "over",
+        };
+        for code in [4004, 4010, 4011, 4012, 4013, 4014] {
+            assert_eq!(word(Some(code)), "fatal", "{code}");
+        }
+        for code in [4003, 4007, 4009] {
+            assert_eq!(word(Some(code)), "anew", "{code}");
+        }
+        for code in [
+            None,
+            Some(1000),
+            Some(1001),
+            Some(1006),
+            Some(4000),
+            Some(4001),
+            Some(4002),
+            Some(4005),
+            Some(4008),
+        ] {
+            assert_eq!(word(code), "resume", "{code:?}");
+        }
+    }
+}

@@ -12,6 +12,8 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer read; a longer one is refused.
 const ANSWER_LIMIT_BYTES: u64 = 8 << 20;
+/// A shorter end of a token is not looked for by itself.
+const MIN_TAIL_BYTES: usize = 8;
 /// Discord wants to know who calls; the others do not mind.
 const USER_AGENT: &str = concat!("DiscordBot (https://github.com/, ", env!("CARGO_PKG_VERSION"), ") svc");
 
@@ -19,8 +21,8 @@ const USER_AGENT: &str = concat!("DiscordBot (https://github.com/, ", env!("CARG
 #[derive(Clone)]
 pub struct Http {
     agent: ureq::Agent,
-    /// Never shown in an error's words: Telegram's is part of its addresses.
-    secret: Option<Secret>,
+    /// Never shown: Telegram's is part of its addresses, and a server may say back what it was asked.
+    secrets: Vec<Secret>,
 }
 
 /// What came back.
@@ -35,8 +37,8 @@ pub struct Answer {
 }
 
 impl Http {
-    /// A client whose errors never show `secret`.
-    pub fn new(secret: Option<Secret>) -> Self {
+    /// A client whose errors and answers never show `secrets`.
+    pub fn new(secrets: Vec<Secret>) -> Self {
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)
             // A redirected request would carry the token to another place.
@@ -46,7 +48,7 @@ impl Http {
             .user_agent(USER_AGENT)
             .build()
             .into();
-        Self { agent, secret }
+        Self { agent, secrets }
     }
 
     /// Ends every request under way, and refuses further ones.
@@ -81,17 +83,22 @@ impl Http {
         let mut bytes = Vec::new();
         let mut reader = response.into_body().into_reader().take(ANSWER_LIMIT_BYTES);
         reader.read_to_end(&mut bytes).map_err(|error| self.clean(&error.to_string()))?;
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        let text = self.clean(&String::from_utf8_lossy(&bytes));
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
         Ok(Answer { status, wait, body })
     }
 
-    /// Words without the secret.
+    /// Words without the secrets.
     fn clean(&self, words: &str) -> String {
-        match self.secret.as_ref().map(Secret::expose).filter(|secret| !secret.is_empty()) {
-            Some(secret) => words.replace(secret, "****"),
-            None => words.to_owned(),
+        let mut clean = words.to_owned();
+        for secret in self.secrets.iter().map(Secret::expose).filter(|secret| !secret.is_empty()) {
+            clean = clean.replace(secret, "****");
+            // The colon of Telegram's may have been written otherwise; what follows it is the secret.
+            if let Some((_, tail)) = secret.split_once(':').filter(|(_, tail)| tail.len() >= MIN_TAIL_BYTES) {
+                clean = clean.replace(tail, "****");
+            }
         }
+        clean
     }
 }
 

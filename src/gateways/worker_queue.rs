@@ -1,6 +1,7 @@
 //! What waits to be sent through one gateway.
 //!
-//! The core puts in and never waits. When the queue is full, the oldest notice goes, and is counted; if
+//! The core puts in and never waits. Order is kept, but for approvals: they overtake notices, of which a
+//! platform's limits may hold up many. When the queue is full, the oldest notice goes, and is counted; if
 //! there is none, the oldest answer; an approval goes last, and is sent again when the connection is made
 //! anew.
 
@@ -10,6 +11,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Messages that wait at most.
 pub const MAX_QUEUED: usize = 200;
+
+/// The ranks of what goes first and last when there is no room.
+const NOTICE: u8 = 0;
+const APPROVAL: u8 = 3;
 
 /// Something to be sent.
 #[derive(Debug)]
@@ -25,9 +30,9 @@ impl Item {
     fn rank(&self) -> u8 {
         match self {
             Self::Send(outgoing) => match outgoing.why {
-                Why::Notice => 0,
+                Why::Notice => NOTICE,
                 Why::Answer => 1,
-                Why::Approval(_) => 3,
+                Why::Approval(_) => APPROVAL,
             },
             Self::Edit(..) => 2,
         }
@@ -56,7 +61,12 @@ impl Queue {
     /// Puts something in; never waits.
     pub fn push(&self, item: Item) {
         let mut inner = self.lock();
-        inner.items.push_back(item);
+        let at = match item.rank() {
+            APPROVAL => inner.items.iter().position(|waiting| waiting.rank() == NOTICE),
+            _ => None,
+        };
+        let at = at.unwrap_or(inner.items.len());
+        inner.items.insert(at, item);
         if inner.items.len() > MAX_QUEUED {
             let least = inner.items.iter().enumerate().min_by_key(|(at, item)| (item.rank(), *at));
             if let Some(at) = least.map(|(at, _)| at) {
@@ -128,6 +138,18 @@ mod tests {
         }
         let (chats, dropped) = all(&queue);
         assert_eq!((chats.len(), chats[0], dropped), (MAX_QUEUED, 10, 10));
+    }
+
+    #[test]
+    fn specification_approvals_do_not_wait_for_notices() {
+        let queue = Queue::default();
+        queue.push(item(0, Why::Answer));
+        queue.push(item(1, Why::Notice));
+        queue.push(item(2, Why::Notice));
+        queue.push(item(3, Why::Approval(ApprovalId(1))));
+        queue.push(item(4, Why::Answer));
+        queue.push(item(5, Why::Approval(ApprovalId(2))));
+        assert_eq!(all(&queue), (vec![0, 3, 5, 1, 2, 4], 0));
     }
 
     #[test]

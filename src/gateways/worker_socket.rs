@@ -277,3 +277,42 @@ pub fn back_off(failures: u32, random: u64) -> Duration {
     let whole = 500u64.saturating_mul(1 << failures.min(8)).min(60_000);
     Duration::from_millis(whole / 2 + random % (whole / 2 + 1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issue_6_reconnects_back_off_up_to_a_minute_and_not_in_step() {
+        let shortest: Vec<u128> = (1..=9).map(|n| back_off(n, 0).as_millis()).collect();
+        assert_eq!(shortest, [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]);
+        for failures in [1, 2, 5, 9, 1_000_000] {
+            let (least, most) = (back_off(failures, 0), 2 * back_off(failures, 0));
+            for random in [1, 777, u64::MAX] {
+                let wait = back_off(failures, random);
+                assert!((least..=most).contains(&wait), "{failures}: {wait:?}");
+            }
+            assert!(most <= Duration::from_secs(60));
+            assert_ne!(back_off(failures, 1), back_off(failures, 2), "chance plays a part");
+        }
+    }
+
+    #[test]
+    fn issue_6_away_from_this_machine_a_connection_has_tls() {
+        let stopper = Stopper::new(Http::new(Vec::new()));
+        let refused = Socket::connect("ws://chat.example/?ticket=hush", false, &stopper).err();
+        let words = refused.expect("it is refused before anything is asked");
+        assert!(words.contains("no wss:// address") && !words.contains("hush"), "{words}");
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        let read = |text| host_and_port(text, 443);
+        assert_eq!(read("gateway.discord.gg"), Some(("gateway.discord.gg".into(), 443)));
+        assert_eq!(read("127.0.0.1:80"), Some(("127.0.0.1".into(), 80)));
+        assert_eq!(read("[::1]:81"), Some(("::1".into(), 81)));
+        for bad in ["", "user@host", "host:port", "host:99999", "[::1"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

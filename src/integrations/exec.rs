@@ -33,8 +33,9 @@ pub struct Request {
 /// Errors: 400 `not_installed`, 400 `server_failed`, 503 `busy`.
 pub fn tools(all: &mut All, cx: &mut Context, call: CallId, id: &str) -> Result<(), Problem> {
     all.integrations.find(id)?;
+    let actor = cx.actor.clone();
     let pending =
-        PendingCall { integration: id.to_owned(), actor: cx.actor.clone(), ask: Ask::Tools, entry: None };
+        PendingCall { integration: id.to_owned(), actor, ask: Ask::Tools, entry: None, approval: None };
     run(all, cx, call, pending)
 }
 
@@ -54,17 +55,18 @@ pub fn exec(
         cx.audit("integration.exec.rate_limited", &entry);
         return Err(rate_limited(&request.id, wait));
     }
+    let mut approval = None;
     if gated {
         let action = Action::integration_exec(&request.id, &request.tool, &request.params);
         let gate = Gate { agent: agent_id(all, agent.as_deref()), action, entry: &entry };
         if let Some(reply) = pass(all, cx, &request, &gate)? {
             return Ok(Some(reply));
         }
+        approval = request.approval_id;
     }
     let ask = Ask::Tool { name: request.tool, params: request.params };
-    let pending =
-        PendingCall { integration: request.id, actor: cx.actor.clone(), ask, entry: Some(Arc::new(entry)) };
-    run(all, cx, call, pending).map(|()| None)
+    let (actor, entry) = (cx.actor.clone(), Some(Arc::new(entry)));
+    run(all, cx, call, PendingCall { integration: request.id, actor, ask, entry, approval }).map(|()| None)
 }
 
 /// The agent behind a call, as the kernel tells or else as the call says.
@@ -197,9 +199,30 @@ fn run(all: &mut All, cx: &mut Context, call: CallId, pending: PendingCall) -> R
         }
         return Err(problem);
     }
+    let is_gated = pending.approval.is_some();
     edit(all).calls.insert(call, pending);
-    life::enter(all, cx, &id, call);
+    if is_gated {
+        // Were the use of the approval lost in a crash, a retry would run the call a second time.
+        cx.push(Effect::AwaitDisk(call));
+    } else {
+        life::enter(all, cx, &id, call);
+    }
     Ok(())
+}
+
+/// The use of a call's approval is on disk, and the call may run; or it is not, and the approval stays good.
+pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: Result<(), String>) {
+    let Some(pending) = all.integrations.calls.get(&call).cloned() else { return };
+    let Err(why) = outcome else { return life::enter(all, cx, &pending.integration, call) };
+    edit(all).calls.remove(&call);
+    cx.actor.clone_from(&pending.actor);
+    if let Some(id) = &pending.approval {
+        approvals::give_back(all, cx, id);
+    }
+    if let Some(entry) = &pending.entry {
+        cx.audit("integration.exec.failed", &with_error(entry, &why));
+    }
+    cx.reply(call, Problem::new(503, "storage_unavailable", why).with_header("Retry-After", "5"));
 }
 
 /// Answers a call with what its server said.

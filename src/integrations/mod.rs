@@ -31,6 +31,7 @@ pub mod worker_mcp_file;
 mod worker_oauth;
 mod worker_pipes;
 
+pub use exec::on_disk;
 pub use install::{InstallOrder, Package};
 pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT};
 pub use store::{Installed, Stored, VERSION as STORED_VERSION};
@@ -83,6 +84,8 @@ struct PendingCall {
     ask: Ask,
     /// What the audit log says of it; `None` for a tool list, which is not audited.
     entry: Option<Arc<Value>>,
+    /// The approval that it has used up, for a gated tool.
+    approval: Option<String>,
 }
 
 /// A wish about integrations.

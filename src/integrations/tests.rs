@@ -11,11 +11,13 @@ struct Rig {
     last_call: u64,
     /// Effects looked at so far.
     seen: usize,
+    /// What the disk says to whoever waits for it; `None` while it is slow.
+    disk: Option<std::result::Result<(), String>>,
 }
 
 impl Rig {
     fn new() -> Self {
-        let mut rig = Self { bench: Bench::new(), last_call: 1000, seen: 0 };
+        let mut rig = Self { bench: Bench::new(), last_call: 1000, seen: 0, disk: Some(Ok(())) };
         let body = json!({"id": "hub", "command": "hub-server", "env": [], "gatedTools": ["send"]});
         let (status, record) = rig.bench.ask("POST", "/api/integrations", &body);
         assert_eq!(status, 201, "{record}");
@@ -24,10 +26,18 @@ impl Rig {
 
     fn event(&mut self, event: Event) {
         let actor = self.bench.actor.clone();
+        let before = self.bench.effects.len();
         self.bench.with(|all, cx| {
             apply(all, cx, event);
             cx.actor = actor;
         });
+        let awaits = |effect: &Effect| if let Effect::AwaitDisk(call) = effect { Some(*call) } else { None };
+        let awaited: Vec<CallId> = self.bench.effects[before..].iter().filter_map(awaits).collect();
+        for call in awaited {
+            if let Some(outcome) = self.disk.clone() {
+                self.event(Event::OnDisk(call, outcome));
+            }
+        }
     }
 
     fn wish(&mut self, command: Command) -> CallId {
@@ -217,6 +227,46 @@ fn exec_a_gated_call_approved_once_runs_once() {
     rig.report(Report::Answered(RunId(1), first, result()));
     assert_eq!(rig.reply(first).unwrap().0, 200);
     assert_eq!(rig.events(), ["integration.exec.blocked", "integration.exec"]);
+}
+
+#[test]
+fn a_gated_call_runs_only_when_the_use_of_its_approval_is_on_disk() {
+    let mut rig = Rig::new();
+    let id = decided(&mut rig, "approve");
+    rig.disk = None;
+    let call = rig.exec_of("hub", "send", json!({"n": 1}), Some(&id));
+    let write = |effect: &Effect| {
+        matches!(effect, Effect::Put(Document::Approvals, Durability::BeforeReply) | Effect::AwaitDisk(_))
+    };
+    let order: Vec<bool> = rig.bench.effects.iter().filter(|e| write(e)).map(is_wait).collect();
+    assert_eq!(order.last(), Some(&true), "it waits for what was put before");
+    assert!(rig.orders().is_empty() && rig.reply(call).is_none(), "a crash here loses the call, not the use");
+    let stored = serde_json::to_value(rig.bench.state.approvals.stored()).unwrap();
+    assert!(stored["approvals"][0]["usedAt"].is_number(), "what is written says that it is used: {stored}");
+    rig.event(Event::OnDisk(call, Ok(())));
+    assert_eq!(rig.orders(), ["start 1"]);
+    rig.event(Event::OnDisk(CallId(77), Ok(())));
+    assert!(rig.orders().is_empty(), "a call that nobody knows");
+}
+
+fn is_wait(effect: &Effect) -> bool {
+    matches!(effect, Effect::AwaitDisk(_))
+}
+
+#[test]
+fn a_full_disk_refuses_a_gated_call_and_leaves_its_approval_good() {
+    let mut rig = Rig::new();
+    let id = decided(&mut rig, "approve");
+    rig.disk = Some(Err("no space left".into()));
+    let call = rig.exec_of("hub", "send", json!({"n": 1}), Some(&id));
+    let (status, body) = rig.reply(call).unwrap();
+    assert_eq!((status, &body["code"]), (503, &json!("storage_unavailable")));
+    assert!(rig.orders().is_empty());
+    rig.disk = Some(Ok(()));
+    rig.exec_of("hub", "send", json!({"n": 1}), Some(&id));
+    assert_eq!(rig.orders(), ["start 1"], "once there is room, it runs");
+    let call = rig.exec_of("hub", "send", json!({"n": 1}), Some(&id));
+    assert_eq!(rig.reply(call).unwrap().1["code"], "approval_used");
 }
 
 #[test]

@@ -111,9 +111,12 @@ struct Trespass {
 
 /// Whether `agent` trespasses by writing `path`. An agent without a scope may write what nobody owns.
 fn trespass(all: &All, agent: &Agent, path: &str) -> Option<Trespass> {
-    if agent.worktree.is_some() {
-        // It writes its own copy; what it did meets the others when it is merged.
-        return None;
+    if let Some(worktree) = &agent.worktree {
+        let file = within(&all.project.dir, &format!("{worktree}/{}", agent.working_dir), path)?;
+        // It writes its own copy; what it did meets the others when it is merged. The project itself is not
+        // its to write, whatever its scope says.
+        let is_own = file.strip_prefix(worktree.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        return (!is_own).then_some(Trespass { file, owner: None });
     }
     let Some(file) = within(&all.project.dir, &agent.working_dir, path) else {
         let outside = !agent.scope.is_empty();

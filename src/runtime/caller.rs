@@ -10,6 +10,7 @@
 //!
 //! Source: proc(5): `/proc/PID/fd`, `/proc/PID/stat`.
 
+use super::descriptors::holds;
 use super::process::{Origin, agent_of, origin, parent_of};
 use super::socket_table::{Found, socket};
 use crate::core::State;
@@ -52,6 +53,11 @@ pub fn calling_agent(state: &State, peer: SocketAddr, local: SocketAddr) -> Opti
     if hidden.is_empty() { Some(UNKNOWN_AGENT) } else { None }
 }
 
+/// Whether the kernel says at all who holds the other end.
+pub fn is_told(peer: SocketAddr, local: SocketAddr) -> bool {
+    socket(peer, local) != Found::NotTold
+}
+
 /// Whether a process runs as this user, as anybody may read of any process.
 fn runs_as(pid: u32, user: u32) -> bool {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
@@ -90,25 +96,13 @@ fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     pids.sort_unstable_by(|a, b| b.cmp(a));
     let mut unreadable = Vec::new();
     for pid in pids {
-        match holds(pid, &wanted) {
+        match holds(pid, wanted.as_bytes()) {
             Ok(true) => return Ok(pid),
             Err(ErrorKind::PermissionDenied) => unreadable.push(pid),
             Ok(false) | Err(_) => {}
         }
     }
     Err(unreadable)
-}
-
-fn holds(pid: u32, wanted: &str) -> Result<bool, ErrorKind> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.kind())?;
-    for descriptor in descriptors.flatten() {
-        match fs::read_link(descriptor.path()) {
-            Ok(link) if link.as_os_str() == wanted => return Ok(true),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(error.kind()),
-            _ => {}
-        }
-    }
-    Ok(false)
 }
 
 #[cfg(test)]

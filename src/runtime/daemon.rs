@@ -19,6 +19,7 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
+use crate::federation::api::ENVELOPE_PATH;
 use crate::federation::worker::Keeper;
 use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
@@ -181,8 +182,10 @@ impl Daemon {
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
-        let federation = Keeper::start(folder, clock::now()).map_err(std::io::Error::other)?;
-        let policy = Policy::local(bound.address.ip(), token(folder, &bound)?);
+        let federation = Keeper::new(folder, clock::now());
+        let operator_token = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
+        let mut policy = Policy::local(bound.address.ip(), token(folder, &bound, operator_token.clone())?);
+        policy.signed_path = Some(ENVELOPE_PATH);
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let host = Arc::new(Host {
             project: project_dir.clone(),
@@ -201,6 +204,7 @@ impl Daemon {
             table: crate::routes::table(),
             hub: hub_handle.clone(),
             listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
+            operator_token,
         };
         let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
         let state = spawn_state_thread(thread, outbox)?;
@@ -318,10 +322,14 @@ fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Resul
     })
 }
 
-/// The operator token of a daemon that listens beyond this machine, made on first use.
-fn token(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Option<String>> {
+/// The operator token of a daemon that listens beyond this machine: the `given` one, or one made on first
+/// use.
+fn token(folder: &std::path::Path, bound: &Bound, given: Option<String>) -> std::io::Result<Option<String>> {
     if bound.address.ip().is_loopback() {
         return Ok(None);
+    }
+    if given.is_some() {
+        return Ok(given);
     }
     let path = folder.join("token");
     if let Ok(token) = std::fs::read_to_string(&path) {

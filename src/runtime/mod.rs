@@ -6,6 +6,7 @@ pub mod caller;
 pub mod clock;
 pub mod confine;
 pub mod daemon;
+mod descriptors;
 pub mod detect;
 mod folder;
 pub mod host;

@@ -63,6 +63,10 @@ impl Outbox {
             Effect::Put(document, Durability::Soon) => self.store.put(document, state, SOON),
             Effect::Put(document, Durability::BeforeReply) => self.store.put(document, state, Duration::ZERO),
             Effect::Remove(document) => self.store.remove(document),
+            Effect::AwaitDisk(call) => {
+                let core = self.core.clone();
+                self.store.tell(state, move |outcome| core.report(Event::OnDisk(call, outcome)));
+            }
             Effect::WhenStored(timer) => self.store.tell_when_stored(timer),
             Effect::Append(journal, line) => self.store.append(journal, line),
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),

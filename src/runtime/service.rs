@@ -23,6 +23,9 @@ pub struct Service {
     pub hub: HubHandle,
     /// Takes what WebSocket clients say.
     pub listener: Arc<dyn Listener>,
+    /// `SVC_OPERATOR_TOKEN`, which no agent gets: what only a person may do needs it where the kernel does
+    /// not tell who calls.
+    pub operator_token: Option<String>,
 }
 
 impl http::Service for Service {
@@ -54,11 +57,11 @@ impl Service {
         match route.handler {
             Handler::Read(read) => read(ask),
             Handler::Write(access, parse) => {
-                allow(access, ask)?;
+                self.allow(access, ask)?;
                 Ok(self.core.call(ask.actor(), parse(ask)?))
             }
             Handler::Work(access, work) => {
-                allow(access, ask)?;
+                self.allow(access, ask)?;
                 match work(&self.host, ask)? {
                     Answer::Reply(reply) => Ok(reply),
                     Answer::Command(command) => Ok(self.core.call(ask.actor(), command)),
@@ -69,24 +72,55 @@ impl Service {
                         }
                         Ok(reply)
                     }
+                    Answer::Followed(command, follow) => {
+                        let reply = self.core.call(ask.actor(), command);
+                        Ok(if reply.status < 400 { follow(reply) } else { reply })
+                    }
                 }
             }
         }
     }
-}
 
-/// 403 when an agent's process asks for what only the operator may.
-fn allow(access: Access, ask: &Ask) -> Result<(), Problem> {
-    if access == Access::Anyone {
-        return Ok(());
-    }
-    match ask.caller() {
-        None => Ok(()),
-        Some(agent) => {
+    /// 403 when an agent's process asks for what only the operator may, or when nobody can tell who asks and
+    /// the operator's token is not there.
+    fn allow(&self, access: Access, ask: &Ask) -> Result<(), Problem> {
+        if access == Access::Anyone {
+            return Ok(());
+        }
+        if let Some(agent) = ask.caller() {
             let who =
                 if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
             let text = format!("{who} may not do this; a person has to, outside of an agent");
-            Err(Problem::new(403, "agent_may_not", text))
+            return Err(Problem::new(403, "agent_may_not", text));
+        }
+        let Some(token) = &self.operator_token else { return Ok(()) };
+        let told = caller::is_told(ask.request.peer, ask.request.local);
+        speaks_for_operator(told, ask.request.header("authorization"), token)
+    }
+}
+
+/// Errors: 403 `operator_token_required`.
+fn speaks_for_operator(told: bool, authorization: Option<&str>, token: &str) -> Result<(), Problem> {
+    let given = authorization.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
+    if told || given.is_some_and(|given| http::same_bytes(given.as_bytes(), token.as_bytes())) {
+        return Ok(());
+    }
+    let text = "this system does not tell who calls: send Authorization: Bearer with the SVC_OPERATOR_TOKEN that the \
+                daemon was started with";
+    Err(Problem::new(403, "operator_token_required", text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_4_where_the_kernel_cannot_tell_the_operator_token_does() {
+        let asks = |told, given| speaks_for_operator(told, given, "secret").map_err(|problem| problem.code);
+        assert_eq!(asks(true, None), Ok(()), "the kernel has told: nobody's agent");
+        assert_eq!(asks(false, Some("Bearer secret")), Ok(()));
+        for wrong in [None, Some("Bearer secre"), Some("secret"), Some("Basic secret"), Some("Bearer ")] {
+            assert_eq!(asks(false, wrong), Err("operator_token_required"), "{wrong:?}");
         }
     }
 }

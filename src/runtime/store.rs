@@ -25,7 +25,13 @@ const MAX_LOG_LINES: usize = 10_000;
 /// After a failed write, the next try comes this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
-type Answer = (Sender<Reply>, Reply);
+/// Who waits for the disk.
+enum Waiting {
+    /// A caller: with its reply, or with 503 instead.
+    Caller(Sender<Reply>, Reply),
+    /// The core.
+    Core(Box<dyn FnOnce(Result<(), String>) + Send>),
+}
 
 /// What the thread tells the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +54,7 @@ struct Inbox {
     state: Option<Arc<State>>,
     due: BTreeMap<Document, Instant>,
     removals: BTreeSet<Document>,
-    answers: Vec<Answer>,
+    waiting: Vec<Waiting>,
     /// What waits for the disk, and when it is tried. At most a few for each schedule.
     stored: Vec<(Instant, Timer)>,
     logs: VecDeque<LogLine>,
@@ -113,10 +119,19 @@ impl Store {
     }
 
     /// Sends the answers once everything put so far as due at once is on disk.
-    pub fn commit(&self, state: &Arc<State>, answers: Vec<Answer>) {
+    pub fn commit(&self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
-            inbox.answers.extend(answers);
+            inbox.waiting.extend(answers.into_iter().map(|(answer, reply)| Waiting::Caller(answer, reply)));
+        });
+    }
+
+    /// Tells `then`, from the thread of this store, once everything put so far as due at once is on disk, or
+    /// why it is not.
+    pub fn tell(&self, state: &Arc<State>, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+        self.with(|inbox| {
+            inbox.state = Some(Arc::clone(state));
+            inbox.waiting.push(Waiting::Core(Box::new(then)));
         });
     }
 
@@ -155,7 +170,7 @@ struct Round {
     state: Option<Arc<State>>,
     documents: Vec<Document>,
     removals: BTreeSet<Document>,
-    answers: Vec<Answer>,
+    waiting: Vec<Waiting>,
     stored: Vec<(Instant, Timer)>,
     logs: VecDeque<LogLine>,
     lines: Vec<(Journal, Arc<[u8]>)>,
@@ -212,12 +227,15 @@ impl Writer {
                 for (_, timer) in round.stored {
                     (self.tell)(Told::Stored(timer));
                 }
-                for (answer, reply) in round.answers {
-                    // The caller may have given up; its answer is then nobody's.
-                    let _ = answer.send(reply);
+                for waiting in round.waiting {
+                    match waiting {
+                        // The caller may have given up; its answer is then nobody's.
+                        Waiting::Caller(answer, reply) => drop(answer.send(reply)),
+                        Waiting::Core(then) => then(Ok(())),
+                    }
                 }
             }
-            Err(error) => self.failed(&round.documents, (round.answers, round.stored), &error, shared),
+            Err(error) => self.failed(&round.documents, (round.waiting, round.stored), &error, shared),
         }
     }
 
@@ -242,7 +260,7 @@ impl Writer {
     fn failed(
         &mut self,
         documents: &[Document],
-        (answers, stored): (Vec<Answer>, Vec<(Instant, Timer)>),
+        (waiting, stored): (Vec<Waiting>, Vec<(Instant, Timer)>),
         error: &io::Error,
         shared: &Shared,
     ) {
@@ -256,10 +274,11 @@ impl Writer {
         drop(inbox);
         let text =
             format!("the change could not be written ({error}); free space in .svc, then look and retry");
-        for (answer, _) in answers {
-            let problem =
-                Problem::new(503, "storage_unavailable", text.clone()).with_header("Retry-After", "5");
-            let _ = answer.send(problem.into());
+        for waiting in waiting {
+            match waiting {
+                Waiting::Caller(answer, _) => drop(answer.send(unwritten(text.clone()).into())),
+                Waiting::Core(then) => then(Err(text.clone())),
+            }
         }
     }
 
@@ -276,13 +295,18 @@ impl Writer {
     }
 }
 
+/// What a caller hears whose change is not on disk.
+fn unwritten(text: String) -> Problem {
+    Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5")
+}
+
 /// Waits until something is due.
 fn next_round(shared: &Shared) -> Round {
     let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let now = Instant::now();
         let urgent = inbox.closing
-            || !inbox.answers.is_empty()
+            || !inbox.waiting.is_empty()
             || !inbox.logs.is_empty()
             || !inbox.lines.is_empty()
             || !inbox.trims.is_empty()
@@ -305,7 +329,8 @@ fn next_round(shared: &Shared) -> Round {
 
 /// Takes what is due; with callers waiting, everything that is due soon goes along in the same commit.
 fn take(inbox: &mut Inbox, now: Instant) -> Round {
-    let all = inbox.closing || !inbox.answers.is_empty() || inbox.stored.iter().any(|(due, _)| *due <= now);
+    let is_due = |(due, _): &(Instant, Timer)| *due <= now;
+    let all = inbox.closing || !inbox.waiting.is_empty() || inbox.stored.iter().any(is_due);
     let documents: Vec<Document> =
         inbox.due.iter().filter(|(_, due)| all || **due <= now).map(|(document, _)| *document).collect();
     for document in &documents {
@@ -318,7 +343,7 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         state: inbox.state.clone(),
         documents,
         removals: std::mem::take(&mut inbox.removals),
-        answers: std::mem::take(&mut inbox.answers),
+        waiting: std::mem::take(&mut inbox.waiting),
         stored: if all { std::mem::take(&mut inbox.stored) } else { Vec::new() },
         logs: std::mem::take(&mut inbox.logs),
         lines: std::mem::take(&mut inbox.lines),

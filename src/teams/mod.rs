@@ -186,8 +186,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             qc::count(all, cx);
             phases::settle(all, cx);
         }
-        Moment::Started(_) | Moment::Rotated { .. } => phases::settle(all, cx),
-        Moment::Decided { .. } => {}
+        Moment::Started(_) | Moment::Rotated { .. } | Moment::Decided { .. } => phases::settle(all, cx),
     }
 }
 
@@ -209,6 +208,19 @@ pub fn member_of(all: &All, target: &str, validator: &mut Validator) -> Option<S
 pub fn create(all: &mut All, cx: &mut Context, name: &str, toy: Option<&str>) -> Result<TeamId, Problem> {
     free_name(all, name, None)?;
     insert(all, cx, name.to_owned(), toy)
+}
+
+/// Makes a team without configurations, whose agents work in a folder of the project. A name in use gets a
+/// number.
+///
+/// Errors: 409 `too_many_teams`.
+pub fn create_in(all: &mut All, cx: &mut Context, name: &str, folder: &str) -> Result<TeamId, Problem> {
+    let name = fresh_name(all, name);
+    let id = insert(all, cx, name, None)?;
+    if let Some(team) = Arc::make_mut(&mut all.teams).teams.get_mut(&id) {
+        folder.clone_into(&mut Arc::make_mut(team).working_dir);
+    }
+    Ok(id)
 }
 
 fn insert(all: &mut All, cx: &mut Context, name: String, toy: Option<&str>) -> Result<TeamId, Problem> {

@@ -17,6 +17,7 @@ use super::qc::NAME_PREFIX;
 use super::{State, put};
 use crate::agents::{self, Agent, SpawnRequest, Status};
 use crate::api::{Problem, Reply, Validator};
+use crate::approvals;
 use crate::core::ids::{AgentId, LineageId, PlanId};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Effect, State as All};
@@ -396,6 +397,8 @@ fn look_at(all: &mut All, cx: &mut Context, plan: &mut Plan, index: usize) {
     };
     let crashed = agent.status == Status::Crashed || agents::died_by_foreign_signal(&agent);
     member.outcome = match agent.status {
+        // Its provider ends with the turn; it goes on when a person has decided.
+        Status::Completed if approvals::awaited(all, agent.lineage_id).is_some() => Outcome::Working,
         Status::Completed => Outcome::Completed,
         status if status.is_live() || status == Status::Interrupted => Outcome::Working,
         _ if crashed && member.restarts < MAX_RESTARTS => {

@@ -249,6 +249,26 @@ fn decisions_7_qc_is_added_for_two_builders_and_gets_the_files_really_changed() 
     assert_eq!(bench.state.teams.plans()[0].phase, Phase::Done);
 }
 
+/// Its program ends with the turn, so its record says `completed` while a person is still to decide.
+#[test]
+fn a_builder_that_waits_for_a_person_has_not_completed_its_phase() {
+    for decision in ["approve", "reject"] {
+        let mut bench = Bench::new();
+        launch(&mut bench, planned(&json!([builder("b-1"), builder("b-2")])));
+        let asker = bench.state.agents.find("b-1").unwrap().id;
+        bench.actor = crate::core::Actor::Agent(asker);
+        let (_, asked) = bench.ask("POST", "/api/questions", &json!({"question": "?"}));
+        bench.actor = crate::core::Actor::Operator;
+        ends(&mut bench, "b-1", 0);
+        ends(&mut bench, "b-2", 0);
+        assert!(bench.state.agents.find("qc-1").is_err(), "b-1 goes on after the decision");
+        bench.ask("POST", "/api/approvals", &json!({"id": asked["questionId"], "decision": decision}));
+        assert!(bench.state.agents.find("qc-1").is_err(), "it works with the answer");
+        ends(&mut bench, "b-1", 0);
+        assert!(bench.state.agents.find("qc-1").is_ok());
+    }
+}
+
 #[test]
 fn decisions_7_no_qc_for_one_builder_or_a_later_phase() {
     let mut bench = Bench::new();

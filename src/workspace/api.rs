@@ -155,6 +155,7 @@ fn importing() -> Vec<Route<Handler>> {
         .body(|| {
             let properties = json!({
                 "url": {"type": "string"}, "path": {"type": "string"}, "createTeam": {"type": "boolean"},
+                "teamName": {"type": "string"},
             });
             json!({"type": "object", "required": ["url"], "properties": properties})
         })

@@ -3,8 +3,10 @@
 
 use super::path::ProjectPath;
 use crate::api::{Fields, Problem, Reply};
+use crate::core::ids::TeamId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Effect, State as All};
+use crate::teams;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -16,6 +18,8 @@ pub const MAX_RUNNING: usize = 2;
 /// Imports remembered, the oldest that has ended going first.
 pub const MAX_REMEMBERED: usize = 50;
 const MAX_URL_CHARS: usize = 2_000;
+/// Characters of a team's name; the rest of what a team's name may have is for a number behind it.
+const MAX_TEAM_CHARS: usize = teams::MAX_NAME_CHARS - 10;
 
 /// Names one import: 8 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +44,8 @@ pub struct Request {
     pub url: String,
     /// Where it goes; nothing is there yet.
     pub path: ProjectPath,
+    /// The name of a team that is to work there once it is in its place.
+    pub team: Option<String>,
 }
 
 /// How far an import is.
@@ -79,6 +85,15 @@ pub struct Import {
     /// Settings and instructions for coding agents that came along: whoever starts an agent there should
     /// read them first.
     pub agent_settings: Vec<String>,
+    /// How the team is to be called that is made at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team_name: Option<String>,
+    /// The team that was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team_id: Option<TeamId>,
+    /// Why no team was made although one was wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team_error: Option<String>,
 }
 
 /// The imports, oldest first.
@@ -129,17 +144,32 @@ pub fn parse(request: &crate::api::Request) -> Result<Request, Problem> {
         }
     }
     let path = fields.string("path").filter(|path| !path.is_empty()).map(ToOwned::to_owned);
-    if fields.boolean("createTeam") == Some(true) {
-        let text = "createTeam is not available in this version; import without it, then POST /api/teams";
-        fields.validator.fail("createTeam", text);
-    }
+    let wants_team = fields.boolean("createTeam") == Some(true);
+    let team = team_name(&mut fields);
+    fields.validator.check(wants_team || team.is_none(), "teamName", || {
+        "teamName is the name of the team that createTeam makes; set createTeam to true".to_owned()
+    });
     fields.validator.finish()?;
     let path = ProjectPath::parse(&path.or(name).unwrap_or_default())?;
     if path.is_root() {
         return Err(Problem::bad_request("is_root", "path must name a new folder inside the project"));
     }
     path.check_writable()?;
-    Ok(Request { url, path })
+    let of_folder = || path.split().1.chars().take(MAX_TEAM_CHARS).collect();
+    let team = wants_team.then(|| team.unwrap_or_else(of_folder));
+    Ok(Request { url, path, team })
+}
+
+fn team_name(fields: &mut Fields) -> Option<String> {
+    let name = fields.string("teamName")?.trim().to_owned();
+    let chars = name.chars().count();
+    let fits = (1..=MAX_TEAM_CHARS).contains(&chars) && !name.chars().any(char::is_control);
+    fields.validator.check(fits, "teamName", || {
+        format!(
+            "teamName must have 1 to {MAX_TEAM_CHARS} characters and no control characters, it has {chars}"
+        )
+    });
+    Some(name)
 }
 
 /// The name of the repository that an https or ssh address names.
@@ -221,6 +251,9 @@ pub fn begin(all: &mut All, cx: &mut Context, call: CallId, request: Request) {
         started_at: cx.now,
         error: None,
         agent_settings: Vec::new(),
+        team_name: request.team.clone(),
+        team_id: None,
+        team_error: None,
     };
     cx.reply(call, Reply::json(202, &import));
     cx.audit("repos.import", &json!({"importId": id, "url": import.url, "path": import.path}));
@@ -234,6 +267,10 @@ pub fn begin(all: &mut All, cx: &mut Context, call: CallId, request: Request) {
 
 /// Takes in how far an import is, and tells the clients.
 pub fn progress(all: &mut All, cx: &mut Context, id: ImportId, progress: Progress) {
+    let team = match &progress {
+        Progress::Ended(Ok(_)) => team_for(all, cx, id),
+        _ => None,
+    };
     let state = Arc::make_mut(&mut all.workspace);
     let imports = Arc::make_mut(&mut state.imports);
     let Some(import) = imports.0.iter_mut().find(|import| import.import_id == id) else { return };
@@ -247,6 +284,11 @@ pub fn progress(all: &mut All, cx: &mut Context, id: ImportId, progress: Progres
             import.phase = "done".into();
             import.percent = 100;
             import.agent_settings = settings;
+            match team {
+                Some(Ok(team)) => import.team_id = Some(team),
+                Some(Err(problem)) => import.team_error = Some(problem.error),
+                None => {}
+            }
         }
         Progress::Ended(Err(error)) => {
             import.status = Status::Failed;
@@ -254,9 +296,18 @@ pub fn progress(all: &mut All, cx: &mut Context, id: ImportId, progress: Progres
         }
     }
     if import.status != Status::Running {
-        let word =
-            json!({"importId": id, "path": import.path, "status": import.status, "error": import.error});
+        let word = json!({
+            "importId": id, "path": import.path, "status": import.status, "error": import.error,
+            "teamId": import.team_id,
+        });
         cx.audit("repos.imported", &word);
     }
     cx.notice("repos:import", &json!(import));
+}
+
+/// Makes the team that an import was asked to make; `None` where none was wanted.
+fn team_for(all: &mut All, cx: &mut Context, id: ImportId) -> Option<Result<TeamId, Problem>> {
+    let import = all.workspace.imports.0.iter().find(|import| import.import_id == id)?;
+    let (name, folder) = (import.team_name.clone()?, import.path.clone());
+    Some(teams::create_in(all, cx, &name, &folder))
 }

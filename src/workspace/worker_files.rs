@@ -152,7 +152,9 @@ pub fn told(path: &ProjectPath, meta: &Metadata) -> Value {
 }
 
 fn read_whole(file: File, path: &ProjectPath, limit: u64) -> Result<Vec<u8>, Problem> {
-    let mut bytes = Vec::new();
+    // Room for all of it at once: a buffer that grows is held twice each time it moves.
+    let size = file.metadata().map_or(0, |meta| meta.len().min(limit));
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default() + 1);
     let mut bounded = file.take(limit + 1);
     bounded.read_to_end(&mut bytes).map_err(|error| refusal(&error, path))?;
     // A file that grows while it is read.

@@ -131,13 +131,7 @@ fn op_7_and_lost_connections_resume_without_losing_a_command() {
     heard(&discord, 6, 2);
     discord.order(Order::Close(4000));
     discord.says("m-3", "7", &format!("<@{BOT}> /plan three"));
-    wait_for("all three, once each", || {
-        let list = daemon.get("/api/agents");
-        let mut prompts: Vec<&str> =
-            list.as_array().unwrap().iter().filter_map(|a| a["prompt"].as_str()).collect();
-        prompts.sort_unstable();
-        (prompts == ["one", "three", "two"]).then_some(())
-    });
+    wait_for("all three, once each", || (prompts(&daemon) == ["one", "three", "two"]).then_some(()));
     assert_eq!(discord.with(|state| state.heard.iter().filter(|one| one["op"] == 2).count()), 1);
 }
 
@@ -191,6 +185,29 @@ fn a_429_is_waited_for() {
 }
 
 #[test]
+fn an_event_that_is_cut_in_its_middle_comes_with_the_resume() {
+    let (_web, discord, daemon, _id) = start(41_250);
+    discord.with(|state| state.tear_next = true);
+    discord.says("m-1", "7", &format!("<@{BOT}> /plan once"));
+    heard(&discord, 6, 1);
+    told(&discord, "planner");
+    assert_eq!(prompts(&daemon), ["once"]);
+    assert_eq!(audited(&daemon, "gateway.command").len(), 1);
+}
+
+#[test]
+fn decisions_12_long_answers_are_split_at_2000() {
+    let (_web, discord, daemon, id) = start(41_250);
+    discord.says("m-1", "7", &format!("<@{BOT}> {}", unknown(6_500)));
+    told(&discord, "lists them");
+    // The server itself refuses what is longer.
+    let pieces = discord.with(|state| state.messages.iter().map(|one| one.2.clone()).collect::<Vec<_>>());
+    assert_eq!(pieces.len(), 4, "{pieces:?}");
+    assert_eq!(pieces.concat().matches('n').count(), 6_500 + "there is no command".matches('n').count());
+    assert!(record(&daemon, &id)["lastError"].is_null());
+}
+
+#[test]
 fn a_session_outlives_the_daemon() {
     let (_web, discord, mut daemon, _id) = start(41_250);
     discord.says("m-1", "7", &format!("<@{BOT}> /plan one"));
@@ -200,10 +217,5 @@ fn a_session_outlives_the_daemon() {
     discord.says("m-2", "7", &format!("<@{BOT}> /plan two"));
     let daemon = Daemon::start_in(daemon.folder(), &[]);
     heard(&discord, 6, 1);
-    wait_for("what was said meanwhile", || {
-        let list = daemon.get("/api/agents");
-        let prompts: Vec<&str> =
-            list.as_array().unwrap().iter().filter_map(|a| a["prompt"].as_str()).collect();
-        (prompts.len() == 2 && prompts.contains(&"two")).then_some(())
-    });
+    wait_for("what was said meanwhile", || (prompts(&daemon) == ["one", "two"]).then_some(()));
 }

@@ -3,7 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cli;
 mod discord;
+mod secrets;
 mod slack;
 mod telegram;
 
@@ -71,6 +73,20 @@ fn approval(daemon: &Daemon, agent: &str, path: &str) -> String {
     let answer = daemon.post("/api/hooks/write", &json!({"agentId": agent, "tool": "Edit", "path": path}));
     assert_eq!(answer["decision"], "deny", "{answer}");
     answer["approvalId"].as_str().unwrap().to_owned()
+}
+
+/// What the agents were started with, sorted.
+fn prompts(daemon: &Daemon) -> Vec<String> {
+    let list = daemon.get("/api/agents");
+    let prompts = list.as_array().unwrap().iter().filter_map(|one| one["prompt"].as_str());
+    let mut prompts: Vec<String> = prompts.map(ToOwned::to_owned).collect();
+    prompts.sort();
+    prompts
+}
+
+/// A command that nobody has, of so many letters: its answer names it.
+fn unknown(letters: usize) -> String {
+    format!("/{}", "n".repeat(letters))
 }
 
 fn status_of(daemon: &Daemon, approval: &str) -> String {

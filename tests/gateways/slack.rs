@@ -99,12 +99,77 @@ fn a_cut_in_mid_stream_loses_nothing() {
     }
     acknowledged(&slack, 4);
     wait_for("all of them, once each", || {
-        let list = daemon.get("/api/agents");
-        let mut prompts: Vec<&str> =
-            list.as_array().unwrap().iter().filter_map(|a| a["prompt"].as_str()).collect();
-        prompts.sort_unstable();
-        (prompts == ["task 0", "task 1", "task 2", "task 3"]).then_some(())
+        (prompts(&daemon) == ["task 0", "task 1", "task 2", "task 3"]).then_some(())
     });
+}
+
+#[test]
+fn an_envelope_that_is_cut_in_its_middle_is_taken_when_it_comes_again() {
+    let (_web, slack, daemon, _id) = start();
+    slack.with(|state| (state.redeliver_ms, state.tear_next) = (300, true));
+    slack.says("Ev1", "U7", "/plan once");
+    acknowledged(&slack, 1);
+    told(&slack, "planner");
+    assert_eq!(prompts(&daemon), ["once"]);
+    assert!(slack.with(|state| state.opened >= 2 && !state.tear_next));
+}
+
+#[test]
+fn no_command_is_lost_or_done_twice_over_kill_nine() {
+    let (_web, slack, mut daemon, _id) = start();
+    slack.with(|state| state.redeliver_ms = 300);
+    let folder = daemon.folder();
+    for n in 0..6 {
+        slack.says(&format!("Ev{n}"), "U7", &format!("/plan task {n}"));
+        if n % 3 == 2 {
+            // At any moment between the hand-over and the answer.
+            acknowledged(&slack, n - 1);
+            daemon.kill();
+            daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+        }
+    }
+    acknowledged(&slack, 6);
+    wait_for("every command to have its one end", || {
+        let done = prompts(&daemon);
+        let mut once = done.clone();
+        once.dedup();
+        assert_eq!(done, once, "a command was done twice");
+        let confessed =
+            slack.with(|state| state.messages.iter().filter(|one| one.2.contains("not done again")).count());
+        (done.len() + confessed >= 6).then_some(())
+    });
+    let entries = audited(&daemon, "gateway.command");
+    let mut commands: Vec<String> = entries.iter().map(|entry| entry["command"].to_string()).collect();
+    commands.sort();
+    commands.dedup();
+    assert_eq!(commands.len(), 6, "each was taken: {commands:?}");
+}
+
+#[test]
+fn decisions_12_long_answers_are_split_at_3000() {
+    let (_web, slack, daemon, id) = start();
+    slack.says("Ev1", "U7", &unknown(6_500));
+    told(&slack, "lists them");
+    // The server itself refuses what is longer.
+    let pieces = slack.with(|state| state.messages.iter().map(|one| one.2.clone()).collect::<Vec<_>>());
+    assert_eq!(pieces.len(), 3, "{pieces:?}");
+    assert_eq!(pieces.concat().matches('n').count(), 6_500 + "there is no command".matches('n').count());
+    assert!(record(&daemon, &id)["lastError"].is_null());
+}
+
+#[test]
+fn a_connection_too_many_is_tried_again_and_a_disabled_link_is_the_end() {
+    let (_web, slack, daemon, id) = start();
+    let before = slack.with(|state| state.opened);
+    slack.order(json!({"type": "disconnect", "reason": "too_many_websockets"}));
+    wait_for("another connection", || slack.with(|state| (state.opened > before).then_some(())));
+    wait_for("it to be told", || (record(&daemon, &id)["connected"] == true).then_some(()));
+    slack.order(json!({"type": "disconnect", "reason": "link_disabled"}));
+    let shown = wait_for("the end", || {
+        let record = record(&daemon, &id);
+        record["lastError"].as_str().is_some_and(|words| words.contains("switched off")).then_some(record)
+    });
+    assert_eq!(shown["connected"], false);
 }
 
 #[test]

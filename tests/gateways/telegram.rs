@@ -36,8 +36,10 @@ fn commands_are_taken_and_answered_and_audited_with_their_user() {
     told(&telegram, "api backend");
     telegram.says(4711, 77, "/kill ap");
     told(&telegram, "api has ended");
+    telegram.says(4711, 77, "/start");
+    assert!(told(&telegram, "Commands").1.ends_with("This chat's id is 77, yours is 4711"));
     let entries = audited(&daemon, "gateway.command");
-    assert_eq!(entries.len(), 3);
+    assert_eq!(entries.len(), 4);
     assert!(entries.iter().all(|entry| entry["actor"] == "telegram:4711"), "{entries:?}");
     assert_eq!(audited(&daemon, "agent.delete")[0]["actor"], "telegram:4711");
     assert!(!daemon.log().contains(TOKEN), "the token is in no log");
@@ -178,6 +180,18 @@ fn long_answers_are_split_at_the_limit() {
     // The server itself refuses what is longer than 4096.
     telegram.with(|state| assert!(state.messages.iter().all(|one| one.2.encode_utf16().count() <= 4096)));
     assert_eq!(record(&daemon, &id)["lastError"], Value::Null);
+}
+
+#[test]
+fn an_answer_that_is_cut_in_its_middle_is_asked_for_again() {
+    let (web, telegram, daemon, id) = start();
+    connect(&daemon, &id);
+    web.tear("getUpdates", "/plan");
+    telegram.says(5, 77, "/plan once");
+    wait_for("the cut", || web.has_torn().then_some(()));
+    told(&telegram, "planner");
+    assert_eq!(audited(&daemon, "gateway.command").len(), 1);
+    assert_eq!(prompts(&daemon), ["once"]);
 }
 
 #[test]

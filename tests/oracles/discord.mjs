@@ -11,10 +11,15 @@ const client = new Client({
 client.on("shardResume", () => console.log("resumed"));
 client.on("raw", (packet) => {
   if (packet.t === "MESSAGE_CREATE") console.log("message " + packet.d.content);
-  if (packet.t === "INTERACTION_CREATE") {
-    client.rest
-      .post(`/interactions/${packet.d.id}/${packet.d.token}/callback`, { body: { type: 6 }, auth: false })
-      .then(() => console.log("interaction " + packet.d.data.custom_id));
+});
+client.on(Events.InteractionCreate, async (interaction) => {
+  if (interaction.isButton()) {
+    await interaction.deferUpdate();
+    console.log("interaction " + interaction.customId);
+  } else if (interaction.isChatInputCommand()) {
+    await interaction.deferReply();
+    await interaction.editReply({ content: "here you are", allowedMentions: { parse: [] } });
+    console.log("command " + interaction.commandName + " " + interaction.options.getString("arguments"));
   }
 });
 client.once(Events.ClientReady, async (ready) => {

@@ -274,6 +274,7 @@ impl World {
             Effect::Warn(text) => format!("! warn {text}"),
             Effect::Gateway(order) => format!("! gateway {order:?}"),
             Effect::Cleanup(_) => "! clean up".to_owned(),
+            Effect::AwaitDisk(_) => "! await the disk".into(),
             Effect::Journalist(order) => {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))

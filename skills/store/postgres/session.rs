@@ -124,6 +124,12 @@ impl Tables for Connected {
         self.execute(sql, &[&skill.id, &decision, &note, &skill.digest, &int(now.0)]).map(drop)
     }
 
+    fn was_rejected(&mut self, id: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT CASE decision WHEN 'reject' THEN 1 ELSE 0 END::bigint FROM reviews \
+             WHERE skill_id = $1 ORDER BY seq DESC LIMIT 1";
+        Ok(self.number(sql, &[&id])? == Some(1))
+    }
+
     fn rating(&mut self, id: &str, client: ClientHash) -> Result<Option<i64>, StoreError> {
         let sql = "SELECT rating FROM ratings WHERE skill_id = $1 AND client = $2";
         self.number(sql, &[&id, &&client.0[..]])

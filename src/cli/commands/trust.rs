@@ -58,8 +58,8 @@ pub static COMMANDS: [Command; 6] = [
         alias: "",
         group: Group::Trust,
         summary: "list, store or forget API keys",
-        usage: "credentials list | set PROVIDER | remove PROVIDER",
-        words: (1, 2),
+        usage: "credentials [list | set PROVIDER | remove PROVIDER]",
+        words: (0, 2),
         complete: Words::OneOf(&["list", "set", "remove"]),
         options: &[],
         details: "The key is asked for, or read from standard input; never give it as an argument,\n\

@@ -171,6 +171,22 @@ fn an_approval_that_came_while_nobody_listened_is_sent_with_the_connection() {
 }
 
 #[test]
+fn an_approval_that_could_not_be_sent_comes_with_the_next_connection() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    rig.bench.effects.clear();
+    let id = asks(&mut rig, "worker", 1);
+    assert_eq!(rig.sent().len(), 1);
+    let (gateway, run, error) = (rig.id, rig.gateway().run, "nobody answers".to_owned());
+    let approval = Some(id.parse().unwrap());
+    rig.report(Report::Refused { gateway, run, error: error.clone(), approval });
+    assert_eq!(rig.gateway().last_error, Some(error));
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    let sent = rig.sent();
+    assert_eq!(sent.iter().map(|one| one.why.approval()).collect::<Vec<_>>(), [approval]);
+}
+
+#[test]
 fn without_a_chat_nothing_is_told() {
     let mut rig = Rig::connected("telegram");
     rig.patch(&json!({"chatId": "", "notifications": {"preset": "all"}}));

@@ -195,10 +195,10 @@ impl Connection<'_> {
     }
 
     fn send(&self, reply: &Reply, head: Option<&Head>, keep_alive: bool) -> bool {
-        let bytes = encode(reply, head, keep_alive, &self.shared.config);
+        let (first, rest) = encode(reply, head, keep_alive, &self.shared.config);
         self.shared.stats.answered(reply.status);
         let until = Instant::now() + self.shared.config.limits.write_time;
-        write_until(&self.stream, &bytes, until).is_ok()
+        write_until(&self.stream, &first, until).is_ok() && write_until(&self.stream, rest, until).is_ok()
     }
 
     /// Closes our side and drops what still comes, for a moment.

@@ -18,7 +18,7 @@ mod write;
 
 pub use bind::{BindError, Bound, CONFLICT_WAIT, bind};
 pub use head::Head;
-pub use policy::{HostRule, OriginRule, Policy};
+pub use policy::{HostRule, OriginRule, Policy, same_bytes};
 pub use server::Server;
 pub use stats::Stats;
 

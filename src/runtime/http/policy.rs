@@ -37,6 +37,8 @@ pub struct Policy {
     pub cache_control: &'static str,
     /// Bearer token that every request must carry, if any.
     pub token: Option<String>,
+    /// The one path without the token: what comes there is signed.
+    pub signed_path: Option<&'static str>,
 }
 
 impl Policy {
@@ -48,6 +50,7 @@ impl Policy {
             origins: OriginRule::Local(other),
             cache_control: "no-store",
             token,
+            signed_path: None,
         }
     }
 
@@ -143,6 +146,9 @@ impl Policy {
 
     fn check_token(&self, head: &Head) -> Result<(), Problem> {
         let Some(token) = &self.token else { return Ok(()) };
+        if self.signed_path == Some(head.path.as_str()) {
+            return Ok(());
+        }
         let given = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
         if given.is_some_and(|given| same_bytes(given.trim().as_bytes(), token.as_bytes())) {
             return Ok(());
@@ -154,7 +160,7 @@ impl Policy {
 }
 
 /// Takes the same time wherever the bytes differ.
-fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (x, y)| differs | (x ^ y)) == 0
 }
 
@@ -227,6 +233,7 @@ mod tests {
             origins: OriginRule::Reflect(sites),
             cache_control: "no-store",
             token: None,
+            signed_path: None,
         };
         let echoed = |origin: &str| {
             let text = format!("POST /a HTTP/1.1\r\nHost: any.example\r\nOrigin: {origin}\r\n\r\n");
@@ -242,6 +249,22 @@ mod tests {
         for bad in ["null", "https://evil.example", "http://localhost.evil.example", "http://market.example"]
         {
             assert_eq!(echoed(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn decisions_1_a_bind_beyond_this_machine_needs_the_token_but_for_what_is_signed() {
+        let bound = [10, 0, 0, 5].into();
+        let mut policy = Policy::local(bound, Some("secret".into()));
+        policy.signed_path = Some("/api/signed");
+        let code = |line: &str| {
+            let text = format!("{line} HTTP/1.1\r\nHost: 10.0.0.5\r\n\r\n");
+            let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
+            policy.check(&parsed.unwrap().unwrap().0).map_err(|problem| problem.code)
+        };
+        assert_eq!(code("POST /api/signed"), Ok(()));
+        for other in ["POST /api/signed/", "POST /api/signed/more", "POST /api/%73igned", "GET /api/agents"] {
+            assert_eq!(code(other), Err("token_required"), "{other}");
         }
     }
 

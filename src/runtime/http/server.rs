@@ -237,7 +237,8 @@ fn turn_away(shared: &Shared, mut stream: &TcpStream) {
     let limit = shared.config.limits.connections;
     let problem = Problem::new(503, "too_many_connections", format!("{limit} connections are open already"))
         .with_header("Retry-After", "1");
-    let bytes = encode(&Reply::from(problem), None, false, &shared.config);
+    let reply = Reply::from(problem);
+    let (bytes, _) = encode(&reply, None, false, &shared.config);
     shared.stats.answered(503);
     // A fresh socket's buffer takes these few bytes at once.
     let _ = stream.set_write_timeout(Some(ACCEPT_PAUSE)).and_then(|()| stream.write_all(&bytes));

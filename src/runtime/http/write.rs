@@ -1,4 +1,5 @@
-//! Writing replies: head and body in one buffer, through `tiny_http`'s response writer.
+//! Writing replies through `tiny_http`'s response writer: head and body in one buffer, or, for a large body,
+//! the head alone, so that nothing large is held in memory twice.
 
 use super::head::Head;
 use super::{Config, Policy};
@@ -12,18 +13,36 @@ const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 const EXPOSED_HEADERS: &str =
     "ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Ignored-Fields";
 
-/// The reply as bytes. `head` is absent when the request could not be read.
-pub fn encode(reply: &Reply, head: Option<&Head>, keep_alive: bool, config: &Config) -> Vec<u8> {
-    if let Some(bytes) = try_encode(reply, head, keep_alive, config) {
-        return bytes;
+/// Bodies above this are not copied behind their head; below it, one write is worth the copy.
+const COPIED_BYTES: usize = 64 << 10;
+
+/// What goes out for a reply, one part after the other: the head with a small body behind it, then a large
+/// body where it is. `head` is absent when the request could not be read.
+pub fn encode<'a>(
+    reply: &'a Reply,
+    head: Option<&Head>,
+    keep_alive: bool,
+    config: &Config,
+) -> (Vec<u8>, &'a [u8]) {
+    let body = if matches!(reply.status, 204 | 304) { &[][..] } else { reply.body.bytes() };
+    let is_head = head.is_some_and(|head| head.method == tiny_http::Method::Head);
+    let is_apart = body.len() > COPIED_BYTES;
+    if let Some(bytes) = try_encode(reply, body, head, !is_apart && !is_head, keep_alive, config) {
+        return (bytes, if is_apart && !is_head { body } else { &[] });
     }
     let problem = Problem::new(500, "internal", "a reply header holds characters that headers cannot have");
-    try_encode(&problem.into(), head, false, config).unwrap_or_default()
+    let reply = Reply::from(problem);
+    (try_encode(&reply, reply.body.bytes(), head, !is_head, false, config).unwrap_or_default(), &[])
 }
 
-fn try_encode(reply: &Reply, head: Option<&Head>, keep_alive: bool, config: &Config) -> Option<Vec<u8>> {
-    let bodiless = matches!(reply.status, 204 | 304);
-    let body = if bodiless { &[][..] } else { reply.body.bytes() };
+fn try_encode(
+    reply: &Reply,
+    body: &[u8],
+    head: Option<&Head>,
+    with_body: bool,
+    keep_alive: bool,
+    config: &Config,
+) -> Option<Vec<u8>> {
     let mut headers = Vec::with_capacity(reply.headers.len() + 8);
     headers.push(header("Server", config.server)?);
     if !reply.content_type.is_empty() {
@@ -45,13 +64,13 @@ fn try_encode(reply: &Reply, head: Option<&Head>, keep_alive: bool, config: &Con
         headers.extend(cors(head, &config.policy)?);
     }
     let old = head.is_some_and(|head| head.old);
-    let is_head = head.is_some_and(|head| head.method == tiny_http::Method::Head);
     let response = Response::new(StatusCode(reply.status), headers, body, Some(body.len()), None)
         .with_chunked_threshold(usize::MAX);
-    let mut out = Vec::with_capacity(body.len() + 512);
+    let copied = if with_body { body.len() } else { 0 };
+    let mut out = Vec::with_capacity(copied + 512);
     let version = if old { HTTPVersion(1, 0) } else { HTTPVersion(1, 1) };
     // No request headers: a client's `TE` must not change the framing.
-    response.raw_print(&mut out, version, &[], is_head, None).ok()?;
+    response.raw_print(&mut out, version, &[], !with_body, None).ok()?;
     match (keep_alive, old) {
         (false, _) => add_connection(&mut out, "close"),
         (true, true) => add_connection(&mut out, "keep-alive"),
@@ -107,17 +126,38 @@ mod tests {
         Config { limits: Limits::default(), policy, server: "svc" }
     }
 
+    fn text(reply: &Reply, keep_alive: bool) -> String {
+        let config = config();
+        let (first, rest) = encode(reply, None, keep_alive, &config);
+        String::from_utf8([first.as_slice(), rest].concat()).unwrap()
+    }
+
+    #[test]
+    fn a_large_body_is_not_copied_and_comes_whole() {
+        for length in [COPIED_BYTES, COPIED_BYTES + 1] {
+            let reply = Reply::bytes(200, "text/plain", vec![b'x'; length]);
+            let config = config();
+            let (first, rest) = encode(&reply, None, true, &config);
+            let is_apart = length > COPIED_BYTES;
+            assert_eq!(rest.len(), if is_apart { length } else { 0 });
+            assert!(first.len() < 1_024 || !is_apart);
+            let text = text(&reply, true);
+            assert!(text.contains(&format!("Content-Length: {length}\r\n")), "{length}");
+            assert_eq!(text.split_once("\r\n\r\n").unwrap().1.len(), length);
+        }
+    }
+
     #[test]
     fn a_header_value_cannot_split_the_reply() {
         let reply = Reply::no_content().with_header("Location", "/a\r\nX-Evil: 1");
-        let text = String::from_utf8(encode(&reply, None, true, &config())).unwrap();
+        let text = text(&reply, true);
         assert!(text.starts_with("HTTP/1.1 500"), "{text}");
         assert!(!text.contains("X-Evil"));
     }
 
     #[test]
     fn decisions_1_every_reply_has_the_security_headers() {
-        let text = String::from_utf8(encode(&Reply::ok(&1), None, false, &config())).unwrap();
+        let text = text(&Reply::ok(&1), false);
         for wanted in
             ["nosniff", "no-referrer", "Cache-Control: no-store", "Connection: close", "Content-Length: 1"]
         {

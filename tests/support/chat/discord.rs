@@ -1,7 +1,7 @@
 //! Discord's gateway and REST.
 
 use super::lock;
-use super::web::{Answer, Asked, Platform, Web};
+use super::web::{Answer, Asked, Platform, Web, tear_frame};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -41,6 +41,8 @@ pub struct State {
     pub refusals: VecDeque<(u16, Value)>,
     /// Messages: id, channel, content, components.
     pub messages: Vec<(String, String, String, Value)>,
+    /// Of the next event only the first half arrives.
+    pub tear_next: bool,
     /// The close code and words with which the client closed last.
     pub closed: Option<u16>,
 }
@@ -89,10 +91,20 @@ impl Discord {
 
     pub fn interacts(&self, id: &str, user: &str, kind: u64, data: &Value) {
         let member = json!({"user": {"id": user, "username": "ann"}});
-        let body = json!({
-            "id": id, "application_id": APPLICATION, "type": kind, "data": data, "token": format!("tok{id}"),
-            "channel_id": "55", "guild_id": "1", "member": member, "version": 1,
+        let author = json!({"id": BOT, "username": "svc_bot", "discriminator": "0", "bot": true});
+        let message = json!({
+            "id": "m0", "channel_id": "55", "author": author, "content": "", "timestamp": "2026-01-01T00:00:00Z",
+            "edited_timestamp": null, "tts": false, "mention_everyone": false, "mentions": [], "type": 0,
+            "mention_roles": [], "attachments": [], "embeds": [], "pinned": false, "components": [],
         });
+        let mut body = json!({
+            "id": id, "application_id": APPLICATION, "type": kind, "data": data, "token": format!("tok{id}"),
+            "channel_id": "55", "guild_id": "1", "member": member, "version": 1, "locale": "en-GB",
+            "entitlements": [], "authorizing_integration_owners": {}, "context": 0, "app_permissions": "0",
+        });
+        if kind == 3 {
+            body["message"] = message;
+        }
         self.dispatch("INTERACTION_CREATE", &body);
     }
 
@@ -269,8 +281,18 @@ impl Platform for Discord {
                 Err(tungstenite::Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(_) => break,
             }
-            let order = self.with(|state| state.orders.pop_front());
+            let (order, tears) = self.with(|state| {
+                let order = state.orders.pop_front();
+                let tears =
+                    state.tear_next && matches!(&order, Some(Order::Frame(frame)) if frame["op"] == 0);
+                state.tear_next &= !tears;
+                (order, tears)
+            });
             match order {
+                Some(Order::Frame(frame)) if tears => {
+                    tear_frame(&mut socket, &frame.to_string());
+                    break;
+                }
                 Some(Order::Frame(frame)) if socket.send(Message::text(frame.to_string())).is_err() => break,
                 Some(Order::Frame(_)) | None => {}
                 Some(Order::Close(code)) => {

@@ -1,7 +1,7 @@
 //! Slack's Socket Mode and Web API.
 
 use super::lock;
-use super::web::{Answer, Asked, Platform, Web};
+use super::web::{Answer, Asked, Platform, Web, tear_frame};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -34,6 +34,8 @@ pub struct State {
     pub redeliver_ms: u64,
     /// This many acknowledgements are lost on their way.
     pub lose_acks: u32,
+    /// Of the next envelope only the first half arrives.
+    pub tear_next: bool,
     /// Answers at response addresses.
     pub responses: Vec<Value>,
 }
@@ -238,6 +240,12 @@ impl Platform for Slack {
                 Err(_) => break,
             }
             if let Some(frame) = self.due() {
+                let tears = self
+                    .with(|state| frame["envelope_id"].is_string() && std::mem::take(&mut state.tear_next));
+                if tears {
+                    tear_frame(&mut socket, &frame.to_string());
+                    break;
+                }
                 open = socket.send(Message::text(frame.to_string())).is_ok();
             }
         }

@@ -64,7 +64,12 @@ impl Telegram {
         let kind = if chat > 0 { "private" } else { "supergroup" };
         let from = json!({"id": user, "is_bot": false, "first_name": "Ann", "username": "ann"});
         let chat = json!({"id": chat, "type": kind});
-        self.update("message", &json!({"message_id": 1, "date": 1, "from": from, "chat": chat, "text": text}))
+        let mut message = json!({"message_id": 1, "date": 1, "from": from, "chat": chat, "text": text});
+        if text.starts_with('/') {
+            let length = text.split_whitespace().next().unwrap_or_default().encode_utf16().count();
+            message["entities"] = json!([{"type": "bot_command", "offset": 0, "length": length}]);
+        }
+        self.update("message", &message)
     }
 
     /// Somebody clicks a button of a message.

@@ -46,8 +46,12 @@ pub struct Web {
     pub port: u16,
     over: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
+    tear: Tear,
     thread: Option<JoinHandle<()>>,
 }
+
+/// What an answer's path and body hold that is to be torn.
+type Tear = Arc<Mutex<Option<(&'static str, &'static str)>>>;
 
 impl Web {
     pub fn start<P: Platform>(make: impl FnOnce(u16) -> Arc<P>) -> (Self, Arc<P>) {
@@ -57,6 +61,8 @@ impl Web {
         let over = Arc::new(AtomicBool::new(false));
         let connections = Arc::new(Mutex::new(Vec::new()));
         let (ours, is_over, open) = (Arc::clone(&platform), Arc::clone(&over), Arc::clone(&connections));
+        let tear = Tear::default();
+        let torn = Arc::clone(&tear);
         let thread = std::thread::spawn(move || {
             for stream in listener.incoming() {
                 if is_over.load(Ordering::SeqCst) {
@@ -65,11 +71,26 @@ impl Web {
                 let Ok(stream) = stream else { continue };
                 let _ = stream.set_nodelay(true);
                 lock(&open).push(stream.try_clone().unwrap());
-                let platform = Arc::clone(&ours);
-                std::thread::spawn(move || serve(&platform, stream));
+                let (platform, torn) = (Arc::clone(&ours), Arc::clone(&torn));
+                std::thread::spawn(move || {
+                    let end = stream.try_clone().unwrap();
+                    serve(&platform, stream, &torn);
+                    // The list above holds it too: only this tells the client that it is over.
+                    let _ = end.shutdown(Shutdown::Both);
+                });
             }
         });
-        (Self { port, over, connections, thread: Some(thread) }, platform)
+        (Self { port, over, connections, tear, thread: Some(thread) }, platform)
+    }
+
+    /// Of the next answer at such a path and with such a body only the first half arrives.
+    pub fn tear(&self, path: &'static str, body: &'static str) {
+        *lock(&self.tear) = Some((path, body));
+    }
+
+    /// Whether that has happened.
+    pub fn has_torn(&self) -> bool {
+        lock(&self.tear).is_none()
     }
 
     /// Cuts every connection, as a network would.
@@ -91,7 +112,17 @@ impl Drop for Web {
     }
 }
 
-fn serve<P: Platform>(platform: &Arc<P>, stream: TcpStream) {
+/// Sends the first half of a frame, and cuts the connection.
+pub fn tear_frame(socket: &mut WebSocket<TcpStream>, text: &str) {
+    let length = u16::try_from(text.len()).unwrap();
+    let mut bytes = vec![0x81, 126];
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(&text.as_bytes()[..text.len() / 2]);
+    let _ = socket.get_mut().write_all(&bytes);
+    let _ = socket.get_ref().shutdown(Shutdown::Both);
+}
+
+fn serve<P: Platform>(platform: &Arc<P>, stream: TcpStream, tear: &Tear) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     while let Some(asked) = read(&mut reader) {
         if asked.header("upgrade").eq_ignore_ascii_case("websocket") {
@@ -118,6 +149,13 @@ fn serve<P: Platform>(platform: &Arc<P>, stream: TcpStream) {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         let whole = if status == 204 { format!("{head}\r\n") } else { format!("{head}\r\n{body}") };
+        let is_torn =
+            lock(tear).take_if(|(path, part)| asked.path.contains(*path) && body.contains(*part)).is_some();
+        if is_torn {
+            let _ = (&stream).write_all(&whole.as_bytes()[..whole.len() - body.len() / 2]);
+            let _ = stream.shutdown(Shutdown::Both);
+            return;
+        }
         if (&stream).write_all(whole.as_bytes()).is_err() {
             return;
         }

@@ -1,0 +1,589 @@
+//! Speed and memory of the built marketplace service, as one table with the machine. Medians of five runs.
+//!
+//! The service runs on one core and the clients on the others, where `taskset` and a second core are there,
+//! so that a rate is what one core serves. "Bare handler" is a second process on the same core: the same
+//! HTTP edge, which answers everything with ready bytes of the same size. `cargo bench --bench skills`; `--
+//! --json` prints JSON.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use support::folder::Folder;
+use support::market::{Market, command};
+use support::processes::resident_bytes;
+use svc::api::{Body, Method, Reply, Request};
+use svc::runtime::http::{self, Config, Limits, Policy, Server};
+
+const RUNS: usize = 5;
+const START_RUNS: usize = 11;
+const LOAD: Duration = Duration::from_millis(1500);
+const WARM_UP: Duration = Duration::from_millis(300);
+const SKILLS: usize = 10_000;
+const SKILLS_FOR_MEMORY: usize = 1_000;
+const CONNECTIONS: usize = 16;
+const INSTALLERS: usize = 64;
+/// Different searches, so that hardly one is answered from the cache of list bodies.
+const SEARCHES: usize = 5_000;
+/// Clock ticks of `/proc/PID/stat` in a second, on every Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+const ADJECTIVES: [&str; 20] = [
+    "tidy", "careful", "quick", "silent", "modern", "strict", "gentle", "robust", "lazy", "typed", "async",
+    "remote", "local", "shared", "atomic", "static", "dynamic", "nested", "hidden", "open",
+];
+const CATEGORIES: [&str; 6] = ["design", "quality", "devtools", "workflow", "security", "specialized"];
+const NOUNS: [&str; 25] = [
+    "tests",
+    "reviews",
+    "commits",
+    "queries",
+    "pages",
+    "layouts",
+    "secrets",
+    "pipelines",
+    "caches",
+    "schemas",
+    "tables",
+    "forms",
+    "icons",
+    "hooks",
+    "queues",
+    "workers",
+    "tokens",
+    "parsers",
+    "logs",
+    "traces",
+    "branches",
+    "releases",
+    "backups",
+    "widgets",
+    "charts",
+];
+
+/// One line of the table.
+struct Row {
+    what: String,
+    value: f64,
+    unit: &'static str,
+    target: Option<f64>,
+    more_is_better: bool,
+}
+
+#[derive(Default)]
+struct Table(Vec<Row>);
+
+impl Table {
+    fn add(&mut self, what: impl Into<String>, value: f64, unit: &'static str) {
+        self.0.push(Row { what: what.into(), value, unit, target: None, more_is_better: false });
+    }
+
+    fn at_most(&mut self, what: impl Into<String>, value: f64, unit: &'static str, target: f64) {
+        self.0.push(Row { what: what.into(), value, unit, target: Some(target), more_is_better: false });
+    }
+
+    fn at_least(&mut self, what: impl Into<String>, value: f64, unit: &'static str, target: f64) {
+        self.0.push(Row { what: what.into(), value, unit, target: Some(target), more_is_better: true });
+    }
+
+    fn print(&self) {
+        println!("{:<66} {:>10}  {:<6} target", "", "median", "unit");
+        for row in &self.0 {
+            let target = row.target.map_or(String::new(), |target| {
+                let ok = if row.more_is_better { row.value >= target } else { row.value <= target };
+                let sign = if row.more_is_better { "at least" } else { "at most" };
+                format!("{sign} {target} {}", if ok { "ok" } else { "MISSED" })
+            });
+            println!("{:<66} {:>10.2}  {:<6} {target}", row.what, row.value, row.unit);
+        }
+    }
+
+    fn json(&self) -> Value {
+        let row =
+            |row: &Row| json!({"what": row.what, "value": row.value, "unit": row.unit, "target": row.target});
+        self.0.iter().map(row).collect()
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--bare") {
+        return serve_bare(args[at + 1].parse().unwrap(), args[at + 2].parse().unwrap());
+    }
+    let mut table = Table::default();
+    start_up(&mut table);
+    let cores = Cores::part();
+    let folder = imported(SKILLS, &cores);
+    let market = serve(&folder, cores.service.as_deref());
+    reads(&mut table, &market, &cores);
+    searches(&mut table, &market);
+    drop(market);
+    installs(&mut table, &folder, &cores);
+    memory(&mut table, &cores);
+    if args.iter().any(|arg| arg == "--json") {
+        println!("{}", json!({"machine": machine(&cores), "rows": table.json()}));
+    } else {
+        println!("{}\n", machine(&cores));
+        table.print();
+    }
+}
+
+fn machine(parted: &Cores) -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpu = read("/proc/cpuinfo");
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':')).map_or("", |m| m.1);
+    let cores = cpu.lines().filter(|line| line.starts_with("processor")).count();
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let place = if parted.service.is_some() {
+        "service and clients on cores of their own"
+    } else {
+        "NOT pinned to cores"
+    };
+    format!("{}, {cores} cores, Linux {}; {place}", model.trim(), kernel.trim())
+}
+
+/// Lists of cores as `taskset` takes them; `None` where processes are not bound to cores.
+struct Cores {
+    service: Option<String>,
+    all: Option<String>,
+}
+
+impl Cores {
+    /// Binds this process, the clients, to all cores but the first, which is the service's.
+    fn part() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let pid = std::process::id().to_string();
+        let bound = Command::new("taskset")
+            .args(["--all-tasks", "--cpu-list", "--pid", &format!("1-{}", cores.saturating_sub(1)), &pid])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if cores > 1 && bound.is_ok_and(|status| status.success()) {
+            Self { service: Some("0".into()), all: Some(format!("0-{}", cores - 1)) }
+        } else {
+            Self { service: None, all: None }
+        }
+    }
+}
+
+/// The same command, on these cores.
+fn on(cores: Option<&str>, given: &Command) -> Command {
+    let mut command = if let Some(cores) = cores {
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", cores]).arg(given.get_program());
+        command
+    } else {
+        Command::new(given.get_program())
+    };
+    for (name, value) in given.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.args(given.get_args());
+    command
+}
+
+fn serve(folder: &Arc<Folder>, cores: Option<&str>) -> Market {
+    let mut given = command(folder, &[("SVC_LOG", "warn")]);
+    given.args(["serve", "--addr", "127.0.0.1:0"]);
+    Market::from_command(on(cores, &given), Arc::clone(folder))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "figures for people")]
+fn to_f64(value: u64) -> f64 {
+    value as f64
+}
+
+fn millis(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1000.0
+}
+
+/// A database of this many published skills, made by `svc-skills import`.
+fn imported(skills: usize, cores: &Cores) -> Arc<Folder> {
+    let folder = Arc::new(Folder::new("bench-skills"));
+    let mirror = folder.path().join("mirror");
+    fs::create_dir_all(mirror.join("skills/content")).unwrap();
+    let registry: Vec<Value> = (0..skills)
+        .map(|n| {
+            let (adjective, noun) = (ADJECTIVES[n % 20], NOUNS[n / 20 % 25]);
+            let other = NOUNS[(n * 7 + 3) % 25];
+            let id = format!("{adjective}-{noun}-{n}");
+            let text = format!("# {adjective} {noun}\n\n{}", "Say what is wrong, and how to see it.\n".repeat(50));
+            fs::write(mirror.join(format!("skills/content/{id}.md")), text).unwrap();
+            json!({
+                "id": id, "name": format!("{adjective} {noun} {n}"), "source": "community", "status": "published",
+                "description": format!("Keeps {noun} {adjective} while {other} change: finds what slows them down."),
+                "author": format!("Author {}", n % 500), "authorProfile": {"github": format!("author-{}", n % 500)},
+                "category": CATEGORIES[n % 6],
+                "tags": [noun, adjective, other], "roles": ["backend"], "downloads": n * 37 % 5000,
+                "rating": 4.5, "ratingCount": n % 90, "price": 0, "version": "1.0.0",
+            })
+        })
+        .collect();
+    fs::write(mirror.join("skills/registry.json"), Value::Array(registry).to_string()).unwrap();
+    let mut import = command(&folder, &[]);
+    import.arg("import").arg(&mirror);
+    let output = on(cores.all.as_deref(), &import).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    folder
+}
+
+/// Process start to "listening", which is printed once it accepts.
+fn start_up(table: &mut Table) {
+    let mut first = Vec::new();
+    let mut again = Vec::new();
+    for _ in 0..START_RUNS {
+        let began = Instant::now();
+        let market = Market::start(&[]);
+        first.push(millis(began));
+        let folder = market.folder();
+        drop(market);
+        let began = Instant::now();
+        let market = Market::start_in(folder, &[]);
+        again.push(millis(began));
+        assert!(market.get("/api/v1/skills").text.contains("\"total\":21"));
+    }
+    table.at_most("start-up with the seeds, new database", median(first), "ms", 100.0);
+    table.at_most("start-up with the seeds, known database", median(again), "ms", 100.0);
+}
+
+/// A keep-alive connection that speaks just enough HTTP.
+struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: vec![0; 256 << 10] }
+    }
+
+    /// Sends a request and reads the whole answer, which must have this status.
+    fn ask(&mut self, request: &[u8], status: u16) {
+        self.stream.write_all(request).unwrap();
+        let mut filled = 0;
+        loop {
+            let n = self.stream.read(&mut self.buffer[filled..]).unwrap();
+            assert!(n > 0, "the connection ended");
+            filled += n;
+            let Some(end) = self.buffer[..filled].windows(4).position(|w| w == b"\r\n\r\n") else { continue };
+            let head = std::str::from_utf8(&self.buffer[..end]).unwrap();
+            assert!(head[9..].starts_with(&status.to_string()), "{head}");
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+            let whole = end + 4 + if status == 304 { 0 } else { length.unwrap().parse::<usize>().unwrap() };
+            while filled < whole {
+                let n = self.stream.read(&mut self.buffer[filled..]).unwrap();
+                assert!(n > 0, "the connection ended");
+                filled += n;
+            }
+            return;
+        }
+    }
+}
+
+/// What one measurement gave.
+struct Load {
+    /// Requests a second.
+    rate: f64,
+    /// Requests a second of CPU time that the process used.
+    rate_per_core: f64,
+    /// Sorted, in microseconds.
+    times: Vec<u64>,
+}
+
+impl Load {
+    fn percentile(&self, part: usize) -> f64 {
+        let at = (self.times.len() * part / 100).min(self.times.len().saturating_sub(1));
+        self.times.get(at).map_or(f64::NAN, |micros| to_f64(*micros) / 1000.0)
+    }
+}
+
+/// CPU seconds that a process has used.
+fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit(')').next().unwrap_or_default().to_owned();
+    // utime and stime, counted from the field after the name; the first one is a letter.
+    let fields: Vec<u64> = rest.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    to_f64(fields.get(10).unwrap_or(&0) + fields.get(11).unwrap_or(&0)) / TICKS_PER_SECOND
+}
+
+/// Asks for a while over so many connections; `request` makes the n-th request.
+fn load(
+    address: SocketAddr,
+    pid: u32,
+    connections: usize,
+    time: Duration,
+    status: u16,
+    request: &(impl Fn(u64) -> Vec<u8> + Sync),
+) -> Load {
+    let next = AtomicU64::new(0);
+    let cpu = cpu_seconds(pid);
+    let began = Instant::now();
+    let mut times: Vec<u64> = std::thread::scope(|scope| {
+        let one = || {
+            let mut client = Client::connect(address);
+            let mut times = Vec::new();
+            while began.elapsed() < time {
+                let bytes = request(next.fetch_add(1, Ordering::Relaxed));
+                let sent = Instant::now();
+                client.ask(&bytes, status);
+                times.push(u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX));
+            }
+            times
+        };
+        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let count = to_f64(times.len() as u64);
+    let (rate, used) = (count / began.elapsed().as_secs_f64(), cpu_seconds(pid) - cpu);
+    times.sort_unstable();
+    Load { rate, rate_per_core: count / used, times }
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
+}
+
+/// Answers everything with the same bytes: what the edge itself costs.
+struct Bare(u16, Arc<[u8]>);
+
+impl http::Service for Bare {
+    fn body_limit(&self, _: &Method, _: &[String]) -> usize {
+        0
+    }
+
+    fn handle(&self, _: &Request) -> Reply {
+        let body = Body::Shared(Arc::clone(&self.1));
+        Reply { status: self.0, content_type: "application/json", headers: Vec::new(), body }
+    }
+}
+
+fn serve_bare(status: u16, bytes: usize) {
+    let bound = http::bind("127.0.0.1", 0, Duration::ZERO).unwrap();
+    let policy = Policy::local(bound.address.ip(), None);
+    let config = Config { limits: Limits::default(), policy, server: "bare" };
+    let server = Server::start(bound, config, Arc::new(Bare(status, vec![b' '; bytes].into()))).unwrap();
+    println!("{}", server.address());
+    // It ends with its input.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+/// A process of a bare handler; ends when dropped.
+struct BareProcess(Child, SocketAddr);
+
+impl BareProcess {
+    fn start(status: u16, bytes: usize, cores: &Cores) -> Self {
+        let mut given = Command::new(std::env::current_exe().unwrap());
+        given.args(["--bare", &status.to_string(), &bytes.to_string()]);
+        let mut command = on(cores.service.as_deref(), &given);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self(child, line.trim().parse().unwrap())
+    }
+}
+
+impl Drop for BareProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A read with what it is to reach.
+struct Reading {
+    name: &'static str,
+    request: Vec<u8>,
+    status: u16,
+    bytes: usize,
+    rate: f64,
+    p99_ms: Option<f64>,
+}
+
+fn reads(table: &mut Table, market: &Market, cores: &Cores) {
+    let list = market.get("/api/v1/skills");
+    assert_eq!((list.status, list.json()["total"].as_u64()), (200, Some(SKILLS as u64 + 21)));
+    assert_eq!(list.json()["skills"].as_array().unwrap().len(), 50);
+    let one = market.get("/api/v1/skills/tidy-tests-0");
+    let tag = one.header("etag").unwrap();
+    let known = format!(
+        "GET /api/v1/skills/tidy-tests-0 HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: {tag}\r\n\r\n"
+    );
+    let readings = [
+        Reading {
+            name: "list of 50 with total and categories",
+            request: get("/api/v1/skills"),
+            status: 200,
+            bytes: list.text.len(),
+            rate: 20_000.0,
+            p99_ms: Some(2.0),
+        },
+        Reading {
+            name: "single skill",
+            request: get("/api/v1/skills/tidy-tests-0"),
+            status: 200,
+            bytes: one.text.len(),
+            rate: 30_000.0,
+            p99_ms: None,
+        },
+        Reading {
+            name: "single skill, 304",
+            request: known.into_bytes(),
+            status: 304,
+            bytes: 0,
+            rate: 30_000.0,
+            p99_ms: None,
+        },
+    ];
+    for reading in readings {
+        read(table, market, &reading, cores);
+    }
+}
+
+fn read(table: &mut Table, market: &Market, reading: &Reading, cores: &Cores) {
+    let Reading { name, status, .. } = *reading;
+    let bare = BareProcess::start(status, reading.bytes, cores);
+    let ask =
+        |address, pid, time| load(address, pid, CONNECTIONS, time, status, &|_| reading.request.clone());
+    ask(market.address, market.pid(), WARM_UP);
+    ask(bare.1, bare.0.id(), WARM_UP);
+    // One after the other each time, so that a disturbance of the machine meets both.
+    let pairs: Vec<(Load, Load)> = (0..RUNS)
+        .map(|_| (ask(market.address, market.pid(), LOAD), ask(bare.1, bare.0.id(), LOAD)))
+        .collect();
+    let of = |figure: &dyn Fn(&(Load, Load)) -> f64| median(pairs.iter().map(figure).collect());
+    let what = |figure: &str| format!("{name} ({} bytes): {figure}", reading.bytes);
+    table.at_least(what("rate on one core"), of(&|p| p.0.rate), "req/s", reading.rate);
+    table.add(what("rate per CPU second"), of(&|p| p.0.rate_per_core), "req/s");
+    table.add(what("p50"), of(&|p| p.0.percentile(50)), "ms");
+    match reading.p99_ms {
+        Some(target) => table.at_most(what("p99"), of(&|p| p.0.percentile(99)), "ms", target),
+        None => table.add(what("p99"), of(&|p| p.0.percentile(99)), "ms"),
+    }
+    table.add(what("bare handler"), of(&|p| p.1.rate), "req/s");
+    table.add(what("ratio to the bare handler"), of(&|p| p.0.rate / p.1.rate), "ratio");
+}
+
+/// Words with many, few and no matches, in other orders and pages each time.
+fn search_of(n: u64) -> Vec<u8> {
+    let n = usize::try_from(n).unwrap() % SEARCHES;
+    let (adjective, noun) = (ADJECTIVES[n % 20], NOUNS[n * 3 % 25]);
+    let words = match n % 5 {
+        0 => noun.to_owned(),
+        1 => format!("{adjective}+{noun}"),
+        2 => format!("{noun}+{n}"),
+        3 => format!("nothing+like+{n}"),
+        _ => format!("{}+slows", &noun[..3]),
+    };
+    let sort = ["popular", "rating", "newest", "name"][n / 5 % 4];
+    get(&format!("/api/v1/skills?search={words}&sort={sort}&offset={}", n % 40))
+}
+
+fn searches(table: &mut Table, market: &Market) {
+    for connections in [1, CONNECTIONS / 4] {
+        let ask = |time| load(market.address, market.pid(), connections, time, 200, &search_of);
+        ask(WARM_UP);
+        let runs: Vec<Load> = (0..RUNS).map(|_| ask(LOAD)).collect();
+        let what = |figure: &str| format!("search, {connections} connections: {figure}");
+        table.add(what("rate"), median(runs.iter().map(|run| run.rate).collect()), "req/s");
+        table.add(what("p50"), median(runs.iter().map(|run| run.percentile(50)).collect()), "ms");
+        table.at_most(what("p99"), median(runs.iter().map(|run| run.percentile(99)).collect()), "ms", 1.0);
+    }
+}
+
+/// What one write of a block costs to become durable on this disk.
+fn fsync_ms(folder: &Folder) -> f64 {
+    let mut file = fs::File::create(folder.path().join("fsync")).unwrap();
+    let once = || {
+        let began = Instant::now();
+        file.write_all(&[0; 4096]).unwrap();
+        file.sync_data().unwrap();
+        millis(began)
+    };
+    median(std::iter::repeat_with(once).take(50).collect())
+}
+
+fn installs(table: &mut Table, folder: &Arc<Folder>, cores: &Cores) {
+    // On all cores: it is the disk that this asks about.
+    let market = serve(folder, cores.all.as_deref());
+    let before = downloads(&market);
+    let sent = AtomicU64::new(0);
+    let run = || {
+        load(market.address, market.pid(), INSTALLERS, LOAD, 200, &|_| {
+            // Another client each time, so that every install counts.
+            let n = sent.fetch_add(1, Ordering::Relaxed);
+            let at = usize::try_from(n.wrapping_mul(7919)).unwrap() % SKILLS;
+            let id = format!("{}-{}-{at}", ADJECTIVES[at % 20], NOUNS[at / 20 % 25]);
+            let ip = format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255);
+            let head = format!("POST /api/v1/skills/{id}/install HTTP/1.1\r\nHost: localhost\r\n");
+            format!("{head}X-Forwarded-For: {ip}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        })
+    };
+    let runs: Vec<Load> = (0..RUNS).map(|_| run()).collect();
+    let answered: usize = runs.iter().map(|run| run.times.len()).sum();
+    assert_eq!(downloads(&market) - before, answered as u64, "each was counted, once");
+    table.add("one write and fsync of 4 KiB on this disk", fsync_ms(folder), "ms");
+    let what = |figure: &str| format!("durable installs, {INSTALLERS} connections: {figure}");
+    table.at_least(what("rate"), median(runs.iter().map(|run| run.rate).collect()), "req/s", 5000.0);
+    table.add(what("p50"), median(runs.iter().map(|run| run.percentile(50)).collect()), "ms");
+    table.add(what("p99"), median(runs.iter().map(|run| run.percentile(99)).collect()), "ms");
+}
+
+/// All counters together.
+fn downloads(market: &Market) -> u64 {
+    let all = market.get("/api/v1/skills/registry.json").json();
+    all.as_array().unwrap().iter().map(|skill| skill["downloads"].as_u64().unwrap()).sum()
+}
+
+/// After every kind of read, with the caches full.
+fn memory(table: &mut Table, cores: &Cores) {
+    let mut fresh = Vec::new();
+    let mut used = Vec::new();
+    let folder = imported(SKILLS_FOR_MEMORY, cores);
+    for _ in 0..RUNS {
+        let market = serve(&folder, cores.service.as_deref());
+        assert_eq!(market.get("/api/v1/skills?limit=1").json()["total"], SKILLS_FOR_MEMORY as u64 + 21);
+        fresh.push(to_f64(resident_bytes(market.pid())) / 1e6);
+        load(market.address, market.pid(), CONNECTIONS, LOAD, 200, &|n| {
+            let at = usize::try_from(n).unwrap() % SKILLS_FOR_MEMORY;
+            let id = format!("{}-{}-{at}", ADJECTIVES[at % 20], NOUNS[at / 20 % 25]);
+            match n % 5 {
+                0 => get(&format!("/api/v1/skills/{id}/content")),
+                1 => get(&format!("/s/{id}")),
+                2 => get(&format!("/?offset={}", at % 900)),
+                3 => get("/api/v1/skills/registry.json"),
+                _ => search_of(n),
+            }
+        });
+        used.push(to_f64(resident_bytes(market.pid())) / 1e6);
+    }
+    table.at_most(
+        format!("resident memory, {SKILLS_FOR_MEMORY} skills, after start"),
+        median(fresh),
+        "MB",
+        40.0,
+    );
+    table.at_most(
+        format!("resident memory, {SKILLS_FOR_MEMORY} skills, after every kind of read"),
+        median(used),
+        "MB",
+        40.0,
+    );
+}

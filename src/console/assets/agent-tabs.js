@@ -1,0 +1,177 @@
+// The other sides of an agent: what it changed, what a successor would be told, and its record.
+
+import { ago, button, dayOf, empty, exact, fill, h, percent, table, toast } from "./dom.js";
+import { at, get, post } from "./api.js";
+import { find, isLive } from "./store.js";
+import { diffView } from "./diff.js";
+
+export function diff(body, key) {
+  const load = async () => {
+    try {
+      const answer = await get(at`/api/agents/${key}/diff`);
+      fill(
+        body,
+        h(
+          "div",
+          { class: "follow" },
+          `${answer.files.length} files changed in its folder against HEAD${answer.truncated ? "; the diff is cut" : ""}`,
+          again,
+        ),
+        diffView(answer.diff, answer.files),
+      );
+    } catch (error) {
+      fill(body, empty("No diff", error.message));
+    }
+  };
+  const again = button("Read again", load);
+  load();
+  return { keys: { R: load } };
+}
+
+export function files(body, key) {
+  get(at`/api/agents/${key}/files`).then(
+    ({ files: list }) =>
+      fill(
+        body,
+        list.length
+          ? h(
+              "div",
+              { class: "panel" },
+              table(
+                "Files it touched",
+                ["File", "#Reads", "#Writes"],
+                list
+                  .sort((a, b) => b.writes - a.writes || b.reads - a.reads)
+                  .map((file) => [
+                    h("a", { href: `#/files/${encodeURIComponent(file.path)}` }, file.path),
+                    file.reads,
+                    file.writes,
+                  ]),
+              ),
+            )
+          : empty("It has touched no files", "Files it reads and writes are counted here."),
+      ),
+    (error) => fill(body, empty("Not to be had", error.message)),
+  );
+}
+
+/** What a successor would be told, before one decides. */
+export function rotate(body, key, moved) {
+  const go = button(
+    "Rotate now",
+    async () => {
+      const answer = await post(at`/api/agents/${key}/rotate`);
+      toast(`${find(answer.new)?.name ?? "It"} goes on with a fresh context`);
+      moved(answer.new);
+      location.hash = `#/agent/${answer.new}`;
+    },
+    { class: "primary" },
+  );
+  get(at`/api/agents/${key}/brief`).then(
+    (brief) => {
+      const agent = find(key) ?? {};
+      fill(
+        body,
+        h(
+          "p",
+          { class: "notice" },
+          `Its context is ${percent(agent.contextUsage)} full. Rotating ends this session and starts `,
+          "a fresh one, which is told what stands below: ",
+          `${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
+        ),
+        h(
+          "div",
+          { class: "actions" },
+          go,
+          !isLive(agent) && h("span", { class: "muted" }, "It has ended: resume it instead."),
+        ),
+        brief.instructions?.length > 0 &&
+          h(
+            "section",
+            {},
+            h("h2", {}, "It is also told"),
+            h(
+              "ul",
+              {},
+              brief.instructions.map((text) => h("li", {}, text)),
+            ),
+          ),
+        h("h2", { class: "list-head" }, "Handoff brief"),
+        h("pre", { class: "brief", tabIndex: 0 }, brief.brief),
+        brief.leftOut?.length > 0 &&
+          h(
+            "section",
+            {},
+            h("h2", { class: "list-head" }, "What would not fit"),
+            h(
+              "ul",
+              {},
+              brief.leftOut.map((one) =>
+                h("li", {}, `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`),
+              ),
+            ),
+          ),
+      );
+      go.disabled = !isLive(agent);
+    },
+    (error) => fill(body, empty("No brief", error.message)),
+  );
+}
+
+const tokensOf = ({ input, output, cacheRead, cacheCreation }) =>
+  [
+    `${exact(input)} in`,
+    `${exact(output)} out`,
+    `${exact(cacheRead)} from cache`,
+    `${exact(cacheCreation)} to cache`,
+  ].join(", ");
+
+export function about(body, key) {
+  get(at`/api/agents/${key}`).then(
+    (agent) => {
+      const rows = [
+        ["Task", h("pre", {}, agent.prompt || "(none)")],
+        ["Owns", agent.scope.join(", ") || "nothing"],
+        ["Permission", agent.permission === "full" ? "Full Send" : "Auto"],
+        ["Effort", agent.effort],
+        ["Folder", agent.worktree ?? (agent.workingDir || "the project's root")],
+        ["Team", agent.teamId === "__unassigned__" ? "none" : agent.teamId],
+        ["Skills", agent.skills.join(", ") || "none"],
+        ["Integrations", agent.integrations.join(", ") || "none"],
+        ["Started", dayOf(agent.spawnedAt)],
+        ["Last activity", ago(agent.lastActivity, " ago")],
+        ["Tokens", tokensOf(agent.tokens)],
+        ["Process", agent.pid ?? "none"],
+        ["Session", agent.sessionId ?? "none"],
+        ["Lineage", agent.lineageId],
+        ["Replaces", agent.predecessorId ?? "nobody"],
+        ["Exit", agent.exit ? JSON.stringify(agent.exit) : "it lives"],
+        ["Error", agent.error ? h("pre", {}, agent.error) : "none"],
+      ];
+      fill(
+        body,
+        h(
+          "div",
+          { class: "panel" },
+          table(
+            "About the agent",
+            ["", ""],
+            rows.map(([label, value]) => [h("span", { class: "muted" }, label), value]),
+          ),
+        ),
+        agent.instructions?.length > 0 &&
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "Waiting to be told"),
+            h(
+              "ul",
+              {},
+              agent.instructions.map((one) => h("li", {}, one.text ?? String(one))),
+            ),
+          ),
+      );
+    },
+    (error) => fill(body, empty("Not to be had", error.message)),
+  );
+}

@@ -1,0 +1,187 @@
+// One agent: what it does, live; and everything one can do with it.
+
+import { button, confirm, dollars, empty, fill, h, say, short, span, toast } from "./dom.js";
+import { at, del, post } from "./api.js";
+import { find, isLive, on, store } from "./store.js";
+import { gauge, setGauge } from "./gauge.js";
+import { work } from "./timeline.js";
+import { about, diff, files, rotate } from "./agent-tabs.js";
+
+const TABS = [
+  ["", "Work"],
+  ["diff", "Diff"],
+  ["files", "Files"],
+  ["rotate", "Rotate"],
+  ["about", "About"],
+];
+
+export default function agentPage(view, parts) {
+  let key = parts[1];
+  const stops = [];
+  const name = h("h1");
+  const status = h("span", { class: "status" });
+  const reason = h("span", { class: "muted" });
+  const context = gauge({ contextUsage: 0 });
+  const facts = h("div", { class: "facts" });
+  const actions = h("div", { class: "actions right" });
+  const tabs = h("nav", { class: "tabs", "aria-label": "Agent" });
+  const body = h("div");
+  const gone = h("div");
+  view.append(
+    h("div", { class: "agent-top" }, h("div", {}, name, " ", status), reason, context, actions),
+    facts,
+    tabs,
+    gone,
+    body,
+  );
+
+  let tab = { stop() {}, keys: {} };
+  let word = parts[2] ?? "";
+  let shownFor = "";
+  const current = () => find(key);
+
+  const top = () => {
+    const agent = current();
+    if (!agent) {
+      if (store.connected)
+        fill(
+          gone,
+          empty(
+            "This agent is not there",
+            "It was removed, or it never was. ",
+            h("a", { href: "#/" }, "All agents"),
+          ),
+        );
+      return;
+    }
+    fill(gone);
+    say(name, agent.name);
+    say(status, agent.status);
+    status.className = `status ${agent.status}`;
+    say(reason, `${agent.statusReason} · ${span(agent.statusSince)}`);
+    setGauge(context, agent);
+    const about = [
+      ["role", agent.role],
+      ["provider", agent.provider],
+      ["model", agent.actualModel ?? agent.model ?? "auto"],
+      ["tokens", short(agent.tokensUsed)],
+      ["cost", dollars(agent.costUsd)],
+      ["turns", agent.turns],
+    ];
+    if (agent.pendingInstructions)
+      about.push(["waiting for rotation", `${agent.pendingInstructions} messages`]);
+    const line = about.map(([label, value]) => `${label} ${value}`).join();
+    if (facts.dataset.line !== line) {
+      facts.dataset.line = line;
+      fill(facts, ...about.map(([label, value]) => h("span", {}, `${label} `, h("b", {}, value))));
+    }
+    const does = isLive(agent) ? "live" : "ended";
+    if (actions.dataset.does !== does + agent.id) {
+      actions.dataset.does = does + agent.id;
+      fill(
+        actions,
+        ...(isLive(agent)
+          ? [
+              h("a", { class: "button", href: `#/agent/${key}/rotate` }, "Rotate"),
+              h("button", { type: "button", class: "danger", onclick: kill }, "Kill"),
+            ]
+          : [
+              button(
+                "Resume",
+                async () => {
+                  const answer = await post(at`/api/agents/${agent.id}/resume`);
+                  toast(`${agent.name} goes on`);
+                  moved(answer?.id ?? answer?.agent?.id);
+                },
+                { class: "primary" },
+              ),
+              button("Remove", async () => {
+                await del(at`/api/agents/${agent.id}`);
+                toast(`${agent.name} is removed`);
+                location.hash = "#/";
+              }),
+            ]),
+      );
+    }
+  };
+
+  const kill = () => {
+    const agent = current();
+    if (agent)
+      confirm(
+        `Kill ${agent.name}?`,
+        "It ends at once, with everything it started. What it wrote to files stays; it can be resumed.",
+        "Kill",
+        async () => {
+          await del(at`/api/agents/${agent.id}`);
+          toast(`${agent.name} was killed`);
+        },
+      );
+  };
+  /** The lineage goes on under another id. */
+  const moved = (id) => {
+    if (!id || id === key) return;
+    key = id;
+    history.replaceState(null, "", `#/agent/${id}${word ? `/${word}` : ""}`);
+    open(true);
+  };
+
+  const open = (again = false) => {
+    const agent = current();
+    if (word === "kill") {
+      word = "";
+      if (agent && isLive(agent)) kill();
+    }
+    const wanted = word === "say" || word === "query" ? "" : word;
+    fill(
+      tabs,
+      ...TABS.map(([one, title]) =>
+        h(
+          "a",
+          { href: `#/agent/${key}${one ? `/${one}` : ""}`, "aria-current": one === wanted ? "page" : null },
+          title,
+        ),
+      ),
+    );
+    const shown = `${wanted}:${key}`;
+    if (shown !== shownFor || again) {
+      shownFor = shown;
+      tab.stop?.();
+      fill(body);
+      tab = { keys: {}, ...({ "": work, diff, files, rotate, about }[wanted] ?? work)(body, key, moved) };
+    }
+    if (word === "say") tab.focus?.();
+    top();
+  };
+
+  stops.push(
+    on("agents", top),
+    on("tick", top),
+    on("rotation:complete", ({ oldAgentId, agentId }) => {
+      if (oldAgentId === key || find(key)?.id === agentId) moved(agentId);
+    }),
+  );
+  open();
+  return {
+    go(next) {
+      if (next[1] !== key) return false;
+      word = next[2] ?? "";
+      open();
+      return true;
+    },
+    stop() {
+      tab.stop?.();
+      for (const stop of stops) stop();
+    },
+    get keys() {
+      return {
+        i: () => tab.focus?.(),
+        r: () => {
+          location.hash = `#/agent/${key}/rotate`;
+        },
+        K: kill,
+        ...tab.keys,
+      };
+    },
+  };
+}

@@ -1,0 +1,172 @@
+// Approvals: exact parameters, who asks, until when; approve or reject.
+
+import { ago, button, dayOf, empty, fill, h, head, say, table, toast, until } from "./dom.js";
+import { post } from "./api.js";
+import { on, readApprovals, store } from "./store.js";
+
+const KINDS = {
+  scope_violation: "Outside its scope",
+  integration_exec: "Integration call",
+  tool_permission: "Tool permission",
+};
+
+/** What an action says beyond type and description, name by name. */
+function parameters(action) {
+  const rows = Object.entries(action).filter(
+    ([key, value]) => key !== "type" && key !== "description" && value !== null && value !== undefined,
+  );
+  return h(
+    "dl",
+    { class: "params" },
+    rows.map(([key, value]) => [
+      h("dt", {}, key),
+      h(
+        "dd",
+        {},
+        typeof value === "object" ? h("pre", { tabIndex: 0 }, JSON.stringify(value, null, 2)) : String(value),
+      ),
+    ]),
+  );
+}
+
+/** One approval as a card. It keeps its place when it is decided. */
+export function card(approval) {
+  const { action } = approval;
+  const state = h(
+    "span",
+    { class: "muted right" },
+    ago(approval.requestedAt, " ago"),
+    " · expires in ",
+    until(approval.expiresAt),
+  );
+  const reason = h("input", {
+    type: "text",
+    class: "reason",
+    placeholder: "Reason (optional, the agent is told)",
+    "aria-label": `Reason for ${approval.agentName}`,
+  });
+  const decide = (decision, done) => async () => {
+    const body = { id: approval.id, decision };
+    if (reason.value.trim()) body.reason = reason.value.trim();
+    await post("/api/approvals", body);
+    settle(el, done);
+    toast(`${done}: ${approval.agentName}`);
+    await readApprovals();
+  };
+  const yes = button("Approve", decide("approve", "Approved"), {
+    class: "primary",
+    "aria-label": `Approve ${approval.agentName}: ${action.description}`,
+  });
+  const no = button("Reject", decide("reject", "Rejected"), {
+    "aria-label": `Reject ${approval.agentName}: ${action.description}`,
+  });
+  const el = h(
+    "article",
+    { class: "card approval", "data-id": approval.id },
+    h(
+      "div",
+      { class: "card-head" },
+      h("span", { class: "tag" }, KINDS[action.type] ?? action.type),
+      approval.agentId === "operator"
+        ? h("strong", {}, approval.agentName)
+        : h("a", { href: `#/agent/${approval.agentId}` }, approval.agentName),
+      state,
+    ),
+    h("p", { class: "what" }, action.description),
+    parameters(action),
+    h("div", { class: "actions" }, reason, no, yes),
+  );
+  el.approve = () => yes.click();
+  el.reject = () => no.click();
+  return el;
+}
+
+function settle(el, word) {
+  el.classList.add("settled");
+  for (const control of el.querySelectorAll("button,input")) control.disabled = true;
+  fill(el.querySelector(".card-head .right"), word);
+}
+
+export default function approvals(view) {
+  const stack = h("div", { class: "cards wide" });
+  const none = h("div");
+  const past = h("section", { "aria-label": "Decided" });
+  const count = h("span");
+  view.append(head("Approvals", count), stack, none, past);
+  const cards = new Map();
+  let selected = -1;
+  const draw = () => {
+    const pending = new Set(store.approvals.map((one) => one.id));
+    const held = stack.matches(":hover") || stack.contains(document.activeElement);
+    for (const [id, el] of cards) {
+      if (pending.has(id)) continue;
+      const now = store.resolved.find((one) => one.id === id);
+      settle(el, now?.status ?? "settled");
+      if (!held) {
+        el.remove();
+        cards.delete(id);
+      }
+    }
+    for (const approval of [...store.approvals].sort((a, b) => (a.requestedAt < b.requestedAt ? -1 : 1))) {
+      if (cards.has(approval.id)) continue;
+      const el = card(approval);
+      cards.set(approval.id, el);
+      stack.append(el);
+    }
+    say(
+      count,
+      store.approvals.length
+        ? `${store.approvals.length} pending. What an agent may not do by itself waits here; it goes on when you decide.`
+        : "",
+    );
+    fill(
+      none,
+      !cards.size &&
+        empty(
+          "Nothing is pending",
+          "When an agent writes outside of its scope or calls a gated tool, it asks here, and on every connected chat.",
+        ),
+    );
+    fill(
+      past,
+      store.resolved.length > 0 && [
+        h("h2", {}, "Decided"),
+        table(
+          "Decided approvals",
+          ["When", "Agent", "What", "Outcome", "By", "Reason"],
+          store.resolved.map((one) => [
+            dayOf(one.resolvedAt),
+            one.agentName,
+            one.action.description,
+            h("span", { class: `status ${one.status}` }, one.status),
+            one.resolvedBy ?? "",
+            one.reason ?? "",
+          ]),
+        ),
+      ],
+    );
+  };
+  const move = (by) => {
+    const open = [...stack.children];
+    if (!open.length) return;
+    open[selected]?.classList.remove("selected");
+    selected = Math.max(0, Math.min(open.length - 1, selected + by));
+    open[selected].classList.add("selected");
+    open[selected].scrollIntoView({ block: "nearest" });
+  };
+  const stops = [on("approvals", draw)];
+  stack.addEventListener("pointerleave", () => setTimeout(draw, 300));
+  draw();
+  readApprovals().catch(() => {});
+  return {
+    stop() {
+      for (const stop of stops) stop();
+    },
+    keys: {
+      j: () => move(1),
+      k: () => move(-1),
+      a: () => stack.children[selected]?.approve(),
+      x: () => stack.children[selected]?.reject(),
+    },
+  };
+}

@@ -1,0 +1,291 @@
+// Building blocks. Text always becomes a text node: nothing here can turn words of an agent into markup.
+
+/** An element. `props`: `class`, `on<event>` handlers, properties that exist, else attributes. */
+export function h(tag, props, ...children) {
+  const el = document.createElement(tag);
+  for (const [key, value] of Object.entries(props ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key === "class") el.className = value;
+    else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
+    else if (key in el && !key.startsWith("aria") && key !== "role" && key !== "list" && key !== "form")
+      el[key] = value;
+    else el.setAttribute(key, value === true ? "" : value);
+  }
+  add(el, children);
+  return el;
+}
+
+function add(el, children) {
+  for (const child of children.flat(4)) {
+    if (child === undefined || child === null || child === false) continue;
+    el.append(child instanceof Node ? child : String(child));
+  }
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An SVG element. */
+export function svg(tag, attributes, ...children) {
+  const el = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes ?? {})) {
+    if (value !== undefined && value !== null && value !== false) el.setAttribute(key, value);
+  }
+  add(el, children);
+  return el;
+}
+
+/** Replaces what is in `el`. */
+export function fill(el, ...children) {
+  el.textContent = "";
+  add(el, children);
+  return el;
+}
+
+/** Sets text only when it differs, so that selections and screen readers are left alone. */
+export function say(el, text) {
+  if (el.textContent !== text) el.textContent = text;
+}
+
+export const number = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const whole = new Intl.NumberFormat("en");
+export const exact = (n) => whole.format(n ?? 0);
+export const short = (n) => number.format(n ?? 0);
+export const dollars = (n) => (n ? `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}` : "$0");
+export const percent = (n) => `${Math.round((n ?? 0) * 100)} %`;
+
+/** A count with its noun: `1 agent`, `1,200 agents`. */
+export const plural = (n, noun) => `${exact(n)} ${noun}${n === 1 ? "" : "s"}`;
+
+export function bytes(n) {
+  if (n < 1024) return `${n} B`;
+  return n < 1048576 ? `${(n / 1024).toFixed(1)} KB` : `${(n / 1048576).toFixed(1)} MB`;
+}
+
+/** How long ago, or how long until: `5 s`, `3 min`, `2 h`, `4 d`. */
+export function span(time) {
+  const seconds = Math.abs(Date.now() - (typeof time === "number" ? time : Date.parse(time))) / 1000;
+  if (!Number.isFinite(seconds)) return "";
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 86400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86400)} d`;
+}
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric",
+  month: "short",
+  hour: "2-digit",
+  minute: "2-digit",
+});
+export const timeOf = (ts) => (ts ? clock.format(Date.parse(ts)) : "");
+export const dayOf = (ts) => (ts ? day.format(typeof ts === "number" ? ts : Date.parse(ts)) : "");
+
+/** A `<time>` whose words are refreshed by [`tick`]. */
+export function ago(time, suffix = "") {
+  const el = h("time", { dateTime: String(time ?? ""), title: dayOf(time) }, span(time) + suffix);
+  el.dataset.ago = String(time ?? "");
+  el.dataset.suffix = suffix;
+  return el;
+}
+
+/** A `<time>` ahead of now, refreshed like [`ago`]. */
+export function until(time) {
+  const el = ago(time);
+  el.title = dayOf(time);
+  return el;
+}
+
+/** Refreshes all times on the page. */
+export function tick() {
+  for (const el of document.querySelectorAll("time[data-ago]")) {
+    const time = el.dataset.ago;
+    say(el, span(/^\d+$/.test(time) ? Number(time) : time) + el.dataset.suffix);
+  }
+}
+
+/** `work` as a listener that runs soon, and at most once in `ms`, however often it is called. */
+export function soon(work, ms) {
+  let waiting = 0;
+  const later = () => {
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      work();
+    }, ms);
+  };
+  later.stop = () => clearTimeout(waiting);
+  return later;
+}
+
+/** A short message at the foot of the page. */
+export function toast(text, kind = "") {
+  const el = h("div", { class: `toast ${kind}` }, text);
+  const box = document.getElementById("toasts");
+  box.append(el);
+  while (box.children.length > 4) box.firstChild.remove();
+  setTimeout(() => el.remove(), kind === "bad" ? 9000 : 4500);
+}
+
+/** A button that is off while its work runs, and says what went wrong. */
+export function button(label, work, props = {}) {
+  const el = h("button", { type: "button", ...props, onclick: run }, label);
+  async function run(event) {
+    event.stopPropagation();
+    if (el.disabled) return;
+    el.disabled = true;
+    try {
+      await work(el);
+    } catch (error) {
+      toast(error.message, "bad");
+    } finally {
+      el.disabled = false;
+    }
+  }
+  return el;
+}
+
+/** What stands where there is nothing yet: what it is, and what to do. */
+export function empty(title, ...what) {
+  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", {}, ...what));
+}
+
+export const code = (text) => h("code", {}, text);
+
+/** A labelled field; `fault(field)` shows messages of a refusal beside it. */
+export function field(name, label, input, hint) {
+  input.id ||= `f-${name.replace(/[^\w-]/g, "-")}`;
+  input.name ||= name;
+  const fault = h("p", { class: "fault", id: `${input.id}-fault` });
+  const note = hint && h("p", { class: "hint", id: `${input.id}-hint` }, hint);
+  input.setAttribute("aria-describedby", `${fault.id}${note ? ` ${note.id}` : ""}`);
+  const el = h("div", { class: "field" }, h("label", { htmlFor: input.id }, label), input, note, fault);
+  el.dataset.field = name;
+  return el;
+}
+
+/** Shows the faults of a refusal at their fields; those without a field are returned. */
+export function faults(form, error) {
+  const rest = [];
+  for (const el of form.querySelectorAll(".fault")) el.textContent = "";
+  for (const el of form.querySelectorAll("[aria-invalid]")) el.removeAttribute("aria-invalid");
+  let first = null;
+  for (const fault of error?.errors ?? []) {
+    const el = form.querySelector(`[data-field="${CSS.escape(fault.field)}"]`);
+    if (!el) {
+      rest.push(fault.message);
+      continue;
+    }
+    el.querySelector(".fault").textContent = fault.message;
+    const input = el.querySelector("input,select,textarea");
+    input?.setAttribute("aria-invalid", "true");
+    first ??= input;
+  }
+  first?.focus();
+  if (error && !error.errors?.length) rest.push(error.message);
+  return rest;
+}
+
+export function select(options, value) {
+  const el = h("select");
+  for (const option of options) {
+    const [id, label, disabled] = Array.isArray(option) ? option : [option, option];
+    el.append(h("option", { value: id, disabled: disabled || undefined, selected: id === value }, label));
+  }
+  return el;
+}
+
+/** A modal dialog; answers its element. Escape and the cross close it. */
+export function dialog(title, body, props = {}) {
+  const close = () => el.close();
+  const el = h(
+    "dialog",
+    { class: props.class ?? "", "aria-labelledby": "dialog-title" },
+    h(
+      "div",
+      { class: "dialog-head" },
+      h("h2", { id: "dialog-title" }, title),
+      h("button", { type: "button", class: "ghost", "aria-label": "Close", onclick: close }, "×"),
+    ),
+    body,
+  );
+  el.addEventListener("close", () => el.remove());
+  el.addEventListener("click", (event) => {
+    if (event.target === el) el.close();
+  });
+  document.body.append(el);
+  el.showModal();
+  return el;
+}
+
+/** Asks before something that cannot be undone. */
+export function confirm(title, text, verb, work) {
+  const go = button(
+    verb,
+    async () => {
+      await work();
+      el.close();
+    },
+    { class: "danger", autofocus: true },
+  );
+  const el = dialog(
+    title,
+    h(
+      "div",
+      {},
+      h("p", {}, text),
+      h(
+        "div",
+        { class: "actions" },
+        h("button", { type: "button", onclick: () => el.close() }, "Cancel"),
+        go,
+      ),
+    ),
+  );
+  go.focus();
+}
+
+/** A page's head: its title, a line about it, and its actions. */
+export function head(title, line, ...actions) {
+  return h(
+    "div",
+    { class: "page-head" },
+    h("div", {}, h("h1", {}, title), line && h("p", { class: "muted" }, line)),
+    h("div", { class: "actions" }, ...actions),
+  );
+}
+
+/** A table that scrolls sideways by itself. Rows are arrays of cells. */
+export function table(caption, heads, rows) {
+  return h(
+    "div",
+    { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    h(
+      "table",
+      {},
+      heads.some(Boolean) &&
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ...heads.map((head) =>
+              head
+                ? h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", ""))
+                : h("td"),
+            ),
+          ),
+        ),
+      h(
+        "tbody",
+        {},
+        ...rows.map((cells) =>
+          h(
+            "tr",
+            {},
+            ...cells.map((cell, at) => h("td", { class: heads[at]?.startsWith("#") ? "num" : "" }, cell)),
+          ),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,184 @@
+// Tools of other services: catalogue, installation, credentials, tools.
+
+import { button, confirm, dialog, empty, faults, field, fill, h, head, plural, toast } from "./dom.js";
+import { at, del, get, post } from "./api.js";
+
+const WORKING_MS = 2000;
+
+export default function integrations(view) {
+  const filter = h("input", {
+    type: "search",
+    class: "filter",
+    placeholder: "Filter",
+    "aria-label": "Filter integrations",
+  });
+  const body = h("div");
+  view.append(
+    head(
+      "Integrations",
+      "Tools of other services for all agents. What changes something outside waits for your approval first.",
+      filter,
+    ),
+    body,
+  );
+  let all = [];
+  const keys = (one) => {
+    const rest = h("p", { class: "fault", role: "alert" });
+    const inputs = one.env.map((env) => [
+      env,
+      h("input", {
+        type: "password",
+        autocomplete: "off",
+        placeholder: env.set ? "stored; write to replace" : "",
+      }),
+    ]);
+    const form = h(
+      "form",
+      { noValidate: true },
+      inputs.map(([env, input]) => field(env.key, `${env.key}${env.required ? "" : " (optional)"}`, input)),
+      rest,
+      h(
+        "div",
+        { class: "actions" },
+        one.oauth &&
+          button("Sign in with the browser", async () => {
+            const answer = await post(at`/api/integrations/${one.id}/oauth/start`);
+            const url = answer.url ?? answer.authorizeUrl;
+            open(url, "_blank", "noopener");
+          }),
+        h("button", { type: "submit", class: "primary" }, "Store"),
+      ),
+    );
+    const el = dialog(`Credentials of ${one.name}`, form);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        for (const [env, input] of inputs)
+          if (input.value)
+            await post(at`/api/integrations/${one.id}/credentials`, { key: env.key, value: input.value });
+        el.close();
+        await load();
+      } catch (error) {
+        fill(rest, faults(form, error).join("; "));
+      }
+    });
+  };
+  const tools = async (one) => {
+    const answer = await get(at`/api/integrations/${one.id}/tools`);
+    dialog(
+      `Tools of ${one.name}`,
+      h(
+        "ul",
+        { class: "rows" },
+        answer.tools.map((tool) =>
+          h(
+            "li",
+            {},
+            h(
+              "div",
+              {},
+              h("strong", {}, tool.name),
+              " ",
+              one.gatedTools.includes(tool.name) && h("span", { class: "tag" }, "needs approval"),
+              h("p", { class: "muted" }, tool.description ?? ""),
+            ),
+          ),
+        ),
+      ),
+    );
+  };
+  const card = (one) => {
+    const missing = one.env.filter((env) => env.required && !env.set).length;
+    const state = one.failed
+      ? ["failed", "failed"]
+      : one.running
+        ? ["running", "running"]
+        : one.installing
+          ? ["waiting", "installing"]
+          : one.installed
+            ? one.configured
+              ? ["completed", "ready"]
+              : ["waiting", `${plural(missing, "key")} missing`]
+            : null;
+    return h(
+      "article",
+      { class: "card" },
+      h(
+        "div",
+        { class: "card-head" },
+        h("strong", {}, one.name),
+        h("span", { class: "tag" }, one.category),
+        state && h("span", { class: `status ${state[0]} right` }, state[1]),
+      ),
+      one.lastError && h("p", { class: "fault clamp" }, one.lastError),
+      one.gatedTools.length > 0 && h("p", { class: "hint" }, `Asks first: ${one.gatedTools.join(", ")}`),
+      h(
+        "div",
+        { class: "actions" },
+        one.installed
+          ? [
+              h(
+                "button",
+                {
+                  type: "button",
+                  "aria-label": `Remove ${one.name}`,
+                  onclick: () =>
+                    confirm(
+                      `Remove ${one.name}?`,
+                      "Its credentials are forgotten too.",
+                      "Remove",
+                      async () => {
+                        await del(at`/api/integrations/${one.id}`);
+                        await load();
+                      },
+                    ),
+                },
+                "Remove",
+              ),
+              (one.env.length > 0 || one.oauth) &&
+                h(
+                  "button",
+                  { type: "button", "aria-label": `Credentials of ${one.name}`, onclick: () => keys(one) },
+                  "Credentials",
+                ),
+              button("Tools", () => tools(one), { "aria-label": `Tools of ${one.name}` }),
+            ]
+          : button(
+              one.installing ? "Installing" : "Install",
+              async (el) => {
+                el.textContent = "Installing";
+                await post(at`/api/integrations/${one.id}/install`);
+                toast(`${one.name} is installed`);
+                await load();
+              },
+              { class: "primary", "aria-label": `Install ${one.name}` },
+            ),
+      ),
+    );
+  };
+  const draw = () => {
+    const words = filter.value.trim().toLowerCase();
+    const shown = all.filter(
+      (one) => !words || `${one.name} ${one.id} ${one.category}`.toLowerCase().includes(words),
+    );
+    const mine = shown.filter((one) => one.installed || one.installing);
+    const rest = shown.filter((one) => !one.installed && !one.installing);
+    fill(
+      body,
+      mine.length > 0 && [h("h2", {}, "Installed"), h("div", { class: "shelf" }, mine.map(card))],
+      rest.length > 0 && [h("h2", {}, "Catalogue"), h("div", { class: "shelf" }, rest.map(card))],
+      !shown.length && empty("None is called that", "Clear the filter to see all."),
+    );
+  };
+  let timer = 0;
+  const load = async () => {
+    const answer = await get("/api/integrations");
+    all = answer.integrations ?? answer;
+    draw();
+    clearTimeout(timer);
+    if (all.some((one) => one.installing)) timer = setTimeout(() => load().catch(() => {}), WORKING_MS);
+  };
+  filter.addEventListener("input", draw);
+  load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  return { keys: { "/": () => filter.focus() }, stop: () => clearTimeout(timer) };
+}

@@ -1,0 +1,83 @@
+// Who holds what, and who wrote where another works.
+
+import { ago, button, empty, fill, h, head, span, table, toast } from "./dom.js";
+import { get, post } from "./api.js";
+import { find, on } from "./store.js";
+
+export default function locks(view) {
+  const held = h("section", { class: "panel" });
+  const met = h("section", { class: "panel" });
+  view.append(
+    head(
+      "Locks and conflicts",
+      "Agents take shared resources, for example a package install, one at a time; files have owners by scope.",
+    ),
+    held,
+    met,
+  );
+  const who = (id, name) =>
+    find(id) ? h("a", { href: `#/agent/${id}` }, name ?? find(id).name) : (name ?? id);
+  const load = async () => {
+    const [{ operations }, { conflicts }] = await Promise.all([
+      get("/api/coordination"),
+      get("/api/conflicts"),
+    ]);
+    const rows = Object.entries(operations).flatMap(([id, lock]) =>
+      (lock.all ?? [lock]).map((one) => [
+        who(id),
+        one.name,
+        one.resources.join(", "),
+        ago(one.acquiredAt),
+        `in ${span(one.expiresAt)}`,
+        button(
+          "Give back",
+          async () => {
+            await post("/api/coordination/complete", { agentId: id });
+            toast("Given back");
+            await load();
+          },
+          { "aria-label": `Give back what ${find(id)?.name ?? id} holds` },
+        ),
+      ]),
+    );
+    fill(
+      held,
+      h("h2", {}, "Held now"),
+      rows.length
+        ? table("Locks", ["Agent", "For", "Resources", "Since", "Expires", ""], rows)
+        : h("p", { class: "hint" }, "Nothing is locked."),
+    );
+    fill(
+      met,
+      h("h2", {}, "Writes outside of a scope"),
+      conflicts.length
+        ? table(
+            "Conflicts",
+            ["When", "Agent", "File", "Owner", "Seen", "Approval"],
+            conflicts.map((one) => [
+              ago(one.ts),
+              who(one.agentId, one.agentName),
+              h("a", { href: `#/files/${encodeURIComponent(one.filePath)}` }, one.filePath),
+              one.ownerName ?? "nobody",
+              one.seen === "before" ? "before it wrote" : "after it wrote",
+              one.approvalId ? h("a", { href: "#/approvals" }, one.approvalId) : "",
+            ]),
+          )
+        : h("p", { class: "hint" }, "No agent has written outside of its scope."),
+    );
+  };
+  const safe = () => load().catch((error) => fill(held, empty("Not to be had", error.message)));
+  safe();
+  const stops = [
+    "coordination:declared",
+    "coordination:completed",
+    "conflict:detected",
+    "approval:request",
+    "reconnect",
+  ].map((type) => on(type, safe));
+  return {
+    stop() {
+      for (const stop of stops) stop();
+    },
+  };
+}

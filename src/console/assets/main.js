@@ -1,0 +1,258 @@
+// The shell: pages by hash, navigation, keys, theme, connection status.
+
+import { fill, h, say, soon, tick } from "./dom.js";
+import { get } from "./api.js";
+import { attention, connect, emit, on, store } from "./store.js";
+import { openPalette } from "./palette.js";
+import { openSpawn } from "./spawn.js";
+
+/** Every page: its word in the hash, its title, the module that draws it, the key after `g`. */
+export const PAGES = [
+  ["", "Agents", "home", "h"],
+  ["approvals", "Approvals", "approvals", "a"],
+  ["teams", "Teams and plans", "teams", "e"],
+  ["schedules", "Schedules", "schedules", "s"],
+  ["files", "Files", "files", "f"],
+  ["locks", "Locks", "locks", "l"],
+  ["tokens", "Tokens and cost", "tokens", "t"],
+  ["memory", "Memory", "memory", "m"],
+  ["map", "Project map", "map", "p"],
+  ["audit", "Audit", "audit", "u"],
+  ["integrations", "Integrations", "integrations", "i"],
+  ["skills", "Skills", "skills", "k"],
+  ["toys", "Toys", "toys", "y"],
+  ["gateways", "Chat gateways", "gateways", "w"],
+  ["credentials", "Credentials", "credentials", "c"],
+  ["settings", "Settings", "settings", ","],
+];
+
+/** The badges are counted at most so often. */
+const BADGES_MS = 250;
+
+const view = document.getElementById("view");
+const nav = document.getElementById("nav");
+const menu = document.getElementById("menu");
+let page = { stop() {}, keys: {} };
+let turn = 0;
+
+/** The parts of the hash: `#/agent/backend-1/diff` is `["agent", "backend-1", "diff"]`. */
+const route = () =>
+  location.hash
+    .replace(/^#\/?/, "")
+    .split("/")
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
+
+async function show() {
+  const parts = route();
+  const [name] = parts;
+  const mine = (turn += 1);
+  const found = PAGES.find(([word]) => word === name);
+  const module = name === "agent" ? "agent" : (found?.[2] ?? "missing");
+  closeMenu();
+  for (const link of nav.querySelectorAll("a")) {
+    if (link.dataset.page === (name === "agent" ? "" : name)) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  // The same agent's other tab, or another file: the page changes itself.
+  if (page.name === module && page.go?.(parts)) {
+    view.dataset.route = parts.join("/");
+    return;
+  }
+  let next;
+  try {
+    next = (await import(`./${module}.js`)).default;
+  } catch {
+    if (mine === turn)
+      fill(
+        view,
+        h(
+          "p",
+          { class: "notice bad" },
+          "This page could not be loaded; the daemon may be away. It is tried again when it is back.",
+        ),
+      );
+    return;
+  }
+  if (mine !== turn) return;
+  page.stop?.();
+  fill(view);
+  view.className = `page-${module}`;
+  window.scrollTo(0, 0);
+  page = next(view, parts) ?? {};
+  page.name = module;
+  view.dataset.route = parts.join("/");
+  // Whoever came by a link reads on from here; the first page leaves the focus where the browser puts it.
+  if (mine > 1 && !view.contains(document.activeElement)) view.focus({ preventScroll: true });
+  document.title = `${module === "agent" ? parts[1] : (found?.[1] ?? "not found")} · svc`;
+}
+
+function buildNav() {
+  fill(
+    nav,
+    ...PAGES.map(([word, title, , key]) =>
+      h(
+        "a",
+        { href: `#/${word}`, "data-page": word, "aria-keyshortcuts": `g ${key}` },
+        h("span", {}, title),
+        (word === "" || word === "approvals") &&
+          h("span", { class: "badge", hidden: true, "data-badge": word }),
+      ),
+    ),
+  );
+}
+
+function badges() {
+  const waiting = attention().length;
+  for (const [word, n, noun] of [
+    ["", waiting, "waiting for you"],
+    ["approvals", store.approvals.length, "pending"],
+  ]) {
+    const badge = nav.querySelector(`[data-badge="${word}"]`);
+    badge.hidden = !n;
+    say(badge, String(n));
+    badge.setAttribute("aria-label", `${n} ${noun}`);
+  }
+}
+
+const openMenu = () => {
+  document.body.classList.toggle("menu-open");
+  menu.setAttribute("aria-expanded", String(document.body.classList.contains("menu-open")));
+};
+
+function closeMenu() {
+  document.body.classList.remove("menu-open");
+  menu.setAttribute("aria-expanded", "false");
+}
+
+export function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme
+    ? root.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  try {
+    localStorage.setItem("svc-theme", root.dataset.theme);
+  } catch {
+    // It then lasts as long as the page.
+  }
+}
+
+const HELP = [
+  ["Ctrl K", "search agents, pages and commands"],
+  ["n", "new agent"],
+  ["j / k", "next, previous"],
+  ["Enter", "open what is selected"],
+  ["/", "filter the list"],
+  ["g then a letter", "go to a page: h agents, a approvals, f files, t tokens, m memory, u audit"],
+  ["a / x", "on approvals: approve, reject the selected one"],
+  ["i", "on an agent: write to it"],
+  ["D", "light or dark"],
+  ["?", "this help"],
+  ["Esc", "close, or leave a field"],
+];
+
+async function help() {
+  const { dialog } = await import("./dom.js");
+  dialog(
+    "Keys",
+    h(
+      "dl",
+      { class: "keys" },
+      HELP.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)]),
+    ),
+  );
+}
+
+let afterG = 0;
+
+function keydown(event) {
+  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+    event.preventDefault();
+    return openPalette(PAGES, { toggleTheme, openSpawn, help });
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const typing = event.target.closest("input,textarea,select,[contenteditable]");
+  if (typing) {
+    if (event.key === "Escape") typing.blur();
+    return;
+  }
+  if (Date.now() - afterG < 1200) {
+    afterG = 0;
+    const target = PAGES.find(([, , , key]) => key === event.key);
+    if (target) {
+      event.preventDefault();
+      location.hash = `#/${target[0]}`;
+    }
+    return;
+  }
+  const own = page.keys?.[event.key];
+  if (own && !(event.key === "Enter" && event.target.closest("a,button,summary"))) {
+    event.preventDefault();
+    return own(event);
+  }
+  const common = {
+    g: () => {
+      afterG = Date.now();
+    },
+    n: () => openSpawn(),
+    D: toggleTheme,
+    "?": help,
+  };
+  if (common[event.key]) {
+    event.preventDefault();
+    common[event.key]();
+  }
+}
+
+function start() {
+  buildNav();
+  document.getElementById("theme").onclick = toggleTheme;
+  document.getElementById("new").onclick = () => openSpawn();
+  document.getElementById("search").onclick = () => openPalette(PAGES, { toggleTheme, openSpawn, help });
+  menu.onclick = openMenu;
+  document.querySelector(".skip").onclick = (event) => {
+    event.preventDefault();
+    view.focus();
+  };
+  addEventListener("hashchange", show);
+  addEventListener("keydown", keydown);
+  const pill = document.getElementById("pill");
+  on("status", ({ word, title }) => {
+    say(pill, word);
+    pill.className = `pill ${word}`;
+    pill.title = title;
+  });
+  const alerts = document.getElementById("alerts");
+  on("approval:request", ({ data }) => {
+    alerts.textContent = `${data.agentName} asks for your approval: ${data.action.description}`;
+  });
+  const later = soon(badges, BADGES_MS);
+  for (const type of ["agents", "approvals", "health"]) on(type, later);
+  on("reconnect", () => {
+    if (view.querySelector(".notice.bad")) show();
+  });
+  get("/api/status").then(
+    (status) => {
+      const name = status.projectDir.split("/").filter(Boolean).pop() ?? "/";
+      say(document.getElementById("project"), name);
+      document.getElementById("project").title = status.projectDir;
+    },
+    () => {},
+  );
+  setInterval(() => {
+    if (!document.hidden) {
+      tick();
+      emit("tick");
+    }
+  }, 1000);
+  connect();
+  show();
+}
+
+start();

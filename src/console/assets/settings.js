@@ -1,0 +1,192 @@
+// The configuration, with the fault of each field beside it.
+
+import { confirm, empty, faults, field, fill, h, head, select, table, toast } from "./dom.js";
+import { get, patch, post } from "./api.js";
+
+const CHOICES = {
+  autoRotation: [
+    ["true", "Yes"],
+    ["false", "No"],
+  ],
+  "journalist.mode": [
+    ["deterministic", "From what agents did, without a model"],
+    ["model", "With the cheapest model"],
+  ],
+  enforcement: [
+    ["advisory", "Advise and ask"],
+    ["kernel", "By the kernel (Linux)"],
+  ],
+};
+const LABELS = {
+  maxAgents: ["Agents at once", "At most so many live at the same time"],
+  rotationThreshold: ["Rotate at", "Share of the context, 0.4 to 0.95, to begin with; it adapts"],
+  autoRotation: ["Rotate by itself", ""],
+  qcThreshold: ["Quality control at", "Live agents at which quality control is announced"],
+  journalistInterval: ["Map every", "Seconds between two cycles of the journalist"],
+  "journalist.mode": ["Map is written", ""],
+  defaultProvider: ["Default provider", "For agents that name none"],
+  defaultModel: ["Default model", "auto chooses by the task"],
+  "safety.tokenCeilingPerAgent": ["Tokens per agent", "A rotation is forced above"],
+  "safety.dailyBudgetUsd": ["Dollars a day", "Empty: no limit"],
+  "safety.roleMultipliers": ["Multipliers by role", "JSON: how many times the ceiling a role may use"],
+  "skills.baseUrl": ["Skills marketplace", ""],
+  enforcement: ["Scopes are held", ""],
+  host: ["Address", "Takes effect with the next start"],
+  port: ["Port", "Takes effect with the next start"],
+};
+
+function flatten(value, prefix = "") {
+  return Object.entries(value).flatMap(([key, inner]) => {
+    const name = prefix + key;
+    const leaf =
+      name === "safety.roleMultipliers" ||
+      inner === null ||
+      typeof inner !== "object" ||
+      Array.isArray(inner);
+    return leaf ? [[name, inner]] : flatten(inner, `${name}.`);
+  });
+}
+
+function parse(was, text) {
+  if (typeof was === "boolean") return text === "true";
+  if (typeof was === "number" || was === null) {
+    if (text.trim() === "") return null;
+    return Number.isNaN(Number(text)) ? text : Number(text);
+  }
+  if (typeof was === "object") {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return text;
+    }
+  }
+  return text;
+}
+
+export default function settings(view) {
+  const body = h("div", { class: "settings" });
+  const about = h("section", { class: "panel settings" });
+  view.append(
+    head(
+      "Settings",
+      "They are kept in .svc/config.json of this project and hold at once unless a line says otherwise.",
+    ),
+    body,
+    about,
+  );
+  const load = async () => {
+    const [config, providers] = await Promise.all([get("/api/config"), get("/api/providers")]);
+    const values = flatten(config);
+    values.sort((a, b) => order(a[0]) - order(b[0]));
+    const inputs = new Map();
+    const rest = h("p", { class: "fault", role: "alert" });
+    const form = h(
+      "form",
+      { noValidate: true, class: "panel" },
+      values.map(([name, value]) => {
+        const [label, hint] = LABELS[name] ?? [name, ""];
+        const options =
+          name === "defaultProvider"
+            ? providers.map((one) => [one.id, one.installed ? one.name : `${one.name} (not installed)`])
+            : CHOICES[name];
+        const shown = value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+        const input = options
+          ? select(options, shown)
+          : h("input", {
+              type: "text",
+              value: shown,
+              inputMode: typeof value === "number" ? "decimal" : "text",
+            });
+        inputs.set(name, [input, value, shown]);
+        return field(name, label, input, hint);
+      }),
+      rest,
+      h(
+        "div",
+        { class: "actions" },
+        h("button", { type: "submit", class: "primary" }, "Save"),
+        h("button", { type: "button", onclick: load }, "Undo"),
+      ),
+    );
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const changes = {};
+      for (const [name, [input, was, shown]] of inputs) {
+        if (input.value === shown) continue;
+        const path = name.split(".");
+        const last = path.pop();
+        let at = changes;
+        for (const part of path) at = at[part] ??= {};
+        at[last] = parse(was, input.value);
+      }
+      try {
+        await patch("/api/config", changes);
+        toast("Saved");
+        await load();
+      } catch (error) {
+        fill(rest, faults(form, error).join("; "));
+      }
+    });
+    fill(body, form);
+  };
+  const tell = async () => {
+    const [status, health, providers] = await Promise.all([
+      get("/api/status"),
+      get("/api/health"),
+      get("/api/providers"),
+    ]);
+    fill(
+      about,
+      h("h2", {}, "This daemon"),
+      table(
+        "The daemon",
+        ["", ""],
+        [
+          ["Version", status.version],
+          ["Project", status.projectDir],
+          ["Address", `${status.host}:${status.port}`],
+          ["Process", status.pid],
+          ["Health", health.status],
+          ["Leaked processes", health.leaked],
+          ["Storage", health.storageError ?? "well"],
+        ],
+      ),
+      h("h2", { class: "list-head" }, "Providers"),
+      table(
+        "Providers",
+        ["Provider", "Installed", "Version", "Key", "Install with"],
+        providers.map((one) => [
+          one.name,
+          one.installed ? "yes" : "no",
+          one.version ?? "",
+          one.envKey ? (one.hasKey ? "set" : "none") : "not needed",
+          one.installed ? "" : one.installCommand,
+        ]),
+      ),
+      h(
+        "div",
+        { class: "actions" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "danger",
+            onclick: () =>
+              confirm(
+                "Stop the daemon?",
+                "All agents end with it. Start it again with: svc start",
+                "Stop",
+                () => post("/api/shutdown"),
+              ),
+          },
+          "Stop the daemon",
+        ),
+      ),
+    );
+  };
+  load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  tell().catch(() => {});
+}
+
+const NAMES = Object.keys(LABELS);
+const order = (name) => (NAMES.indexOf(name) < 0 ? NAMES.length : NAMES.indexOf(name));

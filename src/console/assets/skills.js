@@ -1,0 +1,165 @@
+// The skills marketplace: search, install, rate.
+
+import { button, confirm, empty, exact, fill, h, head, say, select, short, toast } from "./dom.js";
+import { at, del, get, post } from "./api.js";
+import { on } from "./store.js";
+
+/** A pause in typing before the marketplace is asked. */
+const TYPING_MS = 250;
+const STARS = [5, 4, 3, 2, 1];
+
+export default function skills(view) {
+  const filter = h("input", {
+    type: "search",
+    class: "filter",
+    placeholder: "Search skills",
+    "aria-label": "Search skills",
+  });
+  const category = select([["", "All categories"]], "");
+  category.setAttribute("aria-label", "Category");
+  category.className = "filter narrow";
+  const note = h("span");
+  const body = h("div");
+  view.append(head("Skills", note, filter, category), body);
+
+  let round = 0;
+  let here = new Map();
+  const load = async () => {
+    const mine = (round += 1);
+    const words = encodeURIComponent(filter.value.trim());
+    const kind = encodeURIComponent(category.value);
+    const [offered, installed] = await Promise.all([
+      get(`/api/skills?search=${words}&category=${kind}`),
+      get("/api/skills/installed"),
+    ]);
+    // An answer that was overtaken by a newer question is dropped.
+    if (mine !== round) return;
+    here = new Map(installed.skills.map((one) => [one.id, one]));
+    say(
+      note,
+      offered.source === "live"
+        ? "Instructions that agents can be given. What is installed is attached to an agent when it is started."
+        : "The marketplace cannot be reached; these skills come with svc.",
+    );
+    note.title = offered.why ?? "";
+    drawCategories(offered.categories);
+    const own = offered.skills.filter((one) => here.has(one.id));
+    const rest = offered.skills.filter((one) => !here.has(one.id));
+    fill(
+      body,
+      own.length > 0 && [h("h2", {}, `Installed (${own.length})`), shelf(own)],
+      rest.length > 0 && [h("h2", {}, `On offer (${rest.length})`), shelf(rest)],
+      !offered.total && empty("No skill matches", "Try other words, or all categories."),
+    );
+  };
+  const drawCategories = (list) => {
+    const chosen = category.value;
+    const known = list.map(({ id, count }) => [id, `${id} (${count})`]);
+    if (chosen && !list.some(({ id }) => id === chosen)) known.push([chosen, `${chosen} (0)`]);
+    const options = [["", "All categories"], ...known];
+    fill(
+      category,
+      ...options.map(([id, label]) => h("option", { value: id, selected: id === chosen }, label)),
+    );
+  };
+  const shelf = (list) =>
+    h(
+      "div",
+      { class: "shelf" },
+      list.map((one) => card(one, here.get(one.id), load)),
+    );
+
+  const safe = () => load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  let typing = 0;
+  filter.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(safe, TYPING_MS);
+  });
+  category.onchange = safe;
+  safe();
+  const stops = [on("skill:installed", safe), on("skill:removed", safe), on("reconnect", safe)];
+  return {
+    keys: { "/": () => filter.focus() },
+    stop() {
+      clearTimeout(typing);
+      round += 1;
+      for (const stop of stops) stop();
+    },
+  };
+}
+
+function card(one, mine, load) {
+  const count = exact(one.ratingCount);
+  const rating = one.ratingCount
+    ? h(
+        "span",
+        { class: "right rating", "aria-label": `rated ${one.rating} of 5 by ${count}` },
+        `★ ${one.rating.toFixed(1)}`,
+        h("span", { class: "muted" }, ` (${count})`),
+      )
+    : h("span", { class: "right muted" }, "not rated");
+  const facts = [one.author, `version ${mine?.version ?? one.version}`, `${short(one.downloads)} installs`];
+  return h(
+    "article",
+    { class: "card plain skill" },
+    h(
+      "div",
+      { class: "card-head" },
+      h("h3", {}, one.name),
+      one.verified && h("span", { class: "tag" }, "verified"),
+      rating,
+    ),
+    h("p", { class: "clamp", title: one.description }, one.description),
+    h("p", { class: "hint" }, facts.filter(Boolean).join(" · ")),
+    mine &&
+      !mine.intact &&
+      h("p", { class: "fault" }, "Its file was changed; it is given to nobody until it is installed again."),
+    mine?.usedBy.length > 0 && h("p", { class: "hint" }, `Attached to ${mine.usedBy.join(", ")}`),
+    h("div", { class: "actions" }, mine ? owned(one, mine, load) : install(one, load)),
+  );
+}
+
+function install(one, load) {
+  const work = async () => {
+    await post(at`/api/skills/${one.id}/install`);
+    toast(`${one.name} is installed`);
+    await load();
+  };
+  return button("Install", work, { class: "primary", "aria-label": `Install ${one.name}` });
+}
+
+function owned(one, mine, load) {
+  const update = async () => {
+    await post(at`/api/skills/${one.id}/${mine.intact ? "update" : "install"}`);
+    toast(`${one.name} is up to date`);
+    await load();
+  };
+  const remove = () =>
+    confirm(`Remove ${one.name}?`, "Agents that start from now on do not get it.", "Remove", async () => {
+      await del(at`/api/skills/${one.id}`);
+      toast(`${one.name} is removed`);
+      await load();
+    });
+  const old = one.updateAvailable || !mine.intact;
+  return [
+    stars(one, load),
+    h("button", { type: "button", "aria-label": `Remove ${one.name}`, onclick: remove }, "Remove"),
+    old && button(mine.intact ? "Update" : "Repair", update, { class: "primary" }),
+  ];
+}
+
+function stars(one, load) {
+  const el = select([["", "Rate"], ...STARS.map((n) => [String(n), "★".repeat(n)])], "");
+  el.setAttribute("aria-label", `Rate ${one.name}`);
+  el.className = "rate";
+  el.onchange = async () => {
+    try {
+      await post(at`/api/skills/${one.id}/rate`, { rating: Number(el.value) });
+      toast(`Rated: ${one.name}`);
+      await load();
+    } catch (error) {
+      toast(error.message, "bad");
+    }
+  };
+  return el;
+}

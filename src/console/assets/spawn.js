@@ -1,0 +1,196 @@
+// The dialog that starts an agent.
+
+import { dialog, faults, field, fill, h, select, toast } from "./dom.js";
+import { get, post } from "./api.js";
+
+const lines = (text) =>
+  text
+    .split(/[\n,]/)
+    .map((line) => line.trim())
+    .filter(Boolean);
+
+/** Opens the dialog; `given` fills fields beforehand. */
+export async function openSpawn(given = {}) {
+  if (document.querySelector("dialog.spawn")) return;
+  const role = h("input", {
+    type: "text",
+    required: true,
+    autocomplete: "off",
+    value: given.role ?? "",
+    placeholder: "backend",
+  });
+  const name = h("input", { type: "text", autocomplete: "off", placeholder: "backend-1" });
+  const prompt = h("textarea", {
+    rows: 5,
+    value: given.prompt ?? "",
+    placeholder: "What is to be done, and how one sees that it is done",
+  });
+  const scope = h("input", { type: "text", autocomplete: "off", placeholder: "src/**, tests/**" });
+  const workingDir = h("input", { type: "text", autocomplete: "off", placeholder: "the project's root" });
+  const provider = h("select");
+  const model = h("select");
+  const permission = select(
+    [
+      ["auto", "Auto: asks before it leaves its scope"],
+      ["full", "Full Send: asks for nothing"],
+    ],
+    "auto",
+  );
+  const effort = select(
+    [
+      ["low", "Low"],
+      ["medium", "Medium"],
+      ["high", "High"],
+      ["max", "Max"],
+    ],
+    "medium",
+  );
+  const isolation = select(
+    [
+      ["shared", "In the project's folder"],
+      ["worktree", "In a git worktree of its own"],
+    ],
+    "shared",
+  );
+  const schedule = h("input", { type: "text", autocomplete: "off", placeholder: "0 3 * * 1-5" });
+  const skills = choices("skills", "Skills");
+  const integrations = choices("integrations", "Integrations");
+  const rest = h("p", { class: "fault", role: "alert" });
+  const go = h("button", { type: "submit", class: "primary" }, "Start");
+  const form = h(
+    "form",
+    { method: "dialog", noValidate: true },
+    field("prompt", "Task", prompt),
+    h(
+      "div",
+      { class: "two" },
+      field("role", "Role", role, "A word such as backend, frontend, planner, security"),
+      field("name", "Name", name, "Left empty: role and number"),
+    ),
+    h("div", { class: "two" }, field("provider", "Provider", provider), field("model", "Model", model)),
+    h(
+      "div",
+      { class: "two" },
+      field("scope", "Files it owns", scope, "Globs, separated by commas"),
+      field("permission", "Permission", permission),
+    ),
+    h(
+      "details",
+      {},
+      h("summary", {}, "More"),
+      h(
+        "div",
+        { class: "two" },
+        field("workingDir", "Folder", workingDir),
+        field("effort", "Effort", effort),
+      ),
+      h(
+        "div",
+        { class: "two" },
+        field("isolation", "Where it works", isolation),
+        field("schedule", "Again by the clock", schedule, "A cron expression; empty: only now"),
+      ),
+      skills.el,
+      integrations.el,
+    ),
+    rest,
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => el.close() }, "Cancel"), go),
+  );
+  const el = dialog("New agent", form, { class: "spawn" });
+  prompt.focus();
+
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    const body = {
+      role: role.value.trim(),
+      prompt: prompt.value,
+      scope: lines(scope.value),
+      provider: provider.value,
+      model: model.value,
+      permission: permission.value,
+      effort: effort.value,
+      isolation: isolation.value,
+      skills: skills.chosen(),
+      integrations: integrations.chosen(),
+    };
+    if (schedule.value.trim()) body.schedule = schedule.value.trim();
+    if (name.value.trim()) body.name = name.value.trim();
+    if (workingDir.value.trim()) body.workingDir = workingDir.value.trim();
+    if (given.teamId) body.teamId = given.teamId;
+    try {
+      const agent = await post("/api/agents", body);
+      el.close();
+      toast(`${agent.name} has started`);
+      location.hash = `#/agent/${agent.id}`;
+    } catch (error) {
+      fill(rest, faults(form, error).join("; "));
+      form.querySelector("details").open ||= error.errors?.some((fault) =>
+        /workingDir|effort|isolation|schedule|skills|integrations/.test(fault.field),
+      );
+    } finally {
+      go.disabled = false;
+    }
+  });
+  form.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  get("/api/skills/installed").then(
+    ({ skills: list }) => skills.offer(list),
+    () => {},
+  );
+  get("/api/integrations").then(
+    (answer) => integrations.offer((answer.integrations ?? answer).filter((one) => one.installed)),
+    () => {},
+  );
+  await offer(provider, model, rest);
+}
+
+/** Check boxes for what is installed; hidden while there is nothing to choose. */
+function choices(name, label) {
+  const list = h("div", { class: "choices" });
+  const fault = h("p", { class: "fault" });
+  const el = h("fieldset", { class: "field", hidden: true }, h("legend", {}, label), list, fault);
+  el.dataset.field = name;
+  return {
+    el,
+    offer(all) {
+      el.hidden = !all.length;
+      const box = (one) =>
+        h("label", {}, h("input", { type: "checkbox", name, value: one.id }), " ", one.name ?? one.id);
+      fill(list, ...all.map(box));
+    },
+    chosen: () => [...list.querySelectorAll("input:checked")].map((box) => box.value),
+  };
+}
+
+async function offer(provider, model, rest) {
+  try {
+    const [providers, config] = await Promise.all([get("/api/providers"), get("/api/config")]);
+    const wanted =
+      providers.find((one) => one.id === config.defaultProvider && one.installed) ??
+      providers.find((one) => one.installed);
+    fill(
+      provider,
+      ...providers.map((one) =>
+        h(
+          "option",
+          { value: one.id, disabled: !one.installed, selected: one === wanted },
+          one.installed ? one.name : `${one.name} (not installed)`,
+        ),
+      ),
+    );
+    const models = () => {
+      const chosen = providers.find((one) => one.id === provider.value);
+      fill(
+        model,
+        h("option", { value: "auto" }, "Automatic"),
+        ...(chosen?.models ?? []).map((one) => h("option", { value: one.id }, `${one.name} · ${one.tier}`)),
+      );
+    };
+    provider.onchange = models;
+    models();
+  } catch (error) {
+    rest.textContent = error.message;
+  }
+}

@@ -1,0 +1,177 @@
+// What was used, what it cost, and what was saved, with the basis of every figure.
+
+import { dollars, empty, exact, fill, h, head, percent, plural, short, span, table } from "./dom.js";
+import { get } from "./api.js";
+import { bars, curve } from "./chart.js";
+import { on } from "./store.js";
+
+const AGAIN_MS = 10000;
+
+const tile = (value, label) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, label));
+
+/** `[name, value, words]` of what `key` says of each agent, added up. */
+function grouped(agents, key) {
+  const sums = new Map();
+  for (const agent of agents)
+    sums.set(agent[key] ?? "unknown", (sums.get(agent[key] ?? "unknown") ?? 0) + agent.used);
+  return [...sums].map(([name, used]) => [name, used, short(used)]);
+}
+
+export default function tokens(view) {
+  const body = h("div");
+  view.append(
+    head(
+      "Tokens and cost",
+      "What the agents used since this project began. Nothing is estimated unless it says so.",
+    ),
+    body,
+  );
+  let stopped = false;
+  const load = async () => {
+    const [summary, teams, timeline, dashboard, rotation] = await Promise.all([
+      get("/api/tokens/summary"),
+      get("/api/tokens/by-team"),
+      get("/api/timeline"),
+      get("/api/dashboard"),
+      get("/api/rotation"),
+    ]);
+    if (stopped) return;
+    const total = summary.totalTokens ?? summary.totalUsed;
+    const { basis, ...saved } = summary.breakdown;
+    const { cost } = dashboard;
+    const points = timeline.snapshots.map((one) => [Date.parse(one.timestamp), one.tokensUsed]);
+    const costs = timeline.snapshots.map((one) => [Date.parse(one.timestamp), one.costUsd]);
+    if (points.length) {
+      points.push([Date.now(), dashboard.tokens.used]);
+      costs.push([Date.now(), cost.totalUsd]);
+    }
+    fill(
+      body,
+      cost.budgetReached && h("p", { class: "notice bad" }, cost.message),
+      h(
+        "div",
+        { class: "tiles" },
+        tile(short(total), "tokens used"),
+        tile(dollars(cost.totalUsd), "cost in all"),
+        tile(
+          dollars(cost.todayUsd),
+          cost.dailyBudgetUsd ? `today, of ${dollars(cost.dailyBudgetUsd)}` : "today, no budget is set",
+        ),
+        tile(percent(summary.cacheHitRate), "of the input came from cache"),
+        tile(short(summary.totalSaved), "tokens saved"),
+        tile(exact(dashboard.agents.rotations), "rotations"),
+      ),
+      !total &&
+        empty("No tokens used yet", "The figures appear as soon as an agent reports its first message."),
+      h(
+        "div",
+        { class: "columns" },
+        points.length > 1 &&
+          h("div", { class: "panel" }, h("h2", {}, "Tokens over time"), curve("Tokens used", points)),
+        costs.length > 1 &&
+          cost.totalUsd > 0 &&
+          h("div", { class: "panel" }, h("h2", {}, "Cost over time"), curve("Cost", costs, dollars)),
+        h(
+          "div",
+          { class: "panel" },
+          h("h2", {}, "By agent"),
+          bars(
+            "Tokens by agent",
+            summary.perAgent.map((one) => [
+              one.name || one.id,
+              one.used,
+              `${short(one.used)}${one.costUsd ? ` · ${dollars(one.costUsd)}` : ""}`,
+              one.removed ? null : `#/agent/${one.id}`,
+            ]),
+          ),
+        ),
+        h(
+          "div",
+          { class: "panel" },
+          h("h2", {}, "By team"),
+          bars(
+            "Tokens by team",
+            teams.teams.map((one) => [
+              one.teamName,
+              one.totalTokens,
+              `${short(one.totalTokens)} · ${dollars(one.totalCostUsd)} · ${plural(one.agentCount, "agent")}`,
+            ]),
+          ),
+        ),
+        h(
+          "div",
+          { class: "panel" },
+          h("h2", {}, "By model"),
+          bars("Tokens by model", grouped(summary.perAgent, "model")),
+        ),
+        h(
+          "div",
+          { class: "panel" },
+          h("h2", {}, "Saved"),
+          table(
+            "Savings",
+            ["Through", "#Tokens", "Basis"],
+            Object.entries(saved)
+              .filter(([, value]) => typeof value === "number")
+              .map(([key, value]) => [key, exact(value), basis?.[key] ?? ""]),
+          ),
+          basis?.explained && h("p", { class: "hint" }, basis.explained),
+        ),
+        rotation.history.length > 0 &&
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "Rotations"),
+            table(
+              "Rotations",
+              ["When", "Why", "#Before", "#After"],
+              [...rotation.history]
+                .reverse()
+                .slice(0, 20)
+                .map((one) => [
+                  `${span(one.timestamp)} ago`,
+                  one.reason,
+                  exact(one.preRotationVelocity),
+                  one.postRotationVelocity === null || one.postRotationVelocity === undefined
+                    ? "…"
+                    : exact(one.postRotationVelocity),
+                ]),
+            ),
+            h("p", { class: "hint" }, "Tokens in the ten minutes before and after."),
+          ),
+        timeline.events.length > 0 &&
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "What happened"),
+            table(
+              "What happened",
+              ["When", "Agent", "What"],
+              [...timeline.events]
+                .reverse()
+                .slice(0, 20)
+                .map((one) => [
+                  `${span(one.timestamp)} ago`,
+                  one.agentName || one.agentId,
+                  `${one.type}${one.detail && one.detail !== one.type ? `: ${one.detail}` : ""}`,
+                ]),
+            ),
+          ),
+      ),
+    );
+  };
+  const safe = () =>
+    load().catch((error) => {
+      if (!body.children.length) fill(body, empty("Not to be had", error.message));
+    });
+  safe();
+  const timer = setInterval(safe, AGAIN_MS);
+  const stop = on("reconnect", safe);
+  return {
+    stop() {
+      stopped = true;
+      clearInterval(timer);
+      stop();
+    },
+  };
+}

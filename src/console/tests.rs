@@ -1,0 +1,70 @@
+//! What the pages promise, read from the files themselves.
+
+use super::*;
+
+#[test]
+fn what_agents_say_cannot_become_markup() {
+    assert_eq!(escape("<b a=\"x\" b='y'>&"), "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;");
+    for asset in assets::ALL.iter().filter(|asset| asset.content_type().contains("javascript")) {
+        for door in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "DOMParser",
+            "srcdoc",
+            "eval(",
+            "new Function",
+            "setAttribute(\"style\"",
+            "javascript:",
+            "setHTML",
+        ] {
+            assert!(!asset.text.contains(door), "{} holds {door}", asset.name);
+        }
+    }
+}
+
+#[test]
+fn decisions_1_nothing_is_inline_and_nothing_comes_from_elsewhere() {
+    let page = page(&State::default());
+    assert!(page.contains("No agents yet") && page.contains("<noscript>"));
+    assert!(page.contains("modulepreload") && !page.contains("<!--"));
+    for inline in [" style=", "<style", " onclick", " onload", "javascript:", "http://", "https://"] {
+        assert!(!page.contains(inline), "the page holds {inline}");
+    }
+    for script in page.split("<script").skip(1) {
+        assert!(script.contains("></script>"), "a script stands in the page: {script}");
+    }
+    for asset in assets::ALL {
+        let text = asset.text.replace("http://www.w3.org/2000/svg", "");
+        for far in ["http://", "https://", "@import", "url(", "sourceMappingURL"] {
+            assert!(!text.contains(far), "{} names {far}", asset.name);
+        }
+    }
+}
+
+#[test]
+fn the_whole_console_stays_below_its_weight() {
+    let weight = assets::SHELL.len() + assets::ALL.iter().map(|asset| asset.text.len()).sum::<usize>();
+    assert!(weight < WEIGHT_LIMIT_BYTES, "{weight} bytes, the limit is {WEIGHT_LIMIT_BYTES}");
+}
+
+#[test]
+fn every_import_leads_to_a_file() {
+    for asset in assets::ALL.iter().filter(|asset| asset.content_type().contains("javascript")) {
+        for part in asset.text.split(" from \"./").skip(1) {
+            let name = part.split('"').next().unwrap_or_default();
+            assert!(assets::find(name).is_some(), "{} imports {name}, which is not served", asset.name);
+        }
+    }
+    let main = assets::find("main.js").map_or("", |asset| asset.text);
+    let pages = main
+        .split_once("PAGES = [")
+        .and_then(|(_, rest)| rest.split_once("\n];"))
+        .map_or("", |(list, _)| list);
+    let modules: Vec<&str> = pages.lines().filter_map(|line| line.split('"').nth(5)).collect();
+    assert!(modules.len() >= 10, "{modules:?}");
+    for module in modules {
+        assert!(assets::find(&format!("{module}.js")).is_some(), "page {module} is not served");
+    }
+}

@@ -1,0 +1,82 @@
+//! `/api/agents/:id/diff` and `/api/agents/:id/merge`.
+
+use super::{worker_diff, worker_merge};
+use crate::api::{Fields, Method, Problem, Request, Route};
+use crate::routes::{Access, Handler};
+use serde_json::{Value, json};
+
+/// Characters of a merge's message.
+const MAX_MESSAGE_CHARS: usize = 5_000;
+
+/// The routes of the agents' worktrees.
+pub fn routes() -> Vec<Route<Handler>> {
+    vec![
+        Route::new(
+            Method::Get,
+            "/api/agents/:id/diff",
+            "What an agent changed: its worktree against its base, else its folder against HEAD (git)",
+            Handler::Work(Access::Anyone, worker_diff::diff),
+        )
+        .query(&[("path", "only this file or folder")])
+        .replies(&[
+            (200, "base, branch, commits, uncommitted, files with status and lines, diff, truncated"),
+            (409, "not a git repository, or its worktree is gone"),
+        ]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/merge",
+            "Merge the branch of an agent's worktree into the project's current branch",
+            Handler::Work(Access::OperatorOnly, worker_merge::merge),
+        )
+        .body(merge_schema)
+        .replies(&[
+            (200, "merged, commit, branch, into, files, worktreeRemoved"),
+            (409, "no_worktree, agent_running, project_dirty, merge_conflict, no_branch, git_busy"),
+        ]),
+    ]
+}
+
+/// What a merge is asked for with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Although the agent runs: what it has committed so far.
+    pub force: bool,
+    /// Only say what would happen.
+    pub dry_run: bool,
+    /// Remove the worktree afterwards.
+    pub remove: bool,
+    /// The merge commit's message.
+    pub message: Option<String>,
+}
+
+/// Reads the body.
+///
+/// Errors: 400 with every fault.
+pub fn parse(request: &Request) -> Result<Wish, Problem> {
+    let object = request.object()?;
+    let mut fields = Fields::new(&object);
+    let wish = Wish {
+        force: fields.boolean("force").unwrap_or_default(),
+        dry_run: fields.boolean("dryRun").unwrap_or_default(),
+        remove: fields.boolean("remove").unwrap_or_default(),
+        message: fields.string("message").map(str::trim).filter(|text| !text.is_empty()).map(Into::into),
+    };
+    let chars = wish.message.as_ref().map_or(0, |text| text.chars().count());
+    fields.validator.check(chars <= MAX_MESSAGE_CHARS, "message", || {
+        format!("message must have at most {MAX_MESSAGE_CHARS} characters, it has {chars}")
+    });
+    fields.validator.finish()?;
+    Ok(wish)
+}
+
+fn merge_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "force": {"type": "boolean"},
+            "dryRun": {"type": "boolean"},
+            "remove": {"type": "boolean"},
+            "message": {"type": "string", "maxLength": MAX_MESSAGE_CHARS},
+        },
+    })
+}

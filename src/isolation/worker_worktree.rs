@@ -1,0 +1,182 @@
+//! The worktrees themselves: making one, looking into one, taking one away.
+
+use super::changes::{Change, parse_changes, parse_status};
+use super::worker_git::{Git, words};
+use crate::agents::{Agent, SpawnRequest};
+use crate::api::Problem;
+use crate::runtime::host::Host;
+use crate::runtime::process::Processes;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What belongs to svc in a worktree, and never to the agent's work.
+pub(super) const EXCLUDED: [&str; 1] = [":(top,exclude).svc"];
+
+/// Makes a git worktree for an agent of its own; answers its path below the project.
+///
+/// Errors: 400 `worktree_failed`.
+pub fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
+    let refuse = |text: String| Problem::bad_request("worktree_failed", text);
+    let project = Git::new(host, host.project.clone());
+    if let Some(prefix) = project.ask(&["rev-parse", "--show-prefix"])?.filter(|prefix| !prefix.is_empty()) {
+        let text = format!(
+            "isolation worktree needs a project that is the whole repository, and this one is its folder \
+             {prefix}; start the daemon in the repository's top folder"
+        );
+        return Err(refuse(text));
+    }
+    let name = format!("{}-{:08x}", request.role, crate::runtime::clock::random() >> 32);
+    let path = format!(".svc/worktrees/{name}");
+    let branch = branch_of(&path);
+    let made = project.try_write(&["worktree", "add", "--quiet", "-b", &branch, &path])?;
+    if made.is_success() {
+        return Ok(path);
+    }
+    Err(refuse(format!("isolation worktree needs git to make one: {}", words(&made))))
+}
+
+/// The branch that a worktree begins on.
+fn branch_of(path: &str) -> String {
+    format!("svc/{}", path.rsplit('/').next().unwrap_or_default())
+}
+
+/// Removes a worktree that was made for an agent that then was refused: nobody has worked in it.
+pub fn unmake(processes: &Arc<Processes>, project: &Path, path: &str) {
+    let git = Git::with(processes, project.to_path_buf());
+    let removed = git
+        .write(&["worktree", "remove", "--force", path])
+        .and_then(|_| git.write(&["branch", "--quiet", "-D", &branch_of(path)]));
+    if let Err(problem) = removed {
+        log::warn!("the worktree {path} could not be removed: {problem}");
+    }
+}
+
+/// The worktree of an agent beside the project it belongs to.
+pub(super) struct Place {
+    /// Git in the project.
+    pub project: Git,
+    /// Git in the worktree.
+    pub tree: Git,
+    /// Where the worktree is, relative to the project.
+    pub path: String,
+    /// The branch the agent works on, or the commit when it has left all branches.
+    pub branch: String,
+}
+
+impl Place {
+    /// The worktree of this agent.
+    ///
+    /// Errors: 409 `no_worktree` when it has none, or none any more.
+    pub fn open(host: &Host, agent: &Agent) -> Result<Self, Problem> {
+        let Some(path) = agent.worktree.clone() else {
+            let text = format!(
+                "{} works in the project's own folder, so there is nothing to merge; only agents started \
+                 with isolation worktree (svc spawn --isolation worktree) have a branch of their own",
+                agent.name
+            );
+            return Err(Problem::new(409, "no_worktree", text));
+        };
+        let folder = host.project.join(&path);
+        if !folder.join(".git").exists() {
+            let text =
+                format!("the worktree {path} of {} is gone; git worktree list shows the rest", agent.name);
+            return Err(Problem::new(409, "no_worktree", text));
+        }
+        let (project, tree) = (Git::new(host, host.project.clone()), Git::new(host, folder));
+        let branch = match tree.ask(&["symbolic-ref", "--quiet", "--short", "HEAD"])? {
+            Some(branch) => branch,
+            None => tree.run(&["rev-parse", "--short", "HEAD"])?,
+        };
+        Ok(Self { project, tree, path, branch })
+    }
+
+    /// The files with changes that no commit holds, and whether some of it is staged.
+    pub fn uncommitted(&self) -> Result<Vec<(String, bool)>, Problem> {
+        changed_files(&self.tree)
+    }
+
+    /// Removes the worktree and, when all of it is merged, its branch.
+    ///
+    /// Errors: 409 `worktree_dirty` when it holds work that no commit does; nothing is removed then.
+    pub fn remove(&self) -> Result<(), Problem> {
+        let dirty = self.uncommitted()?;
+        if !dirty.is_empty() {
+            let names: Vec<String> = dirty.into_iter().map(|(path, _)| path).collect();
+            let text = format!("the worktree {} holds work that no commit does: {}", self.path, list(&names));
+            return Err(Problem::new(409, "worktree_dirty", text).with("files", names));
+        }
+        // What svc itself has put there is no work, but git would take it for some.
+        let own = self.tree.folder().join(".svc");
+        if fs::symlink_metadata(&own).is_ok()
+            && self.tree.ask(&["ls-files", "--", ".svc"])?.is_some_and(|l| l.is_empty())
+        {
+            let _ = fs::remove_dir_all(&own);
+        }
+        let removed = self.project.try_write(&["worktree", "remove", &self.path])?;
+        if !removed.is_success() {
+            let text = format!("git keeps the worktree {}: {}", self.path, words(&removed));
+            return Err(Problem::new(409, "worktree_kept", text));
+        }
+        // Without force: a branch that is not merged stays.
+        self.project.try_write(&["branch", "--quiet", "-d", &self.branch])?;
+        Ok(())
+    }
+}
+
+/// The files that differ from the last commit, untracked ones included, and whether some of it is staged.
+pub(super) fn changed_files(git: &Git) -> Result<Vec<(String, bool)>, Problem> {
+    let mut args =
+        vec!["--no-optional-locks", "status", "--porcelain", "-z", "--untracked-files=all", "--", "."];
+    args.extend(EXCLUDED);
+    Ok(parse_status(&git.run(&args)?))
+}
+
+/// The files that differ between two commits, or between a commit and what the index and the folder hold.
+pub(super) fn changes(git: &Git, options: &[&str], paths: &[&str]) -> Result<Vec<Change>, Problem> {
+    let ask = |kind: &str| {
+        let mut args = vec!["diff", "--no-ext-diff", "--no-textconv", "-M", "-z", kind];
+        args.extend(options);
+        args.push("--");
+        args.extend(paths);
+        git.run(&args)
+    };
+    Ok(parse_changes(&ask("--name-status")?, &ask("--numstat")?))
+}
+
+/// A copy of a folder's index that may be changed, removed on drop.
+pub(super) struct OwnIndex(PathBuf);
+
+impl OwnIndex {
+    /// The copy, and git that uses it.
+    ///
+    /// Errors: 502 `git_failed`.
+    pub fn of(git: &Git) -> Result<(Self, Git), Problem> {
+        let real = git.run(&["rev-parse", "--path-format=absolute", "--git-path", "index"])?;
+        let name = format!("svc-index-{:016x}", crate::runtime::clock::random());
+        let copy = Path::new(&real).with_file_name(name);
+        let own = Self(copy.clone());
+        match fs::copy(&real, &copy) {
+            // A repository without a commit may have none yet.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                let text = format!("the index of {} cannot be copied: {error}", git.folder().display());
+                Err(Problem::new(502, "git_failed", text))
+            }
+            _ => Ok((own, git.var("GIT_INDEX_FILE", copy))),
+        }
+    }
+}
+
+impl Drop for OwnIndex {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(self.0.with_extension("lock"));
+    }
+}
+
+/// Names for a sentence: the first [`super::MAX_NAMED_FILES`] and how many more there are.
+pub(super) fn list(names: &[String]) -> String {
+    let more = names.len().saturating_sub(super::MAX_NAMED_FILES);
+    let shown = names.iter().take(super::MAX_NAMED_FILES).cloned().collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}

@@ -1,0 +1,329 @@
+// Clicks through the console as a person would, against a daemon, a marketplace and real rehearsed agents.
+
+import fs from "node:fs";
+import path from "node:path";
+import { Daemon, Market, check, launch, makeProject, runAll, text, until } from "./lib.mjs";
+
+const scenarios = [];
+const scenario = (name, run) => scenarios.push([name, run]);
+
+const dir = makeProject();
+const market = await new Market().start();
+const daemon = new Daemon(dir, { skills: { baseUrl: `${market.url}/api/v1` } });
+const browser = await launch();
+
+daemon.scenario("long", {
+  steps: [
+    { say: "I begin" },
+    { usage: { input: 900, output: 80, cacheRead: 60000, contextWindow: 200000 } },
+    { run: { command: "echo checked" } },
+    { loop: { times: 3000, steps: [{ say: "<img src=x onerror=alert(1)> still at it" }, { sleepMs: 400 }] } },
+  ],
+  onSay: [{ say: "You said: {{message}}" }],
+});
+
+scenario("spawn and watch", async (page) => {
+  await page.keyboard.press("n");
+  await page.getByLabel("Task").fill("Count the <b>words</b>");
+  await page.getByLabel("Role", { exact: true }).fill("bad role!");
+  await page.getByLabel("Provider").selectOption("script");
+  page.away = true;
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.locator(".spawn [data-field=role] .fault", { hasText: "role" }).waitFor();
+  page.away = false;
+  await page.getByLabel("Role", { exact: true }).fill("counter");
+  await page.getByLabel("Files it owns").fill("src/**");
+  await page.getByLabel("Model").selectOption("default");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.locator(".vrow.tool").first().waitFor();
+  await page.locator("h1", { hasText: "counter-1" }).waitFor();
+  await page.locator(".vrow.tool").first().click();
+  await page.locator(".detail").getByRole("button", { name: "Raw line" }).click();
+  check((await text(page, ".detail")).includes('"type": "tool-started"'), "the raw line is not shown");
+  check(!(await page.locator(".vlist b", { hasText: /^words$/ }).count()), "a task became markup");
+});
+
+scenario("live output, as text, and an instruction", async (page) => {
+  await daemon.spawn("worker", "long", { name: "worker-live" });
+  await page.goto(`${daemon.url}/#/agent/worker-live`);
+  const row = page.locator(".vrow.text", { hasText: "<img src=x onerror=alert(1)> still at it" }).first();
+  await row.waitFor();
+  check(!(await page.locator("main img").count()), "words of an agent became an image");
+  const before = await text(page, ".follow");
+  await until("more entries", async () => (await text(page, ".follow")) !== before);
+  await page.keyboard.press("i");
+  await page.keyboard.type("use tabs");
+  await page.keyboard.press("Enter");
+  await page.locator(".vrow.user", { hasText: "use tabs" }).waitFor();
+});
+
+scenario("approve and reject, and cards keep their places", async (page) => {
+  for (const n of [1, 2, 3])
+    daemon.scenario(`out-${n}`, {
+      steps: [{ write: { path: `elsewhere/file-${n}.txt`, text: "x" } }, { answer: "done" }],
+    });
+  await page.goto(`${daemon.url}/#/approvals`);
+  for (const n of [1, 2]) await daemon.spawn("painter", `out-${n}`, { scope: ["src/**"] });
+  const card = (n) => page.locator(".card.approval:not(.settled)", { hasText: `file-${n}.txt` });
+  await card(1).waitFor();
+  await card(2).waitFor();
+  await card(1).hover();
+  const place = await card(1).boundingBox();
+  const second = await card(2).boundingBox();
+  await daemon.spawn("painter", "out-3", { scope: ["src/**"] });
+  await card(3).waitFor();
+  check(
+    JSON.stringify(await card(1).boundingBox()) === JSON.stringify(place),
+    "a card moved when another came",
+  );
+  await card(1)
+    .getByRole("button", { name: /Approve/ })
+    .click();
+  await page.locator(".card.settled", { hasText: "file-1.txt" }).waitFor();
+  check(
+    JSON.stringify(await card(2).boundingBox()) === JSON.stringify(second),
+    "a card moved when another was settled",
+  );
+  await card(2)
+    .getByLabel(/Reason/)
+    .fill("not there");
+  await card(2)
+    .getByRole("button", { name: /Reject/ })
+    .click();
+  await until("both decisions", async () => {
+    const { resolved } = await daemon.get("/api/approvals");
+    const of = (n) => resolved.find((one) => one.action.filePath === `elsewhere/file-${n}.txt`);
+    return of(1)?.status === "approved" && of(2)?.status === "rejected" && of(2).reason === "not there";
+  });
+  await page.mouse.move(2, 2);
+  await page.locator(".status.rejected").first().waitFor();
+});
+
+scenario("rotate with a preview, then kill", async (page) => {
+  const old = await daemon.spawn("worker", "long", { name: "worker-turn", prompt: "Write the handbook" });
+  await daemon.until("worker-turn", ["running"]);
+  await page.goto(`${daemon.url}/#/agent/${old.id}/rotate`);
+  await page.locator(".brief", { hasText: "Write the handbook" }).waitFor();
+  await page.getByRole("button", { name: "Rotate now" }).click();
+  await until(
+    "the address of the successor",
+    () => page.url().includes("/agent/") && !page.url().includes(old.id),
+  );
+  await page.locator("h1", { hasText: "worker-turn" }).waitFor();
+  await page.locator(".vrow", { hasText: "I begin" }).first().waitFor();
+  await page.locator(".agent-top .status.running").waitFor();
+  await page.getByRole("button", { name: "Kill", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
+  await page.locator(".agent-top .status.killed").waitFor();
+});
+
+scenario("edit a file, and refuse to overwrite another's change", async (page) => {
+  await page.goto(`${daemon.url}/#/files`);
+  await page.locator(".tree summary", { hasText: "src" }).click();
+  await page.locator(".tree a", { hasText: "login.js" }).click();
+  const editor = page.getByLabel("Text of src/login.js");
+  await editor.fill("export const login = 1;\n");
+  await page.keyboard.press("Control+s");
+  await page.getByText("· saved").waitFor();
+  const file = path.join(dir, "src/login.js");
+  await until("the file", () => fs.readFileSync(file, "utf8") === "export const login = 1;\n");
+  fs.writeFileSync(file, "theirs\n");
+  await editor.fill("mine\n");
+  page.away = true;
+  await page.keyboard.press("Control+s");
+  await page.getByText("Somebody has changed this file").waitFor();
+  page.away = false;
+  check(fs.readFileSync(file, "utf8") === "theirs\n", "their change was overwritten");
+  await page.getByRole("button", { name: "Overwrite with mine" }).click();
+  await until("my text", () => fs.readFileSync(file, "utf8") === "mine\n");
+  await page.getByRole("button", { name: "Changes" }).click();
+  await page.locator(".diff .plus", { hasText: "mine" }).waitFor();
+});
+
+scenario("settings say what is wrong at the field", async (page) => {
+  await page.goto(`${daemon.url}/#/settings`);
+  page.away = true;
+  await page.getByLabel("Agents at once").fill("many");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator("[data-field=maxAgents] .fault", { hasText: "whole number" }).waitFor();
+  page.away = false;
+  await page.getByLabel("Agents at once").fill("60");
+  await page.getByRole("button", { name: "Save" }).click();
+  await until("the setting", async () => (await daemon.get("/api/config")).maxAgents === 60);
+});
+
+scenario("a chat gateway is made and changed", async (page) => {
+  await page.goto(`${daemon.url}/#/gateways`);
+  await page.getByRole("button", { name: "New gateway" }).click();
+  await page.getByLabel("Platform").selectOption("slack");
+  await page.getByLabel("App token").waitFor();
+  await page.getByLabel("Name").fill("Night watch");
+  await page.getByRole("button", { name: "Save" }).click();
+  const card = page.locator(".card", { hasText: "Night watch" });
+  await card.getByRole("button", { name: "Change" }).click();
+  await page.getByLabel("Commands may").selectOption("full");
+  await page.getByRole("button", { name: "Save" }).click();
+  await card.getByText("commands full").waitFor();
+  check((await daemon.get("/api/gateways"))[0].type === "slack", "it is of another kind");
+});
+
+scenario("a plan becomes a board, phase by phase", async (page) => {
+  const agents = [
+    { role: "backend", name: "first-part", phase: 1, provider: "script", model: "quick", prompt: "Build it" },
+    { role: "security", name: "last-look", phase: 2, provider: "script", model: "quick", prompt: "Check it" },
+  ];
+  const text = JSON.stringify({ agents });
+  const steps = [
+    { write: { path: ".svc/recommended-team.json", text } },
+    { answer: "It is planned." },
+    { exit: 0 },
+  ];
+  daemon.scenario("plan", { steps });
+  await daemon.spawn("planner", "plan");
+  await page.goto(`${daemon.url}/#/teams`);
+  await page.getByRole("button", { name: "Launch" }).click();
+  const phase = (n) => page.locator(".phase", { hasText: `Phase ${n}` });
+  await phase(1).getByRole("link", { name: "first-part" }).waitFor();
+  await phase(2).getByRole("link", { name: "last-look" }).waitFor();
+  await page.getByRole("button", { name: "Save a team" }).click();
+  await page.getByLabel("Name").fill("Night shift");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Delete team Night shift" }).waitFor();
+});
+
+scenario("command palette and keys", async (page) => {
+  await page.goto(`${daemon.url}/#/`);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("memo");
+  await page.keyboard.press("Enter");
+  await page.locator("h1", { hasText: "Memory" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("h");
+  await page.locator(".vrow.agent-row").first().waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.locator(".agent-top").waitFor();
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.keyboard.press("Escape");
+});
+
+/** The numbers of the log's entries that the timeline shows, by scrolling through all of it. */
+const shown = (page) =>
+  page.evaluate(async () => {
+    const list = document.querySelector(".vlist");
+    const seen = new Map();
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    for (let top = 0; top <= list.scrollHeight; top += list.clientHeight / 2) {
+      list.scrollTop = top;
+      await frame();
+      await frame();
+      for (const row of list.querySelectorAll(".vrow:not([hidden])"))
+        for (const n of row.dataset.entries.split(" ")) seen.set(Number(n), Number(row.dataset.index));
+    }
+    return [...seen].sort((a, b) => a[0] - b[0]);
+  });
+
+/** Compares the timeline with the agent's log: every entry that has a row stands there once, in its order. */
+async function wholeTimeline(page, id) {
+  const rows = await shown(page);
+  const last = rows.at(-1)[0];
+  const { entries } = await daemon.get(`/api/agents/${id}/log?since=0`);
+  const quiet = ["turn-started", "usage", "session", "noise"];
+  const wanted = entries.filter(({ n, type }) => n <= last && !quiet.includes(type)).map(({ n }) => n);
+  const got = rows.map(([n]) => n);
+  check(JSON.stringify(got) === JSON.stringify(wanted), `the timeline shows ${got}, the log has ${wanted}`);
+  const ordered = rows.every(([, index], at) => !at || index >= rows[at - 1][1]);
+  check(ordered, `rows out of order: ${JSON.stringify(rows)}`);
+}
+
+const counts = (page) => page.evaluate(async () => ({ ...(await import("/console/store.js")).store.counts }));
+const moves = (page) => async () => {
+  const before = await text(page, ".follow");
+  await until("more entries", async () => (await text(page, ".follow")) !== before);
+};
+
+scenario("a broken connection goes on where it was, without loss or repeats", async (page) => {
+  let socket;
+  const numbers = [];
+  await page.routeWebSocket(/\/ws/, (mine) => {
+    socket = mine;
+    const server = mine.connectToServer();
+    server.onMessage((message) => {
+      numbers.push(JSON.parse(message).seq);
+      mine.send(message);
+    });
+  });
+  await daemon.spawn("worker", "long", { name: "worker-broken" });
+  await page.goto(`${daemon.url}/#/agent/worker-broken`);
+  await page.reload();
+  await page.locator(".vrow.text").first().waitFor();
+  await moves(page)();
+  const before = await counts(page);
+  await socket.close({ code: 1001 });
+  await page.locator("#pill:not(.live)").waitFor();
+  await page.locator("#pill.live").waitFor();
+  await moves(page)();
+  const after = await counts(page);
+  check(after.connects === before.connects + 1, "it did not connect again");
+  check(!after.resyncs, "it had to read everything anew");
+  const events = [...new Set(numbers)].sort((a, b) => a - b);
+  const gaps = events.filter((seq, at) => at && seq !== events[at - 1] + 1);
+  check(!gaps.length, `events are missing before ${gaps}`);
+  const { id } = await daemon.get("/api/agents/worker-broken");
+  await wholeTimeline(page, id);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("reconnect after a restart of the daemon, without loss or repeats", async (page) => {
+  await daemon.spawn("worker", "long", { name: "worker-again" });
+  await page.goto(`${daemon.url}/#/agent/worker-again`);
+  await page.locator(".vrow.text").first().waitFor();
+  // While the daemon is away the browser itself reports refused connections.
+  page.away = true;
+  await daemon.stop("SIGKILL");
+  await page.locator("#pill:not(.live)").waitFor();
+  await daemon.start();
+  await page.locator("#pill.live").waitFor();
+  await page.locator(".agent-top .status.interrupted").waitFor();
+  await page.getByRole("button", { name: "Resume" }).click();
+  await page.locator(".agent-top .status.running").waitFor();
+  page.away = false;
+  await page.locator(".vlist").focus();
+  await page.keyboard.press("End");
+  await moves(page)();
+  check((await counts(page)).connects >= 2, "it did not connect again");
+  const { id } = await daemon.get("/api/agents/worker-again");
+  await wholeTimeline(page, id);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("install a skill, rate it, remove it", async (page) => {
+  await page.goto(`${daemon.url}/#/skills`);
+  await page.getByLabel("Search skills").fill("code review");
+  const card = page.locator(".card", {
+    has: page.getByRole("heading", { name: "Code Review", exact: true }),
+  });
+  await card.getByRole("button", { name: "Install Code Review" }).click();
+  await card.getByRole("button", { name: "Remove Code Review" }).waitFor();
+  const file = path.join(dir, ".svc/skills/code-review/SKILL.md");
+  check(fs.readFileSync(file, "utf8").includes("#"), "the skill's text is not in the project");
+  const before = (await daemon.get("/api/skills?search=code%20review")).skills[0].ratingCount;
+  await card.getByLabel("Rate Code Review").selectOption("5");
+  await until("the rating to count", async () => {
+    const { skills } = await daemon.get("/api/skills?search=code%20review&refresh=1");
+    return skills[0].ratingCount === before + 1;
+  });
+  await card.getByRole("button", { name: "Remove Code Review" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+  await card.getByRole("button", { name: "Install Code Review" }).waitFor();
+  check(!fs.existsSync(file), "the skill's text is still in the project");
+});
+
+await daemon.start();
+const failed = await runAll(scenarios, browser, daemon);
+await browser.close();
+await daemon.remove();
+await market.stop();
+// At once: a browser's helper process may hold on to a pipe for long.
+process.exit(failed);

@@ -1,0 +1,100 @@
+// Every page, empty and filled, light and dark, wide and on a phone: axe-core finds nothing, nothing is
+// wider than the window, and the browser reports no error.
+
+import { Daemon, Market, axeSource, launch, makeProject, open } from "./lib.mjs";
+import { shop } from "./shop.mjs";
+
+const PAGES = [
+  "",
+  "approvals",
+  "teams",
+  "schedules",
+  "files",
+  "files/README.md",
+  "locks",
+  "tokens",
+  "memory",
+  "map",
+  "audit",
+  "integrations",
+  "skills",
+  "toys",
+  "gateways",
+  "credentials",
+  "settings",
+  "nowhere",
+];
+const AGENT_PAGES = ["", "/diff", "/files", "/rotate", "/about"].map((tab) => `agent/backend-1${tab}`);
+const PHONE = { width: 390, height: 844 };
+const WIDE = { width: 1280, height: 800 };
+
+const described = ({ id, nodes }) =>
+  `${id}: ${nodes
+    .slice(0, 3)
+    .map((node) => `${node.html.slice(0, 160)} (${node.any[0]?.message ?? ""})`)
+    .join(" | ")}`;
+
+/** What is shown by the page of this name, or opened over it. */
+async function show(page, name) {
+  await page.keyboard.press("Escape");
+  if (name === "spawn dialog") await page.locator("#new").click();
+  else if (name === "palette") await page.keyboard.press("Control+k");
+  else if (name === "an entry") {
+    await page.evaluate(() => {
+      location.hash = "#/agent/backend-1";
+    });
+    await page.locator('main[data-route="agent/backend-1"] .vrow.entry').first().click();
+  } else {
+    await page.evaluate((hash) => {
+      location.hash = `#/${hash}`;
+    }, name);
+    await page.locator(`main[data-route="${name}"]`).waitFor();
+  }
+  await page.quiet();
+}
+
+async function look(browser, daemon, names, options) {
+  // The checker itself is injected, which the pages' own policy rightly forbids.
+  const page = await open(browser, daemon.url, { bypassCSP: true, ...options });
+  const faults = [];
+  await page.locator("#pill.live").waitFor();
+  await page.evaluate(axeSource());
+  for (const name of names) {
+    await show(page, name);
+    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+    faults.push(...violations.map((one) => `${name || "home"}: ${described(one)}`));
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (wide > 0) faults.push(`${name || "home"}: ${wide} px wider than the window`);
+  }
+  faults.push(...page.faults.map((fault) => `console: ${fault}`));
+  await page.context().close();
+  return faults;
+}
+
+const browser = await launch();
+let failed = 0;
+async function all(what, daemon, names) {
+  for (const colorScheme of ["light", "dark"]) {
+    for (const [size, viewport] of Object.entries({ wide: WIDE, phone: PHONE })) {
+      const faults = await look(browser, daemon, names, { colorScheme, viewport });
+      failed += faults.length;
+      console.log(
+        `${faults.length ? "FAIL" : "ok  "} ${names.length} pages, ${what}, ${colorScheme}, ${size}`,
+      );
+      for (const fault of faults) console.log(`     ${fault}`);
+    }
+  }
+}
+
+const market = await new Market().start();
+const skills = { baseUrl: `${market.url}/api/v1` };
+const fresh = await new Daemon(makeProject(), { skills }).start();
+await all("empty", fresh, PAGES);
+await fresh.remove();
+const filled = await shop({ skills });
+await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "spawn dialog", "palette"]);
+await filled.remove();
+await market.stop();
+await browser.close();
+// At once: a browser's helper process may hold on to a pipe for long.
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,80 @@
+// Photographs the console, filled by shop.mjs: `node tests/console/shots.mjs FOLDER [NAME..]`.
+
+import fs from "node:fs";
+import path from "node:path";
+import { Market, launch, open } from "./lib.mjs";
+import { shop } from "./shop.mjs";
+
+const WIDE = { width: 1280, height: 800 };
+const PHONE = { width: 390, height: 844 };
+/** Sparklines cover two minutes; a few seconds give them something to show. */
+const SETTLE_MS = 12_000;
+
+/** Each: file name, hash, and what is done on the page before it is photographed. */
+const SHOTS = [
+  ["home", ""],
+  ["agent", "agent/backend-1", showLogin],
+  ["agent-diff", "agent/backend-1/diff"],
+  ["rotate", "agent/backend-1/rotate"],
+  ["about", "agent/backend-1/about"],
+  ["touched", "agent/backend-1/files"],
+  ["approvals", "approvals"],
+  ["teams", "teams"],
+  ["tokens", "tokens"],
+  ["memory", "memory"],
+  ["map", "map"],
+  ["audit", "audit"],
+  ["schedules", "schedules"],
+  ["integrations", "integrations"],
+  ["skills", "skills"],
+  ["toys", "toys"],
+  ["gateways", "gateways"],
+  ["credentials", "credentials"],
+  ["locks", "locks"],
+  ["files", "files/src%2Flogin.js"],
+  ["settings", "settings"],
+  ["palette", "", (page) => page.keyboard.press("Control+k")],
+  ["spawn", "", (page) => page.locator("#new").click()],
+  ["menu", "", async (page) => (await page.locator("#menu").isVisible()) && page.locator("#menu").click()],
+];
+
+/** Opens the entry in which the login was written. */
+async function showLogin(page) {
+  await page.locator(".vlist").focus();
+  await page.keyboard.press("Home");
+  await page.locator(".vrow.tool", { hasText: "src/login.js" }).last().click();
+}
+
+const [folder, ...names] = process.argv.slice(2);
+fs.mkdirSync(folder, { recursive: true });
+const market = await new Market().start();
+const daemon = await shop({ skills: { baseUrl: `${market.url}/api/v1` } });
+const browser = await launch();
+for (const [suffix, options] of [
+  ["", { viewport: WIDE }],
+  ["-dark", { viewport: WIDE, colorScheme: "dark" }],
+  ["-phone", { viewport: PHONE, hasTouch: true, isMobile: true }],
+]) {
+  const page = await open(browser, daemon.url, options);
+  await page.locator("#pill.live").waitFor();
+  await new Promise((done) => setTimeout(done, SETTLE_MS));
+  for (const [name, hash, act] of SHOTS) {
+    if (names.length && !names.includes(name + suffix)) continue;
+    await page.keyboard.press("Escape");
+    await page.evaluate((to) => {
+      location.hash = `#/${to}`;
+    }, hash);
+    await page.locator(`main[data-route="${decodeURIComponent(hash)}"]`).waitFor();
+    await page.quiet();
+    await act?.(page);
+    await page.quiet();
+    await page.mouse.move(640, 790);
+    await page.screenshot({ path: path.join(folder, `${name}${suffix}.png`) });
+    await page.keyboard.press("Escape");
+  }
+  await page.context().close();
+}
+await browser.close();
+await daemon.remove();
+await market.stop();
+process.exit(0);
