@@ -5,7 +5,8 @@
 //! words, and only these are in the daemon's briefing. So where the skill's own words are in the request that
 //! a program sends to its model, the program has found the file by itself, in the folder that it reads.
 //!
-//! `tests/real/setup` installs the programs. Without it these tests say that they were skipped, and fail where
+//! `tests/real/setup` installs the programs. Without it these tests say that they were skipped, and fail
+//! where
 //! `SVC_REAL_CLIS=require`.
 
 mod support;

@@ -5,7 +5,7 @@ use super::commands::{Command, Group, Words, value};
 use super::render::{Table, age_of, clean};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The commands of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
