@@ -1,6 +1,7 @@
 //! Speed and memory of the built daemon, as one table with the machine. Medians of at least five runs.
 //!
-//! `cargo bench` builds the release daemon first. `cargo bench -- --json` prints the same as JSON.
+//! `cargo bench` builds the release daemon first. `cargo bench -- --json` prints the same as JSON,
+//! `cargo bench --bench daemon -- callers` only that section.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -64,14 +65,22 @@ impl Table {
 }
 
 fn main() {
+    let sections: [(&str, fn(&mut Table)); 7] = [
+        ("start-up", start_up),
+        ("idle", idle),
+        ("requests", requests),
+        ("callers", callers),
+        ("agents", agents),
+        ("push", push),
+        ("ingest", ingest),
+    ];
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let mut table = Table::default();
-    start_up(&mut table);
-    idle(&mut table);
-    requests(&mut table);
-    callers(&mut table);
-    agents(&mut table);
-    push(&mut table);
-    ingest(&mut table);
+    for (name, measure) in sections {
+        if wanted.is_empty() || wanted.iter().any(|word| word == name) {
+            measure(&mut table);
+        }
+    }
     if std::env::args().any(|arg| arg == "--json") {
         println!("{}", json!({"machine": machine(), "rows": table.json()}));
     } else {

@@ -88,17 +88,22 @@ fn summary(answer: &Value, files: usize) -> String {
     let state = match (answer["commits"].as_u64().unwrap_or(0), answer["uncommitted"] == true) {
         _ if answer["branch"].is_null() => String::new(),
         (0, _) => ", not committed".into(),
-        (commits, true) => format!(", {commits} commits and more not committed"),
-        (commits, false) => format!(", {commits} commits"),
+        (commits, true) => format!(", {} and more not committed", counted(commits, "commit")),
+        (commits, false) => format!(", {}", counted(commits, "commit")),
     };
     format!(
-        "{}: {files} {}, +{} -{}{}{state}",
+        "{}: {}, +{} -{}{}{state}",
         text(answer, "agentName"),
-        if files == 1 { "file" } else { "files" },
+        counted(u64::try_from(files).unwrap_or(u64::MAX), "file"),
         answer["added"],
         answer["removed"],
         since(answer),
     )
+}
+
+/// `1 file`, `2 files`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn stat(answer: &Value, files: &[Value]) -> Table {
@@ -160,7 +165,8 @@ fn told(session: &Session, answer: &Value) -> Outcome {
     let files = answer["files"].as_array().cloned().unwrap_or_default();
     let sum = |name: &str| files.iter().filter_map(|file| file[name].as_u64()).sum::<u64>();
     let what = format!("{} into {}", clean(text(answer, "branch")), clean(text(answer, "into")));
-    let counts = format!("{} files, +{} -{}", files.len(), sum("added"), sum("removed"));
+    let number = counted(u64::try_from(files.len()).unwrap_or(u64::MAX), "file");
+    let counts = format!("{number}, +{} -{}", sum("added"), sum("removed"));
     let commit: String = text(answer, "commit").chars().take(SHORT_COMMIT).collect();
     if answer["dryRun"] == true && files.is_empty() {
         out.line(&format!("there is nothing to merge of {what}"))?;

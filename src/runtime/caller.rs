@@ -3,7 +3,9 @@
 //!
 //! A caller counts as the operator only when a process that is **not** our descendant is seen to hold the
 //! connection. Whoever cannot be seen (it hides, or hung up at once) counts as an agent that nobody knows.
-//! Newer processes are looked at first, because whoever has just connected has mostly just been started.
+//! Who has called before is looked at first, then the newest processes, because whoever has just connected
+//! has mostly just been started, then those that were there before us, and our agents last: it is a question
+//! of cost alone, for a process that is found holds the connection in any case.
 //!
 //! What this cannot see: a process that an agent has some service outside of our tree start for it (a job
 //! scheduler, a terminal multiplexer's server, another machine).
@@ -18,12 +20,21 @@ use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 
 /// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its
 /// way from one process to another.
 const LOOKS: usize = 3;
 /// Ancestors of an outside caller looked at for an agent's marker.
 const MAX_ANCESTORS: usize = 64;
+/// Processes that have called before and are remembered.
+const MAX_RECENT: usize = 16;
+/// The newest processes, which are looked at before those that are older than this one.
+const NEWEST: usize = 8;
+
+/// Who has called lately, newest call first. Whether a process holds a connection is asked of the kernel each
+/// time; this only says whom to ask first.
+static RECENT: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// The agent whose process calls: `None` for everybody else, also where the kernel cannot tell, and
 /// [`UNKNOWN_AGENT`] for a process of an agent nobody knows which.
@@ -87,22 +98,45 @@ fn marked(state: &State, mut pid: u32) -> Option<AgentId> {
     None
 }
 
-/// The newest process that holds the socket; else those that may not be looked at.
+/// A process that holds the socket; else those that may not be looked at.
 fn holder_of(inode: u64) -> Result<u32, Vec<u32>> {
     let wanted = format!("socket:[{inode}]");
     let Ok(entries) = fs::read_dir("/proc") else { return Err(Vec::new()) };
     let mut pids: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.sort_unstable_by(|a, b| b.cmp(a));
+    let recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    order(&mut pids, &recent, std::process::id());
     let mut unreadable = Vec::new();
     for pid in pids {
         match holds(pid, wanted.as_bytes()) {
-            Ok(true) => return Ok(pid),
+            Ok(true) => {
+                remember(pid);
+                return Ok(pid);
+            }
             Err(ErrorKind::PermissionDenied) => unreadable.push(pid),
             Ok(false) | Err(_) => {}
         }
     }
     Err(unreadable)
+}
+
+/// The likely ones first.
+fn order(pids: &mut [u32], recent: &[u32], own: u32) {
+    pids.sort_unstable_by(|a, b| b.cmp(a));
+    let newest = pids.get(NEWEST.saturating_sub(1)).copied().unwrap_or_default();
+    pids.sort_by_key(|pid| match recent.iter().position(|known| known == pid) {
+        Some(place) => place,
+        None if *pid >= newest => MAX_RECENT,
+        None if *pid < own => MAX_RECENT + 1,
+        None => MAX_RECENT + 2,
+    });
+}
+
+fn remember(pid: u32) {
+    let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    recent.retain(|known| *known != pid);
+    recent.insert(0, pid);
+    recent.truncate(MAX_RECENT);
 }
 
 #[cfg(test)]
@@ -136,6 +170,23 @@ mod tests {
         let (peer, local) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         drop(client);
         assert_eq!(calling_agent(&State::default(), peer, local), Some(UNKNOWN_AGENT));
+    }
+
+    #[test]
+    fn the_likely_callers_are_looked_at_first() {
+        let mut pids: Vec<u32> = (1..=30).collect();
+        order(&mut pids, &[20, 3, 99], 10);
+        let wanted: Vec<u32> = [20, 3]
+            .into_iter()
+            .chain((23..=30).rev())
+            .chain([9, 8, 7, 6, 5, 4, 2, 1])
+            .chain((21..=22).rev())
+            .collect();
+        assert_eq!(pids[..wanted.len()], wanted, "recent, newest, older than us, then the rest");
+        assert_eq!(pids.len(), 30, "nobody is left out");
+        let mut few = vec![5, 7];
+        order(&mut few, &[], 6);
+        assert_eq!(few, [7, 5]);
     }
 
     #[test]
