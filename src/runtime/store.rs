@@ -33,6 +33,8 @@ enum Waiting {
     Core(Box<dyn FnOnce(Result<(), String>) + Send>),
 }
 
+type Answer = (Sender<Reply>, Reply);
+
 struct LogLine {
     lineage: LineageId,
     agent: AgentId,
@@ -46,6 +48,7 @@ struct Inbox {
     due: BTreeMap<Document, Instant>,
     removals: BTreeSet<Document>,
     waiting: Vec<Waiting>,
+    answers_after_lines: Vec<Answer>,
     logs: VecDeque<LogLine>,
     logs_dropped: u64,
     lines: Vec<(Journal, Arc<[u8]>)>,
@@ -124,6 +127,11 @@ impl Store {
         });
     }
 
+    /// Sends the answers once every journal's line so far is in its file: who was answered reads the line.
+    pub fn answer_after_lines(&self, answers: Vec<Answer>) {
+        self.with(|inbox| inbox.answers_after_lines.extend(answers));
+    }
+
     /// Appends a line to a journal. The state thread gives at most a few with each event it applies, and this
     /// thread takes all at once, so what waits here is bounded by the core's own lanes.
     pub fn append(&self, journal: Journal, line: Arc<[u8]>) {
@@ -155,6 +163,7 @@ struct Round {
     documents: Vec<Document>,
     removals: BTreeSet<Document>,
     waiting: Vec<Waiting>,
+    answers_after_lines: Vec<Answer>,
     logs: VecDeque<LogLine>,
     lines: Vec<(Journal, Arc<[u8]>)>,
     trims: BTreeMap<Journal, usize>,
@@ -187,6 +196,10 @@ impl Writer {
             }
         }
         self.append(&round.lines);
+        for (answer, reply) in round.answers_after_lines {
+            // The caller may have given up; its answer is then nobody's.
+            let _ = answer.send(reply);
+        }
         for (journal, entries) in &round.trims {
             if let Err(error) = trim_lines(&self.folder.join(journal.path()), *entries) {
                 log::warn!("{} could not be trimmed: {error}", journal.path());
@@ -280,6 +293,7 @@ fn next_round(shared: &Shared) -> Round {
         let now = Instant::now();
         let urgent = inbox.closing
             || !inbox.waiting.is_empty()
+            || !inbox.answers_after_lines.is_empty()
             || !inbox.logs.is_empty()
             || !inbox.lines.is_empty()
             || !inbox.trims.is_empty()
@@ -314,6 +328,7 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         documents,
         removals: std::mem::take(&mut inbox.removals),
         waiting: std::mem::take(&mut inbox.waiting),
+        answers_after_lines: std::mem::take(&mut inbox.answers_after_lines),
         logs: std::mem::take(&mut inbox.logs),
         lines: std::mem::take(&mut inbox.lines),
         trims: std::mem::take(&mut inbox.trims),
