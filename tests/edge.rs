@@ -168,7 +168,8 @@ fn decisions_1_a_slow_head_gets_408_after_10_seconds_and_a_trickle_does_not_help
     let answer = read_answer(&mut stream);
     let took = began.elapsed();
     assert_eq!(answer.status, 408, "{answer:?}");
-    assert!((9..14).contains(&took.as_secs()), "{took:?}");
+    // Not before its time; the upper bound is for a loaded machine.
+    assert!((9..20).contains(&took.as_secs()), "{took:?}");
     drop(stream);
     feeder.join().unwrap();
     assert_eq!(edge.status(&get("")), 200);

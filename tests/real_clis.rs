@@ -6,6 +6,7 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -55,7 +56,8 @@ scenarios!(
     [
         a_tool_call_writes_a_file,
         output_arrives_while_the_agent_works,
-        an_ended_agent_goes_on_in_its_session,
+        a_message_for_now_begins_a_successor,
+        an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
         a_kill_leaves_no_process,
         an_agent_that_ends_leaves_no_process,
@@ -70,7 +72,8 @@ scenarios!(
     [
         a_tool_call_writes_a_file,
         output_arrives_while_the_agent_works,
-        an_ended_agent_goes_on_in_its_session,
+        a_message_for_now_begins_a_successor,
+        an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
         a_kill_leaves_no_process,
         an_agent_that_ends_leaves_no_process,
@@ -98,7 +101,7 @@ scenarios!(
     [
         a_tool_call_writes_a_file,
         output_arrives_while_the_agent_works,
-        an_ended_agent_goes_on_in_its_session,
+        an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
         a_kill_leaves_no_process,
         a_message_reaches_the_agent_in_the_middle_of_a_turn,
@@ -112,7 +115,8 @@ scenarios!(
     super::Cli::OpenCode,
     [
         a_tool_call_writes_a_file,
-        an_ended_agent_goes_on_in_its_session,
+        a_message_for_now_begins_a_successor,
+        an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
         a_kill_leaves_no_process,
         an_agent_that_ends_leaves_no_process,
@@ -132,11 +136,10 @@ fn claude_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
     a_dead_endpoint_disturbs_nobody(Cli::Claude, &["retr"]);
 }
 
+/// It says so only on its standard error.
 #[test]
-fn gemini_at_a_dead_endpoint_disturbs_nobody() {
-    // It writes not one line of its protocol; what its statusReason says after a long silence is the
-    // silence timer's, which has tests on the virtual clock.
-    a_dead_endpoint_disturbs_nobody(Cli::Gemini, &[]);
+fn gemini_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
+    a_dead_endpoint_disturbs_nobody(Cli::Gemini, &["fetch failed"]);
 }
 
 /// A daemon and a program that is set up to talk to an endpoint. Fields are dropped in this order.
@@ -171,7 +174,7 @@ impl Stage {
 
     fn new(cli: Cli, project: Arc<Folder>, aimock: Option<Aimock>, url: &str) -> Self {
         let home = Home::new(url);
-        let variables = home.variables(url);
+        let variables = home.variables(cli, url);
         let variables: Vec<(&str, &str)> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let stage = Self { cli, daemon: Daemon::start_in(project, &variables), _aimock: aimock, _home: home };
@@ -318,8 +321,9 @@ fn output_arrives_while_the_agent_works(stage: &Stage) {
     stage.kill(&id);
 }
 
-fn an_ended_agent_goes_on_in_its_session(stage: &Stage) {
-    let first = stage.spawn("REAL-PLAIN", "auto");
+/// Two turns, a resume, and a rotation in the middle of a third turn.
+fn an_ended_agent_goes_on_and_counts_what_its_program_counts(stage: &Stage) {
+    let first = stage.spawn("REAL-PLAIN", "full");
     let before = stage.completed(&first);
     assert_eq!(before["tokensUsed"], PLAIN_TOKENS);
     assert!(stage.logged(&first, "text", PLAIN_ANSWER), "{}", stage.told(&first));
@@ -334,10 +338,61 @@ fn an_ended_agent_goes_on_in_its_session(stage: &Stage) {
     assert!(stage.logged(&second, "text", SECOND_ANSWER), "{}", stage.told(&second));
     assert_eq!(after["tokensUsed"], PLAIN_TOKENS + SECOND_TOKENS, "no turn is counted twice");
 
-    let told = stage.daemon.post(&format!("/api/agents/{second}/instruct"), &message);
+    let long = json!({"message": "Please do REAL-LONG now."});
+    let told = stage.daemon.post(&format!("/api/agents/{second}/instruct"), &long);
     let third = told["agent"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(stage.completed(&third)["tokensUsed"], PLAIN_TOKENS + 2 * SECOND_TOKENS);
+    stage.wait_for_mark("long.started", &third);
     assert_eq!(stage.record(&first)["id"], json!(third), "an earlier id leads to the living agent");
+    stage.daemon.post(&format!("/api/agents/{third}/instruct"), &message);
+    let rotated = stage.daemon.post(&format!("/api/agents/{third}/rotate"), &json!({}));
+    let fourth = stage.completed(rotated["new"].as_str().unwrap());
+    assert_eq!(fourth["lineageId"], before["lineageId"]);
+    let own = own_total(stage, fourth["lineageId"].as_str().unwrap());
+    assert_eq!(fourth["tokensUsed"], own, "what the program itself told; {fourth:#}");
+    assert!(own >= PLAIN_TOKENS + SECOND_TOKENS + SECOND_ALONE_TOKENS, "{own}");
+}
+
+/// What a program told of its tokens in the lines it printed for a lineage, added up by its own rules.
+fn own_total(stage: &Stage, lineage: &str) -> u64 {
+    let path = stage.daemon.project.join(format!(".svc/logs/{lineage}/raw-000001.jsonl"));
+    let raw = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let sum = |figures: &Value, keys: &[&str]| -> u64 {
+        keys.iter().map(|key| figures[key].as_u64().unwrap_or_default()).sum()
+    };
+    let classes = ["output_tokens", "input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
+    let mut told: BTreeMap<(String, String), u64> = BTreeMap::new();
+    let mut thread = String::new();
+    for (at, line) in raw.lines().enumerate() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let Ok(event) = serde_json::from_str::<Value>(line["line"].as_str().unwrap()) else { continue };
+        let agent = line["agentId"].to_string();
+        let (key, count) = match (stage.cli, event["type"].as_str().unwrap_or_default()) {
+            (Cli::Codex, "thread.started") => {
+                thread = event["thread_id"].to_string();
+                continue;
+            }
+            // Cumulative over all runs of a thread: the last figure counts.
+            (Cli::Codex, "turn.completed") => {
+                ((String::new(), thread.clone()), sum(&event["usage"], &["input_tokens", "output_tokens"]))
+            }
+            (Cli::Gemini, "result") => ((agent, at.to_string()), sum(&event["stats"], &["total_tokens"])),
+            (Cli::OpenCode, "step_finish") => {
+                ((agent, at.to_string()), sum(&event["part"]["tokens"], &["total"]))
+            }
+            // The lines of one answer repeat its figures, with a placeholder for the output; only the turn's
+            // result has the true ones, and a turn that was cut off has none.
+            (Cli::Claude, "assistant") => {
+                ((agent, event["message"]["id"].to_string()), sum(&event["message"]["usage"], &classes[1..]))
+            }
+            (Cli::Claude, "result") => {
+                told.retain(|(of, what), _| *of != agent || !what.starts_with("\"msg_"));
+                ((agent, at.to_string()), sum(&event["usage"], &classes))
+            }
+            _ => continue,
+        };
+        told.insert(key, count);
+    }
+    told.values().sum()
 }
 
 fn rotation_ends_the_old_agent_and_hands_over(stage: &Stage) {
@@ -358,6 +413,23 @@ fn rotation_ends_the_old_agent_and_hands_over(stage: &Stage) {
     assert!(record["tokensUsed"].as_u64().unwrap() >= SECOND_ALONE_TOKENS, "{record:#}");
     // The endpoint answers so only when there is no earlier answer: the successor has a fresh context.
     assert!(stage.logged(&new, "text", SECOND_ALONE_ANSWER), "{}", stage.told(&new));
+}
+
+/// A program that takes no live input: the message goes at once to a successor.
+fn a_message_for_now_begins_a_successor(stage: &Stage) {
+    let old = stage.spawn_long();
+    let message = json!({"message": "Please do REAL-SECOND now.", "deliver": "now"});
+    let reply = stage.daemon.post(&format!("/api/agents/{old}/instruct"), &message);
+    assert_eq!((&reply["status"], &reply["deliverOn"]), (&json!("queued"), &json!("now")));
+    let new = wait_within(LIMIT, "the successor", || {
+        let id = stage.record(&old)["id"].as_str()?.to_owned();
+        (id != old).then_some(id)
+    });
+    let record = stage.completed(&new);
+    assert_eq!((&record["predecessorId"], &record["pendingInstructions"]), (&json!(old), &json!(0)));
+    assert!(stage.logged(&new, "text", SECOND_ALONE_ANSWER), "{}", stage.told(&new));
+    assert_eq!(alive(&old), Vec::<u32>::new(), "the old agent's processes are gone");
+    assert!(!stage.daemon.project.join("long.ended").exists());
 }
 
 fn a_kill_leaves_no_process(stage: &Stage) {

@@ -24,7 +24,7 @@ fn completed(cli: Cli) -> Option<(Daemon, Value)> {
     let project = Arc::new(Folder::new("real"));
     let aimock = Aimock::start(project.path());
     let home = Home::new(&aimock.url);
-    let variables = home.variables(&aimock.url);
+    let variables = home.variables(cli, &aimock.url);
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let daemon = Daemon::start_in(project, &variables);

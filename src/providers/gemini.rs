@@ -198,6 +198,13 @@ impl Conversation for Stream {
         }
     }
 
+    /// Only there it says that it tries again: `Attempt 2 failed. Retrying with backoff... Error: ...`.
+    fn complaint(&mut self, line: &str, out: &mut Vec<Step>) {
+        if line.starts_with("Attempt ") && line.contains(" failed") {
+            wire::trouble(out, line);
+        }
+    }
+
     /// There is no input, or it was closed behind the prompt.
     fn finish(&mut self, _out: &mut Vec<Step>) {}
 

@@ -136,6 +136,11 @@ pub trait Conversation: Send {
     /// that is not of the protocol becomes [`Activity::Noise`]; no line may panic.
     fn line(&mut self, line: &str, out: &mut Vec<Step>);
 
+    /// One line of standard error, for programs that tell their troubles only there. It is kept anyhow.
+    fn complaint(&mut self, line: &str, out: &mut Vec<Step>) {
+        let _ = (line, out);
+    }
+
     /// A message for the agent while it runs. `false` when this program takes none.
     fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
         let _ = (text, out);

@@ -92,6 +92,11 @@ impl Outbox {
         self.store.commit(state, answers);
     }
 
+    /// Sends the answers when the journals have every line given before.
+    pub fn answer_after_lines(&self, answers: Vec<(Sender<Reply>, Reply)>) {
+        self.store.answer_after_lines(answers);
+    }
+
     /// A question's process gets the same keys as its agent.
     fn job(&mut self, mut job: Job) {
         if let Job::Query { call, env, secrets, .. } = &mut job {

@@ -244,11 +244,12 @@ impl StateThread {
     }
 
     /// Performs the effects of one event; whether the daemon is to end. Replies wait for the disk when the
-    /// event wrote something that must be durable first.
+    /// event wrote something that must be durable first, and for the journals when it has a line in one.
     fn perform(&mut self, effects: Vec<Effect>, state: &Arc<State>, outbox: &mut Outbox) -> bool {
         let durable = effects
             .iter()
             .any(|effect| matches!(effect, Effect::Put(_, Durability::BeforeReply) | Effect::Remove(_)));
+        let journaled = effects.iter().any(|effect| matches!(effect, Effect::Append(..)));
         let mut replies = Vec::new();
         let mut exit = false;
         for effect in effects {
@@ -258,7 +259,7 @@ impl StateThread {
                         log::error!("a call was answered twice");
                         continue;
                     };
-                    if durable {
+                    if durable || journaled {
                         replies.push((answer, reply));
                     } else {
                         // The caller may have given up; its answer is then nobody's.
@@ -271,6 +272,8 @@ impl StateThread {
         }
         if durable {
             outbox.commit(state, replies);
+        } else if !replies.is_empty() {
+            outbox.answer_after_lines(replies);
         }
         exit
     }

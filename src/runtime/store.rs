@@ -42,6 +42,8 @@ pub enum Told {
     Stored(Timer),
 }
 
+type Answer = (Sender<Reply>, Reply);
+
 struct LogLine {
     lineage: LineageId,
     agent: AgentId,
@@ -57,6 +59,7 @@ struct Inbox {
     waiting: Vec<Waiting>,
     /// What waits for the disk, and when it is tried. At most a few for each schedule.
     stored: Vec<(Instant, Timer)>,
+    answers_after_lines: Vec<Answer>,
     logs: VecDeque<LogLine>,
     logs_dropped: u64,
     lines: Vec<(Journal, Arc<[u8]>)>,
@@ -140,6 +143,11 @@ impl Store {
         self.with(|inbox| inbox.stored.push((Instant::now(), timer)));
     }
 
+    /// Sends the answers once every journal's line so far is in its file: who was answered reads the line.
+    pub fn answer_after_lines(&self, answers: Vec<Answer>) {
+        self.with(|inbox| inbox.answers_after_lines.extend(answers));
+    }
+
     /// Appends a line to a journal. The state thread gives at most a few with each event it applies, and this
     /// thread takes all at once, so what waits here is bounded by the core's own lanes.
     pub fn append(&self, journal: Journal, line: Arc<[u8]>) {
@@ -172,6 +180,7 @@ struct Round {
     removals: BTreeSet<Document>,
     waiting: Vec<Waiting>,
     stored: Vec<(Instant, Timer)>,
+    answers_after_lines: Vec<Answer>,
     logs: VecDeque<LogLine>,
     lines: Vec<(Journal, Arc<[u8]>)>,
     trims: BTreeMap<Journal, usize>,
@@ -204,6 +213,10 @@ impl Writer {
             }
         }
         self.append(&round.lines);
+        for (answer, reply) in round.answers_after_lines {
+            // The caller may have given up; its answer is then nobody's.
+            let _ = answer.send(reply);
+        }
         for (journal, entries) in &round.trims {
             if let Err(error) = trim_lines(&self.folder.join(journal.path()), *entries) {
                 log::warn!("{} could not be trimmed: {error}", journal.path());
@@ -307,6 +320,7 @@ fn next_round(shared: &Shared) -> Round {
         let now = Instant::now();
         let urgent = inbox.closing
             || !inbox.waiting.is_empty()
+            || !inbox.answers_after_lines.is_empty()
             || !inbox.logs.is_empty()
             || !inbox.lines.is_empty()
             || !inbox.trims.is_empty()
@@ -345,6 +359,7 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         removals: std::mem::take(&mut inbox.removals),
         waiting: std::mem::take(&mut inbox.waiting),
         stored: if all { std::mem::take(&mut inbox.stored) } else { Vec::new() },
+        answers_after_lines: std::mem::take(&mut inbox.answers_after_lines),
         logs: std::mem::take(&mut inbox.logs),
         lines: std::mem::take(&mut inbox.lines),
         trims: std::mem::take(&mut inbox.trims),

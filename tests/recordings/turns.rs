@@ -1,6 +1,6 @@
 //! Sessions, ends of turns, refused tools and troubles of the recordings.
 
-use crate::replay::{Replay, conversation, lines, names};
+use crate::replay::{FOLDER, Replay, conversation, lines, names, read};
 use svc::providers::{Activity, SessionStart, Step};
 
 /// Per recording: for each end of a turn `ok`, or a part of its error.
@@ -128,6 +128,18 @@ fn retries_are_told_as_troubles() {
     assert_eq!(troubles("copilot-err429once"), ["the model's endpoint answered 429: scripted 429"]);
     assert_eq!(troubles("copilot-err401").len(), 3);
     assert!(troubles("codex-err429once").iter().any(|text| text.contains("429 Too Many Requests")));
+}
+
+/// The recorder put the time before each line.
+#[test]
+fn gemini_tells_its_retries_only_on_standard_error() {
+    let mut conversation = conversation("gemini-err429once", SessionStart::Fresh);
+    let mut steps = Vec::new();
+    for line in read(&format!("{FOLDER}/gemini-err429once.stderr.txt")).lines() {
+        conversation.complaint(line.trim_start().split_once(' ').map_or("", |(_, rest)| rest), &mut steps);
+    }
+    let [Step::Event(Activity::Trouble { text })] = steps.as_slice() else { panic!("{steps:?}") };
+    assert!(text.starts_with("Attempt 1 failed with status 429. Retrying with backoff..."), "{text}");
 }
 
 #[test]

@@ -170,12 +170,12 @@ impl Home {
         home
     }
 
-    /// What the daemon's environment needs for its agents to find the programs, this `HOME`, the endpoint.
-    pub fn variables(&self, endpoint: &str) -> Vec<(&'static str, String)> {
+    /// What the daemon's environment needs for its agents to find the program, this `HOME`, the endpoint.
+    pub fn variables(&self, cli: Cli, endpoint: &str) -> Vec<(&'static str, String)> {
         let at = |name: &str| self.0.join(name).to_str().unwrap().to_owned();
         vec![
             ("HOME", at("")),
-            ("PATH", path_variable()),
+            ("PATH", path_variable(cli)),
             ("CODEX_HOME", at(".codex")),
             ("OPENAI_API_KEY", KEY.into()),
             ("GEMINI_API_KEY", KEY.into()),
@@ -203,12 +203,10 @@ impl Drop for Home {
     }
 }
 
-/// The installed programs first, then what this test was started with.
-fn path_variable() -> String {
-    let mut folders: Vec<PathBuf> = [Cli::Codex, Cli::Gemini, Cli::Claude, Cli::OpenCode]
-        .iter()
-        .map(|cli| bin_folder(cli.program()))
-        .collect();
+/// The program's folder first, then what this test was started with. Each program more would be asked for its
+/// version whenever a daemon starts, which takes seconds.
+fn path_variable(cli: Cli) -> String {
+    let mut folders = vec![bin_folder(cli.program())];
     folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let joined: OsString = std::env::join_paths(folders).unwrap();
     joined.into_string().unwrap()

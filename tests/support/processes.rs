@@ -1,5 +1,6 @@
 //! Looking at the processes of this machine.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 /// Living processes (no zombies) whose environment has exactly this `NAME=value`.
@@ -9,6 +10,18 @@ pub fn with_variable(variable: &str) -> Vec<u32> {
         environ.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
     };
     all().into_iter().filter(|pid| has(*pid) && !is_zombie(*pid)).collect()
+}
+
+/// The values that living processes (no zombies) have for a variable: one look for many questions.
+pub fn values_of(name: &str) -> BTreeSet<String> {
+    let value = |pid: u32| {
+        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environ.split(|byte| *byte == 0).find_map(|entry| {
+            let entry = String::from_utf8_lossy(entry);
+            Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned())
+        })
+    };
+    all().into_iter().filter(|pid| !is_zombie(*pid)).filter_map(value).collect()
 }
 
 /// Living processes that descend from an agent of this project.

@@ -4,7 +4,7 @@
 //! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, and
 //!              reports Exited
 //! out-<agent>  standard output -> lines -> conversation -> log, batches
-//! err-<agent>  standard error -> raw log, the last 4 KiB
+//! err-<agent>  standard error -> raw log, conversation, the last 4 KiB
 //! in-<agent>   queue -> standard input
 //! ```
 
@@ -343,11 +343,22 @@ fn read_output(run: &Run, mut source: Source, raw: impl Fn(&str)) {
 fn read_errors(run: &Run, mut source: Source, raw: impl Fn(&str)) {
     let mut lines = Lines::new(STDERR_LINE_LIMIT_BYTES);
     let mut chunk = vec![0; CHUNK_BYTES];
+    let take = |line: &str| {
+        raw(line);
+        let mut is_told = false;
+        run.converse(|conversation, steps| {
+            conversation.complaint(line, steps);
+            is_told = !steps.is_empty();
+        });
+        if is_told {
+            run.output.flush();
+        }
+    };
     while let Ok(count) = source.read(&mut chunk) {
         if count == 0 {
             break;
         }
-        lines.feed(&chunk[..count], &raw);
+        lines.feed(&chunk[..count], take);
         let mut tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend_from_slice(&chunk[..count]);
         let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
@@ -356,7 +367,7 @@ fn read_errors(run: &Run, mut source: Source, raw: impl Fn(&str)) {
         let broken = tail.iter().take_while(|byte| surplus > 0 && (0x80..0xC0).contains(*byte)).count();
         tail.drain(..broken);
     }
-    lines.end(&raw);
+    lines.end(take);
 }
 
 impl Default for Limits {
