@@ -116,6 +116,8 @@ scenario("rotate with a preview, then kill", async (page) => {
   await page.getByRole("button", { name: "Kill", exact: true }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
   await page.locator(".agent-top .status.killed").waitFor();
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.locator('main[data-route=""]').waitFor();
 });
 
 scenario("edit a file, and refuse to overwrite another's change", async (page) => {

@@ -191,6 +191,7 @@ scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
   await page.keyboard.press("End");
   await daemon.post(`/api/agents/${agent.id}/instruct`, { message: "once more" });
   await until("the old entries to be let go", async () => (await held()) < HELD_ENTRIES);
+  await page.goto(`${daemon.url}/#/settings`);
   await daemon.api("DELETE", `/api/agents/${agent.id}`);
 });
 

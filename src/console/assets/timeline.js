@@ -163,7 +163,8 @@ export function work(body, key) {
   );
   const mine = () => find(key)?.id ?? key;
   const follow = () => {
-    log.follow().catch(() => {});
+    // Of an agent that was removed there is nothing more to read.
+    if (find(key)) log.follow().catch(() => {});
   };
   const stops = [
     on("output", (id) => {
@@ -173,7 +174,8 @@ export function work(body, key) {
     on("resync", follow),
     on("agent:exit", follow),
     on("agents", () => {
-      if (isLive(find(key) ?? {}) !== drawnLive) {
+      const agent = find(key);
+      if (agent && isLive(agent) !== drawnLive) {
         drawnLive = !drawnLive;
         follow();
       }
