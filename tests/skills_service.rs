@@ -173,35 +173,43 @@ fn decisions_4_the_page_needs_no_script_and_renders_no_markup_of_others() {
     assert_eq!(market.get(&format!("/s/{id}")).status, 410);
 }
 
-/// The guide's lines for a shell, against this service instead of the usual address.
-fn guide(market: &Market) -> String {
-    let text = include_str!("../docs/skills-service.md");
-    let block = text.split("## Use it\n\n```sh\n").nth(1).unwrap().split("```").next().unwrap();
+/// A page's lines for a shell that use the API, against this service instead of the usual address.
+fn printed(page: &str, market: &Market) -> Option<String> {
+    let mut blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("localhost:31416/api/v1/skills"))?;
     let block = block.replace("localhost:31416", &market.address.to_string());
     // The public client has a test of its own.
-    let lines: Vec<&str> = block.lines().filter(|line| !line.starts_with("npx ")).collect();
-    lines.join("\n")
+    let lines: Vec<&str> = block.lines().filter(|line| line.starts_with(['c', ' '])).collect();
+    Some(lines.join("\n"))
 }
 
 #[test]
-fn must_show_the_curl_lines_of_the_guide_work_as_printed() {
+fn must_show_the_curl_lines_of_guide_and_readme_work_as_printed() {
     use std::process::Command;
     if Command::new("curl").arg("--version").output().is_err() {
         eprintln!("SKIPPED: curl is not installed");
         return;
     }
-    let market = Market::start(&[("SKILLS_API_KEY", "change-me")]);
-    let lines = guide(&market).replace("\ncurl", "; echo\ncurl");
-    let output = Command::new("sh").args(["-c", &lines]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    let answers: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(answers.len(), 5, "list, create, publish, rate, install: {said}");
-    assert!(answers[0]["total"].as_u64().unwrap() > 0, "the search finds something");
-    let id = json!("tidy-tests");
-    assert_eq!((&answers[1]["id"], &answers[1]["status"]), (&id, &json!("draft")));
-    assert_eq!((&answers[2]["id"], &answers[2]["status"]), (&id, &json!("published")));
-    assert_eq!(answers[3], json!({"id": id, "rating": 5, "rating_count": 1}));
-    assert_eq!(answers[4], json!({"downloads": 1, "counted": true}));
+    for (page, needed) in
+        [(include_str!("../docs/skills-service.md"), true), (include_str!("../README.md"), false)]
+    {
+        let market = Market::start(&[("SKILLS_API_KEY", "change-me")]);
+        let Some(lines) = printed(page, &market) else {
+            assert!(!needed, "the guide shows how the API is used");
+            continue;
+        };
+        let output = Command::new("sh").args(["-c", &lines.replace("\ncurl", "; echo\ncurl")]).output();
+        let said = String::from_utf8(output.unwrap().stdout).unwrap();
+        let answers: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(answers.len(), 6, "list, search, create, publish, rate, install: {said}");
+        assert_eq!(answers[0]["total"], 21);
+        assert!(answers[1]["total"].as_u64().unwrap() > 0, "the search finds something");
+        let id = json!("tidy-tests");
+        assert_eq!((&answers[2]["id"], &answers[2]["status"]), (&id, &json!("draft")));
+        assert_eq!((&answers[3]["id"], &answers[3]["status"]), (&id, &json!("published")));
+        assert_eq!(answers[4], json!({"id": id, "rating": 5, "rating_count": 1}));
+        assert_eq!(answers[5], json!({"downloads": 1, "counted": true}));
+    }
 }
 
 #[test]

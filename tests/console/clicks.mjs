@@ -1,8 +1,9 @@
 // Clicks through the console as a person would, against a daemon, a marketplace and real rehearsed agents.
 
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
-import { Daemon, Market, check, launch, makeProject, runAll, text, until } from "./lib.mjs";
+import { Daemon, Market, check, launch, makeProject, open, runAll, text, until } from "./lib.mjs";
 
 const scenarios = [];
 const scenario = (name, run) => scenarios.push([name, run]);
@@ -283,6 +284,24 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
   page.away = true;
   await daemon.stop("SIGKILL");
   await page.locator("#pill:not(.live)").waitFor();
+  scenario("from another machine one signs in with the token", async () => {
+    const addresses = Object.values(os.networkInterfaces()).flat();
+    const host = addresses.find(({ family, internal }) => family === "IPv4" && !internal)?.address;
+    if (!host) return "this machine has no address but its own";
+    const far = new Daemon(makeProject());
+    far.host = host;
+    await far.start();
+    const refused = await fetch(far.url, { headers: { Accept: "text/html" } });
+    check(refused.status === 401, `without the token: ${refused.status}`);
+    const password = fs.readFileSync(path.join(far.dir, ".svc/token"), "utf8").trim();
+    const page = await open(browser, far.url, { httpCredentials: { username: "svc", password } });
+    await page.locator("#pill.live").waitFor();
+    await page.getByText("No agents yet").waitFor();
+    await page.context().close();
+    await far.remove();
+    return undefined;
+  });
+
   await daemon.start();
   await page.locator("#pill.live").waitFor();
   await page.locator(".agent-top .status.interrupted").waitFor();

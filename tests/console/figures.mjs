@@ -103,7 +103,8 @@ const scroll = (page, steps) =>
 async function frames(what, page, steps) {
   const runs = [];
   const session = await page.context().newCDPSession(page);
-  await session.send("Performance.enable");
+  // Time of the processor, not of the clock: others on the machine do not count.
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
   const busy = async () => {
     const { metrics } = await session.send("Performance.getMetrics");
     return metrics.find(({ name }) => name === "TaskDuration").value * 1000;
@@ -125,7 +126,7 @@ async function frames(what, page, steps) {
     `${what}: median frame ${ms(result.median)}, 95 % ${ms(result.p95)}, 99 % ${ms(result.p99)},`,
     `worst ${ms(result.worst)}; ${result.late} of ${result.frames} above ${FRAME_LIMIT_MS} ms; ${result.rows} rows in the page`,
   );
-  told(`  the page itself is busy for ${ms(work)} of a frame`);
+  told(`  the page itself works ${ms(work)} of processor time a frame`);
   check(work < FRAME_LIMIT_MS / 2, `the page works ${work} ms a frame`);
   judge(result.p95 < FRAME_LIMIT_MS, `frames of ${result.p95} ms`);
   check(result.rows < 150, `${result.rows} rows`);

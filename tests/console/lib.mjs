@@ -116,6 +116,7 @@ export class Daemon {
     const env = { ...process.env, XDG_CONFIG_HOME: path.join(this.dir, ".config") };
     delete env.SVC_AGENT_ID;
     const args = ["start", "--port", String(this.port), "--project", this.dir];
+    if (this.host) args.push("--host", this.host);
     this.child = spawn(binary("svc", "SVC_BIN"), args, { env, stdio: ["ignore", "pipe", "ignore"] });
     this.url = await listening(this.child, /listening on (http:\S+)/);
     this.port = Number(new URL(this.url).port);

@@ -5,6 +5,9 @@ use crate::api::{Method, Problem};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// The user name of a browser that signs in; the password is the token.
+const USER: &str = "svc";
+
 /// Which Host headers are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostRule {
@@ -149,14 +152,37 @@ impl Policy {
         if self.signed_path == Some(head.path.as_str()) {
             return Ok(());
         }
-        let given = head.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
-        if given.is_some_and(|given| same_bytes(given.trim().as_bytes(), token.as_bytes())) {
+        let given = head.header("authorization").unwrap_or_default();
+        let bearer = given.strip_prefix("Bearer ").map(str::trim);
+        // A browser can only sign in with a name and a password; it sends them with every call.
+        let basic = given.strip_prefix("Basic ").map(str::trim);
+        let signed_in = base64(format!("{USER}:{token}").as_bytes());
+        if bearer.is_some_and(|given| same_bytes(given.as_bytes(), token.as_bytes()))
+            || basic.is_some_and(|given| same_bytes(given.as_bytes(), signed_in.as_bytes()))
+        {
             return Ok(());
         }
         let text = "this daemon listens beyond this machine: send Authorization: Bearer with the token of \
              .svc/token";
-        Err(Problem::new(401, "token_required", text).with_header("WWW-Authenticate", "Bearer"))
+        let is_page = head.header("accept").is_some_and(|kinds| kinds.contains("text/html"));
+        let ask = if is_page { "Basic realm=\"user svc, password from .svc/token\"" } else { "Bearer" };
+        Err(Problem::new(401, "token_required", text).with_header("WWW-Authenticate", ask))
     }
+}
+
+/// `bytes` in base64 with padding.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let shifted = chunk.iter().zip([16, 8, 0]).map(|(byte, shift)| usize::from(*byte) << shift);
+        let word: usize = shifted.sum();
+        for (at, shift) in [18, 12, 6, 0].into_iter().enumerate() {
+            let letter = char::from(LETTERS[(word >> shift) & 63]);
+            text.push(if at <= chunk.len() { letter } else { '=' });
+        }
+    }
+    text
 }
 
 /// Takes the same time wherever the bytes differ.
@@ -250,6 +276,30 @@ mod tests {
         {
             assert_eq!(echoed(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn decisions_1_beyond_this_machine_a_token_is_needed_and_a_browser_may_sign_in_with_it() {
+        for (plain, encoded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(plain.as_bytes()), encoded, "RFC 4648, section 10");
+        }
+        let policy = Policy::local([10, 0, 0, 5].into(), Some("secret".into()));
+        let answer = |header: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost: 10.0.0.5:31415\r\n{header}\r\n");
+            let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
+            let (head, _) = parsed.unwrap().unwrap();
+            policy.check(&head).map_err(|problem| format!("{problem:?}"))
+        };
+        for good in ["Bearer secret", "Basic c3ZjOnNlY3JldA=="] {
+            assert_eq!(answer(&format!("Authorization: {good}\r\n")), Ok(()), "{good}");
+        }
+        for bad in ["Bearer wrong", "Basic secret", "Basic b3RoZXI6c2VjcmV0", "Basic ", "secret"] {
+            assert!(answer(&format!("Authorization: {bad}\r\n")).is_err(), "{bad}");
+        }
+        assert!(answer("").unwrap_err().contains("\"Bearer\""));
+        assert!(answer("Accept: text/html\r\n").unwrap_err().contains("Basic realm="));
     }
 
     #[test]
