@@ -6,8 +6,7 @@
 //! a program sends to its model, the program has found the file by itself, in the folder that it reads.
 //!
 //! `tests/real/setup` installs the programs. Without it these tests say that they were skipped, and fail
-//! where
-//! `SVC_REAL_CLIS=require`.
+//! where `SVC_REAL_CLIS=require`.
 
 mod support;
 
