@@ -31,7 +31,7 @@ impl Stage {
         let project = Arc::new(Folder::in_target("claude"));
         let aimock = Aimock::start(project.path());
         let home = Home::new(&aimock.url);
-        let variables = home.variables(&aimock.url);
+        let variables = home.variables(Cli::Claude, &aimock.url);
         let variables: Vec<(&str, &str)> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         fs::create_dir_all(project.path().join("src")).unwrap();

@@ -45,7 +45,7 @@ fn publish(market: &Market) {
 fn daemon_for(cli: Cli, market: &Market, home: &Home, endpoint: &str, project: Arc<Folder>) -> Daemon {
     let config = json!({"skills": {"baseUrl": format!("http://{}/api/v1", market.address)}});
     project.write(".svc/config.json", &config.to_string());
-    let variables = home.variables(endpoint);
+    let variables = home.variables(cli, endpoint);
     let variables: Vec<(&str, &str)> =
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let daemon = Daemon::start_in(project, &variables);
