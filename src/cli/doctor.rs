@@ -4,7 +4,7 @@ mod faults;
 
 use super::client::{CallError, Client};
 use super::control::{lock_is_held, running};
-use super::help::VERSION;
+use super::help::{VERSION, broken};
 use super::progress::{during, is_shown};
 use super::render::{Style, cut, one_line};
 use super::session::{Failure, Out, Outcome, Session};
@@ -26,6 +26,8 @@ const OUTPUT_LIMIT_BYTES: u64 = 4096;
 const DISK_FAIL_KIB: u64 = 100 << 10;
 const DISK_WARN_KIB: u64 = 1 << 20;
 
+/// Below the words of a check.
+const INDENT: &str = "      ";
 /// How the name of a provider's check begins.
 const PROVIDER: &str = "provider ";
 
@@ -107,9 +109,13 @@ fn tell(out: &Out, checks: &[Check]) -> Outcome {
     for check in checks.iter().filter(|check| !out.quiet || check.level != Level::Ok) {
         let word = format!("{:4}", check.level.word());
         let word = Style::of_status(check.level.word()).map_or_else(|| word.clone(), |s| out.paint(s, &word));
-        out.line(&format!("{word}  {}: {}", check.name, check.detail))?;
+        // Sentences are broken at words; commands are not, so that they can be copied whole.
+        let columns = out.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()));
+        let detail =
+            broken(&format!("{}: {}", check.name, check.detail), columns).join(&format!("\n{INDENT}"));
+        out.line(&format!("{word}  {detail}"))?;
         if !check.remedy.is_empty() {
-            out.line(&format!("      {}", check.remedy))?;
+            out.line(&format!("{INDENT}{}", check.remedy))?;
         }
     }
     let of = |level: Level| checks.iter().filter(|check| check.level == level).count();

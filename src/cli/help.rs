@@ -150,7 +150,7 @@ fn everything(out: &Out) -> Outcome {
 }
 
 /// A text in lines of at most so many columns, as far as its words allow.
-fn broken(text: &str, columns: usize) -> Vec<String> {
+pub(super) fn broken(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut().filter(|line| line.len() + 1 + word.len() <= columns) {

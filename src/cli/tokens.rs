@@ -93,7 +93,7 @@ fn sums(summary: &Value) -> Vec<String> {
         ),
         format!("cache    {reuse} of cached input was read again"),
         format!(
-            "saved    {} tokens: {} by rotation, {} by resumed sessions, {} by prevented conflicts",
+            "saved    {} tokens: {} by rotation, {} by resuming, {} by prevented conflicts",
             count(number(&summary["totalSaved"])),
             count(number(&parts["rotation"])),
             count(number(&parts["coldStart"])),

@@ -507,7 +507,7 @@ fn tokens_tell_use_cost_savings_and_the_budget() {
         "backend-1  3fa90001  m-1     12.4k  $1.25",
         "total    12.4k tokens, $1.25",
         "cache    75% of cached input",
-        "saved    900 tokens: 700 by rotation, 200 by resumed sessions, 0 by prevented conflicts",
+        "saved    900 tokens: 700 by rotation, 200 by resuming, 0 by prevented conflicts",
         "svc      84 tokens, <$0.01",
         "today    $1.25 of $1.00",
         "budget   nothing new starts",
