@@ -330,7 +330,7 @@ fn step(all: &mut All, cx: &mut Context, id: PlanId) -> bool {
     let mut plan = (*all.teams.plans[at]).clone();
     let before = plan.phase.clone();
     let (Phase::Working { phase } | Phase::Blocked { phase, .. }) = before else { return false };
-    let outcomes: Vec<Outcome> = plan.members.iter().map(|member| member.outcome.clone()).collect();
+    let known: Vec<(Outcome, u32)> = plan.members.iter().map(standing).collect();
     for index in 0..plan.members.len() {
         if plan.members[index].phase == phase {
             look_at(all, cx, &mut plan, index);
@@ -346,7 +346,7 @@ fn step(all: &mut All, cx: &mut Context, id: PlanId) -> bool {
         (true, false) => Phase::Working { phase },
     };
     let moved = plan.phase != before;
-    if moved || plan.members.iter().map(|member| &member.outcome).ne(&outcomes) {
+    if moved || plan.members.iter().map(standing).ne(known) {
         put(cx);
     }
     if moved {
@@ -356,6 +356,11 @@ fn step(all: &mut All, cx: &mut Context, id: PlanId) -> bool {
     // Spawning may not have touched the plans: they are only changed here.
     Arc::make_mut(&mut all.teams).plans[at] = Arc::new(plan);
     begun
+}
+
+/// What must be on disk when it changes.
+fn standing(member: &Member) -> (Outcome, u32) {
+    (member.outcome.clone(), member.restarts)
 }
 
 fn fault(member: &Member) -> Option<String> {
