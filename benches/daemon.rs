@@ -64,8 +64,11 @@ impl Table {
     }
 }
 
+/// Measures something and adds its rows.
+type Section = fn(&mut Table);
+
 fn main() {
-    let sections: [(&str, fn(&mut Table)); 7] = [
+    let sections: [(&str, Section); 7] = [
         ("start-up", start_up),
         ("idle", idle),
         ("requests", requests),

@@ -15,7 +15,7 @@ use svc::agents::{self, RunOrder, Status};
 use svc::approvals;
 use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
-use svc::core::{Actor, CallId, Command, Document, Durability, Effect, Event, State, Timer};
+use svc::core::{Actor, CallId, Command, Document, Effect, Event, State, Timer};
 use svc::integrations::{self, Order, Report, RunId, protocol::Ask};
 
 /// Seeds of a usual run; `SVC_SEEDS=2000` searches longer.
@@ -387,7 +387,7 @@ impl Simulation {
     fn take(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Put(document, durability) => self.put(document, durability),
+                Effect::Put(document, _) => self.put(document),
                 Effect::AwaitDisk(call) => self.awaiting.push(call),
                 Effect::Integration(order) => self.order(order),
                 Effect::Run(agent, RunOrder::Start(_)) => {
@@ -406,24 +406,20 @@ impl Simulation {
         }
     }
 
-    fn put(&mut self, document: Document, durability: Durability) {
+    fn put(&mut self, document: Document) {
         let Some(bytes) = document.encode(&self.world.state).map(Result::unwrap) else { return };
         if matches!(document, Document::Prompt(_)) {
             self.disk.insert(document, bytes);
             return;
         }
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let is_use = document == Document::Approvals && text.contains("\"usedAt\":1");
-        let loses = match self.bug {
-            Bug::UseIsLost => is_use,
-            Bug::DecisionIsLost => {
-                document == Document::Approvals && text.contains("\"resolvedBy\":\"operator\"")
+        let bytes = match (self.bug, document) {
+            (Bug::UseIsLost, Document::Approvals) => without(&bytes, &["usedAt"]),
+            (Bug::DecisionIsLost, Document::Approvals) => {
+                without(&bytes, &["usedAt", "resolvedAt", "status"])
             }
-            _ => false,
+            _ => bytes,
         };
-        if !loses || durability == Durability::Soon {
-            self.on_its_way.insert(document, bytes);
-        }
+        self.on_its_way.insert(document, bytes);
     }
 
     fn order(&mut self, order: Order) {
@@ -508,6 +504,8 @@ impl Simulation {
         }
         self.world.state = state;
         self.check_promises();
+        // What came due meanwhile is the first thing that the next daemon sees to.
+        self.pass(0);
     }
 
     fn check_promises(&self) {
@@ -574,6 +572,17 @@ fn approval_number(action: &approvals::Action) -> u64 {
         panic!("no other kind is asked for")
     };
     params["n"].as_u64().unwrap()
+}
+
+/// The approvals' document with these facts as they were before anybody decided.
+fn without(bytes: &[u8], fields: &[&str]) -> Vec<u8> {
+    let mut stored: Value = serde_json::from_slice(bytes).unwrap();
+    for approval in stored["approvals"].as_array_mut().unwrap() {
+        for field in fields {
+            approval[*field] = if *field == "status" { json!("pending") } else { Value::Null };
+        }
+    }
+    serde_json::to_vec(&stored).unwrap()
 }
 
 /// Adds a changed copy of the last element of a list, that of the latest wish.
