@@ -472,8 +472,10 @@ impl Simulation {
     /// Obeys the orders, and writes: at once what must be on disk before an answer, the rest a little later.
     fn take(&mut self, effects: Vec<Effect>) {
         let mut durable = false;
+        let mut awaited = Vec::new();
         for effect in effects {
             match effect {
+                Effect::WhenStored(timer) => awaited.push(timer),
                 Effect::Put(document, durability) => {
                     durable |= durability == Durability::BeforeReply;
                     self.dirty.insert(document);
@@ -487,12 +489,15 @@ impl Simulation {
                 _ => {}
             }
         }
-        if durable || self.below(3) == 0 {
+        if durable || !awaited.is_empty() || self.below(3) == 0 {
             for document in std::mem::take(&mut self.dirty) {
                 if let Some(bytes) = document.encode(&self.world.state) {
                     self.disk.insert(document, bytes.unwrap());
                 }
             }
+        }
+        for timer in awaited {
+            self.apply(Event::Timer(timer));
         }
     }
 
