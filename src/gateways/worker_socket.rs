@@ -208,6 +208,12 @@ impl Socket {
         let frame = CloseFrame { code: CloseCode::from(code), reason: "".into() };
         let _ = self.0.close(Some(frame));
         let _ = self.0.flush();
+    }
+}
+
+impl Drop for Socket {
+    /// The [`Stopper`] holds a handle of its own: without this the platform would not see the end.
+    fn drop(&mut self) {
         let _ = self.0.get_ref().tcp().shutdown(Shutdown::Both);
     }
 }

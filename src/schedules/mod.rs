@@ -471,7 +471,10 @@ fn note(
     result: Result<AgentId, String>,
 ) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
-    schedule.due = None;
+    // A run by hand, or a missed time, leaves a mark that waits for its own start.
+    if schedule.due == scheduled {
+        schedule.due = None;
+    }
     let (agent_id, reason) = match result {
         Ok(agent) => (Some(agent), None),
         Err(reason) => (None, Some(reason)),

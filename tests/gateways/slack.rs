@@ -162,7 +162,10 @@ fn a_connection_too_many_is_tried_again_and_a_disabled_link_is_the_end() {
     let (_web, slack, daemon, id) = start();
     let before = slack.with(|state| state.opened);
     slack.order(json!({"type": "disconnect", "reason": "too_many_websockets"}));
-    wait_for("another connection", || slack.with(|state| (state.opened > before).then_some(())));
+    // One only: the old one must not get the next order.
+    wait_for("another connection, and one only", || {
+        slack.with(|state| (state.opened > before && state.connections == 1).then_some(()))
+    });
     wait_for("it to be told", || (record(&daemon, &id)["connected"] == true).then_some(()));
     slack.order(json!({"type": "disconnect", "reason": "link_disabled"}));
     let shown = wait_for("the end", || {
