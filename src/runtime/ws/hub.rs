@@ -6,7 +6,7 @@ use super::{MAX_CLIENTS, close_frame, ping_frame, text_frame};
 use crate::agents::report::Batch;
 use crate::runtime::clock;
 use crate::runtime::threads::Thread;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Messages on their way to the hub. Output is bounded by credits and the rest by callers, so this is not
-/// reached in practice; at it a message is dropped, and every client is told to resync.
+/// reached in practice; at it a message is dropped, and every client is told to resync. Senders that look
+/// at once may exceed it by their number. A bounded channel would hold the room of all of them from the
+/// start: over a megabyte.
 const INBOX: usize = 16_384;
 /// Every client is pinged this often.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -97,7 +99,7 @@ pub struct HubHandle {
 impl HubHandle {
     /// Hands a message over. Never blocks.
     pub fn send(&self, message: HubMessage) {
-        if self.sender.try_send(message).is_err() {
+        if self.sender.len() >= INBOX || self.sender.send(message).is_err() {
             log::error!("the WebSocket hub does not keep up: a message was dropped");
             self.lost.store(true, Ordering::Relaxed);
         }
@@ -153,7 +155,6 @@ pub struct Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // Blocks only while the hub has other messages before this one.
         let _ = self.handle.sender.send(HubMessage::Stop);
     }
 }
@@ -162,7 +163,7 @@ impl Hub {
     /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a
     /// `state` message without its closing brace.
     pub fn start(seq: u64, snapshot: impl Fn() -> Vec<u8> + Send + 'static) -> io::Result<Self> {
-        let (sender, inbox) = bounded(INBOX);
+        let (sender, inbox) = unbounded();
         let stats = Arc::new(HubStats::default());
         let lost = Arc::new(AtomicBool::new(false));
         let handle =
