@@ -36,9 +36,9 @@ scenario("spawn and watch", async (page) => {
   await page.getByLabel("Files it owns").fill("src/**");
   await page.getByLabel("Model").selectOption("default");
   await page.getByRole("button", { name: "Start" }).click();
-  await page.locator(".vrow.tool").first().waitFor();
+  await page.locator(".vrow.tool:not([hidden])").first().waitFor();
   await page.locator("h1", { hasText: "counter-1" }).waitFor();
-  await page.locator(".vrow.tool").first().click();
+  await page.locator(".vrow.tool:not([hidden])").first().click();
   await page.locator(".detail").getByRole("button", { name: "Raw line" }).click();
   check((await text(page, ".detail")).includes('"type": "tool-started"'), "the raw line is not shown");
   check(!(await page.locator(".vlist b", { hasText: /^words$/ }).count()), "a task became markup");
@@ -47,7 +47,7 @@ scenario("spawn and watch", async (page) => {
 scenario("live output, as text, and an instruction", async (page) => {
   await daemon.spawn("worker", "long", { name: "worker-live" });
   await page.goto(`${daemon.url}/#/agent/worker-live`);
-  const row = page.locator(".vrow.text", { hasText: "<img src=x onerror=alert(1)> still at it" }).first();
+  const row = page.locator(".vrow.text:not([hidden])", { hasText: "<img src=x onerror=alert(1)> still at it" }).first();
   await row.waitFor();
   check(!(await page.locator("main img").count()), "words of an agent became an image");
   const before = await text(page, ".follow");
@@ -55,7 +55,7 @@ scenario("live output, as text, and an instruction", async (page) => {
   await page.keyboard.press("i");
   await page.keyboard.type("use tabs");
   await page.keyboard.press("Enter");
-  await page.locator(".vrow.user", { hasText: "use tabs" }).waitFor();
+  await page.locator(".vrow.user:not([hidden])", { hasText: "use tabs" }).waitFor();
 });
 
 scenario("approve and reject, and cards keep their places", async (page) => {
@@ -111,7 +111,7 @@ scenario("rotate with a preview, then kill", async (page) => {
     () => page.url().includes("/agent/") && !page.url().includes(old.id),
   );
   await page.locator("h1", { hasText: "worker-turn" }).waitFor();
-  await page.locator(".vrow", { hasText: "I begin" }).first().waitFor();
+  await page.locator(".vrow:not([hidden])", { hasText: "I begin" }).first().waitFor();
   await page.locator(".agent-top .status.running").waitFor();
   await page.getByRole("button", { name: "Kill", exact: true }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
@@ -202,7 +202,7 @@ scenario("command palette and keys", async (page) => {
   await page.locator("h1", { hasText: "Memory" }).waitFor();
   await page.keyboard.press("g");
   await page.keyboard.press("h");
-  await page.locator(".vrow.agent-row").first().waitFor();
+  await page.locator(".vrow.agent-row:not([hidden])").first().waitFor();
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await page.locator(".agent-top").waitFor();
@@ -260,7 +260,7 @@ scenario("a broken connection goes on where it was, without loss or repeats", as
   await daemon.spawn("worker", "long", { name: "worker-broken" });
   await page.goto(`${daemon.url}/#/agent/worker-broken`);
   await page.reload();
-  await page.locator(".vrow.text").first().waitFor();
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
   await moves(page)();
   const before = await counts(page);
   await socket.close({ code: 1001 });
@@ -281,7 +281,7 @@ scenario("a broken connection goes on where it was, without loss or repeats", as
 scenario("reconnect after a restart of the daemon, without loss or repeats", async (page) => {
   await daemon.spawn("worker", "long", { name: "worker-again" });
   await page.goto(`${daemon.url}/#/agent/worker-again`);
-  await page.locator(".vrow.text").first().waitFor();
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
   // While the daemon is away the browser itself reports refused connections.
   page.away = true;
   await daemon.stop("SIGKILL");

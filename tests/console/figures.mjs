@@ -164,7 +164,7 @@ scenario(
       socket.onClose(() => clearInterval(timer));
     });
     await page.goto(daemon.url);
-    await page.locator(".vrow.agent-row").first().waitFor();
+    await page.locator(".vrow.agent-row:not([hidden])").first().waitFor();
     await frames(`${MANY_AGENTS} agents`, page, 200);
     await page.context().close();
   },
@@ -176,7 +176,7 @@ scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
   const newest = async () => (await daemon.get(`/api/agents/${agent.id}/log?tail=1`)).entries[0]?.n ?? 0;
   await until("the whole flood", async () => (await newest()) >= MANY_ENTRIES, 120_000);
   await page.goto(`${daemon.url}/#/agent/${agent.id}`);
-  await page.locator('main[data-route^="agent/"] .vrow').first().waitFor();
+  await page.locator('main[data-route^="agent/"] .vrow:not([hidden])').first().waitFor();
   await page.locator(".vlist").focus();
   const held = async () =>
     Number((await text(page, ".follow")).replace(/,/g, "").match(/^(\d+) of/)?.[1] ?? 0);

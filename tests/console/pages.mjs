@@ -43,7 +43,7 @@ async function show(page, name) {
     await page.evaluate(() => {
       location.hash = "#/agent/backend-1";
     });
-    await page.locator('main[data-route="agent/backend-1"] .vrow.entry').first().click();
+    await page.locator('main[data-route="agent/backend-1"] .vrow.entry:not([hidden])').first().click();
   } else {
     await page.evaluate((hash) => {
       location.hash = `#/${hash}`;

@@ -42,7 +42,7 @@ const SHOTS = [
 async function showLogin(page) {
   await page.locator(".vlist").focus();
   await page.keyboard.press("Home");
-  await page.locator(".vrow.tool", { hasText: "src/login.js" }).last().click();
+  await page.locator(".vrow.tool:not([hidden])", { hasText: "src/login.js" }).last().click();
 }
 
 const [folder, ...names] = process.argv.slice(2);
