@@ -75,8 +75,10 @@ uninstall: ## remove what 'make install' put below PREFIX; projects keep their .
 dist: static ## an archive of the same, target/dist/svc-VERSION-TARGET.tar.gz; unpack it below any PREFIX
 	rm -rf target/dist/$(DIST)
 	$(MAKE) --no-print-directory layout DESTDIR=target/dist/$(DIST) PREFIX= UNIT_BINDIR=%h/.local/bin
-	install -d target/dist/$(DIST)/share/doc/svc
-	install -m 644 README.md LICENSE CHANGELOG.md docs/*.md target/dist/$(DIST)/share/doc/svc/
+	install -d target/dist/$(DIST)/share/doc/svc/docs/screenshots
+	install -m 644 README.md ARCHITECTURE.md LICENSE CHANGELOG.md target/dist/$(DIST)/share/doc/svc/
+	install -m 644 docs/*.md target/dist/$(DIST)/share/doc/svc/docs/
+	install -m 644 docs/screenshots/* target/dist/$(DIST)/share/doc/svc/docs/screenshots/
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" \
 		-C target/dist -czf target/dist/$(DIST).tar.gz $(DIST)
 	cd target/dist && sha256sum $(DIST).tar.gz | tee $(DIST).tar.gz.sha256
