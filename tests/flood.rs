@@ -4,6 +4,7 @@
 mod support;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,14 +34,14 @@ struct Frame<'a> {
     #[serde(rename = "agentId", default)]
     agent: &'a str,
     #[serde(borrow)]
-    data: Option<Output<'a>>,
+    data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Output<'a> {
     subtype: Option<&'a str>,
     #[serde(borrow)]
-    data: Option<Words<'a>>,
+    data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -104,6 +105,8 @@ fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
             }
             peak
         });
+        // Also when a client panics: the scope waits for the thread that looks.
+        let end = SetOnDrop(done);
         std::fs::write(daemon.project.join("go"), "").unwrap();
         for (n, client) in clients.into_iter().enumerate() {
             let seen = client.join().unwrap();
@@ -112,13 +115,22 @@ fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
                 assert_eq!(lines, LINES, "client {n}, agent {agent}");
             }
         }
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         let peak = peak.join().unwrap();
         assert!(peak < MEMORY_BYTES, "the daemon took {peak} bytes");
     });
     assert_eq!(*stuck_code.lock().unwrap(), Some(CloseCode::Again), "1013");
     assert!(slow_closed(&daemon), "nobody else was cut off");
     assert_eq!(daemon.get("/api/health")["leaked"], 0);
+}
+
+/// Sets its flag when it goes.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Whether exactly one client was cut off.
@@ -141,8 +153,10 @@ fn follow(
         let frame: Frame = serde_json::from_str(&text).unwrap();
         match frame.kind {
             "agent:output" => {
-                let output = frame.data.filter(|output| output.subtype == Some("assistant"));
-                let words = output.and_then(|output| output.data?.text).unwrap_or_default();
+                let output: Output = serde_json::from_str(frame.data.unwrap().get()).unwrap();
+                let said = output.data.filter(|_| output.subtype == Some("assistant"));
+                let said = said.map(|data| serde_json::from_str::<Words>(data.get()).unwrap());
+                let words = said.and_then(|said| said.text).unwrap_or_default();
                 if words.starts_with("line ") {
                     let count = seen.lines.entry(frame.agent.to_owned()).or_default();
                     *count += 1;
