@@ -171,7 +171,8 @@ scenario(
 );
 
 scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
-  daemon.scenario("many", { steps: [{ flood: { lines: MANY_ENTRIES, bytes: 80 } }] });
+  // It waits for an answer after the flood, so that there is more to come.
+  daemon.scenario("many", { steps: [{ flood: { lines: MANY_ENTRIES, bytes: 80 } }, { ask: "More?" }] });
   const agent = await daemon.spawn("flooder", "many");
   const newest = async () => (await daemon.get(`/api/agents/${agent.id}/log?tail=1`)).entries[0]?.n ?? 0;
   await until("the whole flood", async () => (await newest()) >= MANY_ENTRIES, 120_000);
@@ -189,8 +190,12 @@ scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
   const result = await frames(`${MANY_ENTRIES} entries`, page, 200);
   check(result.height > MANY_ENTRIES * 25, `only ${result.height} px`);
   await page.keyboard.press("End");
-  await daemon.post(`/api/agents/${agent.id}/instruct`, { message: "once more" });
-  await until("the old entries to be let go", async () => (await held()) < HELD_ENTRIES);
+  await daemon.post(`/api/agents/${agent.id}/instruct`, { message: "once more", deliver: "now" });
+  await until("the old entries to be let go", async () => (await held()) < HELD_ENTRIES).catch(
+    async (error) => {
+      throw new Error(`${error.message}: ${await text(page, ".follow")}`);
+    },
+  );
   await page.goto(`${daemon.url}/#/settings`);
   await daemon.api("DELETE", `/api/agents/${agent.id}`);
 });
