@@ -8,44 +8,12 @@ use crate::model::{Category, Profile, Skill, Source, Status, VENDOR_AUTHOR_ID, V
 use crate::store::Incoming;
 use serde::Deserialize;
 use svc::core::time::Time;
+use svc::market::bundled::{FACTS, TEXTS};
 
 /// When the vendor's skills were first published: 2026-11-01T00:00:00Z.
 const PUBLISHED_AT: Time = Time(1_793_491_200_000);
 /// Their version label.
 const VERSION: &str = "1.0.0";
-const FACTS: &str = include_str!("../data/vendor-skills.json");
-
-macro_rules! texts {
-    ($($id:literal),+ $(,)?) => {
-        /// Id and markdown of each skill.
-        const TEXTS: &[(&str, &str)] =
-            &[$(($id, include_str!(concat!("../data/skills/", $id, "/SKILL.md")))),+];
-    };
-}
-
-texts!(
-    "frontend-design",
-    "code-review",
-    "security-guidance",
-    "claude-automation-recommender",
-    "claude-md-improver",
-    "build-mcp-server",
-    "build-mcp-app",
-    "feature-dev",
-    "skill-creator",
-    "plugin-structure",
-    "hook-development",
-    "agent-development",
-    "playground",
-    "math-olympiad",
-    "hookify",
-    "code-simplifier",
-    "commit-commands",
-    "pr-review-toolkit",
-    "new-sdk-app",
-    "explanatory-output",
-    "learning-output",
-);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

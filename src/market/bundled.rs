@@ -6,14 +6,15 @@
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-const FACTS: &str = include_str!("../../data/vendor-skills.json");
+/// Facts of each skill: a JSON array, without description and text.
+pub const FACTS: &str = include_str!("../../data/vendor-skills.json");
 /// The version label of the embedded texts.
 const VERSION: &str = "1.0.0";
 
 macro_rules! texts {
     ($($id:literal),+ $(,)?) => {
         /// Id and markdown of each skill.
-        const TEXTS: &[(&str, &str)] =
+        pub const TEXTS: &[(&str, &str)] =
             &[$(($id, include_str!(concat!("../../data/skills/", $id, "/SKILL.md")))),+];
     };
 }
