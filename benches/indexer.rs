@@ -1,5 +1,5 @@
 //! The indexer on a tree of 100 000 files, against `rg --files` in the same run (or a plain walk of the
-//! same tree where there is no rg). Medians of five runs. `cargo bench --bench indexer`.
+//! same tree where there is no rg). Medians of fifteen runs. `cargo bench --bench indexer`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use svc::runtime::clock;
 use svc::workspace::worker_index::Indexer;
 
-const RUNS: usize = 5;
+const RUNS: usize = 15;
 const FOLDERS: usize = 5_000;
 const FILES_PER_FOLDER: usize = 20;
 const CHANGED: usize = 10;

@@ -100,6 +100,23 @@ impl Dir {
         File::from(open_at(self.0.as_fd(), name, LOOK | libc::O_NOFOLLOW, 0)?).metadata()
     }
 
+    /// When a folder's names last changed, in nanoseconds since the epoch; `None` for anything but a folder,
+    /// a link to one included. `path` is relative to this folder; the empty text is the folder itself.
+    ///
+    /// One call, which opens nothing. Links before the last part are followed, so that this is for asking
+    /// and not for reading.
+    pub fn folder_changed_ns(&self, path: &str) -> io::Result<Option<i64>> {
+        let path = c_name(if path.is_empty() { "." } else { path })?;
+        // SAFETY: all bits zero are a valid `stat`.
+        let mut found: libc::stat = unsafe { std::mem::zeroed() };
+        let (at, found_at) = (self.0.as_raw_fd(), &raw mut found);
+        // SAFETY: the descriptor is open, the path ends with NUL, and the kernel fills a `stat` of ours.
+        check(unsafe { libc::fstatat(at, path.as_ptr(), found_at, libc::AT_SYMLINK_NOFOLLOW) })?;
+        let is_folder = found.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        Ok(is_folder
+            .then(|| found.st_mtime.saturating_mul(1_000_000_000).saturating_add(found.st_mtime_nsec)))
+    }
+
     /// A folder in it; not through a link.
     pub fn dir(&self, name: &str) -> io::Result<Self> {
         open_at(self.0.as_fd(), name, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW, 0).map(Self)
@@ -364,6 +381,23 @@ mod tests {
             assert!(step_by_step(&root.0, path, libc::O_RDONLY).is_err(), "{path}");
             assert!(step_by_step(&root.0, path, LOOK).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_folder_s_time_is_told_and_nothing_else_s() {
+        use std::os::unix::fs::MetadataExt;
+        let place = place("times");
+        let root = Root::open(&place.0.join("root")).unwrap();
+        let top = root.dir("").unwrap();
+        for (path, at) in [("", "root"), ("inner", "root/inner")] {
+            let meta = fs::symlink_metadata(place.0.join(at)).unwrap();
+            let ns = meta.mtime() * 1_000_000_000 + meta.mtime_nsec();
+            assert_eq!(top.folder_changed_ns(path).unwrap(), Some(ns), "{path}");
+        }
+        for path in ["inner/file", "folder", "out"] {
+            assert_eq!(top.folder_changed_ns(path).unwrap(), None, "{path}");
+        }
+        assert_eq!(top.folder_changed_ns("none").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -45,8 +45,12 @@ pub const MARKED: [&str; 26] = [
 ];
 /// See [`MARKED`].
 pub const MANIFESTS: usize = 8;
+/// The bits of the manifests.
+const MANIFEST_BITS: u32 = (1 << MANIFESTS) - 1;
 /// See [`MARKED`].
 pub const IGNORE_FILES: std::ops::Range<usize> = 8..10;
+/// The bits of the ignore files.
+pub const IGNORE_BITS: u32 = (1 << IGNORE_FILES.end) - (1 << IGNORE_FILES.start);
 /// Workspaces recorded at most.
 pub const MAX_WORKSPACES: usize = 1_000;
 /// Workspaces named in a summary.
@@ -136,7 +140,8 @@ pub fn stats(folders: &Folders) -> Stats {
         stats.total_files += u64::from(folder.files);
         if !path.is_empty() {
             stats.total_dirs += 1;
-            stats.tree_depth = stats.tree_depth.max(path.split('/').count() as u64);
+            let slashes = memchr::memchr_iter(b'/', path.as_bytes()).count();
+            stats.tree_depth = stats.tree_depth.max(1 + slashes as u64);
         }
     }
     stats

@@ -5,22 +5,24 @@
 
 use super::Command;
 use super::index::{
-    Folder, Folders, IGNORE_FILES, Index, MARKED, SKIPPED, VERSION, below, detect, key_files, stats,
+    Folder, Folders, IGNORE_BITS, IGNORE_FILES, Index, MARKED, SKIPPED, VERSION, below, detect, key_files,
+    stats,
 };
 use crate::api::Problem;
 use crate::core;
 use crate::core::time::Time;
 use crate::routes::{Answer, Ask};
+use crate::runtime::beneath::{Dir, Root};
 use crate::runtime::host::Host;
 use crate::runtime::store::replace_soon;
 use ignore::{DirEntry, WalkBuilder, WalkState};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
 /// Folders that an index holds; a larger project is cut, and the index says so.
@@ -32,8 +34,8 @@ const MANIFEST_BYTES: u64 = 1 << 20;
 const RACY_NS: i64 = 100_000_000;
 /// With more changed folders than this, a whole walk is cheaper than folder by folder.
 const MAX_RELISTED: usize = 256;
-/// Folders that are worth a thread of their own.
-const MIN_COMPARED: usize = 512;
+/// Folders whose times a thread asks for before it takes the next ones.
+const COMPARED_AT_ONCE: usize = 256;
 /// Threads of a walk at most.
 const MAX_THREADS: usize = 8;
 
@@ -113,46 +115,50 @@ impl Indexer {
     }
 
     fn walk_all(&self, racy_ns: i64) -> Cache {
-        let (folders, truncated) = self.walk(&["".into()], None, racy_ns);
+        let (folders, truncated) = self.walk(&["".into()], racy_ns);
         let ignores = self.ignore_files(&folders);
         Cache { folders, ignores, truncated }
     }
 
     /// The ignore files of these folders, with their times.
     fn ignore_files(&self, folders: &Folders) -> HashMap<String, (i64, u64)> {
-        let bits = IGNORE_FILES.fold(0, |bits, bit| bits | 1 << bit);
         let mut found = HashMap::new();
-        for (path, folder) in folders.iter().filter(|(_, folder)| folder.marks & bits != 0) {
+        for (path, folder) in folders.iter().filter(|(_, folder)| folder.marks & IGNORE_BITS != 0) {
             for name in IGNORE_FILES.filter(|bit| folder.marks & (1 << bit) != 0).map(|bit| MARKED[bit]) {
                 let file = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
-                if let Ok(meta) = fs::symlink_metadata(self.project.join(&file)) {
-                    found.insert(file, (changed_ns(&meta), meta.len()));
+                if let Some(state) = self.ignore_file(&file) {
+                    found.insert(file, state);
                 }
             }
         }
         found
     }
 
+    /// What tells a changed ignore file.
+    fn ignore_file(&self, path: &str) -> Option<(i64, u64)> {
+        let meta = fs::symlink_metadata(self.project.join(path)).ok()?;
+        Some((changed_ns(&meta), meta.len()))
+    }
+
     /// Brings what is known up to date; `None` when a whole walk is due.
     fn update(&self, mut known: Cache, racy_ns: i64) -> Option<Cache> {
-        if known.truncated || self.ignore_files(&known.folders) != known.ignores {
+        let as_before = |(path, state): (&String, &_)| self.ignore_file(path).as_ref() == Some(state);
+        if known.truncated || !known.ignores.iter().all(as_before) {
             return None;
         }
-        let (changed, gone) = self.compare(&known.folders);
+        let Compared { changed, gone, listed } = self.compare(&known.folders, racy_ns);
         if changed.len() > MAX_RELISTED {
             return None;
         }
         for path in gone {
             remove(&mut known.folders, &path);
         }
-        let ignore_bits: u32 = IGNORE_FILES.fold(0, |bits, bit| bits | 1 << bit);
         let changed: Vec<Box<str>> =
             changed.into_iter().filter(|path| known.folders.contains_key(path)).collect();
-        let (listed, _) = self.walk(&changed, Some(1), racy_ns);
         for path in &changed {
             let now = listed.get(path)?;
-            let before = known.folders.get(path).map_or(0, |folder| folder.marks & ignore_bits);
-            if now.marks & ignore_bits != before {
+            let before = known.folders.get(path).map_or(0, |folder| folder.marks);
+            if (now.marks ^ before) & IGNORE_BITS != 0 {
                 return None;
             }
             self.take_over(&mut known.folders, path, &listed, racy_ns)?;
@@ -160,114 +166,146 @@ impl Indexer {
         (known.folders.len() <= MAX_FOLDERS).then_some(known)
     }
 
-    /// Folders whose names have changed, and folders that are no more.
-    fn compare(&self, folders: &Folders) -> (Vec<Box<str>>, Vec<Box<str>>) {
+    /// Asks all folders for their times and lists those that have changed.
+    fn compare(&self, folders: &Folders, racy_ns: i64) -> Compared {
         let known: Vec<(&str, i64)> =
             folders.iter().map(|(path, folder)| (&**path, folder.changed_ns)).collect();
-        let part = known.len().div_ceil(threads()).max(MIN_COMPARED);
-        std::thread::scope(|scope| {
-            let parts: Vec<_> =
-                known.chunks(part).map(|part| scope.spawn(|| compare_part(&self.project, part))).collect();
-            let (mut changed, mut gone) = (Vec::new(), Vec::new());
-            for part in parts {
-                // A part that panicked is looked at again as a whole.
-                let (more_changed, more_gone) = part
-                    .join()
-                    .unwrap_or_else(|_| (known.iter().map(|(path, _)| (*path).into()).collect(), Vec::new()));
-                changed.extend(more_changed);
-                gone.extend(more_gone);
+        let Ok(root) = Root::open(&self.project).and_then(|root| root.dir("")) else {
+            let gone = known.iter().map(|(path, _)| (*path).into()).collect();
+            return Compared { gone, ..Compared::default() };
+        };
+        let parts = Mutex::new(known.chunks(COMPARED_AT_ONCE));
+        let whole = Mutex::new(Compared::default());
+        let work = || {
+            let mut mine = Compared::default();
+            let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            while let Some(part) = next() {
+                mine.ask(&root, part);
             }
-            (changed, gone)
-        })
+            if mine.changed.len() <= MAX_RELISTED {
+                mine.listed = self.list(&mine.changed, folders, racy_ns);
+            }
+            whole.lock().unwrap_or_else(PoisonError::into_inner).add(mine);
+        };
+        // The scheduler moves new threads to idle processors when this one sleeps.
+        std::thread::scope(|scope| {
+            for _ in 0..known.len().div_ceil(COMPARED_AT_ONCE).min(threads()) {
+                scope.spawn(work);
+            }
+        });
+        whole.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over what one folder was just seen to hold: its files, folders that are new, folders that are
-    /// no more.
+    /// Takes over what one folder was just seen to hold: its files, and folders that are new. Folders that
+    /// are no more were found when times were compared.
     fn take_over(&self, folders: &mut Folders, path: &str, listed: &Folders, racy_ns: i64) -> Option<()> {
-        // It may have gone together with a folder above it.
-        if !folders.contains_key(path) {
-            return Some(());
-        }
-        let depth = if path.is_empty() { 0 } else { path.len() + 1 };
-        let is_child = |inner: &&str| !inner[depth..].contains('/');
-        let children = |of| below(of, path).map(|(inner, _)| inner).filter(is_child);
-        let lost: Vec<Box<str>> =
-            children(folders).filter(|inner| !listed.contains_key(*inner)).map(Into::into).collect();
         let new: Vec<Box<str>> =
-            children(listed).filter(|inner| !folders.contains_key(*inner)).map(Into::into).collect();
+            children(listed, path).filter(|inner| !folders.contains_key(*inner)).map(Into::into).collect();
         folders.insert(path.into(), listed.get(path)?.clone());
-        for inner in lost {
-            remove(folders, &inner);
-        }
         if new.is_empty() {
             return Some(());
         }
-        let (new, truncated) = self.walk(&new, None, racy_ns);
+        let (new, truncated) = self.walk(&new, racy_ns);
         folders.extend(new);
         (!truncated).then_some(())
     }
 
-    /// Walks from folders of the project. With a depth of 1, the folders in them are named but not looked
-    /// into.
-    fn walk(&self, from: &[Box<str>], max_depth: Option<usize>, racy_ns: i64) -> (Folders, bool) {
-        let Some((first, more)) = from.split_first() else { return (Folders::new(), false) };
+    /// How all walks look at the project.
+    fn walker(&self, from: &[Box<str>]) -> Option<WalkBuilder> {
+        let (first, more) = from.split_first()?;
         let mut builder = WalkBuilder::new(self.project.join(&**first));
         for folder in more {
             builder.add(self.project.join(&**folder));
         }
-        builder
-            .hidden(false)
-            .require_git(false)
-            .max_depth(max_depth)
-            .threads(if max_depth.is_some() { 1 } else { threads() })
-            .filter_entry(|entry| entry.depth() == 0 || !is_skipped(entry));
+        builder.hidden(false).require_git(false);
+        Some(builder)
+    }
+
+    /// Lists folders without looking into those in them, of which only new ones are named.
+    fn list(&self, from: &[Box<str>], known: &Folders, racy_ns: i64) -> Folders {
+        let Some(mut builder) = self.walker(from) else { return Folders::new() };
+        // The walker opens every folder that it names.
+        let inner = from.iter().flat_map(|path| children(known, path));
+        let inner: HashSet<PathBuf> = inner.map(|path| self.project.join(path)).collect();
+        let skipped = move |entry: &DirEntry| is_skipped(entry) || inner.contains(entry.path());
+        builder.max_depth(Some(1)).filter_entry(move |entry| entry.depth() == 0 || !skipped(entry));
+        let sink = Mutex::new(Folders::new());
+        let mut part = Part::new(&sink, &self.project, racy_ns);
+        for entry in builder.build().flatten() {
+            part.see(&entry);
+        }
+        drop(part);
+        sink.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Walks from folders of the project. Also tells whether there were too many of them.
+    fn walk(&self, from: &[Box<str>], racy_ns: i64) -> (Folders, bool) {
+        let Some(mut builder) = self.walker(from) else { return (Folders::new(), false) };
+        builder.threads(threads()).filter_entry(|entry| entry.depth() == 0 || !is_skipped(entry));
         let sink = Mutex::new(Folders::new());
         let count = AtomicUsize::new(0);
         let truncated = AtomicBool::new(false);
-        if max_depth.is_some() {
+        builder.build_parallel().run(|| {
             let mut part = Part::new(&sink, &self.project, racy_ns);
-            for entry in builder.build().flatten() {
-                part.see(&entry);
-            }
-        } else {
-            builder.build_parallel().run(|| {
-                let mut part = Part::new(&sink, &self.project, racy_ns);
-                let (count, truncated, stopping) = (&count, &truncated, &self.stopping);
-                Box::new(move |entry| {
-                    // What cannot be read is not there for the agents either.
-                    let Ok(entry) = entry else { return WalkState::Continue };
-                    if part.see(&entry) && count.fetch_add(1, Ordering::Relaxed) >= MAX_FOLDERS {
-                        truncated.store(true, Ordering::Relaxed);
-                    }
-                    if truncated.load(Ordering::Relaxed) || stopping.load(Ordering::Relaxed) {
-                        return WalkState::Quit;
-                    }
-                    WalkState::Continue
-                })
-            });
-        }
+            let (count, truncated, stopping) = (&count, &truncated, &self.stopping);
+            Box::new(move |entry| {
+                // What cannot be read is not there for the agents either.
+                let Ok(entry) = entry else { return WalkState::Continue };
+                if part.see(&entry) && count.fetch_add(1, Ordering::Relaxed) >= MAX_FOLDERS {
+                    truncated.store(true, Ordering::Relaxed);
+                }
+                if truncated.load(Ordering::Relaxed) || stopping.load(Ordering::Relaxed) {
+                    return WalkState::Quit;
+                }
+                WalkState::Continue
+            })
+        });
         let folders = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         (folders, truncated.into_inner())
     }
 }
 
-/// Looks at the times of some folders: those that changed, and those that are gone.
-fn compare_part(project: &Path, known: &[(&str, i64)]) -> (Vec<Box<str>>, Vec<Box<str>>) {
-    let (mut changed, mut gone) = (Vec::new(), Vec::new());
-    for (path, known_ns) in known {
-        let at = if path.is_empty() { project.to_path_buf() } else { project.join(path) };
-        match fs::symlink_metadata(&at) {
-            Ok(meta) if !meta.is_dir() => gone.push((*path).into()),
-            Ok(meta) if *known_ns != 0 && changed_ns(&meta) == *known_ns => {}
-            Ok(_) => changed.push((*path).into()),
-            Err(_) => gone.push((*path).into()),
+/// The known folders right below one.
+fn children<'a>(folders: &'a Folders, path: &str) -> impl Iterator<Item = &'a str> {
+    let depth = if path.is_empty() { 0 } else { path.len() + 1 };
+    below(folders, path).map(|(inner, _)| inner).filter(move |inner| !inner[depth..].contains('/'))
+}
+
+/// What a look at the times of folders found.
+#[derive(Default)]
+struct Compared {
+    /// Folders whose names have changed.
+    changed: Vec<Box<str>>,
+    /// Folders that are no more.
+    gone: Vec<Box<str>>,
+    /// What the changed folders hold now.
+    listed: Folders,
+}
+
+impl Compared {
+    /// Looks at the times of some folders.
+    fn ask(&mut self, root: &Dir, known: &[(&str, i64)]) {
+        for (path, known_ns) in known {
+            match root.folder_changed_ns(path) {
+                Ok(Some(ns)) if *known_ns != 0 && ns == *known_ns => {}
+                Ok(Some(_)) => self.changed.push((*path).into()),
+                Ok(None) | Err(_) => self.gone.push((*path).into()),
+            }
         }
     }
-    (changed, gone)
+
+    fn add(&mut self, more: Self) {
+        self.changed.extend(more.changed);
+        self.gone.extend(more.gone);
+        self.listed.extend(more.listed);
+    }
 }
 
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS)
+    // Asking reads a number of files.
+    static PROCESSORS: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    (*PROCESSORS).min(MAX_THREADS)
 }
 
 fn is_skipped(entry: &DirEntry) -> bool {

@@ -1,7 +1,7 @@
 //! Which workspaces a project declares: npm, yarn, pnpm, lerna, Cargo, Go and uv, and packages that stand
 //! side by side without a declaration.
 
-use super::{Folders, MAX_WORKSPACES, Workspace, counts};
+use super::{Folder, Folders, MANIFEST_BITS, MAX_WORKSPACES, Workspace, counts};
 use glob::{MatchOptions, Pattern};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,6 +20,11 @@ const MATCH: MatchOptions = MatchOptions {
 pub fn detect(folders: &Folders, read: &mut dyn FnMut(&str) -> Option<String>) -> Vec<Workspace> {
     let mut found = BTreeMap::new();
     let root = folders.get("").cloned().unwrap_or_default();
+    let packages: Packages = folders
+        .iter()
+        .filter(|(path, folder)| folder.marks & MANIFEST_BITS != 0 && !path.is_empty())
+        .map(|(path, folder)| (&**path, folder))
+        .collect();
     let mut manifest = |name: &str| root.has(name).then(|| read(name)).flatten();
     let package = manifest("package.json").and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let javascript = [
@@ -34,21 +39,21 @@ pub fn detect(folders: &Folders, read: &mut dyn FnMut(&str) -> Option<String>) -
     for (kind, patterns) in javascript {
         let Some(patterns) = patterns else { continue };
         declared = true;
-        add(&mut found, folders, kind, "package.json", &patterns, &[]);
+        add(&mut found, &packages, kind, "package.json", &patterns, &[]);
     }
     if !declared {
-        side_by_side(&mut found, folders);
+        side_by_side(&mut found, &packages);
     }
     if let Some(text) = manifest("Cargo.toml") {
         let (members, without) = toml_lists(&text, "workspace", "members", "exclude");
-        add(&mut found, folders, "cargo-workspaces", "Cargo.toml", &members, &without);
+        add(&mut found, &packages, "cargo-workspaces", "Cargo.toml", &members, &without);
     }
     if let Some(text) = manifest("go.work") {
-        add(&mut found, folders, "go-workspaces", "go.mod", &go_uses(&text), &[]);
+        add(&mut found, &packages, "go-workspaces", "go.mod", &go_uses(&text), &[]);
     }
     if let Some(text) = manifest("pyproject.toml") {
         let (members, without) = toml_lists(&text, "tool.uv.workspace", "members", "exclude");
-        add(&mut found, folders, "uv-workspaces", "pyproject.toml", &members, &without);
+        add(&mut found, &packages, "uv-workspaces", "pyproject.toml", &members, &without);
     }
     found.into_iter().take(MAX_WORKSPACES).map(|(path, kind)| record(folders, path, kind, read)).collect()
 }
@@ -74,13 +79,15 @@ fn record(
     Workspace { path, name, kind, files, dirs }
 }
 
+/// Folders below the root that hold a manifest.
+type Packages<'a> = Vec<(&'a str, &'a Folder)>;
 type Found = BTreeMap<String, (&'static str, &'static str)>;
 
 /// Adds every folder with the manifest that a pattern names. A pattern with `!` takes folders away. The first
 /// declaration of a folder counts.
 fn add(
     found: &mut Found,
-    folders: &Folders,
+    packages: &Packages,
     kind: &'static str,
     manifest: &'static str,
     patterns: &[String],
@@ -95,13 +102,10 @@ fn add(
     if wanted.is_empty() {
         return;
     }
-    for (path, folder) in folders {
-        if path.is_empty() || !folder.has(manifest) {
-            continue;
-        }
+    for (path, _) in packages.iter().filter(|(_, folder)| folder.has(manifest)) {
         let any = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches_with(path, MATCH));
         if any(&wanted) && !any(&unwanted) {
-            found.entry(path.to_string()).or_insert((kind, manifest));
+            found.entry((*path).to_owned()).or_insert((kind, manifest));
         }
     }
 }
@@ -114,12 +118,12 @@ fn braces(text: &str) -> Vec<String> {
 }
 
 /// Two or more packages at depth 1 or 2 that nothing declares.
-fn side_by_side(found: &mut Found, folders: &Folders) {
-    let near = |path: &str| !path.is_empty() && path.split('/').count() <= 2;
+fn side_by_side(found: &mut Found, packages: &Packages) {
+    let near = |path: &str| path.split('/').count() <= 2;
     let packages: Vec<_> =
-        folders.iter().filter(|(path, folder)| near(path) && folder.has("package.json")).collect();
+        packages.iter().filter(|(path, folder)| near(path) && folder.has("package.json")).collect();
     if packages.len() > 1 {
-        found.extend(packages.iter().map(|(path, _)| (path.to_string(), ("multi-package", "package.json"))));
+        found.extend(packages.iter().map(|(path, _)| ((*path).into(), ("multi-package", "package.json"))));
     }
 }
 
