@@ -91,14 +91,12 @@ fn a_rotation_saves_its_brief_and_a_dry_run_shows_it_before() {
         shown["brief"].as_str().unwrap().contains("`false`").then_some(shown)
     });
     let brief = shown["brief"].as_str().unwrap();
-    for part in
-        ["Greet the world", "hello.txt (written 1 times)", "- [general] Greet politely", "Failed, do not"]
-    {
+    for part in ["Greet the world", "hello.txt (writes: 1)", "- [general] Greet politely", "Failed, do not"] {
         assert!(brief.contains(part), "{part:?} is missing in\n{brief}");
     }
     assert_eq!((&shown["leftOut"], &shown["maxChars"]), (&json!([]), &json!(16_000)));
     let dry = svc(&daemon, &["rotate", "backend-1", "--dry-run"]);
-    assert!(dry.status.success() && said(&dry).contains("hello.txt (written 1 times)"), "{dry:?}");
+    assert!(dry.status.success() && said(&dry).contains("hello.txt (writes: 1)"), "{dry:?}");
     assert_eq!(daemon.get(&format!("/api/agents/{id}"))["id"], json!(id), "a dry run changes nothing");
     daemon.post(&format!("/api/agents/{id}/rotate"), &json!({}));
     let chain = daemon.get("/api/memory/handoff-chain/backend");
@@ -248,7 +246,7 @@ fn a_message_older_than_a_thousand_records_is_still_in_the_brief() {
     let brief = wait_for("the whole log", || {
         let shown = daemon.get(&format!("/api/agents/{id}/brief"));
         let brief = shown["brief"].as_str().unwrap().to_owned();
-        brief.contains("ready (written 1 times)").then_some(brief)
+        brief.contains("ready (writes: 1)").then_some(brief)
     });
     assert!(brief.contains("> blue, as the sea is\n> and no other\n"), "{brief}");
 }

@@ -51,7 +51,8 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
         Err(problem) => return cx.reply(call, problem),
     };
     if !agent.status.is_live() {
-        let text = format!("agent {} has ended ({}); resume it instead", agent.name, agent.status_reason);
+        let (name, why) = (&agent.name, &agent.status_reason);
+        let text = format!("agent {name} has ended ({why}); svc resume {name} starts its next life");
         return cx.reply(call, Problem::new(409, "agent_ended", text));
     }
     if under_way(all, agent.id) {

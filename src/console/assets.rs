@@ -34,6 +34,7 @@ macro_rules! asset {
 /// All files but the page itself.
 pub static ALL: &[Asset] = &[
     asset!("base.css", false),
+    asset!("controls.css", false),
     asset!("lists.css", false),
     asset!("agent.css", false),
     asset!("pages.css", false),

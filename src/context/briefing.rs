@@ -190,7 +190,7 @@ pub fn question(all: &All, agent: &Agent, question: &str) -> String {
     if !agent.files.is_empty() {
         text.push_str("\nFiles it has touched:\n");
         for (path, touched) in agent.files.iter().take(50) {
-            let _ = writeln!(text, "- {path} ({} reads, {} writes)", touched.reads, touched.writes);
+            let _ = writeln!(text, "- {path} (reads: {}, writes: {})", touched.reads, touched.writes);
         }
     }
     let _ = write!(

@@ -69,7 +69,7 @@ fn section(workspace: &Workspace, level: &str) -> String {
         .take(MAX_FILES_LISTED)
         .map(|(path, note)| {
             format!(
-                "- {} ({} writes, last by {}, {})",
+                "- {} (writes: {}, last by {}, {})",
                 one_line(path),
                 note.writes,
                 note.last_by,

@@ -74,7 +74,7 @@ fn decisions_9_a_cycle_writes_what_agents_did_and_answers_after_it_finished() {
     let map = text(&files, MAP_FILE);
     for part in [
         "- backend-1 (backend), at work since 2026-01-01 00:00: Build the login",
-        "- src/login.rs (1 writes, last by backend-1, 2026-01-01 00:00)",
+        "- src/login.rs (writes: 1, last by backend-1, 2026-01-01 00:00)",
         "- Open question: which cookie name? (backend-1",
         "- Shall I go on? (backend-1",
         "- Bash cargo test: 2 failed (backend-1",
@@ -133,7 +133,7 @@ fn daemon_the_map_is_sectioned_by_workspace_and_a_brief_carries_only_its_own() {
     let (files, _) = cycle(&mut core);
     let map = text(&files, MAP_FILE);
     assert!(map.contains("\n## api\n\n### Agents\n") && map.contains("\n## web\n"), "{map}");
-    assert!(map.contains("- api/main.rs (1 writes"));
+    assert!(map.contains("- api/main.rs (writes: 1"));
     let section = super::map_section(&core.state, "web/deep").unwrap();
     assert!(section.contains("web/main.rs") && !section.contains("api/main.rs"));
     assert_eq!(super::map_section(&core.state, "docs"), None);

@@ -484,7 +484,7 @@ fn changes(all: &All, plan: &Plan, phase: usize) -> String {
         let Some(agent) = record(all, member) else { continue };
         for (path, touched) in agent.files.iter().filter(|(_, touched)| touched.writes > 0) {
             let path = from_root(all, agent, path);
-            lines.push(format!("- {path} ({}, {} writes)", agent.name, touched.writes));
+            lines.push(format!("- {path} ({}, writes: {})", agent.name, touched.writes));
         }
     }
     lines.sort_unstable();

@@ -235,7 +235,7 @@ fn decisions_7_qc_is_added_for_two_builders_and_gets_the_files_really_changed() 
     let qc = Arc::clone(bench.state.agents.find("qc-1").unwrap());
     assert_eq!(qc.role, "fullstack");
     assert!(
-        qc.prompt.contains("- src/one.rs (b-1, 1 writes)\n- src/two.rs (b-2, 1 writes)"),
+        qc.prompt.contains("- src/one.rs (b-1, writes: 1)\n- src/two.rs (b-2, writes: 1)"),
         "{}",
         qc.prompt
     );
@@ -366,7 +366,7 @@ fn a_daemon_that_restarts_between_phases_goes_on() {
     next.command(Core::Agents(crate::agents::Command::Resume { target: "b-2".into(), message: None }));
     ends(&mut next, "b-2", 0);
     let qc = next.state.agents.find("qc-1").unwrap();
-    assert!(qc.prompt.contains("lib.rs (b-1, 1 writes)"), "{}", qc.prompt);
+    assert!(qc.prompt.contains("lib.rs (b-1, writes: 1)"), "{}", qc.prompt);
 }
 
 #[test]

@@ -227,7 +227,8 @@ impl Indexer {
         // The walker opens every folder that it names.
         let inner = from.iter().flat_map(|path| children(known, path));
         let inner: HashSet<PathBuf> = inner.map(|path| self.project.join(path)).collect();
-        let skipped = move |entry: &DirEntry| is_skipped(entry) || inner.contains(entry.path());
+        let skipped =
+            move |entry: &DirEntry| is_skipped(entry) || is_folder(entry) && inner.contains(entry.path());
         builder.max_depth(Some(1)).filter_entry(move |entry| entry.depth() == 0 || !skipped(entry));
         let sink = Mutex::new(Folders::new());
         let mut part = Part::new(&sink, &self.project, racy_ns);
@@ -308,9 +309,12 @@ fn threads() -> usize {
     (*PROCESSORS).min(MAX_THREADS)
 }
 
+fn is_folder(entry: &DirEntry) -> bool {
+    entry.file_type().is_some_and(|kind| kind.is_dir())
+}
+
 fn is_skipped(entry: &DirEntry) -> bool {
-    entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name))
-        && entry.file_type().is_some_and(|kind| kind.is_dir())
+    entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name)) && is_folder(entry)
 }
 
 fn changed_ns(meta: &Metadata) -> i64 {
@@ -349,7 +353,7 @@ impl<'a> Part<'a> {
         let Some(path) = entry.path().to_str() else { return false };
         let path = path.get(self.prefix..).unwrap_or_default();
         let path = path.trim_end_matches('/');
-        if entry.file_type().is_some_and(|kind| kind.is_dir()) {
+        if is_folder(entry) {
             let ns = entry.metadata().map_or(0, |meta| changed_ns(&meta));
             let folder = self.seen.entry(path.into()).or_default();
             folder.changed_ns = if ns < self.racy_ns { ns } else { 0 };

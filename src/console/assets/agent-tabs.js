@@ -1,8 +1,8 @@
 // The other sides of an agent: what it changed, what a successor would be told, and its record.
 
-import { ago, button, dayOf, empty, exact, fill, h, percent, table, toast } from "./dom.js";
+import { ago, button, dayOf, empty, exact, fill, h, percent, say, table, toast } from "./dom.js";
 import { at, get, post } from "./api.js";
-import { find, isLive } from "./store.js";
+import { find, isLive, on } from "./store.js";
 import { diffView } from "./diff.js";
 
 export function diff(body, key) {
@@ -57,34 +57,45 @@ export function files(body, key) {
 
 /** What a successor would be told, before one decides. */
 export function rotate(body, key, moved) {
+  let busy = false;
   const go = button(
     "Rotate now",
     async () => {
-      const answer = await post(at`/api/agents/${key}/rotate`);
-      toast(`${find(answer.new)?.name ?? "It"} goes on with a fresh context`);
-      moved(answer.new);
-      location.hash = `#/agent/${answer.new}`;
+      busy = true;
+      try {
+        const answer = await post(at`/api/agents/${key}/rotate`);
+        toast(`${find(answer.new)?.name ?? "It"} goes on with a fresh context`);
+        moved(answer.new);
+        location.hash = `#/agent/${answer.new}`;
+      } finally {
+        busy = false;
+      }
     },
     { class: "primary" },
   );
+  const full = h("b");
+  const ended = h("span", { class: "muted" }, "It has ended: resume it instead.");
+  // The brief may be here before the agent is, and the agent may end while one reads.
+  const draw = () => {
+    const agent = find(key);
+    say(full, agent ? percent(agent.contextUsage) : "…");
+    ended.hidden = !agent || isLive(agent);
+    if (!busy) go.disabled = !agent || !isLive(agent);
+  };
+  const stop = on("agents", draw);
   get(at`/api/agents/${key}/brief`).then(
     (brief) => {
-      const agent = find(key) ?? {};
       fill(
         body,
         h(
           "p",
           { class: "notice" },
-          `Its context is ${percent(agent.contextUsage)} full. Rotating ends this session and starts `,
-          "a fresh one, which is told what stands below: ",
+          "Its context is ",
+          full,
+          " full. Rotating ends this session and starts a fresh one, which is told what stands below: ",
           `${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
         ),
-        h(
-          "div",
-          { class: "actions" },
-          go,
-          !isLive(agent) && h("span", { class: "muted" }, "It has ended: resume it instead."),
-        ),
+        h("div", { class: "actions" }, go, ended),
         brief.instructions?.length > 0 &&
           h(
             "section",
@@ -112,10 +123,11 @@ export function rotate(body, key, moved) {
             ),
           ),
       );
-      go.disabled = !isLive(agent);
+      draw();
     },
     (error) => fill(body, empty("No brief", error.message)),
   );
+  return { stop };
 }
 
 const tokensOf = ({ input, output, cacheRead, cacheCreation }) =>

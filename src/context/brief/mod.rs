@@ -291,10 +291,7 @@ fn files_changed(files: &BTreeMap<String, FileTouch>) -> Vec<String> {
     let mut changed: Vec<_> = files.iter().filter(|(_, touched)| touched.writes > 0).collect();
     // Those written most are kept longest.
     changed.sort_by(|a, b| a.1.writes.cmp(&b.1.writes).then(b.0.cmp(a.0)));
-    changed
-        .into_iter()
-        .map(|(path, touched)| format!("- {path} (written {} times)", touched.writes))
-        .collect()
+    changed.into_iter().map(|(path, touched)| format!("- {path} (writes: {})", touched.writes)).collect()
 }
 
 /// What is not in the brief.

@@ -50,7 +50,7 @@ fn decisions_8_the_brief_has_task_messages_files_commands_and_failures() {
         "Add a login page",
         "> message 2\n> second line",
         "> message 6",
-        "src/a.rs (written 2 times)",
+        "src/a.rs (writes: 2)",
         "`cargo test`: failed",
         "`ls`: exit 0",
         "- `cargo test`: no such file",
