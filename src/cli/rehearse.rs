@@ -31,7 +31,8 @@ pub fn rehearse(session: &Session) -> Outcome {
     let keep = args.flag("keep");
     if args.flag("url") {
         let client = session.client()?;
-        return perform(&client, out, &[format!("svc agents --url {}", client.address().url)]);
+        let next = format!("svc agents --url {}", client.address().url);
+        return perform(&client, out, |_| vec![next]);
     }
     let given = session.surroundings.project.clone().unwrap_or_else(|| "demo".into());
     let project_dir = demo_project(&session.surroundings.folder.join(&given))?;
@@ -44,7 +45,7 @@ pub fn rehearse(session: &Session) -> Outcome {
     let client = Client::new(daemon.address)?;
     say(out, &format!("daemon   {} for {}", client.address().url, given.display()))?;
     let ends = started && !keep;
-    let result = perform(&client, out, &next_commands(&given, ends));
+    let result = perform(&client, out, |name| next_commands(&given, ends, name));
     let stopped = if ends { shut_down(&client).map(|_| ()) } else { Ok(()) };
     result.and(stopped)
 }
@@ -57,11 +58,11 @@ fn demo_project(dir: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-fn next_commands(project: &Path, ended: bool) -> Vec<String> {
+fn next_commands(project: &Path, ended: bool, name: &str) -> Vec<String> {
     let project = project.display();
     let start = ended.then(|| format!("svc start --background --project {project}"));
-    let rest = ["svc agents", "svc logs builder-1", "svc open"]
-        .map(|command| format!("{command} --project {project}"));
+    let logs = format!("svc logs {name}");
+    let rest = ["svc agents", &logs, "svc open"].map(|command| format!("{command} --project {project}"));
     start.into_iter().chain(rest).collect()
 }
 
@@ -81,8 +82,9 @@ struct Member {
     writing: BTreeMap<String, String>,
 }
 
-/// Spawns the team, shows its output, waits for its end and sums up.
-fn perform(client: &Client, out: &Out, next: &[String]) -> Outcome {
+/// Spawns the team, shows its output, waits for its end and sums up. `next` tells the commands that look
+/// further, given the name of an agent.
+fn perform(client: &Client, out: &Out, next: impl FnOnce(&str) -> Vec<String>) -> Outcome {
     let mut team = Vec::new();
     for (role, model, prompt, style) in TEAM {
         let body = json!({"role": role, "provider": "script", "model": model, "prompt": prompt});
@@ -106,7 +108,8 @@ fn perform(client: &Client, out: &Out, next: &[String]) -> Outcome {
     summary(out, &ended)?;
     say(out, "")?;
     say(out, "Look further with")?;
-    for command in next {
+    let shown = ended.iter().max_by_key(|(member, _)| member.written.len());
+    for command in next(shown.map_or("NAME", |(member, _)| &member.name)) {
         say(out, &format!("  {command}"))?;
     }
     let good = ended.len() == team.len() && ended.iter().all(|(_, agent)| state(agent) == "completed");
