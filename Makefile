@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check bench static install layout uninstall dist
+.PHONY: help build run demo run-skills test test-postgres check bench static install layout uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -9,8 +9,9 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 # Linux links everything into the program, the C library too; macOS has no static C library.
 STATIC_FLAGS := $(if $(findstring linux,$(HOST)),-C target-feature=+crt-static)
-STATIC := target/static/$(HOST)/release
+STATIC := target/static/$(HOST)/dist
 DIST := svc-$(VERSION)-$(HOST)
+DEB_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(firstword $(subst -, ,$(HOST)))))
 # The folder of the program as the systemd unit names it.
 UNIT_BINDIR ?= $(PREFIX)/bin
 ROOT = $(DESTDIR)$(PREFIX)
@@ -18,8 +19,8 @@ ROOT = $(DESTDIR)$(PREFIX)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## the release binary, target/release/svc
-	cargo build --release --locked
+build: ## target/release/svc, without the marketplace and without what only an installation needs
+	cargo build --release --locked --bin svc
 
 run: build ## start the daemon in a demo project and rehearse a small team: no key, no network
 	./target/release/svc rehearse --project demo
@@ -27,7 +28,8 @@ run: build ## start the daemon in a demo project and rehearse a small team: no k
 demo: build ## a guided tour of two minutes in a temporary project: no key, no network
 	./target/release/svc demo
 
-run-skills: build ## start the skills marketplace with its seeds; SKILLS_API_KEY is "change-me" unless set
+run-skills: ## start the skills marketplace with its seeds; SKILLS_API_KEY is "change-me" unless set
+	cargo build --release --locked --bin svc-skills
 	@mkdir -p demo
 	SKILLS_API_KEY=$${SKILLS_API_KEY:-change-me} ./target/release/svc-skills serve --addr 127.0.0.1:31416 --db demo/skills.db
 
@@ -44,33 +46,40 @@ check: ## formatting, lints, no async runtime in the tree
 	tests/no-async-runtime
 
 bench: ## speed and memory, as a table with the machine
-	cargo bench --locked --bench daemon --bench indexer --bench skills
+	cargo bench --locked --profile dist --bench daemon --bench indexer --bench skills
 
 # The target is named although it is this machine's, so that the flags reach the program and not the
 # build scripts and macros.
 static: ## the programs without shared libraries (Linux), in target/static
-	RUSTFLAGS="$(STATIC_FLAGS)" cargo build --release --locked --bins --target $(HOST) --target-dir target/static
+	RUSTFLAGS="$(STATIC_FLAGS)" cargo build --profile dist --locked --bins --target $(HOST) --target-dir target/static
 
-install: static ## svc, manual pages, completions and the systemd user unit below PREFIX (~/.local)
+install: static ## svc, manual pages, completions and the systemd user units below PREFIX (~/.local)
 	@$(MAKE) --no-print-directory layout
-	@echo "installed $(ROOT)/bin/svc ($(VERSION)); next: svc demo"
+	@echo "installed $(ROOT)/bin/svc, also as svc-cli ($(VERSION)); next: svc demo"
 
-# Files of an installation below DESTDIR and PREFIX, from a finished 'make static'.
+# Files of an installation below DESTDIR and PREFIX, from a finished 'make static'. The second name is for systems
+# where another program is called svc: daemontools and BusyBox have one.
 layout:
 	install -d "$(ROOT)/bin" "$(ROOT)/share/man/man1" "$(ROOT)/share/systemd/user"
 	install -m 755 $(STATIC)/svc $(STATIC)/svc-skills "$(ROOT)/bin/"
+	ln -sf svc "$(ROOT)/bin/svc-cli"
 	$(STATIC)/svc man --quiet --into "$(ROOT)/share/man/man1"
 	install -d "$(ROOT)/share/bash-completion/completions" "$(ROOT)/share/zsh/site-functions"
 	install -d "$(ROOT)/share/fish/vendor_completions.d"
 	$(STATIC)/svc completions bash > "$(ROOT)/share/bash-completion/completions/svc"
 	$(STATIC)/svc completions zsh > "$(ROOT)/share/zsh/site-functions/_svc"
 	$(STATIC)/svc completions fish > "$(ROOT)/share/fish/vendor_completions.d/svc.fish"
-	sed 's|@BINDIR@|$(UNIT_BINDIR)|' data/systemd/svc@.service.in > "$(ROOT)/share/systemd/user/svc@.service"
+	ln -sf svc "$(ROOT)/share/bash-completion/completions/svc-cli"
+	for unit in svc@ svc-skills; do \
+		sed 's|@BINDIR@|$(UNIT_BINDIR)|' data/systemd/$$unit.service.in > "$(ROOT)/share/systemd/user/$$unit.service" || exit 1; \
+	done
 
 uninstall: ## remove what 'make install' put below PREFIX; projects keep their .svc
-	rm -f "$(ROOT)/bin/svc" "$(ROOT)/bin/svc-skills" "$(ROOT)/share/man/man1/svc.1" "$(ROOT)"/share/man/man1/svc-*.1
+	rm -f "$(ROOT)/bin/svc" "$(ROOT)/bin/svc-cli" "$(ROOT)/bin/svc-skills" "$(ROOT)/share/man/man1/svc.1" "$(ROOT)"/share/man/man1/svc-*.1
 	rm -f "$(ROOT)/share/bash-completion/completions/svc" "$(ROOT)/share/zsh/site-functions/_svc"
+	rm -f "$(ROOT)/share/bash-completion/completions/svc-cli"
 	rm -f "$(ROOT)/share/fish/vendor_completions.d/svc.fish" "$(ROOT)/share/systemd/user/svc@.service"
+	rm -f "$(ROOT)/share/systemd/user/svc-skills.service"
 
 dist: static ## an archive of the same, target/dist/svc-VERSION-TARGET.tar.gz; unpack it below any PREFIX
 	rm -rf target/dist/$(DIST)
@@ -82,3 +91,13 @@ dist: static ## an archive of the same, target/dist/svc-VERSION-TARGET.tar.gz; u
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" \
 		-C target/dist -czf target/dist/$(DIST).tar.gz $(DIST)
 	cd target/dist && sha256sum $(DIST).tar.gz | tee $(DIST).tar.gz.sha256
+	echo $(VERSION) > target/dist/latest
+	install -m 755 data/install/install.sh target/dist/install.sh
+
+deb: static ## the same as a Debian package, target/dist/svc_VERSION_ARCH.deb
+	rm -rf target/deb
+	$(MAKE) --no-print-directory layout DESTDIR=target/deb PREFIX=/usr UNIT_BINDIR=/usr/bin
+	install -d target/deb/usr/share/doc/svc
+	install -m 644 LICENSE target/deb/usr/share/doc/svc/copyright
+	data/install/make-deb target/deb $(VERSION) $(HOST) $$(git log -1 --format=%ct) \
+		target/dist/svc_$(VERSION)_$(DEB_ARCH).deb

@@ -260,8 +260,8 @@ fn requests(table: &mut Table) {
         daemon.wait_state(id, &["running"]);
     }
     let address: SocketAddr = daemon.url.trim_start_matches("http://").parse().unwrap();
-    let bound = http::bind("127.0.0.1", 0, Duration::ZERO).unwrap();
-    let policy = Policy::local(bound.address.ip(), None);
+    let bound = http::bind("127.0.0.1", http::Port::Named(0), Duration::ZERO).unwrap();
+    let policy = Policy::local(bound.address.ip());
     let config = Config { limits: Limits::default(), policy, server: "bare" };
     let bare = Server::start(bound, config, Arc::new(Bare)).unwrap();
     for path in ["/api/health", "/api/agents"] {

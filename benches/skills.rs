@@ -5,22 +5,23 @@
 //! HTTP edge, which answers everything with ready bytes of the same size.
 //! `cargo bench --bench skills` takes two minutes.
 
+#[path = "support/bare.rs"]
+mod bare;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use bare::{BareProcess, serve_bare};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::folder::Folder;
 use support::market::{Market, command};
 use support::processes::resident_bytes;
-use svc::api::{Body, Method, Reply, Request};
-use svc::runtime::http::{self, Config, Limits, Policy, Server};
 
 const RUNS: usize = 5;
 const START_RUNS: usize = 11;
@@ -209,6 +210,21 @@ fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
 
+/// About 300 characters in words that skills have in common, as real descriptions are.
+fn description(n: usize, adjective: &str, noun: &str, other: &str) -> String {
+    let phrases = [
+        "Use this skill when the user asks to review code or to write tests for a project.",
+        "Guides the agent through planning, building and checking a change in small steps.",
+        "Finds security issues, performance problems and missing documentation.",
+        "Works with TypeScript, Python, Rust and Go, and follows the style of the repository.",
+        "Creates clear commit messages, changelogs and pull request descriptions.",
+        "Designs accessible interfaces with consistent spacing, color and typography.",
+        "Explains errors, proposes fixes and verifies them by running the tools.",
+    ];
+    let more: Vec<&str> = (0..3).map(|at| phrases[(n * 3 + at * 2 + n / 7) % phrases.len()]).collect();
+    format!("Keeps {noun} {adjective} while {other} change. {}", more.join(" "))
+}
+
 /// A database of this many published skills, made by `svc-skills import`.
 fn imported(skills: usize, cores: &Cores) -> Arc<Folder> {
     let folder = Arc::new(Folder::new("bench-skills"));
@@ -223,7 +239,7 @@ fn imported(skills: usize, cores: &Cores) -> Arc<Folder> {
             fs::write(mirror.join(format!("skills/content/{id}.md")), text).unwrap();
             json!({
                 "id": id, "name": format!("{adjective} {noun} {n}"), "source": "community", "status": "published",
-                "description": format!("Keeps {noun} {adjective} while {other} change: finds what slows them down."),
+                "description": description(n, adjective, noun, other),
                 "author": format!("Author {}", n % 500), "authorProfile": {"github": format!("author-{}", n % 500)},
                 "category": CATEGORIES[n % 6],
                 "tags": [noun, adjective, format!("group-{}", n % 40)], "roles": ["backend"], "downloads": n * 37 % 5000,
@@ -233,7 +249,7 @@ fn imported(skills: usize, cores: &Cores) -> Arc<Folder> {
         .collect();
     fs::write(mirror.join("skills/registry.json"), Value::Array(registry).to_string()).unwrap();
     let mut import = command(&folder, &[]);
-    import.arg("import").arg(&mirror);
+    import.arg("import").arg(&mirror).arg("--trust");
     let output = on(cores.all.as_deref(), &import).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     folder
@@ -358,52 +374,6 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
 }
 
-/// Answers everything with the same bytes: what the edge itself costs.
-struct Bare(u16, Arc<[u8]>);
-
-impl http::Service for Bare {
-    fn body_limit(&self, _: &Method, _: &[String]) -> usize {
-        0
-    }
-
-    fn handle(&self, _: &Request) -> Reply {
-        let body = Body::Shared(Arc::clone(&self.1));
-        Reply { status: self.0, content_type: "application/json", headers: Vec::new(), body }
-    }
-}
-
-fn serve_bare(status: u16, bytes: usize) {
-    let bound = http::bind("127.0.0.1", 0, Duration::ZERO).unwrap();
-    let policy = Policy::local(bound.address.ip(), None);
-    let config = Config { limits: Limits::default(), policy, server: "bare" };
-    let server = Server::start(bound, config, Arc::new(Bare(status, vec![b' '; bytes].into()))).unwrap();
-    println!("{}", server.address());
-    // It ends with its input.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
-}
-
-/// A process of a bare handler; ends when dropped.
-struct BareProcess(Child, SocketAddr);
-
-impl BareProcess {
-    fn start(status: u16, bytes: usize, cores: &Cores) -> Self {
-        let mut given = Command::new(std::env::current_exe().unwrap());
-        given.args(["--bare", &status.to_string(), &bytes.to_string()]);
-        let mut command = on(cores.service.as_deref(), &given);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self(child, line.trim().parse().unwrap())
-    }
-}
-
-impl Drop for BareProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A read with what it is to reach.
 struct Reading {
     name: &'static str,
@@ -456,7 +426,7 @@ fn reads(table: &mut Table, market: &Market, cores: &Cores) {
 
 fn read(table: &mut Table, market: &Market, reading: &Reading, cores: &Cores) {
     let Reading { name, status, .. } = *reading;
-    let bare = BareProcess::start(status, reading.bytes, cores);
+    let bare = BareProcess::start(status, reading.bytes, |given| on(cores.service.as_deref(), given));
     let ask =
         |address, pid, time| load(address, pid, CONNECTIONS, time, status, &|_| reading.request.clone());
     ask(market.address, market.pid(), WARM_UP);
@@ -478,23 +448,33 @@ fn read(table: &mut Table, market: &Market, reading: &Reading, cores: &Cores) {
     table.add(what("ratio to the bare handler"), of(&|p| p.0.rate / p.1.rate), "ratio");
 }
 
-/// Words with many, few and no matches, in other orders and pages each time.
+/// Words with many, few and no matches, as people write them: common ones, stems, parts and slips; mostly by
+/// relevance, sometimes in another order, on other pages each time.
 fn search_of(n: u64) -> Vec<u8> {
     let n = usize::try_from(n).unwrap() % SEARCHES;
     let (adjective, noun) = (ADJECTIVES[n % 20], NOUNS[n * 3 % 25]);
-    let words = match n % 5 {
+    let words = match n % 8 {
         0 => noun.to_owned(),
         1 => format!("{adjective}+{noun}"),
-        2 => format!("{noun}+{n}"),
+        2 => format!("code+{noun}"),
         3 => format!("nothing+like+{n}"),
-        _ => format!("{}+slows", &noun[..3]),
+        4 => format!("{}+checking", &noun[..3]),
+        5 => format!("reviewing+{adjective}"),
+        6 => format!("securty+{noun}"),
+        _ => format!("{noun}+{n}"),
     };
-    let sort = ["popular", "rating", "newest", "name"][n / 5 % 4];
-    get(&format!("/api/v1/skills?search={words}&sort={sort}&offset={}", n % 40))
+    let sort = if n.is_multiple_of(3) {
+        ["&sort=popular", "&sort=rating", "&sort=newest", "&sort=name"][n / 3 % 4]
+    } else {
+        ""
+    };
+    get(&format!("/api/v1/skills?search={words}{sort}&offset={}", n % 40))
 }
 
 fn searches(table: &mut Table, market: &Market, cores: &Cores) {
-    let bare = BareProcess::start(200, market.get("/api/v1/skills?search=tests").text.len(), cores);
+    let bare = BareProcess::start(200, market.get("/api/v1/skills?search=tests").text.len(), |given| {
+        on(cores.service.as_deref(), given)
+    });
     for connections in [1, CONNECTIONS / 4] {
         let ask = |address, pid, time| load(address, pid, connections, time, 200, &search_of);
         ask(market.address, market.pid(), WARM_UP);
@@ -505,7 +485,7 @@ fn searches(table: &mut Table, market: &Market, cores: &Cores) {
         let what = |figure: &str| format!("search, {connections} connections: {figure}");
         table.add(what("rate"), of(&|p| p.0.rate), "req/s");
         table.add(what("p50"), of(&|p| p.0.percentile(50)), "ms");
-        table.at_most(what("p99"), of(&|p| p.0.percentile(99)), "ms", 1.0);
+        table.at_most(what("p99"), of(&|p| p.0.percentile(99)), "ms", 5.0);
         table.add(what("p99 of the bare handler"), of(&|p| p.1.percentile(99)), "ms");
         table.add(what("ratio to the bare handler"), of(&|p| p.0.rate / p.1.rate), "ratio");
     }

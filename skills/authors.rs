@@ -1,20 +1,27 @@
 //! Author records: how they come to be, and how they are edited.
 
 use crate::authoring::{AUTHOR_CHARS, ProfilePatch, slug, text};
-use crate::model::{Author, Profile, Skill, VENDOR_AUTHOR_ID};
+use crate::model::{Author, Profile, Skill, VENDOR_AUTHOR_ID, VENDOR_NAME};
 use serde_json::{Map, Value, json};
 use svc::api::{Fields, Problem, Validator};
 use svc::core::time::Time;
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 /// Longest short name.
 const USERNAME_CHARS: usize = 64;
 /// What the id of an author known by a code-host handle begins with.
 const HANDLE_PREFIX: &str = "gh-";
 
+/// The id of the record for a handle at the code host.
+pub fn id_of_handle(handle: &str) -> String {
+    format!("{HANDLE_PREFIX}{}", handle.to_ascii_lowercase())
+}
+
 /// The id of the record for a name and profile: by handle where there is one, else by name.
 pub fn id_of(name: &str, profile: &Profile) -> String {
     if !profile.github.is_empty() {
-        return format!("{HANDLE_PREFIX}{}", profile.github.to_ascii_lowercase());
+        return id_of_handle(&profile.github);
     }
     let words = slug::words(name);
     if words.is_empty() {
@@ -24,9 +31,39 @@ pub fn id_of(name: &str, profile: &Profile) -> String {
     if words.starts_with(HANDLE_PREFIX) { format!("author-{words}") } else { words }
 }
 
+/// Letters of other scripts, and signs, that look like those of the vendor's name; all of one group are read
+/// as its first.
+const LOOKALIKES: [&str; 5] = [
+    "sѕꜱ5ʂ",
+    "vѵνᴠ",
+    "cсϲᴄⲥ",
+    "kкκᴋⲕқ",
+    // Upright strokes are hard to tell apart in most typefaces.
+    "liіιıɩӏ1ǀ",
+];
+/// Signs that stand for a letter where they are in the middle of a name.
+const SIGNS: [(char, char); 5] = [('$', 's'), ('!', 'l'), ('|', 'l'), ('¢', 'c'), ('∨', 'v')];
+
+/// How a name looks: its letters and digits alone, lookalikes as one, signs as letters or left out.
+fn look(name: &str, with_signs: bool) -> String {
+    let folded = name.nfkd().flat_map(char::to_lowercase).filter(|c| !is_combining_mark(*c));
+    let seen = folded.map(|c| {
+        let sign = SIGNS.iter().find(|(sign, _)| with_signs && *sign == c).map(|(_, letter)| *letter);
+        let group = LOOKALIKES.iter().find(|group| group.contains(c));
+        sign.or_else(|| group.and_then(|group| group.chars().next())).unwrap_or(c)
+    });
+    seen.filter(|c| c.is_alphanumeric()).collect()
+}
+
+/// Whether a name is the vendor's or looks like it.
+pub fn is_reserved(name: &str) -> bool {
+    let vendor = look(VENDOR_NAME, false);
+    look(name, false) == vendor || look(name, true) == vendor
+}
+
 /// Refuses the vendor's name for anybody else, however it is written.
 pub fn refuse_reserved(v: &mut Validator, field: &str, name: &str) {
-    v.check(slug::words(name) != VENDOR_AUTHOR_ID, field, || format!("{field} {name:?} is reserved"));
+    v.check(!is_reserved(name), field, || format!("{field} {name:?} is reserved"));
 }
 
 /// The record for a skill's author as it is made with the first skill.
@@ -119,7 +156,8 @@ pub fn refuse_vendor(author: &Author) -> Result<(), Problem> {
 /// JSON schema of an author's name: any but the vendor's.
 pub fn name_schema() -> Value {
     let mut schema = text::line_schema(1, AUTHOR_CHARS, true);
-    let reserved = "^[^A-Za-z0-9]*[sS][vV][cC][^A-Za-z0-9]+[sS][kK][iI][lL][lL][sS][^A-Za-z0-9]*$";
+    let reserved =
+        "^[^A-Za-z0-9]*[sS5][vV][cC][^A-Za-z0-9]*[sS5][kK][iIlL1][iIlL1][iIlL1][sS5][^A-Za-z0-9]*$";
     schema["not"] = json!({"pattern": reserved, "type": "string"});
     schema
 }
@@ -158,10 +196,22 @@ mod tests {
 
     #[test]
     fn decisions_2_the_vendors_name_is_reserved_however_written() {
-        for bad in ["Svc Skills", "svc-skills", "ＳＶＣ  skills", "Svc. Skills!"] {
+        let refused = |name: &str| {
             let mut v = Validator::default();
-            refuse_reserved(&mut v, "author", bad);
-            assert!(!v.is_clean(), "{bad}");
+            refuse_reserved(&mut v, "author", name);
+            !v.is_clean()
+        };
+        for bad in ["Svc Skills", "svc-skills", "ＳＶＣ  skills", "Svc. Skills!"] {
+            assert!(refused(bad), "{bad}");
+        }
+        // Cyrillic, Greek, digits and strokes that look the same, marks, and no space.
+        for bad in
+            ["Ѕvc Skills", "Svс Skіllѕ", "Sνc Sκills", "Svc Ski11s", "Svc SkiIIs", "Śvc Skılls", "SvcSkills"]
+        {
+            assert!(refused(bad), "{bad}");
+        }
+        for good in ["Svc Skill", "My Svc Skills", "Skills", "Ada", "Совет"] {
+            assert!(!refused(good), "{good}");
         }
     }
 }

@@ -2,39 +2,27 @@
 
 use crate::authoring::moves::Move;
 use crate::catalogue::Catalogue;
-use crate::config::{ADDRESS, Config, DATABASE};
+use crate::config::{ADDRESS, Config};
+use crate::mirror::Trust;
 use crate::model::Verification;
 use crate::review::NOTE_CHARS;
-use crate::store::Store;
-use crate::{log_lines, mirror, seed, serve};
+use crate::store::sqlite::Opening;
+use crate::store::{Partial, Store, StoreError};
+use crate::{help, log_lines, mirror, seed, serve};
 use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use svc::runtime::clock::now;
-
-const HELP: &str = "svc-skills: the skills marketplace service
-
-usage: svc-skills [COMMAND] [--db FILE]
-
-  serve [--addr IP:PORT] [--no-seed]   serve the API (the default)
-  review                               list what waits for a decision
-  review ID approve|reject [NOTE]      decide
-  verify ID service|creator|none       vouch for a skill, or take it back
-  feature ID on|off                    highlight a skill, or take it back
-  export DIR                           write a static mirror: skills/registry.json, skills/content/<id>.md
-  import DIR                           take such a mirror in; known skills keep their counters
-  backup FILE                          write a whole copy of the database, also while it is served
-  seed                                 take in the embedded skills again
-  check                                look whether database and ledger are sound
-
-Commands may run while the service does; it sees their changes at once.
-";
+use svc::runtime::signals::Signals;
 
 /// Exit code of a failure.
 const FAILED: u8 = 1;
 /// Exit code of wrong usage.
 const WRONG_USAGE: u8 = 2;
+/// Exit code when a signal broke it off.
+const BROKEN_OFF: i32 = 130;
 
 /// The arguments, taken apart.
 struct Args {
@@ -42,6 +30,8 @@ struct Args {
     address: Option<String>,
     database: Option<PathBuf>,
     seeds: bool,
+    trust: Trust,
+    wants_help: bool,
 }
 
 /// Runs a command line; the exit code.
@@ -69,21 +59,21 @@ pub fn run(args: Vec<OsString>) -> u8 {
 
 fn parse(args: Vec<OsString>) -> Result<Option<Args>, lexopt::Error> {
     let mut parser = lexopt::Parser::from_args(args);
-    let mut parsed = Args { words: Vec::new(), address: None, database: None, seeds: true };
+    let mut parsed = Args {
+        words: Vec::new(),
+        address: None,
+        database: None,
+        seeds: true,
+        trust: Trust::Text,
+        wants_help: false,
+    };
     while let Some(arg) = parser.next()? {
         match arg {
             Long("addr") => parsed.address = Some(parser.value()?.string()?),
             Long("db") => parsed.database = Some(parser.value()?.into()),
             Long("no-seed") => parsed.seeds = false,
-            Long("help") | Short('h') => {
-                print!(
-                    "{HELP}\nserve listens on {ADDRESS} and keeps {DATABASE} in the current folder unless told \
-                     otherwise.\nEnvironment: SKILLS_API_KEY, SKILLS_API_KEY_PREVIOUS, SKILLS_ADMIN_KEY, \
-                     SKILLS_BASE_URL,\nSKILLS_PUBLIC_RPM, SKILLS_TRUSTED_PROXIES, SKILLS_SITE_ORIGINS, \
-                     DATABASE_URL, SVC_LOG\n"
-                );
-                return Ok(None);
-            }
+            Long("trust") => parsed.trust = Trust::Figures,
+            Long("help") | Short('h') => parsed.wants_help = true,
             Long("version") | Short('V') => {
                 println!("svc-skills {}", svc::VERSION);
                 return Ok(None);
@@ -108,6 +98,42 @@ fn usage(error: impl ToString) -> (u8, String) {
 }
 
 fn dispatch(args: &Args) -> Said {
+    let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
+    match words[..] {
+        [command, ..] if args.wants_help && command != "help" => return helped(command),
+        _ if args.wants_help => return Ok(help::general()),
+        ["help"] => return Ok(help::general()),
+        ["help", command] => return helped(command),
+        _ => {}
+    }
+    let config = configured(args)?;
+    let database = Database { config: &config };
+    match words[..] {
+        [] | ["serve"] => serve::run(&config).map(|()| String::new()).map_err(failed),
+        ["review"] => waiting(&database),
+        ["review", id, decision] => decide(&database, id, decision, ""),
+        ["review", id, decision, note] => decide(&database, id, decision, note),
+        ["verify", id, who] => verify(&database, id, who),
+        ["feature", id, word @ ("on" | "off")] => make(&database, id, Move::Feature(word == "on")),
+        ["export", folder] => export(&database, folder),
+        ["import", folder] => import(&database, folder.as_ref(), args.trust),
+        ["backup", file] => backup(&database, file.as_ref()),
+        ["seed"] => {
+            let store = database.open(Opening::OrMake)?;
+            let seeds = seed::all().map_err(failed)?;
+            let changed = store.take_in(seeds, now()).map_err(|error| database.met(&error))?.value;
+            Ok(format!("took in {changed} new or changed skills\n"))
+        }
+        ["check"] => check(&database),
+        [command, ..] => Err(usage(format!("{command:?} is no command, or its words are wrong; see --help"))),
+    }
+}
+
+fn helped(command: &str) -> Said {
+    help::of(command).ok_or_else(|| usage(format!("{command:?} is no command")))
+}
+
+fn configured(args: &Args) -> Result<Config, (u8, String)> {
     let mut config = Config::read(|name| std::env::var(name).ok()).map_err(usage)?;
     if let Some(address) = &args.address {
         let text = format!("--addr {address:?} is no address such as {ADDRESS}");
@@ -119,41 +145,71 @@ fn dispatch(args: &Args) -> Said {
         config.database_url = None;
     }
     config.seeds = args.seeds;
-    let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
-    let open = || serve::open_store(&config).map_err(failed);
-    match words[..] {
-        [] | ["serve"] => serve::run(&config).map(|()| String::new()).map_err(failed),
-        ["review"] => waiting(&*open()?),
-        ["review", id, decision] => decide(&*open()?, id, decision, ""),
-        ["review", id, decision, note] => decide(&*open()?, id, decision, note),
-        ["verify", id, who] => verify(&*open()?, id, who),
-        ["feature", id, word @ ("on" | "off")] => make(&*open()?, id, Move::Feature(word == "on")),
-        ["export", folder] => {
-            let base_url = config.base_url.clone().unwrap_or_else(|| format!("http://{}", config.address));
-            let catalogue = Catalogue::load(open()?, base_url).map_err(failed)?;
-            let count = mirror::export(&catalogue, folder.as_ref()).map_err(failed)?;
-            Ok(format!("exported {count} skills to {folder}\n"))
+    Ok(config)
+}
+
+/// The configured database, which names itself in what goes wrong.
+struct Database<'a> {
+    config: &'a Config,
+}
+
+impl Database<'_> {
+    fn open(&self, opening: Opening) -> Result<Arc<dyn Store>, (u8, String)> {
+        serve::open_store(self.config, opening).map_err(failed)
+    }
+
+    /// What an operation met, with the database's name where it is the database's trouble.
+    fn met(&self, error: &StoreError) -> (u8, String) {
+        match error {
+            StoreError::Refused(problem) => failed(&problem.error),
+            error if self.config.database_url.is_some() => {
+                failed(format!("the database of DATABASE_URL: {error}"))
+            }
+            error => failed(format!("{}: {error}", self.config.database.display())),
         }
-        ["import", folder] => {
-            let incoming = mirror::read(folder.as_ref(), now()).map_err(failed)?;
-            let changed = open()?.take_in(incoming, now()).map_err(failed)?.value;
-            Ok(format!("imported {changed} new or changed skills\n"))
-        }
-        ["backup", file] => {
-            open()?.backup(file.as_ref()).map_err(failed)?;
-            Ok(format!("backed up to {file}\n"))
-        }
-        ["seed"] => {
-            let changed = open()?.take_in(seed::all().map_err(failed)?, now()).map_err(failed)?.value;
-            Ok(format!("took in {changed} new or changed skills\n"))
-        }
-        ["check"] => check(&*open()?),
-        [command, ..] => Err(usage(format!("{command:?} is no command, or its words are wrong; see --help"))),
     }
 }
 
-fn waiting(store: &dyn Store) -> Said {
-    let mut skills = store.changes_since(0).map_err(failed)?.skills;
+fn export(database: &Database, folder: &str) -> Said {
+    let config = database.config;
+    let base_url = config.base_url.clone().unwrap_or_else(|| format!("http://{}", config.address));
+    let store = database.open(Opening::Existing)?;
+    let catalogue = Catalogue::load(store, base_url).map_err(|error| database.met(&error))?;
+    let count = mirror::export(&catalogue, folder.as_ref()).map_err(failed)?;
+    Ok(format!("exported {count} skills to {folder}\n"))
+}
+
+fn import(database: &Database, folder: &Path, trust: Trust) -> Said {
+    let mirror = mirror::read(folder, trust, now()).map_err(failed)?;
+    let store = database.open(Opening::OrMake)?;
+    let changed = mirror::take_in(&*store, mirror.skills, now()).map_err(|error| database.met(&error))?;
+    let mut said = format!("imported {changed} new or changed skills\n");
+    if mirror.skipped > 0 {
+        let _ = writeln!(
+            said,
+            "left out {} under the vendor's name, source or ids: those come with the program",
+            mirror.skipped
+        );
+    }
+    Ok(said)
+}
+
+fn backup(database: &Database, file: &Path) -> Said {
+    let store = database.open(Opening::Existing)?;
+    let partial = Partial::name(file);
+    let signals = Signals::start(move || {
+        // Half a copy is of no use to anybody; there may be none yet.
+        let _ = std::fs::remove_file(&partial);
+        std::process::exit(BROKEN_OFF)
+    });
+    let _signals = signals.map_err(|error| failed(format!("cannot catch signals: {error}")))?;
+    store.backup(file).map_err(|error| failed(format!("cannot back up to {}: {error}", file.display())))?;
+    Ok(format!("backed up to {}\n", file.display()))
+}
+
+fn waiting(database: &Database) -> Said {
+    let store = database.open(Opening::Existing)?;
+    let mut skills = store.changes_since(0).map_err(|error| database.met(&error))?.skills;
     skills.retain(|skill| skill.status == crate::model::Status::Review);
     if skills.is_empty() {
         return Ok("nothing waits for review\n".into());
@@ -166,7 +222,7 @@ fn waiting(store: &dyn Store) -> Said {
     Ok(said)
 }
 
-fn decide(store: &dyn Store, id: &str, decision: &str, note: &str) -> Said {
+fn decide(database: &Database, id: &str, decision: &str, note: &str) -> Said {
     if note.chars().count() > NOTE_CHARS {
         return Err(usage(format!("the note has more than {NOTE_CHARS} characters")));
     }
@@ -175,36 +231,47 @@ fn decide(store: &dyn Store, id: &str, decision: &str, note: &str) -> Said {
         "reject" => false,
         other => return Err(usage(format!("the decision must be approve or reject, it is {other:?}"))),
     };
-    make(store, id, Move::Review { approve, note: note.to_owned() })
+    make(database, id, Move::Review { approve, note: note.to_owned() })
 }
 
-fn verify(store: &dyn Store, id: &str, who: &str) -> Said {
+fn verify(database: &Database, id: &str, who: &str) -> Said {
     let verification = Verification::from_word(who).filter(|found| *found != Verification::Vendor);
     let verification = verification
         .ok_or_else(|| usage(format!("a skill is verified by service, creator or none, not by {who:?}")))?;
-    make(store, id, Move::Verify(verification))
+    make(database, id, Move::Verify(verification))
 }
 
-fn make(store: &dyn Store, id: &str, step: Move) -> Said {
-    let skill = store.transition(id, step, now()).map_err(failed)?.value;
+fn make(database: &Database, id: &str, step: Move) -> Said {
+    let store = database.open(Opening::Existing)?;
+    let skill = store.transition(id, step, now()).map_err(|error| database.met(&error))?.value;
     Ok(format!(
         "{}: {}, verification {}, featured {}\n",
         skill.id, skill.status, skill.verification, skill.featured
     ))
 }
 
-fn check(store: &dyn Store) -> Said {
-    let skills = store.changes_since(0).map_err(failed)?.skills;
+fn check(database: &Database) -> Said {
+    let store = database.open(Opening::Existing)?;
+    let met = |error: StoreError| database.met(&error);
+    let mut flaws = store.flaws().map_err(met)?;
+    let skills = store.changes_since(0).map_err(met)?.skills;
     for skill in &skills {
-        let content = store.content(&skill.digest).map_err(failed)?;
-        let content = content.ok_or_else(|| failed(format!("the content of {} is missing", skill.id)))?;
+        // Those that are missing are told above.
+        let Some(content) = store.content(&skill.digest).map_err(met)? else { continue };
         if crate::hex::sha256(content.as_bytes()) != skill.digest {
-            return Err(failed(format!("the content of {} is not what its digest says", skill.id)));
+            flaws.push(format!("the content of {} is not what its digest says", skill.id));
         }
     }
-    let unbalanced = store.unbalanced_transactions().map_err(failed)?;
+    let unbalanced = store.unbalanced_transactions().map_err(met)?;
     if !unbalanced.is_empty() {
-        return Err(failed(format!("the ledger does not balance in transactions {unbalanced:?}")));
+        flaws.push(format!("the ledger does not balance in transactions {}", unbalanced.join(", ")));
     }
-    Ok(format!("{} skills with their contents, and the ledger, are sound\n", skills.len()))
+    if flaws.is_empty() {
+        return Ok(format!(
+            "{} skills with their contents, history, authors and counters, and the ledger, are sound\n",
+            skills.len()
+        ));
+    }
+    let text = format!("damaged, restore a backup: {}", flaws.join("; "));
+    Err(met(StoreError::Unavailable(text)))
 }

@@ -4,13 +4,15 @@
 //! The modules in reading order: [`model`] has the nouns; [`authoring`], [`authors`], [`review`],
 //! [`ratings`], [`installs`] and [`ledger`] are the pure rules; [`store`] is where everything lasts;
 //! [`catalogue`] what is served from memory; [`limits`] and [`keys`] who may ask; [`http`] and [`page`] the
-//! endpoints; [`seed`] and [`mirror`] skills from outside; [`serve`], [`config`] and [`cli`] the program.
+//! endpoints; [`seed`] and [`mirror`] skills from outside; [`serve`], [`config`], [`cli`] and [`help`] the
+//! program.
 
 mod authoring;
 mod authors;
 mod catalogue;
 mod cli;
 mod config;
+mod help;
 mod hex;
 mod http;
 mod installs;

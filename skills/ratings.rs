@@ -28,13 +28,21 @@ pub fn parse(request: &Request) -> Result<u64, Problem> {
     let body = request.object()?;
     let mut validator = Validator::default();
     let value = body.get("rating");
-    let rating = value.and_then(serde_json::Value::as_u64).filter(|rating| RANGE.contains(rating));
+    let rating = value.and_then(whole).filter(|rating| RANGE.contains(rating));
     validator.check(rating.is_some(), "rating", || match value {
         None => "rating is required and must be a whole number from 1 to 5".into(),
         Some(value) => format!("rating must be a whole number from 1 to 5, it is {}", shortened(value)),
     });
     validator.finish()?;
     Ok(rating.unwrap_or_default())
+}
+
+/// A whole number, also one that is written with zeros behind the point: `5.0` is an integer in JSON Schema,
+/// which the description of the API is written in.
+fn whole(value: &serde_json::Value) -> Option<u64> {
+    value
+        .as_u64()
+        .or_else(|| RANGE.into_iter().find(|n| value.as_f64() == u32::try_from(*n).ok().map(f64::from)))
 }
 
 /// A value as it may stand in a message: not at full length.

@@ -2,10 +2,11 @@
 
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::http::{Market, routes};
+use crate::http::{Discovery, Market, Moved, routes};
 use crate::limits::Limiter;
 use crate::seed;
-use crate::store::{Store, sqlite::Sqlite};
+use crate::store::Store;
+use crate::store::sqlite::{Opening, Sqlite};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use std::io::{self, Write};
 use std::net::TcpListener;
@@ -23,14 +24,14 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often passed windows are forgotten.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
-/// Opens the configured store.
+/// Opens the configured store; `opening` says whether a file that is not there is made.
 ///
 /// Errors: a sentence.
-pub fn open_store(config: &Config) -> Result<Arc<dyn Store>, String> {
+pub fn open_store(config: &Config, opening: Opening) -> Result<Arc<dyn Store>, String> {
     if let Some(url) = &config.database_url {
         return open_shared(url);
     }
-    let store = Sqlite::open(&config.database)
+    let store = Sqlite::open(&config.database, opening)
         .map_err(|error| format!("cannot open {}: {error}", config.database.display()))?;
     Ok(Arc::new(store))
 }
@@ -65,7 +66,7 @@ pub fn run(config: &Config) -> Result<(), String> {
     let at_limit = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(libc::SIGXFSZ, at_limit)
         .map_err(|error| format!("cannot catch signals: {error}"))?;
-    let store = open_store(config)?;
+    let store = open_store(config, Opening::OrMake)?;
     if config.seeds {
         store.take_in(seed::all()?, now()).map_err(|error| format!("cannot take in the seeds: {error}"))?;
     }
@@ -109,6 +110,9 @@ fn market(config: &Config, store: Arc<dyn Store>, url: &str) -> Result<Arc<Marke
         keys: config.keys.clone(),
         limiter: Limiter::new(config.public_rpm),
         proxies: config.proxies.clone(),
+        has_base: config.base_url.is_some(),
+        discovery: Discovery::default(),
+        moved: Moved::default(),
         table: routes::table(),
         stats: OnceLock::new(),
         limited: AtomicU64::new(0),
@@ -122,8 +126,6 @@ fn edge(config: &Config) -> http::Config {
         hosts: HostRule::Any,
         origins: OriginRule::Reflect(config.origins.clone().into()),
         cache_control: "no-store",
-        token: None,
-        signed_path: None,
     };
     http::Config { limits: Limits::default(), policy, server: "svc-skills" }
 }

@@ -12,6 +12,9 @@ fn main() -> ExitCode {
         Some(svc::providers::script::SUB_COMMAND) => svc::rehearsal::main(args[1..].iter().map(lossy)),
         Some(svc::providers::ollama::SUB_COMMAND) => svc::ollama::main(args[1..].iter().map(lossy)),
         Some(svc::runtime::confine::SUB_COMMAND) => svc::runtime::confine::main(&args[1..]),
-        _ => ExitCode::from(svc::cli::run(args)),
+        _ => {
+            svc::runtime::secrets::hide();
+            ExitCode::from(svc::cli::run(args))
+        }
     }
 }

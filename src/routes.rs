@@ -17,14 +17,15 @@ pub struct Ask<'a> {
     pub state: &'a State,
     /// When the request came.
     pub now: Time,
-    /// Asks the kernel; see [`Ask::caller`].
+    /// Finds out; see [`Ask::caller`].
     pub find_caller: &'a dyn Fn() -> Option<AgentId>,
 }
 
 impl Ask<'_> {
-    /// The agent whose process calls; `None` for everybody else. Asked of the kernel once per connection.
+    /// The agent whose process calls, an unknown one for a caller who has not proven to be a person; `None`
+    /// for a person. The kernel is asked once per connection.
     pub fn caller(&self) -> Option<AgentId> {
-        *self.request.caller.get_or_init(self.find_caller)
+        (self.find_caller)()
     }
 
     /// Who calls.
@@ -38,7 +39,10 @@ impl Ask<'_> {
 pub enum Access {
     /// Everyone who reaches it, agents included.
     Anyone,
-    /// Not the processes of agents: 403 `agent_may_not`.
+    /// Persons, and other daemons; not the processes of agents: 403 `agent_may_not`; no page of another
+    /// origin.
+    NoAgent,
+    /// Persons. Not the processes of agents: 403 `agent_may_not`; not who may be one: 403 `prove_yourself`.
     OperatorOnly,
 }
 

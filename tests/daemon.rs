@@ -3,8 +3,10 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use support::daemon::{Daemon, next_message};
+use support::folder::Folder;
 use support::processes::{of_project, with_variable};
 use support::wait::wait_for;
 
@@ -31,9 +33,17 @@ fn decisions_1_one_daemon_per_project_and_the_second_says_who_has_it() {
         .arg(&daemon.project)
         .output()
         .unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    let words = String::from_utf8_lossy(&second.stderr);
-    assert!(words.contains(&format!("pid {}", daemon.pid())), "{words}");
+    assert_eq!(second.status.code(), Some(0), "what was asked for is there");
+    let words = String::from_utf8_lossy(&second.stdout);
+    assert!(words.contains("already runs at") && words.contains(&format!("pid {}", daemon.pid())), "{words}");
+    let elsewhere = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["start", "--port", "1", "--project"])
+        .arg(&daemon.project)
+        .output()
+        .unwrap();
+    assert_eq!(elsewhere.status.code(), Some(1), "not at the port that was named");
+    let words = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(words.contains(&format!("pid {}", daemon.pid())) && words.contains("svc stop"), "{words}");
     let project = daemon.project.clone();
     assert_eq!(daemon.stop(), Some(0));
     assert!(!project.join(".svc/daemon.port").exists(), "the port file is removed on stop");
@@ -169,6 +179,23 @@ fn a_question_is_answered_without_disturbing_the_agent() {
 }
 
 #[test]
+fn an_instruction_for_the_next_rotation_is_said_when_the_turn_ends() {
+    let folder = Arc::new(Folder::new("project"));
+    let steps = json!([{"waitForFile": {"path": "go"}}, {"answer": "done"}]);
+    folder.write(".svc/rehearsals/waits.json", &json!({"steps": steps}).to_string());
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("waits");
+    daemon.wait_state(&id, &["running"]);
+    let queued = daemon.post(&format!("/api/agents/{id}/instruct"), &json!({"message": "use tabs"}));
+    assert_eq!((&queued["deliverOn"], &queued["status"]), (&json!("rotation"), &json!("queued")));
+    folder.write("go", "");
+    let record = daemon.wait_state(&id, &["completed"]);
+    assert_eq!(record["pendingInstructions"], 0, "{record}");
+    let log = daemon.get(&format!("/api/agents/{id}/log?tail=100")).to_string();
+    assert!(log.contains("noted: use tabs"), "{log}");
+}
+
+#[test]
 fn an_instruction_reaches_a_running_agent_at_once() {
     let daemon = Daemon::start();
     let id = daemon.spawn("ask");
@@ -221,6 +248,90 @@ fn a_broken_state_file_is_set_aside_and_the_daemon_starts() {
     let names = std::fs::read_dir(daemon.project.join(".svc/state")).unwrap().flatten();
     let aside = names.filter(|entry| entry.file_name().to_string_lossy().contains("corrupt-")).count();
     assert_eq!(aside, 1);
+    let health = daemon.get("/api/health");
+    assert_eq!(health["status"], "degraded");
+    let told = health["setAside"][0].as_str().unwrap();
+    assert!(told.contains("state/agents.json") && told.contains("corrupt-"), "{told}");
+    let folder = daemon.folder();
+    daemon.stop();
+    let daemon = Daemon::start_in(folder, &[]);
+    assert_eq!(daemon.get("/api/health")["status"], "ok", "the next start finds all in order");
+}
+
+/// Starts a daemon that is expected to give up: its exit code and its words.
+fn start_in_vain(folder: &support::folder::Folder) -> (Option<i32>, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["start", "--port", "0", "--project"])
+        .arg(folder.path())
+        .env("XDG_CONFIG_HOME", folder.path().join(".config"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let end = KillOnDrop(child.id());
+    let code = wait_for("the daemon to give up", || child.try_wait().unwrap()).code();
+    std::mem::forget(end);
+    let mut words = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut words).unwrap();
+    (code, words)
+}
+
+/// Ends a daemon that a failed test has left.
+struct KillOnDrop(u32);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-9", &self.0.to_string()]).status();
+    }
+}
+
+#[test]
+fn a_start_that_fails_late_says_why_and_leaves_the_project_to_the_next() {
+    let folder = Arc::new(support::folder::Folder::new("late"));
+    let in_the_way = folder.path().join(".svc/daemon.port");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let (code, words) = start_in_vain(&folder);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("daemon.port") && words.contains("move away"), "{words}");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let daemon = Daemon::start_in(folder, &[]);
+    assert_eq!(daemon.get("/api/health")["status"], "ok");
+    assert_eq!(daemon.stop(), Some(0));
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_state_file_is_refused_with_words() {
+    for name in ["state/agents.json", "config.json", "credentials.key"] {
+        let folder = support::folder::Folder::new("pipe");
+        let path = folder.path().join(".svc").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let (code, words) = start_in_vain(&folder);
+        assert_eq!(code, Some(1), "{words}");
+        assert!(words.contains(name) && words.contains("no regular file"), "{words}");
+    }
+}
+
+#[test]
+fn a_signal_that_means_nothing_is_ignored_and_quit_is_an_orderly_end() {
+    let mut daemon = Daemon::start();
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    let send = |daemon: &Daemon, signal: &str| {
+        let sent = Command::new("kill").args([signal, &daemon.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    for name in ["USR1", "USR2", "ALRM", "VTALRM", "PROF", "IO", "XFSZ", "PWR"] {
+        send(&daemon, &format!("-{name}"));
+        wait_for(&format!("a line about {name}"), || {
+            daemon.log().contains(&format!("SIG{name} ")).then_some(())
+        });
+    }
+    assert_eq!(daemon.get(&format!("/api/agents/{id}"))["state"], "running");
+    send(&daemon, "-QUIT");
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert!(of_project(&daemon.project).is_empty(), "no agent is left");
+    assert!(!daemon.project.join(".svc/daemon.port").exists());
 }
 
 #[test]

@@ -117,6 +117,18 @@ fn table() -> Vec<(&'static str, String, u16)> {
         ("two Hosts", get("Host: localhost\r\n"), 400),
         ("foreign Host", "GET /api/health HTTP/1.1\r\nHost: evil.example\r\n\r\n".into(), 403),
         ("foreign Host on the page", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n".into(), 403),
+        (
+            "a target of another host",
+            "GET http://evil.example/api/health HTTP/1.1\r\nHost: localhost\r\n\r\n".into(),
+            403,
+        ),
+        (
+            "a target of this machine",
+            "GET http://localhost/api/health HTTP/1.1\r\nHost: evil.example\r\n\r\n".into(),
+            200,
+        ),
+        ("a target of another host, without Host", "GET http://evil.example/ HTTP/1.0\r\n\r\n".into(), 403),
+        ("a target with a user", get("").replace(" /api", " http://localhost@evil.example/api"), 403),
         ("foreign Origin", get("Origin: http://evil.example\r\n"), 403),
         ("Origin null", get("Origin: null\r\n"), 403),
         ("two Origins", get("Origin: http://localhost\r\nOrigin: http://localhost\r\n"), 403),

@@ -172,6 +172,11 @@ fn trapped() -> Place {
     let state = place.daemon.project.join(".svc");
     fs::write(state.join("token"), SECRET).unwrap();
     fs::write(state.join("credentials.key"), SECRET).unwrap();
+    // A second name of the very same file, which is no link that could be followed.
+    fs::hard_link(state.join("credentials.key"), place.daemon.project.join("key-again")).unwrap();
+    fs::create_dir_all(state.join("state")).unwrap();
+    fs::write(state.join("state/any.json"), SECRET).unwrap();
+    fs::hard_link(state.join("state/any.json"), place.daemon.project.join("agents-again")).unwrap();
     place
 }
 
@@ -216,6 +221,8 @@ fn attacks() -> Vec<(String, u16)> {
         ("./.svc/token", 403),
         ("to-state/token", 403),
         (".svc", 403),
+        ("key-again", 403),
+        ("agents-again", 403),
         (long.as_str(), 400),
         (deep.as_str(), 400),
         ("inside.txt/x", 404),

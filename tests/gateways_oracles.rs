@@ -108,6 +108,9 @@ fn discord_js_takes_our_discord_for_the_real_one() {
     assert_eq!(library.says("interaction"), "interaction /approve x");
     let options = json!([{"type": 3, "name": "arguments", "value": "all"}]);
     server.interacts("i-2", "7", 2, &json!({"id": "9", "name": "agents", "type": 1, "options": options}));
+    // Both the library and the server know no answer before the acknowledgement.
+    assert_eq!(library.says("early"), "early InteractionNotReplied");
+    assert_eq!(library.says("raw"), "raw 404 10015");
     assert_eq!(library.says("command"), "command agents all");
     server.with(|state| {
         let deferred = |(method, path, body): &&(String, String, Value)| {
@@ -118,7 +121,11 @@ fn discord_js_takes_our_discord_for_the_real_one() {
             // The library writes the @ as %40, which is the same path.
             method == "PATCH" && path.replace("%40", "@") == "webhooks/901/toki-2/messages/@original"
         };
-        assert_eq!(state.calls.iter().filter(answered).count(), 1, "as the daemon does it");
+        assert_eq!(
+            state.calls.iter().filter(answered).count(),
+            2,
+            "the early one, and as the daemon does it"
+        );
     });
     library.end();
 }

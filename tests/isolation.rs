@@ -356,3 +356,164 @@ fn issue_4_8_what_svc_leaves_in_a_worktree_is_no_work_and_a_dirty_worktree_stays
     assert_eq!(status, 200);
     assert!(project.path().join(agent["worktree"].as_str().unwrap()).join("src/new.txt").exists());
 }
+
+/// Every way of a repository, and of a person's settings, to name a program: each leaves a file with its
+/// name.
+fn trap(project: &Path, home: &Path, marks: &Path) {
+    let program = marks.with_file_name("program");
+    // A filter, driver or helper that does its work, so that git would be content with it.
+    let text =
+        format!("#!/bin/sh\ntouch {}/\"$1\"\ncase $1 in filter*|textconv*) cat;; esac\n", marks.display());
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let runs = |what: &str| format!("{} {what}", program.display());
+    let drivers = |from: &str| {
+        let (clean, smudge) = (runs(&format!("filter-{from}")), runs(&format!("filter-smudge-{from}")));
+        format!(
+            "[filter \"x\"]\n\tclean = {clean}\n\tsmudge = {smudge}\n\trequired = true\n\
+             [merge \"x\"]\n\tdriver = {}\n[diff \"x\"]\n\ttextconv = {}\n\tcommand = {}\n\
+             [merge]\n\tdefault = x\n[diff]\n\texternal = {}\n",
+            runs(&format!("merge-{from}")),
+            runs(&format!("textconv-{from}")),
+            runs(&format!("diff-{from}")),
+            runs(&format!("external-{from}")),
+        )
+    };
+    let own = format!(
+        "{}[core]\n\tfsmonitor = {}\n\tpager = {}\n\teditor = {}\n\tsshCommand = {}\n\thooksPath = {}\n\
+         \tattributesFile = {}\n\tworktree = {}\n[gpg]\n\tprogram = {}\n[commit]\n\tgpgSign = true\n\
+         [credential]\n\thelper = !{}\n[alias]\n\tstatus = !{}\n[user]\n\tname = Somebody\n\
+         \temail = some@body.example\n\tsigningKey = x\n[extensions]\n\tworktreeConfig = true\n[include]\n\tpath = {}\n",
+        drivers("repository"),
+        runs("fsmonitor"),
+        runs("pager"),
+        runs("editor"),
+        runs("ssh"),
+        project.join("hooks").display(),
+        project.join("attributes").display(),
+        marks.display(),
+        program.display(),
+        runs("credential"),
+        runs("alias"),
+        project.join("included").display(),
+    );
+    let git_dir = project.join(".git");
+    let config = std::fs::read_to_string(git_dir.join("config")).unwrap();
+    std::fs::write(git_dir.join("config"), config + &own).unwrap();
+    std::fs::write(git_dir.join("config.worktree"), drivers("worktree")).unwrap();
+    std::fs::write(project.join("included"), drivers("included")).unwrap();
+    let attributes = "* filter=x merge=x diff=x\n";
+    for place in ["attributes", ".gitattributes", ".git/info/attributes"] {
+        std::fs::write(project.join(place), attributes).unwrap();
+    }
+    std::fs::create_dir_all(home.join(".config/git")).unwrap();
+    std::fs::write(home.join(".config/git/config"), drivers("xdg")).unwrap();
+    std::fs::write(home.join(".config/git/attributes"), attributes).unwrap();
+    std::fs::write(home.join(".gitconfig"), drivers("home")).unwrap();
+    for hook in [
+        "pre-commit",
+        "post-checkout",
+        "post-merge",
+        "pre-merge-commit",
+        "post-index-change",
+        "reference-transaction",
+        "post-commit",
+        "prepare-commit-msg",
+        "commit-msg",
+    ] {
+        for folder in [project.join("hooks"), git_dir.join("hooks")] {
+            std::fs::create_dir_all(&folder).unwrap();
+            let path = folder.join(hook);
+            std::fs::write(&path, format!("#!/bin/sh\n{}\n", runs(&format!("hook-{hook}")))).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+    }
+}
+
+/// A repository with another one in it, both full of traps, and an agent's scenario `works`.
+fn trapped(folder: &Folder, home: &Path, marks: &Path) {
+    std::fs::create_dir_all(marks).unwrap();
+    for (name, text) in [("src/a.txt", "1\n2\n3\n4\n5\n6\n7\n"), ("src/b.txt", "b\n"), ("sub/in.txt", "in\n")]
+    {
+        folder.write(name, text);
+    }
+    // A repository in the repository, with traps of its own.
+    let sub = folder.path().join("sub");
+    for (place, add) in [(sub.as_path(), "."), (folder.path(), "src"), (folder.path(), "sub")] {
+        if !place.join(".git").exists() {
+            git(place, &["init", "--quiet", "-b", "main"]);
+        }
+        git(place, &["add", "--", add]);
+        git(place, &["commit", "--quiet", "-m", "First"]);
+    }
+    folder.write(".git/info/exclude", "SVC_*\n.svc\nhooks\nincluded\nattributes\n");
+    let steps = json!([write("src/a.txt", "one\n2\n3\n4\n5\n6\n7\n"), write("src/new.txt", "new\n"), {"answer": "done"}]);
+    folder.write(".svc/rehearsals/works.json", &json!({"steps": steps}).to_string());
+    trap(folder.path(), home, marks);
+    trap(&sub, home, marks);
+    folder.write("sub/in.txt", "changed\n");
+}
+
+#[test]
+fn git_of_the_daemon_runs_no_program_that_a_repository_or_settings_name() {
+    let folder = Arc::new(Folder::new("trapped"));
+    let outside = Folder::new("trapped-outside");
+    let (home, marks) = (outside.path().join("home"), outside.path().join("marks"));
+    trapped(&folder, &home, &marks);
+    let at_home = home.to_str().unwrap();
+    let xdg = home.join(".config");
+    let env = [("HOME", at_home), ("XDG_CONFIG_HOME", xdg.to_str().unwrap())];
+    let project = Project { daemon: Daemon::start_in(Arc::clone(&folder), &env), folder };
+    let sprung = || {
+        let names = std::fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<Vec<_>>()
+    };
+    // What git does by itself in this place, to know that the traps are set.
+    let _ = Command::new("git").args(["diff", "--stat"]).envs(env).current_dir(project.path()).output();
+    assert!(!sprung().is_empty(), "no trap is set");
+    for name in sprung() {
+        std::fs::remove_file(marks.join(name)).unwrap();
+    }
+    let status = project.daemon.get("/api/files/git-status");
+    assert_eq!((&status["repository"], &status["branch"]), (&json!(true), &json!("main")), "{status}");
+    project.play("works");
+    // The project goes on in the same file, so that both sides are merged line by line.
+    project.folder.write("src/a.txt", "1\n2\n3\n4\n5\n6\nseven\n");
+    let diff = project.daemon.get("/api/files/git-diff?path=src/a.txt");
+    assert!(diff["diff"].as_str().unwrap().contains("+seven"), "{diff}");
+    let told = project.daemon.get("/api/agents/works/diff");
+    assert!(told["diff"].as_str().unwrap().contains("+one"), "{told}");
+    assert_eq!(sprung(), Vec::<std::ffi::OsString>::new(), "looked at");
+
+    let plain = [
+        "-c",
+        "core.hooksPath=/dev/null",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "commit.gpgSign=false",
+        "-c",
+        "filter.x.clean=cat",
+        "-c",
+        "filter.x.smudge=cat",
+    ];
+    let top = format!("--work-tree={}", project.path().display());
+    let commit = |args: &[&str]| git(project.path(), &[&plain[..], &[top.as_str()], args].concat());
+    commit(&["commit", "--quiet", "-m", "Seven", "--", "src/a.txt"]);
+    for name in sprung() {
+        std::fs::remove_file(marks.join(name)).unwrap();
+    }
+    let (status, rehearsed) = project.merge("works", &json!({"dryRun": true}));
+    assert_eq!(status, 200, "{rehearsed}");
+    let (status, merged) = project.merge("works", &json!({"remove": true}));
+    assert_eq!(
+        (status, &merged["merged"], &merged["worktreeRemoved"]),
+        (200, &json!(true), &json!(true)),
+        "{merged}"
+    );
+    assert_eq!(project.read("src/a.txt"), "one\n2\n3\n4\n5\n6\nseven\n");
+    assert_eq!(project.read("src/new.txt"), "new\n");
+    assert_eq!(sprung(), Vec::<std::ffi::OsString>::new(), "merged");
+    let by = git(project.path(), &["-c", "core.worktree=.", "log", "-1", "--format=%an <%ae>"]);
+    assert_eq!(by, "Somebody <some@body.example>", "a person's name is kept");
+}

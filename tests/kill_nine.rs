@@ -162,9 +162,12 @@ impl Acknowledged {
         for (lineage, text) in self.instructions.iter().rev().take(20) {
             let Some(agent) = by_lineage.get(lineage.as_str()) else { continue };
             let whole = daemon.get(&format!("/api/agents/{}", agent["id"].as_str().unwrap()));
-            let kept =
-                whole["instructions"].as_array().unwrap().iter().any(|queued| queued["text"] == json!(text));
-            assert!(kept, "round {round}: {text} was acknowledged and is lost");
+            let queued = whole["instructions"].as_array().unwrap().iter();
+            let read = format!("/api/agents/{}/log?tail=50", agent["id"].as_str().unwrap());
+            let log = || daemon.get(&read);
+            let is_it = |entry: &Value| entry["text"].as_str().is_some_and(|said| said.contains(text));
+            let kept = queued.clone().any(is_it) || log()["entries"].as_array().unwrap().iter().any(is_it);
+            assert!(kept, "round {round}: {text} was acknowledged and is lost: {whole}");
         }
     }
 

@@ -55,6 +55,7 @@ scenarios!(
     super::Cli::Codex,
     [
         a_tool_call_writes_a_file,
+        a_full_context_is_handed_over_at_the_end_of_the_turn,
         output_arrives_while_the_agent_works,
         a_message_for_now_begins_a_successor,
         an_ended_agent_goes_on_and_counts_what_its_program_counts,
@@ -71,6 +72,7 @@ scenarios!(
     super::Cli::Gemini,
     [
         a_tool_call_writes_a_file,
+        a_full_context_is_handed_over_at_the_end_of_the_turn,
         output_arrives_while_the_agent_works,
         a_message_for_now_begins_a_successor,
         an_ended_agent_goes_on_and_counts_what_its_program_counts,
@@ -100,6 +102,7 @@ scenarios!(
     super::Cli::Claude,
     [
         a_tool_call_writes_a_file,
+        a_full_context_is_handed_over_in_the_middle_of_a_turn,
         output_arrives_while_the_agent_works,
         an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
@@ -115,6 +118,7 @@ scenarios!(
     super::Cli::OpenCode,
     [
         a_tool_call_writes_a_file,
+        a_full_context_is_handed_over_at_the_end_of_the_turn,
         a_message_for_now_begins_a_successor,
         an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
@@ -293,6 +297,42 @@ fn a_tool_call_writes_a_file(stage: &Stage) {
         place("text", "I wrote written.txt."),
     ];
     assert!(places.is_sorted() && places[0].is_some(), "{places:?} {}", stage.told(&id));
+}
+
+/// Waits for a rotation because of a full context of about so many tokens, and for its successor's good end.
+fn handed_over(stage: &Stage, id: &str, tokens: u64) {
+    let entry = wait_within(LIMIT, &format!("a rotation\n{}", stage.told(id)), || {
+        let history = stage.daemon.get("/api/rotation")["history"].clone();
+        history.as_array()?.iter().find(|entry| entry["reason"] == "context_threshold").cloned()
+    });
+    assert_eq!(entry["old"], json!(id), "{entry:#}");
+    let held = entry["tokensSaved"].as_u64().unwrap();
+    assert!(held.abs_diff(tokens) * 50 <= tokens, "{held} is not {tokens} within 2 percent");
+    stage.completed(entry["new"].as_str().unwrap());
+}
+
+/// Its program takes one prompt a run: what was said meanwhile goes to the successor.
+fn a_full_context_is_handed_over_at_the_end_of_the_turn(stage: &Stage) {
+    let (word, tokens) = match stage.cli {
+        Cli::Codex => ("REAL-FULL-200K", 200_000),
+        Cli::OpenCode => ("REAL-FULL-100K", 100_000),
+        _ => ("REAL-FULL-900K", 900_000),
+    };
+    let id = stage.spawn(word, "full");
+    let body = json!({"message": "Then do REAL-SECOND.", "deliver": "idle"});
+    stage.daemon.post(&format!("/api/agents/{id}/instruct"), &body);
+    handed_over(stage, &id, tokens);
+    assert!(stage.logged(&id, "user", "REAL-SECOND"), "{}", stage.told(&id));
+}
+
+/// Nobody waits for it and its turn is not over: between two tool calls it is asked to leave the turn.
+fn a_full_context_is_handed_over_in_the_middle_of_a_turn(stage: &Stage) {
+    let id = stage.spawn("REAL-FULL-800K", "full");
+    handed_over(stage, &id, 800_000);
+    let log = stage.log(&id);
+    let ended_well = log.iter().position(|entry| entry["type"] == "turn-ended" && entry["isError"] != true);
+    let successor = log.iter().rposition(|entry| entry["type"] == "user");
+    assert!(ended_well > successor, "only the successor ended its turn: {}", stage.told(&id));
 }
 
 /// The clients see the tool call while its command still runs.

@@ -5,6 +5,8 @@
 mod accounting;
 #[path = "recordings/cases.rs"]
 mod cases;
+#[path = "recordings/context.rs"]
+mod context;
 #[path = "recordings/ledger.rs"]
 mod ledger;
 #[path = "recordings/mutations.rs"]

@@ -47,6 +47,8 @@ fn decisions_8_quality_rotates_at_the_documented_score_and_the_successor_ends_th
         {"answer": "delivered"}
     ]});
     let daemon = with_scenario("degrades", &scenario);
+    // Its score is looked at first.
+    daemon.send("PATCH", "/api/config", &json!({"autoRotation": false}));
     let id = daemon.spawn("degrades");
     let name = daemon.get(&format!("/api/agents/{id}"))["name"].as_str().unwrap().to_owned();
     let quality = wait_for("30 events of the agent", || {
@@ -60,6 +62,7 @@ fn decisions_8_quality_rotates_at_the_documented_score_and_the_successor_ends_th
     assert_eq!(daemon.get(&format!("/api/agents/{id}"))["state"], "running", "its turn is open");
     assert_eq!(daemon.get("/api/rotation")["totalRotations"], 0);
 
+    daemon.send("PATCH", "/api/config", &json!({"autoRotation": true}));
     write(&daemon, "go");
     let entry = wait_for("the rotation", || {
         let history = daemon.get("/api/rotation")["history"].clone();
@@ -79,6 +82,27 @@ fn decisions_8_quality_rotates_at_the_documented_score_and_the_successor_ends_th
 }
 
 #[test]
+fn poor_work_is_handed_over_in_the_middle_of_a_long_turn() {
+    let scenario = json!({"description": "degrades, and would go on for a minute", "steps": [
+        {"loop": {"times": 20, "steps": [{"say": "again"}]}},
+        {"loop": {"times": 6, "steps": [{"run": {"command": "test -e go", "timeoutMs": 20000}}]}},
+        {"waitForFile": {"path": "go", "timeoutMs": 60000}},
+        {"answer": "delivered"}
+    ]});
+    let daemon = with_scenario("strays", &scenario);
+    let id = daemon.spawn("strays");
+    let entry = wait_for("the rotation", || daemon.get("/api/rotation")["history"].get(0).cloned());
+    assert_eq!((&entry["old"], &entry["reason"]), (&json!(id), &json!("quality_degradation")));
+    write(&daemon, "go");
+    let record = daemon.wait_state(&id, &["completed"]);
+    assert_eq!(
+        (&record["predecessorId"], &record["turns"]),
+        (&json!(id), &json!(1)),
+        "the first turn never ended"
+    );
+}
+
+#[test]
 fn the_degrading_rehearsal_is_rotated_once_and_ends() {
     let daemon = Daemon::start();
     let id = daemon.spawn("degrading");
@@ -92,6 +116,7 @@ fn the_degrading_rehearsal_is_rotated_once_and_ends() {
 fn decisions_8_the_ceiling_rotates_inside_of_an_open_turn() {
     let scenario = json!({"description": "uses more than it may, and goes on", "steps": [
         {"usage": {"input": 1000, "output": 1}},
+        {"run": {"command": "true", "timeoutMs": 20000}},
         {"waitForFile": {"path": "go", "timeoutMs": 60000}},
         {"answer": "delivered"}
     ]});

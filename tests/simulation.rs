@@ -311,7 +311,7 @@ impl Simulation {
                     .retain(|(l, text)| *l != lineage || !start.request.prompt.contains(text.as_str()));
             }
             RunOrder::Say { message_id, .. } => self.said.push((id, message_id)),
-            RunOrder::Decide { .. } => {}
+            RunOrder::Decide { .. } | RunOrder::Interrupt => {}
             RunOrder::Finish | RunOrder::Stop => {
                 if let Some(process) = self.processes.get_mut(&id) {
                     *process = Process::Ending;

@@ -273,7 +273,8 @@ fn must_show_two_raters_give_the_weighted_mean_and_a_repeat_replaces() {
     assert_eq!((&skill["rating"], &skill["ratingCount"]), (&json!(1.5), &json!(2)));
     let seeded = rate("frontend-design", "198.51.100.1", json!(1)).json();
     assert_eq!((&seeded["rating"], &seeded["rating_count"]), (&json!(4.77), &json!(125)));
-    for bad in [json!(0), json!(6), json!(2.5), json!(5.0), json!("5"), json!(null), json!(true), json!(1e99)]
+    assert_eq!(rate(&id, "198.51.100.9", json!(4.0)).json()["rating_count"], 3, "an integer in JSON Schema");
+    for bad in [json!(0), json!(6), json!(2.5), json!(5.5), json!("5"), json!(null), json!(true), json!(1e99)]
     {
         assert_eq!(rate(&id, "198.51.100.3", bad.clone()).status, 400, "{bad}");
     }
@@ -360,9 +361,55 @@ fn decisions_1_cors_reflects_localhost_and_listed_sites() {
     for bad in ["https://evil.example", "null", "http://localhost.evil.example", "http://market.example"] {
         assert_eq!(allowed("GET", bad), (200, None), "{bad}");
     }
+    let read = market.send("GET", SKILLS, &["Origin: http://localhost:1"], "");
+    let exposed = read.header("access-control-expose-headers").unwrap();
+    assert!(exposed.contains("X-Content-Warnings") && exposed.contains("X-Ignored-Fields"), "{exposed}");
     let preflight = market.send("OPTIONS", SKILLS, &["Origin: http://localhost:1"], "");
     assert!(preflight.header("access-control-allow-methods").unwrap().contains("PUT"));
     assert!(preflight.header("access-control-allow-headers").unwrap().contains("Authorization"));
+}
+
+#[test]
+fn decisions_3_content_urls_are_where_the_request_found_the_service() {
+    let market = Market::start(&[]);
+    let ask = |path: &str, headers: &[&str]| {
+        let head = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{}\r\n\r\n", headers.join("\r\n"));
+        market.raw(head.as_bytes()).unwrap()
+    };
+    let own = format!("http://{}", market.address);
+    let host = "Host: skills.example:8080";
+    for (headers, base) in [
+        (&[host][..], "http://skills.example:8080"),
+        (&[host, "X-Forwarded-Proto: https"], "https://skills.example:8080"),
+        (&[host, "X-Forwarded-Proto: https", "X-Forwarded-Host: a.example, b.example"], "https://b.example"),
+        (&["Host: [2001:db8::1]:80"], "http://[2001:db8::1]:80"),
+        (&["Host: a\"onload=b"], own.as_str()),
+        (&["Host: a.example/evil"], own.as_str()),
+        (&[host, "X-Forwarded-Host: <b>"], "http://skills.example:8080"),
+    ] {
+        let url = |id: &str| format!("{base}/skills/content/{id}.md");
+        assert_eq!(ask(&at("hookify", ""), headers).json()["contentUrl"], url("hookify"), "{headers:?}");
+        let list = ask("/api/v1/skills?sort=name", headers).json();
+        let registry = ask("/skills/registry.json", headers).json();
+        let author = ask("/api/v1/authors/svc-skills", headers).json();
+        for skill in [&list["skills"][0], &list["skills"][20], &registry[20], &author["skills"][20]] {
+            assert_eq!(skill["contentUrl"], url(skill["id"].as_str().unwrap()), "{headers:?}");
+        }
+        let page = ask("/s/hookify", headers).text;
+        assert!(page.contains(&format!("npx skills add {base}/s/hookify<")), "{headers:?}");
+        assert!(ask("/", headers).text.contains(&format!("npx skills add {base}<")), "{headers:?}");
+    }
+    let tags = ["Host: a.example", "Host: b.example"].map(|host| ask(SKILLS, &[host]));
+    let [a, b] = tags.map(|answer| answer.header("etag").unwrap().to_owned());
+    assert_ne!(a, b, "each address has a tag of its own");
+    assert_eq!(ask(SKILLS, &["Host: a.example", &format!("If-None-Match: {a}")]).status, 304);
+    assert_eq!(ask(SKILLS, &["Host: b.example", &format!("If-None-Match: {a}")]).status, 200);
+    let untrusting = Market::start(&[("SKILLS_TRUSTED_PROXIES", "10.0.0.0/8")]);
+    let forged = untrusting.send("GET", &at("hookify", ""), &["X-Forwarded-Host: evil.example"], "").json();
+    assert_eq!(forged["contentUrl"], "http://market/skills/content/hookify.md");
+    let fixed = Market::start(&[("SKILLS_BASE_URL", "https://fixed.example/x")]);
+    let skill = fixed.send("GET", &at("hookify", ""), &["X-Forwarded-Host: evil.example"], "").json();
+    assert_eq!(skill["contentUrl"], "https://fixed.example/x/skills/content/hookify.md");
 }
 
 #[test]

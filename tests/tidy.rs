@@ -1,7 +1,7 @@
 //! The walls of the house, held by reading the source: who may touch the outside world, who may know whom,
 //! how long a file may grow, and that the README lists the endpoints there are.
 //!
-//! `UPDATE_EXPECT=1` rewrites the README's endpoint table.
+//! `UPDATE_EXPECT=1` rewrites the README's endpoint table and the reference of the configuration.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -165,11 +165,6 @@ fn nothing_names_a_machine_or_a_registry() {
 
 #[test]
 fn the_endpoint_table_of_the_readme_is_the_route_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    let readme = fs::read_to_string(&path).unwrap();
-    let (begin, end) = ("<!-- endpoints -->\n", "<!-- /endpoints -->");
-    let (before, rest) = readme.split_once(begin).expect("README.md has the mark of the table's begin");
-    let (shown, after) = rest.split_once(end).expect("README.md has the mark of the table's end");
     let table = svc::routes::table();
     let rows: BTreeSet<(&str, String, &str)> =
         table.routes().iter().map(|r| (r.path, r.method.to_string(), r.summary)).collect();
@@ -177,12 +172,31 @@ fn the_endpoint_table_of_the_readme_is_the_route_table() {
     for (path, method, summary) in rows {
         let _ = writeln!(wanted, "| {method} | `{path}` | {summary} |");
     }
+    assert_shown("README.md", "endpoints", &wanted);
+}
+
+/// The part of a page between the marks of this name is `wanted`.
+fn assert_shown(page: &str, mark: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    let (begin, end) = (format!("<!-- {mark} -->\n"), format!("<!-- /{mark} -->"));
+    let (before, rest) = text.split_once(&begin).expect("the page has the mark of the table's begin");
+    let (shown, after) = rest.split_once(&end).expect("the page has the mark of the table's end");
     if shown != wanted && std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(&path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();
         return;
     }
-    assert!(
-        shown == wanted,
-        "README.md is behind the routes; UPDATE_EXPECT=1 rewrites its table to\n{wanted}"
-    );
+    assert!(shown == wanted, "{page} is behind the code; UPDATE_EXPECT=1 rewrites its table to\n{wanted}");
+}
+
+#[test]
+fn the_configuration_reference_is_the_table_of_settings() {
+    let defaults = serde_json::Value::Object(svc::settings::defaults());
+    let mut wanted = String::from("| Key | Default | Takes | What it does |\n|---|---|---|---|\n");
+    for key in svc::settings::keys::KEYS {
+        let default = &defaults[key.key.split('.').next().unwrap()];
+        let default = key.key.split('.').skip(1).fold(default, |value, part| &value[part]);
+        let _ = writeln!(wanted, "| `{}` | `{default}` | {} | {} |", key.key, key.takes, key.what);
+    }
+    assert_shown("docs/configuration.md", "settings", &wanted);
 }

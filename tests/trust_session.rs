@@ -32,7 +32,7 @@ fn daemon_with_hub(scenarios: &[(&str, Value)]) -> Daemon {
 const HEARD: &str = "printf '%s' '{{message}}' > heard";
 
 fn spawn(daemon: &Daemon, name: &str, scenario: &str) -> String {
-    let body = json!({"role": "dev", "name": name, "provider": "script", "model": scenario, "prompt": "go"});
+    let body = json!({"role": "dev", "name": name, "provider": "script", "model": scenario, "prompt": "go", "integrations": ["hub"]});
     daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned()
 }
 

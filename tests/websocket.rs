@@ -3,7 +3,12 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use support::daemon::{Daemon, next_message};
+use support::folder::Folder;
+use support::wait::wait_for;
 use tungstenite::Message;
 use tungstenite::protocol::frame::coding::CloseCode;
 
@@ -121,4 +126,54 @@ fn clients_are_told_that_the_daemon_stops() {
         }
     };
     assert_eq!(close, CloseCode::Away);
+}
+
+#[test]
+fn a_daemon_that_was_suspended_goes_on_with_its_clients() {
+    let daemon = Daemon::start();
+    let mut socket = daemon.connect("?types=nothing");
+    next_message(&mut socket);
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &daemon.pid().to_string()]).status().unwrap().success());
+    };
+    let is_suspended = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", daemon.pid())).unwrap();
+        stat.rsplit(") ").next().unwrap().starts_with('T')
+    };
+    for _ in 0..3 {
+        signal("-STOP");
+        wait_for("the daemon to be suspended", || is_suspended().then_some(()));
+        signal("-CONT");
+        socket.send(Message::text(r#"{"type":"ping"}"#)).unwrap();
+        assert_eq!(next_message(&mut socket), json!({"type": "pong"}));
+    }
+}
+
+/// How long a flood and the end of the daemon take, with so many clients that read nothing.
+fn flood_with_stuck_clients(stuck: usize) -> Duration {
+    let folder = Arc::new(Folder::new("stuck"));
+    let scenario = json!({"description": "a flood", "steps": [
+        {"waitForFile": {"path": "go", "timeoutMs": 120_000}},
+        {"flood": {"lines": 20_000, "bytes": 600}},
+        {"answer": "done"},
+    ]});
+    folder.write(".svc/rehearsals/wave.json", &scenario.to_string());
+    let daemon = Daemon::start_in(folder, &[]);
+    let sockets: Vec<_> = (0..stuck).map(|_| daemon.connect("")).collect();
+    let mut good = daemon.connect("?types=agent:exit");
+    next_message(&mut good);
+    daemon.spawn("wave");
+    let begun = Instant::now();
+    std::fs::write(daemon.project.join("go"), "").unwrap();
+    assert_eq!(next_message(&mut good)["type"], "agent:exit");
+    assert_eq!(daemon.stop(), Some(0));
+    drop(sockets);
+    begun.elapsed()
+}
+
+#[test]
+fn forty_clients_that_do_not_read_cost_the_others_no_more_than_two() {
+    let (two, forty) = (flood_with_stuck_clients(2), flood_with_stuck_clients(40));
+    // One window of a second for all of them; the rest is for a loaded machine.
+    assert!(forty < two + Duration::from_secs(15), "two cost {two:?}, forty {forty:?}");
 }

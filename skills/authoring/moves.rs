@@ -11,7 +11,9 @@
 //! ```
 //!
 //! **Invariant:** what the operator has rejected is listed only after the operator has approved it; taking
-//! it off the list or making it free in between leads to `review` all the same.
+//! it off the list or making it free in between leads to `review` all the same. And what the operator has
+//! vouched for or highlighted is so marked only as long as it says the same and comes from the same author:
+//! the shared key opens every skill, so that nobody knows whose edit it was.
 
 use super::{DEFAULT_AUTHOR, Draft, slug, text};
 use crate::authors;
@@ -98,6 +100,7 @@ pub fn create(draft: Draft, now: Time) -> Skill {
 /// Errors: 403 for the vendor's, 400 for a listed skill left without content.
 pub fn edit(skill: &mut Skill, draft: &Draft, now: Time) -> Result<(), Problem> {
     refuse_vendor(skill)?;
+    let before = skill.clone();
     let was_free = skill.price_cents == 0;
     let new_content = draft.content.as_ref().filter(|content| content.digest != skill.digest);
     if let Some(content) = new_content {
@@ -110,9 +113,6 @@ pub fn edit(skill: &mut Skill, draft: &Draft, now: Time) -> Result<(), Problem> 
         skill.has_front_matter = content.has_front_matter;
         // Strictly later, also within one millisecond, so that a client sees that it moved.
         skill.updated_at = now.max(Time(skill.updated_at.0 + 1));
-        if skill.verification == Verification::Service {
-            skill.verification = Verification::Nobody;
-        }
     }
     edit_author(skill, draft);
     set(&mut skill.name, draft.name.as_ref());
@@ -127,7 +127,22 @@ pub fn edit(skill: &mut Skill, draft: &Draft, now: Time) -> Result<(), Problem> 
     if skill.status == Status::Published && paid && (was_free || new_content.is_some()) {
         skill.status = Status::Review;
     }
+    keep_marks(skill, &before);
     Ok(())
+}
+
+/// Takes the operator's marks off a skill that reads otherwise or comes from somebody else than before.
+/// The vendor's own are changed by the vendor alone.
+pub fn keep_marks(skill: &mut Skill, before: &Skill) {
+    let says_the_same =
+        skill.name == before.name && skill.description == before.description && skill.digest == before.digest;
+    let same_hand = skill.author == before.author
+        && skill.author_id == before.author_id
+        && skill.profile == before.profile;
+    if skill.source == Source::Community && !(says_the_same && same_hand) {
+        skill.verification = Verification::Nobody;
+        skill.featured = false;
+    }
 }
 
 fn set<T: Clone>(field: &mut T, told: Option<&T>) {

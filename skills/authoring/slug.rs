@@ -7,12 +7,29 @@ use unicode_normalization::char::is_combining_mark;
 /// Longest id, a collision's suffix included.
 pub const SLUG_CHARS: usize = 64;
 
+/// Lower-case Latin letters whose mark is part of the letter, so that no decomposition takes it off, with
+/// what people write instead.
+const LATIN: [(char, &str); 10] = [
+    ('ß', "ss"),
+    ('æ', "ae"),
+    ('œ', "oe"),
+    ('ø', "o"),
+    ('đ', "d"),
+    ('ð', "d"),
+    ('ħ', "h"),
+    ('ı', "i"),
+    ('ł', "l"),
+    ('þ', "th"),
+];
+
 /// Lower-case ASCII words joined by hyphens; empty when the name has none.
 pub fn words(name: &str) -> String {
     let mut out = String::new();
     for c in name.nfkd().flat_map(char::to_lowercase).filter(|c| !is_combining_mark(*c)) {
         if c.is_ascii_lowercase() || c.is_ascii_digit() {
             out.push(c);
+        } else if let Some((_, plain)) = LATIN.iter().find(|(letter, _)| *letter == c) {
+            out.push_str(plain);
         } else if !out.is_empty() && !out.ends_with('-') {
             out.push('-');
         }
@@ -61,6 +78,9 @@ mod tests {
             ("Frontend Design", "frontend-design"),
             ("  C++ & Rust!  ", "c-rust"),
             ("Crème Brûlée", "creme-brulee"),
+            ("Große Straßen", "grosse-strassen"),
+            ("STRAẞE", "strasse"),
+            ("Smørrebrød fra Łódź", "smorrebrod-fra-lodz"),
             ("ﬁne ①", "fine-1"),
             ("İstanbul", "istanbul"),
             ("registry.json", "registry-json"),

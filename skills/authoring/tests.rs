@@ -148,14 +148,31 @@ fn decisions_2_a_published_skill_that_costs_goes_back_to_review() {
 }
 
 #[test]
-fn decisions_2_service_verification_clears_when_content_changes() {
-    for (mark, after) in
-        [(Verification::Service, Verification::Nobody), (Verification::Creator, Verification::Creator)]
-    {
-        let mut skill = Skill { verification: mark, ..made(&[]) };
-        let draft = parse_edit(json!({"content": "new"}).as_object().unwrap()).unwrap();
-        edit(&mut skill, &draft, Time(2)).unwrap();
-        assert_eq!(skill.verification, after);
+fn decisions_2_no_mark_survives_another_text_or_another_hand() {
+    let marked = |verification| Skill { verification, featured: true, ..made(&[]) };
+    for mark in [Verification::Service, Verification::Creator] {
+        let after = |change: Value| {
+            let mut skill = marked(mark);
+            edit(&mut skill, &parse_edit(change.as_object().unwrap()).unwrap(), Time(2)).unwrap();
+            (skill.verification, skill.featured)
+        };
+        for change in [
+            json!({"content": "new"}),
+            json!({"name": "Another Name"}),
+            json!({"description": "Says something else."}),
+            json!({"author": "Mallory"}),
+            json!({"authorProfile": {"github": "mallory"}}),
+            json!({"authorProfile": {"website": "https://evil.example"}}),
+        ] {
+            assert_eq!(after(change.clone()), (Verification::Nobody, false), "{mark} {change}");
+        }
+        for same in [
+            json!({}),
+            json!({"content": "# Tidy\n", "name": "Tidy Tests", "author": "Community"}),
+            json!({"tags": ["new"], "price": 0, "version": "2.0.0", "icon": "X", "roles": ["reviewer"]}),
+        ] {
+            assert_eq!(after(same.clone()), (mark, true), "{mark} {same}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! One skill as the catalogue keeps it: serialised once, with what sorting and searching need.
 
-use super::query::folded;
+use super::index::Field;
+use super::query::{folded, searched};
 use crate::hex;
 use crate::model::{Author, Profile, Skill, Source, Status, Verification, hundredths};
 use crate::ratings;
@@ -22,8 +23,10 @@ pub struct Entry {
     pub raters: u64,
     /// Its name as names are sorted.
     pub folded_name: String,
-    /// Name, description and tags as they are searched.
-    pub text: Box<str>,
+    /// Name, tags, the rest and description as they are searched, one after the other.
+    searched: Box<str>,
+    /// Where the first three of them end.
+    ends: [u32; 3],
 }
 
 impl Entry {
@@ -31,16 +34,46 @@ impl Entry {
     pub fn new(skill: Skill, base_url: &str) -> Self {
         let json = render(&skill, base_url);
         let etag = format!("\"{}\"", &hex::sha256(&json)[..20]);
-        let text = folded(&format!("{}\n{}\n{}", skill.name, skill.description, skill.tags.join("\n")));
+        let rest = format!("{} {} {}", skill.id, skill.author, skill.roles.join(" "));
+        let mut text = String::new();
+        let mut ends = [0; 3];
+        for (end, part) in ends.iter_mut().zip([&skill.name, &skill.tags.join(" "), &rest]) {
+            text.push_str(&searched(part));
+            *end = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        }
+        text.push_str(&searched(&skill.description));
         Self {
             json: json.into(),
             etag,
             rating: ratings::average(&skill),
             raters: ratings::raters(&skill),
             folded_name: folded(&skill.name),
-            text: text.into(),
+            searched: text.into(),
+            ends,
             skill,
         }
+    }
+
+    /// The texts that are searched.
+    pub fn texts(&self) -> [(Field, &str); 4] {
+        let [name, tags, rest] = self.ends.map(|end| end as usize);
+        let text = &self.searched;
+        [
+            (Field::Name, &text[..name]),
+            (Field::Tag, &text[name..tags]),
+            (Field::Other, &text[tags..rest]),
+            (Field::Description, &text[rest..]),
+        ]
+    }
+
+    /// The name as it is searched.
+    pub fn searched_name(&self) -> &str {
+        &self.searched[..self.ends[0] as usize]
+    }
+
+    /// Whether a search finds both by the same words.
+    pub fn is_searched_like(&self, other: &Self) -> bool {
+        (&self.searched, self.ends) == (&other.searched, other.ends)
     }
 
     /// Whether it is listed.

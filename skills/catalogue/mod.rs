@@ -4,8 +4,9 @@
 //! every request sees that write.
 
 pub mod entry;
-mod haystack;
+mod index;
 pub mod query;
+mod shelf;
 pub mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use crate::model::{Category, Status};
 use std::fmt::Write as _;
 use svc::api::{Problem, Request, Validator};
 use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
 
 /// Page size unless asked otherwise.
 pub const LIMIT_DEFAULT: usize = 50;
@@ -46,8 +47,10 @@ pub struct ListQuery {
     pub search: String,
     /// One category.
     pub category: Option<Category>,
-    /// The order.
+    /// The order; of equals where [`Self::by_relevance`].
     pub sort: Sort,
+    /// What fits the search best comes first: nobody has asked for another order.
+    pub by_relevance: bool,
     /// One status; `None` means all, which needs the key.
     pub status: Option<Status>,
     /// One author.
@@ -65,6 +68,7 @@ impl Default for ListQuery {
             search: String::new(),
             category: None,
             sort: Sort::Popular,
+            by_relevance: false,
             status: Some(Status::Published),
             author: None,
             limit: LIMIT_DEFAULT,
@@ -91,6 +95,8 @@ impl ListQuery {
             let found = Sort::ALL.into_iter().find(|sort| sort.word() == word);
             one_of(&mut v, found.is_some(), "sort", &Sort::WORDS, word);
             query.sort = found.unwrap_or(Sort::Popular);
+        } else {
+            query.by_relevance = !query.words.is_empty();
         }
         if let Some(word) = once(&mut v, request, "status") {
             query.status = Status::from_word(word);
@@ -118,7 +124,7 @@ impl ListQuery {
             format!("search must have at most {SEARCH_CHARS} characters, it has {length}")
         });
         search.trim().clone_into(&mut self.search);
-        let text: String = folded(search);
+        let text = searched(search);
         for word in text.split_whitespace() {
             if !self.words.iter().any(|known| known == word) {
                 self.words.push(word.to_owned());
@@ -139,7 +145,8 @@ impl ListQuery {
         if let Some(category) = self.category {
             add("category", category.word());
         }
-        if self.sort != Sort::Popular {
+        let is_usual = self.sort == Sort::Popular && self.words.is_empty();
+        if !self.by_relevance && !is_usual {
             add("sort", self.sort.word());
         }
         if self.status != Some(Status::Published) {
@@ -177,6 +184,23 @@ impl ListQuery {
 /// How names and searches are compared: composed, without case.
 pub fn folded(text: &str) -> String {
     text.nfc().flat_map(char::to_lowercase).collect()
+}
+
+/// How searches and what they look at are compared: without case, accents and ligatures.
+pub fn searched(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.nfkd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase) {
+        match c {
+            'ß' => out.push_str("ss"),
+            'æ' => out.push_str("ae"),
+            'œ' => out.push_str("oe"),
+            'ø' => out.push('o'),
+            'ł' => out.push('l'),
+            'đ' => out.push('d'),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Percent-encodes everything but unreserved characters.

@@ -3,8 +3,9 @@
 //! **Invariant:** every order holds every entry exactly once, sorted; ties end in the id.
 
 use super::entry::Entry;
-use super::haystack::Haystack;
+use super::index::{self, Index, MAX_CHANGED};
 use super::query::{ListQuery, Sort};
+use super::shelf::Shelf;
 use crate::hex;
 use crate::model::{Author, Category, Status};
 use crate::store::Changes;
@@ -36,14 +37,16 @@ pub struct Cached {
 pub struct Snapshot {
     /// Which.
     pub generation: u64,
-    entries: Vec<Arc<Entry>>,
+    entries: Shelf<Arc<Entry>>,
     /// Of each entry, side by side: what every search looks at.
-    facets: Vec<(Category, Status)>,
-    /// The texts of all entries, made by the first search that needs them, kept while no text changes.
-    haystack: OnceLock<Arc<Haystack>>,
+    facets: Arc<Vec<(Category, Status)>>,
+    /// The words of all entries, made by the first search that needs them.
+    index: OnceLock<Arc<Index>>,
+    /// Entries whose words the index does not know yet, at most [`MAX_CHANGED`].
+    changed: Arc<Vec<u32>>,
     by_id: Arc<HashMap<String, u32>>,
     authors: Arc<HashMap<String, Arc<Author>>>,
-    orders: [Vec<u32>; 4],
+    orders: [Arc<Vec<u32>>; 4],
     /// Listed skills per category, in the order of the categories.
     listed: [usize; 6],
     bodies: Mutex<(HashMap<String, Cached>, usize)>,
@@ -56,8 +59,9 @@ impl Snapshot {
         let mut next = Self {
             generation: changes.generation,
             entries: self.entries.clone(),
-            facets: self.facets.clone(),
-            haystack: self.haystack.clone(),
+            facets: Arc::clone(&self.facets),
+            index: self.index.clone(),
+            changed: Arc::clone(&self.changed),
             by_id: Arc::clone(&self.by_id),
             authors: Arc::clone(&self.authors),
             orders: self.orders.clone(),
@@ -76,7 +80,8 @@ impl Snapshot {
         if sort_anew {
             let entries = &next.entries;
             for sort in Sort::ALL {
-                next.orders[sort as usize].sort_by(|a, b| compare(sort, at(entries, *a), at(entries, *b)));
+                Arc::make_mut(&mut next.orders[sort as usize])
+                    .sort_by(|a, b| compare(sort, at(entries, *a), at(entries, *b)));
             }
         }
         next
@@ -92,49 +97,68 @@ impl Snapshot {
             let index = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
             Arc::make_mut(&mut self.by_id).insert(entry.skill.id.clone(), index);
             self.entries.push(entry);
-            self.facets.push(facet);
-            self.haystack = OnceLock::new();
+            Arc::make_mut(&mut self.facets).push(facet);
+            self.words_changed(index);
             for sort in Sort::ALL {
-                let place =
-                    if sort_later { Err(self.orders[sort as usize].len()) } else { self.place(sort, index) };
-                self.orders[sort as usize].insert(place.unwrap_or_else(|place| place), index);
+                let own = at(&self.entries, index);
+                let place = if sort_later { Err(index as usize) } else { self.place(sort, own) };
+                Arc::make_mut(&mut self.orders[sort as usize])
+                    .insert(place.unwrap_or_else(|place| place), index);
             }
             return;
         };
-        let before = Arc::clone(&self.entries[index as usize]);
+        let before = Arc::clone(self.entries.at(index as usize));
         self.listed[before.skill.category as usize] -= usize::from(before.is_listed());
-        self.facets[index as usize] = facet;
-        if before.text != entry.text {
-            self.haystack = OnceLock::new();
+        if self.facets[index as usize] != facet {
+            Arc::make_mut(&mut self.facets)[index as usize] = facet;
         }
-        if sort_later {
-            self.entries[index as usize] = entry;
-            return;
+        if !before.is_searched_like(&entry) {
+            self.words_changed(index);
         }
-        for sort in Sort::ALL {
-            if compare(sort, &before, &entry) == Ordering::Equal {
-                continue;
+        if !sort_later {
+            for sort in Sort::ALL {
+                self.move_in(sort, index, &before, &entry);
             }
-            // Found by the old key, inserted by the new one.
-            if let Ok(place) = self.place(sort, index) {
-                self.orders[sort as usize].remove(place);
-            }
-            self.entries[index as usize] = Arc::clone(&entry);
-            let place = self.place(sort, index).unwrap_or_else(|place| place);
-            self.orders[sort as usize].insert(place, index);
-            self.entries[index as usize] = Arc::clone(&before);
         }
-        self.entries[index as usize] = entry;
+        self.entries.set(index as usize, entry);
     }
 
-    fn place(&self, sort: Sort, index: u32) -> Result<usize, usize> {
-        let entry = at(&self.entries, index);
+    /// Puts an entry whose key changes into its new place of an order; the order is copied only when that is
+    /// another one.
+    fn move_in(&mut self, sort: Sort, index: u32, before: &Entry, entry: &Entry) {
+        if compare(sort, before, entry) == Ordering::Equal {
+            return;
+        }
+        let (Ok(from), Err(to)) = (self.place(sort, before), self.place(sort, entry)) else { return };
+        // Both are places in the order that still holds the entry by its old key.
+        if to == from || to == from + 1 {
+            return;
+        }
+        let order = Arc::make_mut(&mut self.orders[sort as usize]);
+        order.remove(from);
+        order.insert(if to > from { to - 1 } else { to }, index);
+    }
+
+    fn place(&self, sort: Sort, entry: &Entry) -> Result<usize, usize> {
         self.orders[sort as usize].binary_search_by(|other| compare(sort, at(&self.entries, *other), entry))
+    }
+
+    /// The index does not know the words of this entry; without an index that is no news.
+    fn words_changed(&mut self, index: u32) {
+        if self.index.get().is_none() || self.changed.contains(&index) {
+            return;
+        }
+        if self.changed.len() < MAX_CHANGED {
+            Arc::make_mut(&mut self.changed).push(index);
+        } else {
+            self.index = OnceLock::new();
+            self.changed = Arc::default();
+        }
     }
 
     /// One skill.
     pub fn get(&self, id: &str) -> Option<&Arc<Entry>> {
-        self.by_id.get(id).map(|index| &self.entries[*index as usize])
+        self.by_id.get(id).map(|index| self.entries.at(*index as usize))
     }
 
     /// One author.
@@ -143,7 +167,7 @@ impl Snapshot {
     }
 
     /// All skills, in the order in which they came.
-    pub fn entries(&self) -> &[Arc<Entry>] {
+    pub fn entries(&self) -> &Shelf<Arc<Entry>> {
         &self.entries
     }
 
@@ -167,44 +191,74 @@ impl Snapshot {
             return self.find_listed(query);
         }
         // In the order of memory first, which is much quicker than in the order of the list.
-        let matching = self.matching(query);
+        let weights = self.weights(query);
         let mut counts = [0; 6];
-        let mut total = 0;
-        let mut page = Vec::with_capacity(query.limit);
-        for index in &self.orders[query.sort as usize] {
-            if !matching[*index as usize] {
+        let mut found = Vec::new();
+        for index in self.orders[query.sort as usize].iter() {
+            let weight = weights[*index as usize];
+            if weight == 0 {
                 continue;
             }
             let (category, _) = self.facets[*index as usize];
             counts[category as usize] += 1;
-            if query.category.is_some_and(|wanted| wanted != category) {
-                continue;
+            if query.category.is_none_or(|wanted| wanted == category) {
+                found.push((Reverse(weight), u32::try_from(found.len()).unwrap_or(u32::MAX), *index));
             }
-            if total >= query.offset && page.len() < query.limit {
-                page.push(at(&self.entries, *index));
-            }
-            total += 1;
         }
-        (page, total, counts)
+        let total = found.len();
+        let end = query.offset.saturating_add(query.limit).min(total);
+        if query.by_relevance {
+            // Only what is shown has to be in order, and what comes before it.
+            if end < total {
+                found.select_nth_unstable(end);
+            }
+            found[..end].sort_unstable();
+        }
+        let page = found[query.offset.min(end)..end].iter();
+        (page.map(|(.., index)| at(&self.entries, *index)).collect(), total, counts)
     }
 
-    /// For each entry whether it fits everything but the category.
-    fn matching(&self, query: &ListQuery) -> Vec<bool> {
-        let mut matching = if query.words.is_empty() {
-            vec![true; self.entries.len()]
-        } else {
-            let texts = || Arc::new(Haystack::of(self.entries.iter().map(|entry| &*entry.text)));
-            self.haystack.get_or_init(texts).holding(&query.words)
-        };
-        for (matches, (_, status)) in matching.iter_mut().zip(&self.facets) {
-            *matches &= query.status.is_none_or(|wanted| wanted == *status);
-        }
+    /// What each entry is worth for the search; 0 for those that do not fit everything but the category.
+    fn weights(&self, query: &ListQuery) -> Vec<u16> {
+        let mut weights: Vec<u16> = self
+            .facets
+            .iter()
+            .map(|(_, status)| u16::from(query.status.is_none_or(|wanted| wanted == *status)))
+            .collect();
         if let Some(author) = &query.author {
-            for (matches, entry) in matching.iter_mut().zip(&self.entries) {
-                *matches = *matches && entry.skill.author_id == *author;
+            for (weight, entry) in weights.iter_mut().zip(self.entries.iter()) {
+                *weight *= u16::from(entry.skill.author_id == *author);
             }
         }
-        matching
+        if query.words.is_empty() {
+            return weights;
+        }
+        for word in &query.words {
+            let mut worth = self.worth(word, false);
+            if !worth.iter().zip(&weights).any(|(worth, weight)| *worth > 0 && *weight > 0) {
+                worth = self.worth(word, true);
+            }
+            for (weight, worth) in weights.iter_mut().zip(worth) {
+                *weight = if worth == 0 || *weight == 0 { 0 } else { weight.saturating_add(worth) };
+            }
+        }
+        if query.by_relevance {
+            for (weight, entry) in weights.iter_mut().zip(self.entries.iter()).filter(|(w, _)| **w > 0) {
+                *weight = weight.saturating_add(index::whole_name(entry, &query.words));
+            }
+        }
+        weights
+    }
+
+    /// What each entry is worth for one word. `repaired`: the word is misspelt.
+    fn worth(&self, word: &str, repaired: bool) -> Vec<u16> {
+        let mut worth = vec![0; self.entries.len()];
+        self.index.get_or_init(|| Arc::new(Index::of(&self.entries))).weigh(word, repaired, &mut worth);
+        for changed in self.changed.iter() {
+            let entry = self.entries.at(*changed as usize);
+            worth[*changed as usize] = index::weigh_one(entry, word, repaired);
+        }
+        worth
     }
 
     /// Without search, author and other status the counts are known already.
@@ -227,8 +281,9 @@ impl Snapshot {
         let status = query.status.map_or("all", Status::word);
         let category = query.category.map_or("", Category::word);
         let key = format!(
-            "{category}/{status}/{}/{}/{}/{}/{}",
+            "{category}/{status}/{}{}/{}/{}/{}/{}",
             query.sort.word(),
+            if query.by_relevance { "*" } else { "" },
             query.limit,
             query.offset,
             query.author.as_deref().unwrap_or_default(),
@@ -297,8 +352,8 @@ impl Snapshot {
     }
 }
 
-fn at(entries: &[Arc<Entry>], index: u32) -> &Entry {
-    &entries[index as usize]
+fn at(entries: &Shelf<Arc<Entry>>, index: u32) -> &Entry {
+    entries.at(index as usize)
 }
 
 fn compare(sort: Sort, a: &Entry, b: &Entry) -> Ordering {

@@ -1,7 +1,7 @@
 //! Lists, orders, counts and searches, against a plain and slow way of doing the same.
 
 use super::entry::Entry;
-use super::query::{ListQuery, Sort};
+use super::query::{ListQuery, Sort, searched};
 use super::snapshot::Snapshot;
 use crate::model::{Category, Skill, Status};
 use crate::store::Changes;
@@ -108,8 +108,13 @@ fn slow<'a>(all: &'a Snapshot, query: &ListQuery) -> (Vec<&'a str>, usize, [usiz
         .filter(|e| query.status.is_none_or(|s| s == e.skill.status))
         .filter(|e| query.author.as_ref().is_none_or(|a| *a == e.skill.author_id))
         .filter(|e| {
-            let text = format!("{} {}", e.skill.name, e.skill.description).to_lowercase();
-            query.words.iter().all(|word| text.contains(word))
+            let text = searched(&format!("{} {}", e.skill.name, e.skill.description));
+            // Ids and authors are found by their whole words; here these are numbers.
+            let more = searched(&format!("{} {}", e.skill.id, e.skill.author));
+            let holds = |word: &String| {
+                text.contains(word) || more.split(|c: char| !c.is_alphanumeric()).any(|part| part == word)
+            };
+            query.words.iter().all(holds)
         })
         .collect();
     let mut counts = [0; 6];
@@ -151,11 +156,11 @@ fn decisions_3_lists_equal_the_slow_way_after_any_changes() {
             "sort=rating&limit=7",
             "sort=newest&offset=3",
             "sort=name&category=design",
-            "search=git",
+            "search=git&sort=popular",
             "search=äPFEL+about&sort=name",
             "status=review&sort=rating",
             "status=all&category=quality",
-            "author=author-1&search=3",
+            "author=author-1&search=3&sort=popular",
             "offset=10000",
         ] {
             let query = parse(query);
@@ -187,4 +192,82 @@ fn decisions_3_bodies_are_cached_with_a_bound_and_tags_follow_the_content() {
     let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((value["total"].as_u64(), value["categories"].as_array().unwrap().len()), (Some(1), 6));
     assert!(value["skills"][0].get("content").is_none());
+}
+
+/// The ids that a search finds, in its order.
+fn finds(all: &Snapshot, search: &str) -> Vec<String> {
+    let query = parse(&format!("search={}", search.replace(' ', "+")));
+    all.find(&query).0.iter().map(|entry| entry.skill.id.clone()).collect()
+}
+
+fn described(id: &str, name: &str, description: &str, tags: &[&str], downloads: u64) -> Skill {
+    Skill {
+        id: id.into(),
+        name: name.into(),
+        description: description.into(),
+        tags: tags.iter().map(ToString::to_string).collect(),
+        roles: vec!["architect".into()],
+        status: Status::Published,
+        downloads,
+        ..skill(id)
+    }
+}
+
+#[test]
+fn what_fits_a_search_best_comes_first_by_stem_and_in_spite_of_slips() {
+    let skills = vec![
+        described("a", "Team Habits", "Reviewing code, security audits, TypeScript and more", &[], 9_000),
+        described("b", "Code Review", "Looks at a change", &["quality"], 10),
+        described("c", "Review Helper", "Helps with it", &[], 500),
+        described("d", "Größe prüfen", "Measures things", &["review"], 1),
+    ];
+    let all = Snapshot::default().with(Changes { generation: 1, skills, authors: Vec::new() }, "http://here");
+    assert_eq!(finds(&all, "code review"), ["b", "a"], "the name that is the search");
+    assert_eq!(finds(&all, "review"), ["c", "b", "d", "a"], "names, tags, then a description's stem");
+    assert_eq!(finds(&all, "reviewing"), ["c", "b", "d", "a"], "a stem in a name before the word in a text");
+    assert_eq!(finds(&all, "reveiw"), ["c", "b", "d"], "swapped letters");
+    assert_eq!(finds(&all, "securty audit"), ["a"], "a slip in one word, the stem of another");
+    assert_eq!(finds(&all, "GROSSE prufen"), ["d"], "without case and accents");
+    assert_eq!(finds(&all, "architect").len(), 4, "roles are searched");
+    assert_eq!(finds(&all, "eviewin"), ["a"], "the specification's substring");
+    assert!(finds(&all, "kubernetes").is_empty());
+    let query = parse("search=review&sort=popular");
+    let popular: Vec<&str> = all.find(&query).0.iter().map(|e| e.skill.id.as_str()).collect();
+    assert_eq!(popular, ["a", "c", "b", "d"], "an order that is asked for is kept");
+    assert_eq!(query.page_at(0), "?search=review&sort=popular&limit=50");
+    assert_eq!(parse("search=review").page_at(0), "?search=review&limit=50");
+}
+
+#[test]
+fn the_index_finds_what_looking_at_each_skill_finds_after_any_changes() {
+    let mut seed = 0x1234_5678_9abc_u64;
+    let parts = ["test", "tests", "(testing)", "re-view", "c++", "git", "Äpfel", "largest-of-all"];
+    let mut all = Snapshot::default();
+    for round in 0..12_u64 {
+        let mut skills = Vec::new();
+        for n in 0..if round == 6 { 400 } else { 5 } {
+            let mut word = || parts[usize::try_from(random(&mut seed, 8)).unwrap()];
+            let (name, about, tag) = (word(), format!("{} {}", word(), word()), word());
+            skills.push(described(&format!("s{n}-{}", round % 3), name, &about, &[tag], n));
+        }
+        all = all.with(Changes { generation: round + 1, skills, authors: Vec::new() }, "http://here");
+        all.assert_sound();
+        for word in
+            ["test", "testin", "git", "gti", "apfel", "appel", "+", "-", "largets-of-all", "view", "3"]
+        {
+            let repaired = |entry: &Entry, on| super::index::weigh_one(entry, word, on);
+            let plainly = all.entries().iter().any(|entry| repaired(entry, false) > 0);
+            let mut wanted: Vec<&str> = all
+                .entries()
+                .iter()
+                .filter(|entry| repaired(entry, !plainly) > 0)
+                .map(|entry| entry.skill.id.as_str())
+                .collect();
+            let query = ListQuery { limit: 10_000, ..parse(&format!("search={}", word.replace('+', "%2B"))) };
+            let mut found: Vec<&str> = all.find(&query).0.iter().map(|e| e.skill.id.as_str()).collect();
+            wanted.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, wanted, "{word} in round {round}");
+        }
+    }
 }

@@ -61,7 +61,7 @@ fn complete(operation: &mut Value, path: &str, handler: Handler) {
         }
     }
     responses["429"] = refusal("too many requests; Retry-After tells when to come again");
-    if path == "/" || path.starts_with("/s/") {
+    if path == "/" || path == "/s/:id" {
         for status in ["404", "410", "429", "default"] {
             if let Some(response) = responses.get_mut(status) {
                 response["content"]["text/html"] = json!({});
@@ -118,7 +118,7 @@ fn query_schema(name: &str) -> Value {
         "category" => json!({"type": "string", "enum": Category::WORDS}),
         "sort" => json!({"type": "string", "enum": Sort::WORDS, "default": "popular"}),
         "status" => json!({"type": "string", "enum": statuses, "default": "published"}),
-        "search" => json!({"type": "string", "maxLength": SEARCH_CHARS, "pattern": NO_NUL}),
+        "search" | "q" => json!({"type": "string", "maxLength": SEARCH_CHARS, "pattern": NO_NUL}),
         _ => json!({"type": "string", "pattern": NO_NUL}),
     }
 }

@@ -1,6 +1,8 @@
 //! The service behind the HTTP edge: limits, keys, routing, and what all replies have in common.
 
+mod address;
 mod description;
+mod discovery;
 mod legacy;
 mod reads;
 pub mod routes;
@@ -12,13 +14,15 @@ use crate::keys::{Access, Keys};
 use crate::limits::client::{Client, Proxies};
 use crate::limits::{Limiter, Verdict, WINDOW};
 use crate::page;
+pub use address::Moved;
+pub use discovery::Discovery;
 use routes::{Ask, Handler};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use svc::api::{Found, Method, Params, Problem, Reply, Request, Table};
-use svc::runtime::http::{Head, Service, Stats};
+use svc::runtime::http::{Ends, Head, Service, Stats};
 
 /// Largest request body.
 pub const BODY_LIMIT_BYTES: usize = 512 << 10;
@@ -37,6 +41,12 @@ pub struct Market {
     pub limiter: Limiter,
     /// Whose forwarding is believed.
     pub proxies: Proxies,
+    /// Whether it was configured where the service is found from outside.
+    pub has_base: bool,
+    /// The index of the market.
+    pub discovery: Discovery,
+    /// Answers under other addresses.
+    pub moved: Moved,
     /// All routes.
     pub table: Table<Handler>,
     /// The edge's counters, set once it runs.
@@ -48,6 +58,21 @@ pub struct Market {
 }
 
 impl Market {
+    /// Where the service is found from outside, without a slash at the end: as configured, else as this
+    /// request has found it.
+    pub fn base(&self, request: &Request) -> String {
+        let found = if self.has_base { None } else { address::of(request, &self.proxies) };
+        found.unwrap_or_else(|| self.catalogue.base_url().to_owned())
+    }
+
+    /// Another address than that in the catalogue, for answers that hold addresses.
+    fn other_base(&self, request: &Request, reply: &Reply) -> Option<String> {
+        let holds_some =
+            reply.content_type == "application/json" && !request.path.starts_with("/.well-known/");
+        let base = holds_some.then(|| self.base(request));
+        base.filter(|base| base != self.catalogue.base_url())
+    }
+
     /// The client behind a connection.
     fn client(&self, peer: SocketAddr, headers: &[(String, String)]) -> Client {
         let forwarded = headers.iter().filter(|(n, _)| n == "x-forwarded-for").map(|(_, v)| v.as_str());
@@ -90,6 +115,12 @@ impl Market {
         Some(all)
     }
 
+    /// Whether a request is for a file of an index that the client has fetched.
+    fn is_open_file(&self, found: &Found<Handler>, client: Client) -> bool {
+        let Found::Route(route, _) = found else { return false };
+        routes::is_indexed_file(route) && self.limiter.takes_file(client, self.started.elapsed())
+    }
+
     /// Finds the route. The registry is a file, for no method a skill of that name.
     fn find(&self, method: &Method, segments: &[String]) -> Found<'_, Handler> {
         let reads = matches!(method, Method::Get | Method::Head);
@@ -120,11 +151,19 @@ impl Market {
     fn call(&self, handler: Handler, request: &Request, params: &Params, client: Client) -> Reply {
         let keyed = self.keys.knows(request.header("authorization"));
         let ask = Ask { market: self, request, params, client, keyed };
-        let reply = match handler {
-            Handler::Get(read) => read(&ask).map(|reply| conditional(reply, request)),
-            Handler::Write(_, write) => write(&ask),
-        };
-        let mut reply = reply.unwrap_or_else(Reply::from);
+        let (Handler::Get(call) | Handler::Write(_, call)) = handler;
+        let mut reply = call(&ask).unwrap_or_else(Reply::from);
+        let other = self.other_base(request, &reply);
+        if let Some(base) = &other {
+            address::tag(&mut reply, base);
+        }
+        if matches!(handler, Handler::Get(_)) {
+            reply = conditional(reply, request);
+        }
+        if let Some(base) = &other {
+            let from = self.catalogue.base_url();
+            reply = self.moved.rewrite(reply, from, base);
+        }
         if matches!(handler, Handler::Get(_)) && !has(&reply, "Cache-Control") {
             let cache = match (keyed, reply.status) {
                 (true, _) => CACHE_KEYED,
@@ -142,14 +181,14 @@ impl Service for Market {
         BODY_LIMIT_BYTES
     }
 
-    fn admit(&self, head: &Head, peer: SocketAddr) -> Result<(), Problem> {
+    fn admit(&self, head: &Head, ends: &Ends) -> Result<(), Problem> {
         if matches!(head.method, Method::Get | Method::Head | Method::Options) {
             return Ok(());
         }
         let access = access(&self.find(&head.method, &head.segments));
         let Err(problem) = self.keys.check(access, head.header("authorization")) else { return Ok(()) };
         // Guessing keys is public and counts as such.
-        self.count(self.client(peer, &head.headers))?;
+        self.count(self.client(ends.peer, &head.headers))?;
         Err(problem)
     }
 
@@ -159,7 +198,7 @@ impl Service for Market {
         let free = request.method == Method::Options
             || request.path == "/healthz"
             || access(&found) != Access::Public;
-        if free {
+        if free || self.is_open_file(&found, client) {
             return self.answer(request, found, client);
         }
         let verdict = match self.count(client) {

@@ -44,6 +44,33 @@ pub fn list(ask: &Ask) -> Result<Reply, Problem> {
     Ok(cached(&ask.market.catalogue.snapshot().list(&query, LIST_PATH)))
 }
 
+/// `GET /api/search?q=&limit=&owner=`: the list as the public command-line client asks for it, so that its
+/// `find` works here. A skill's name is its id and its source the place to install it from.
+pub fn search(ask: &Ask) -> Result<Reply, Problem> {
+    let mut request = ask.request.clone();
+    let author = request.query.iter().find(|(name, _)| name == "owner").map(|(_, owner)| owner.clone());
+    request.query.retain(|(name, _)| matches!(name.as_str(), "q" | "limit"));
+    for (name, _) in &mut request.query {
+        if name == "q" {
+            "search".clone_into(name);
+        }
+    }
+    let mut query = ListQuery::parse(&request)?;
+    query.author = author.filter(|owner| !owner.is_empty()).map(|owner| crate::authors::id_of_handle(&owner));
+    let snapshot = ask.market.catalogue.snapshot();
+    let base = ask.market.base(ask.request);
+    let (page, total, _) = snapshot.find(&query);
+    let skills: Vec<_> = page
+        .iter()
+        .map(|entry| {
+            let id = &entry.skill.id;
+            let source = format!("{base}/s/{id}");
+            json!({"id": id, "skillId": id, "name": id, "source": source, "installs": entry.skill.downloads})
+        })
+        .collect();
+    Ok(Reply::ok(&json!({"query": query.search, "count": total, "skills": skills})))
+}
+
 /// `GET /skills/:id`.
 pub fn one(ask: &Ask) -> Result<Reply, Problem> {
     let snapshot = ask.market.catalogue.snapshot();

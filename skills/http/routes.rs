@@ -1,6 +1,6 @@
 //! All endpoints, in one table.
 
-use super::{BODY_LIMIT_BYTES, Market, legacy, reads, system, writes};
+use super::{BODY_LIMIT_BYTES, Market, discovery, legacy, reads, system, writes};
 use crate::authoring;
 use crate::authors;
 use crate::keys::Access;
@@ -45,13 +45,22 @@ impl Handler {
 }
 
 const LIST_QUERY: &[(&str, &str)] = &[
-    ("search", "words that must all be in name, description or tags"),
+    (
+        "search",
+        "words that must all fit name, description or tags; what fits best comes first unless sort is given",
+    ),
     ("category", "design, quality, devtools, workflow, security or specialized"),
     ("sort", "popular (default), rating, newest or name"),
     ("status", "published (default), draft, review, rejected, unlisted; all with the key"),
     ("author", "an authorId"),
     ("limit", "page size, 1 to 200, default 50"),
     ("offset", "where the page begins"),
+];
+
+const SEARCH_QUERY: &[(&str, &str)] = &[
+    ("q", "words, as in search of the list"),
+    ("limit", "how many, 1 to 200, default 50"),
+    ("owner", "a GitHub handle"),
 ];
 
 fn get(path: &'static str, summary: &'static str, call: Call) -> Route<Handler> {
@@ -73,6 +82,7 @@ pub fn table() -> Table<Handler> {
     let mut routes = public();
     routes.extend(keyed());
     routes.extend(files());
+    routes.extend(indexes());
     Table::new(routes)
 }
 
@@ -173,19 +183,6 @@ fn files() -> Vec<Route<Handler>> {
             (404, "no such file"),
             (410, "no longer published"),
         ]),
-        get("/.well-known/agent-skills/index.json", "Agent Skills discovery", legacy::discovery),
-        get("/.well-known/agent-skills/:id/SKILL.md", "A skill as a SKILL.md file", legacy::skill_file)
-            .replies(&[(200, "markdown"), (404, "no such skill"), (410, "no longer published")]),
-        get(
-            "/.well-known/skills/index.json",
-            "Agent Skills discovery, first format",
-            legacy::discovery_first,
-        ),
-        get("/.well-known/skills/:id/SKILL.md", "A skill as a SKILL.md file", legacy::skill_file).replies(&[
-            (200, "markdown"),
-            (404, "no such skill"),
-            (410, "no longer published"),
-        ]),
         get("/healthz", "Whether the service works", system::health)
             .replies(&[(200, "it does"), (503, "the store cannot be read")]),
         get("/metrics", "Counters, as Prometheus text", system::metrics),
@@ -197,4 +194,35 @@ fn files() -> Vec<Route<Handler>> {
         ]),
         get("/market.css", "The style of the pages", page::style),
     ]
+}
+
+const SKILL_MD: &str = "A skill as a SKILL.md file";
+const ONE: &str = "Agent Skills discovery of one skill";
+
+/// What the public command-line client installs from: the whole market, or one skill under its page's path.
+fn indexes() -> Vec<Route<Handler>> {
+    let replies: &[_] = &[(200, "markdown"), (404, "no such skill"), (410, "no longer published")];
+    let one: &[_] = &[(200, "the index"), (404, "no such skill"), (410, "no longer published")];
+    vec![
+        get("/.well-known/agent-skills/index.json", "Agent Skills discovery", discovery::of_market),
+        get("/.well-known/agent-skills/:file/SKILL.md", SKILL_MD, discovery::file).replies(replies),
+        get(
+            "/.well-known/skills/index.json",
+            "Agent Skills discovery, first format",
+            discovery::of_market_first,
+        ),
+        get("/.well-known/skills/:file/SKILL.md", SKILL_MD, discovery::file).replies(replies),
+        get("/s/:id/.well-known/agent-skills/index.json", ONE, discovery::of_skill).replies(one),
+        get("/s/:id/.well-known/agent-skills/:file/SKILL.md", SKILL_MD, discovery::file).replies(replies),
+        get("/s/:id/.well-known/skills/index.json", ONE, discovery::of_skill_first).replies(one),
+        get("/s/:id/.well-known/skills/:file/SKILL.md", SKILL_MD, discovery::file).replies(replies),
+        get("/api/search", "Search, as the public command-line client asks", reads::search)
+            .query(SEARCH_QUERY)
+            .replies(&[(200, "query, count and skills"), (400, "a query value breaks a rule")]),
+    ]
+}
+
+/// Whether a route serves a file that an index names.
+pub fn is_indexed_file(route: &Route<Handler>) -> bool {
+    route.path.ends_with("/:file/SKILL.md")
 }

@@ -105,7 +105,8 @@ impl Proxies {
             .map(Self)
     }
 
-    fn trusts(&self, ip: IpAddr) -> bool {
+    /// Whether what a peer says of others is believed.
+    pub fn trusts(&self, ip: IpAddr) -> bool {
         self.0.iter().any(|range| range.holds(ip))
     }
 

@@ -1,9 +1,12 @@
 //! How often a client may ask: an exact sliding window per client.
 //!
-//! **Invariant:** in any window of 60 s at most `limit` requests of one client pass; memory is bounded.
+//! **Invariant:** in any window of 60 s at most `limit` requests of one client pass, files of an index that
+//! it has fetched aside; memory is bounded.
 
+pub mod bulk;
 pub mod client;
 
+use bulk::Bulk;
 use client::Client;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,6 +40,7 @@ struct Window {
     passed: VecDeque<u32>,
     /// Until then other instances have let the client use the window up.
     closed_until: Option<u32>,
+    bulk: Bulk,
 }
 
 impl Window {
@@ -124,6 +128,21 @@ impl Limiter {
             drop(shard);
             lock(&self.overflow).passed.pop_back();
         }
+    }
+
+    /// Opens the files of an index to a client whose request for it was counted. Clients in the shared bucket
+    /// get none.
+    pub fn grant(&self, client: Client, now: Duration, files: u32) {
+        let mut shard = lock(&self.shards[client.spread() % SHARDS]);
+        if let Some(window) = shard.get_mut(&client) {
+            window.bulk.grant(wrapped(now), files);
+        }
+    }
+
+    /// Takes one file of an index; whether it was open to the client, so that it does not count.
+    pub fn takes_file(&self, client: Client, now: Duration) -> bool {
+        let mut shard = lock(&self.shards[client.spread() % SHARDS]);
+        shard.get_mut(&client).is_some_and(|window| window.bulk.take(wrapped(now)))
     }
 
     /// Forgets clients without a request in the window. To be called about once per window.

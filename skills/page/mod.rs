@@ -32,7 +32,7 @@ const CARDS: usize = 48;
 
 /// Whether a refusal is better told as a page.
 pub fn wants_html(request: &Request) -> bool {
-    request.path == "/" || request.path.starts_with("/s/")
+    request.path == "/" || request.segments.len() == 2 && request.segments[0] == "s"
 }
 
 /// A refusal as a page.
@@ -92,7 +92,7 @@ fn home_page(ask: &Ask) -> Result<Reply, Problem> {
     let by = query.author.as_deref().map(|id| snapshot.author(id).map_or(id, |a| a.display_name.as_str()));
     let is_front = query == ListQuery { limit: CARDS, ..ListQuery::default() };
     if is_front {
-        let base = escape(ask.market.catalogue.base_url());
+        let base = escape(&ask.market.base(ask.request));
         let _ = write!(
             body,
             "<section class=\"hero\"><h1>Skills for coding agents</h1><p>{ABOUT}</p>\
@@ -169,8 +169,8 @@ fn filters(body: &mut String, query: &ListQuery, counts: &[usize; 6]) {
     }
     body.push_str("</nav><nav class=\"sorts\" aria-label=\"Order\"><small>Sort by</small>");
     for sort in Sort::ALL {
-        let one = ListQuery { sort, ..query.clone() };
-        body.push_str(&link(&one, query.sort == sort, sort.word(), None));
+        let one = ListQuery { sort, by_relevance: false, ..query.clone() };
+        body.push_str(&link(&one, query.sort == sort && !query.by_relevance, sort.word(), None));
     }
     body.push_str("</nav></div>");
 }
@@ -270,10 +270,10 @@ fn skill_page(ask: &Ask) -> Result<Reply, Problem> {
     labels(&mut body, entry);
     let _ = write!(
         body,
-        "<pre class=\"install\"><code>npx skills add {} --skill {id}</code></pre>\
+        "<pre class=\"install\"><code>npx skills add {}/s/{id}</code></pre>\
          <p class=\"raw\">or read it as <a href=\"/skills/content/{id}.md\">plain markdown</a></p>\
          <article>{}</article></main>",
-        escape(ask.market.catalogue.base_url()),
+        escape(&ask.market.base(ask.request)),
         without_title(&markdown::render(&text), &skill.name)
     );
     Ok(html(200, &skill.name, &skill.description, "", &body))

@@ -26,7 +26,7 @@ type Part = fn(&Arc<dyn Store>);
 
 /// Runs the whole suite; `fresh` gives an empty store each time.
 pub fn all(fresh: &dyn Fn() -> Arc<dyn Store>) {
-    let parts: [(&str, Part); 13] = [
+    let parts: [(&str, Part); 15] = [
         ("create gives everything back", create_gives_everything_back),
         ("slug collisions", slug_collisions_take_the_lowest_free_suffix),
         ("edits", edits_keep_what_they_do_not_name),
@@ -35,6 +35,8 @@ pub fn all(fresh: &dyn Fn() -> Arc<dyn Store>) {
         ("installs", installs_count_once_per_window),
         ("hidden skills", hidden_skills_take_neither_rating_nor_install),
         ("authors", authors_are_made_filled_and_edited),
+        ("marks", marks_go_with_text_and_author),
+        ("sources", a_record_changes_only_skills_of_its_own_source),
         ("seeds", seeds_come_twice_and_keep_their_counters),
         ("generations", changes_follow_the_generation),
         ("concurrent writers", thirty_two_writers_lose_and_double_nothing),
@@ -236,6 +238,65 @@ fn authors_are_made_filled_and_edited(store: &Arc<dyn Store>) {
     assert_eq!(refused(store.edit_author("nobody", patch.clone(), Time(3))), 404);
     store.take_in(seed::all().unwrap(), Time(4)).unwrap();
     assert_eq!(refused(store.edit_author(crate::model::VENDOR_AUTHOR_ID, patch, Time(5))), 403);
+}
+
+fn marks_go_with_text_and_author(store: &Arc<dyn Store>) {
+    let profile = json!({"author": "Ada", "authorProfile": {"github": "ada"}});
+    let id = store.create(draft("Marked", &profile), Time(1)).unwrap().value.id;
+    let mark = || {
+        store.transition(&id, Move::Verify(Verification::Creator), Time(2)).unwrap();
+        store.transition(&id, Move::Feature(true), Time(2)).unwrap();
+    };
+    let marks = || {
+        let skill = read(&**store, &id);
+        (skill.verification, skill.featured)
+    };
+    let renamed = json!({"displayName": "Somebody Else"});
+    let other_text = || {
+        let mut incoming = Incoming { skill: read(&**store, &id), content: "# Other\n".into() };
+        incoming.skill.digest = Content::new(incoming.content.clone()).digest;
+        incoming
+    };
+    mark();
+    store.update(&id, edit(&json!({"tags": ["new"]})), Time(3)).unwrap();
+    assert_eq!(marks(), (Verification::Creator, true), "tags say nothing");
+    store.update(&id, edit(&json!({"author": "Mallory"})), Time(3)).unwrap();
+    assert_eq!(marks(), (Verification::Nobody, false), "an edit");
+    mark();
+    store.edit_author("gh-ada", AuthorPatch::parse(renamed.as_object().unwrap()).unwrap(), Time(4)).unwrap();
+    assert_eq!(marks(), (Verification::Nobody, false), "a renamed author");
+    mark();
+    store.take_in(vec![other_text()], Time(5)).unwrap();
+    assert_eq!(marks(), (Verification::Nobody, false), "an import");
+    assert_eq!(store.flaws().unwrap(), Vec::<String>::new());
+}
+
+fn a_record_changes_only_skills_of_its_own_source(store: &Arc<dyn Store>) {
+    let mut theirs = seed::all().unwrap();
+    theirs.truncate(1);
+    let id = theirs[0].skill.id.clone();
+    let mut others = theirs.clone();
+    let skill = &mut others[0].skill;
+    skill.source = crate::model::Source::Community;
+    skill.name = "Taken Over".into();
+    (skill.author, skill.author_id) = ("Mallory".into(), "mallory".into());
+    store.take_in(theirs.clone(), Time(1)).unwrap();
+    assert_eq!(store.take_in(others.clone(), Time(2)).unwrap().value, 0, "the vendor's stays as it is");
+    assert_eq!(read(&**store, &id).name, theirs[0].skill.name);
+    skill_of_another(store, others, theirs);
+}
+
+fn skill_of_another(store: &Arc<dyn Store>, mut others: Vec<Incoming>, mut theirs: Vec<Incoming>) {
+    for incoming in others.iter_mut().chain(&mut theirs) {
+        incoming.skill.id = "came-first".into();
+    }
+    store.take_in(others, Time(3)).unwrap();
+    assert_eq!(
+        store.take_in(theirs, Time(4)).unwrap().value,
+        0,
+        "nor does the vendor put its name on another's"
+    );
+    assert_eq!(read(&**store, "came-first").author, "Mallory");
 }
 
 fn seeds_come_twice_and_keep_their_counters(store: &Arc<dyn Store>) {

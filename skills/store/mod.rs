@@ -6,6 +6,8 @@
 
 #[cfg(test)]
 pub mod contract;
+pub mod flaws;
+mod partial;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod session;
@@ -18,6 +20,7 @@ use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
 use crate::limits::Verdict;
 use crate::model::{Author, Skill};
+pub use partial::Partial;
 use std::fmt;
 use std::path::Path;
 use svc::api::Problem;
@@ -140,8 +143,9 @@ pub trait Store: Send + Sync {
     /// Edits an author record and the copies that its skills carry. Errors: 404, 403.
     fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError>;
 
-    /// Takes in seeds or an export: new ids as they come, known ids with their text only: counters,
-    /// status and the operator's marks stay.
+    /// Takes in seeds or an export: new ids as they come, known ids with their text only: counters and
+    /// status stay, the operator's marks as long as text and author do. A vendor's skill is only changed by
+    /// the vendor's own record, and another's only by another's: what does not fit is left alone.
     /// Gives how many records were made or changed.
     fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError>;
 
@@ -174,6 +178,10 @@ pub trait Store: Send + Sync {
 
     /// Transactions whose ledger entries do not add up to zero; none in a sound database.
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError>;
+
+    /// What is damaged, a sentence each: the answers to [`flaws::QUESTIONS`], and what the database says of
+    /// itself. None in a sound database.
+    fn flaws(&self) -> Result<Vec<String>, StoreError>;
 }
 
 /// 404 for an id that does not exist.

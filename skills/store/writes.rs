@@ -154,6 +154,7 @@ impl<T: Tables> Write<'_, T> {
         for before in self.tables.skills_of_author(id)? {
             let mut skill = before.clone();
             patch.apply_to_copy(&mut skill);
+            moves::keep_marks(&mut skill, &before);
             if skill != before {
                 self.tables.put_skill(&skill, self.generation)?;
             }
@@ -172,6 +173,10 @@ impl<T: Tables> Write<'_, T> {
             let known = self.tables.skill(&skill.id)?;
             let skill = match &known {
                 None => skill.clone(),
+                Some(known) if known.source != skill.source => {
+                    log::warn!("{} was not taken in: a skill of another source has this id", skill.id);
+                    continue;
+                }
                 Some(known) => merged(known, skill, self.now),
             };
             if known.as_ref() == Some(&skill) {
@@ -195,10 +200,11 @@ impl<T: Tables> Write<'_, T> {
     }
 }
 
-/// A known skill with the text of an incoming one: counters, status and dates stay.
+/// A known skill with the text of an incoming one: counters, status and dates stay, and the operator's marks
+/// where it says the same.
 fn merged(known: &Skill, incoming: &Skill, now: Time) -> Skill {
     let new_content = known.digest != incoming.digest;
-    Skill {
+    let mut skill = Skill {
         downloads: known.downloads,
         seed_rating: known.seed_rating,
         seed_rating_count: known.seed_rating_count,
@@ -212,5 +218,7 @@ fn merged(known: &Skill, incoming: &Skill, now: Time) -> Skill {
         created_at: known.created_at,
         updated_at: if new_content { now } else { known.updated_at },
         ..incoming.clone()
-    }
+    };
+    moves::keep_marks(&mut skill, known);
+    skill
 }

@@ -2,6 +2,7 @@
 
 use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
 use crate::api::{Fields, Method, Problem, Reply, Request, Route};
+use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
 use crate::routes::{Access, Ask, Handler};
 use crate::schedules;
@@ -121,6 +122,7 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
     let mut body = json!(agent.rest());
     body["prompt"] = json!(agent.prompt);
     body["instructions"] = json!(agent.queue);
+    body["env"] = json!(agent.env);
     Ok(Reply::ok(&body))
 }
 
@@ -139,8 +141,11 @@ pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
     let body = request.object()?;
     let mut fields = Fields::new(&body);
     let timing = schedules::api::timing_field(&mut fields);
+    // Only here: what agents write (plans, schedules, recommendations) has no such field.
+    let env = env_field(&mut fields).unwrap_or_default();
     let mut request = spawn_fields(fields)?;
     request.schedule = timing;
+    request.env = env;
     Ok(request)
 }
 
@@ -152,10 +157,7 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
     if !role.is_empty() {
         word(&mut fields, "role", &role, MAX_ROLE_CHARS, "_-");
     }
-    let name = fields.string("name").map(ToOwned::to_owned);
-    if let Some(name) = &name {
-        word(&mut fields, "name", name, MAX_NAME_CHARS, "_.-");
-    }
+    let name = name_field(&mut fields);
     let globs = scope_field(&mut fields).unwrap_or_default();
     let prompt = bounded(&mut fields, "prompt").unwrap_or_default().to_owned();
     let model = bounded_word(&mut fields, "model");
@@ -181,6 +183,7 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
         isolation: fields.choice("isolation", &["shared", "worktree"]).unwrap_or("shared").to_owned(),
         worktree: None,
         command,
+        env: Extra::default(),
         schedule: None,
     };
     fields.validator.finish()?;
@@ -190,10 +193,7 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
-    let name = fields.string("name").map(ToOwned::to_owned);
-    if let Some(name) = &name {
-        word(&mut fields, "name", name, MAX_NAME_CHARS, "_.-");
-    }
+    let name = name_field(&mut fields);
     let patch = Patch {
         name,
         scope: scope_field(&mut fields),
@@ -210,7 +210,8 @@ fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
     let message = required(&mut fields, "message");
-    let deliver = match fields.choice("deliver", &["rotation", "now", "idle"]) {
+    let deliver = match fields.choice("deliver", &["rotation", "now", "idle", "auto"]) {
+        Some("auto") => Deliver::Auto,
         Some("now") => Deliver::Now,
         Some("idle") => Deliver::Idle,
         _ => Deliver::Rotation,
@@ -279,6 +280,41 @@ fn word(fields: &mut Fields, name: &str, text: &str, max: usize, extra: &str) {
     });
 }
 
+/// Who is no agent: names that stand for somebody else where a person reads who did or asks something.
+const OTHERS: [&str; 19] = [
+    "admin",
+    "administrator",
+    "chat",
+    "console",
+    "daemon",
+    "discord",
+    "human",
+    "me",
+    "nobody",
+    "operator",
+    "person",
+    "root",
+    "slack",
+    "svc",
+    "system",
+    "telegram",
+    "unknown",
+    "user",
+    "you",
+];
+
+/// The name of an agent: a word, and nobody else's.
+fn name_field(fields: &mut Fields) -> Option<String> {
+    let name = fields.string("name")?.to_owned();
+    word(fields, "name", &name, MAX_NAME_CHARS, "_.-");
+    let folded: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    fields.validator.check(!OTHERS.contains(&folded.as_str()), "name", || {
+        format!("name {name:?} stands for somebody who is no agent, choose another")
+    });
+    Some(name)
+}
+
 /// A list of globs; a single string counts as one.
 fn scope_field(fields: &mut Fields) -> Option<Vec<String>> {
     let value = fields.value("scope")?;
@@ -290,8 +326,27 @@ fn scope_field(fields: &mut Fields) -> Option<Vec<String>> {
     Some(globs.into_iter().map(ToOwned::to_owned).collect())
 }
 
+/// `{"pass": [NAME..], "set": {NAME: VALUE}}`.
+fn env_field(fields: &mut Fields) -> Option<Extra> {
+    let value = fields.value("env")?;
+    match serde_json::from_value::<Extra>(value.clone()) {
+        Ok(extra) => {
+            for (part, fault) in extra.faults() {
+                fields.validator.fail("env", format!("env.{part} {fault}"));
+            }
+            Some(extra)
+        }
+        Err(error) => {
+            fields
+                .validator
+                .fail("env", format!("env must be like {{\"pass\": [], \"set\": {{}}}}: {error}"));
+            None
+        }
+    }
+}
+
 fn effort(fields: &mut Fields) -> Option<Effort> {
-    Some(match fields.choice("effort", &EFFORTS)? {
+    Some(match fields.shown_choice("effort", &EFFORTS, &[])? {
         "low" => Effort::Low,
         "high" => Effort::High,
         "max" => Effort::Max,
@@ -300,7 +355,7 @@ fn effort(fields: &mut Fields) -> Option<Effort> {
 }
 
 fn permission(fields: &mut Fields) -> Option<Permission> {
-    Some(match fields.choice("permission", &PERMISSIONS)? {
+    Some(match fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")])? {
         "full" => Permission::Full,
         _ => Permission::Auto,
     })
@@ -328,6 +383,13 @@ fn spawn_schema() -> Value {
             "timezone": {"type": "string"},
             "isolation": {"enum": ["shared", "worktree"]},
             "command": strings,
+            "env": {
+                "type": "object",
+                "properties": {
+                    "pass": strings,
+                    "set": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+                },
+            },
         },
     })
 }
@@ -347,7 +409,7 @@ fn message_schema(field: &str) -> Value {
         "type": "object",
         "properties": {
             field: {"type": "string", "maxLength": MAX_PROMPT_CHARS},
-            "deliver": {"enum": ["rotation", "now", "idle"]},
+            "deliver": {"enum": ["rotation", "now", "idle", "auto"]},
         },
     })
 }

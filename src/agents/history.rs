@@ -6,6 +6,7 @@ use crate::core::{Context, Document, Durability, Effect, State as All, Timer, Ti
 use crate::usage::ledger::VELOCITY_WINDOW;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Entries of the rotation history kept.
 pub const MAX_HISTORY: usize = 500;
@@ -63,10 +64,26 @@ impl History {
         self.entries.iter().rev().find(of_it).map(|entry| entry.timestamp)
     }
 
+    /// When a lineage was rotated for this reason within `length` before `now`, oldest first.
+    pub fn since(&self, lineage: LineageId, reason: &str, now: Time, length: Duration) -> Vec<Time> {
+        let of_it = |entry: &&Entry| {
+            let recent = now.since(entry.timestamp) < length;
+            entry.lineage_id == Some(lineage) && entry.reason == reason && recent
+        };
+        self.entries.iter().filter(of_it).map(|entry| entry.timestamp).collect()
+    }
+
     fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
         if self.entries.len() > MAX_HISTORY {
             self.entries.remove(0);
+        }
+    }
+
+    /// Moves what happened after `now`, by a clock that was wrong.
+    pub(super) fn move_future(&mut self, now: Time, moved: impl Fn(Time) -> Time) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.timestamp > now) {
+            entry.timestamp = moved(entry.timestamp);
         }
     }
 

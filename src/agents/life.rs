@@ -1,13 +1,15 @@
 //! The life of a run: what its threads report, and how it ends.
 
-use super::record::{Agent, Deliver, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
+use super::record::{Agent, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, RunReport};
 use super::{LogEntry, RunOrder, rotation, say, touch, wait};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer, moments};
-use crate::providers::{Activity, Tokens, TurnEnd, Usage};
+use crate::providers::{self, Activity, Tokens, TurnEnd, Usage, login, windows};
+use crate::settings::Config;
+use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +61,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
         let (status, reason) = match &phase {
-            Phase::Stopping(..) => verdict(agent, &phase, None, None),
+            Phase::Stopping(..) => verdict(agent, &phase, None, None, ""),
             _ => (Status::Crashed, format!("its process could not be started: {error}")),
         };
         agent.set_status(cx.now, status, reason);
@@ -83,8 +85,9 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let now = cx.now;
     let mut turn_over = false;
     let used = batch.activities.iter().any(|activity| matches!(activity, Activity::Usage(_)));
+    let tool_over = batch.activities.iter().any(|activity| matches!(activity, Activity::ToolEnded { .. }));
     moments::heard(all, cx, id, &batch.activities);
-    let usage = Arc::clone(&all.usage);
+    let (usage, settings) = (Arc::clone(&all.usage), Arc::clone(&all.settings));
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };
     agent.last_activity = now;
@@ -98,37 +101,56 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     if used && let Some(account) = usage.account(agent.lineage_id) {
         // Where the provider tells no cost, the price table does.
         agent.cost_usd = account.cost_usd();
+        agent.unpriced_tokens = account.unpriced();
+    }
+    if used {
+        know_window(&usage, settings.config(), agent);
     }
     cx.push(Effect::Output(batch));
     watch_silence(all, id, now);
     if turn_over {
         turn_ended(all, cx, id);
-    } else if used {
+    } else if used || tool_over {
         rotation::begin_if_due(all, cx, id);
     }
     touch(all, cx, Durability::Soon);
 }
 
+/// A person's own word on the window of its model comes first, then the program's, then the table's.
+fn know_window(usage: &usage::State, config: &Config, agent: &mut Agent) {
+    let model = usage::model_of_record(usage, agent);
+    if let Some(own) = config.model(&model).and_then(|own| own.context_window) {
+        agent.context_window = own;
+    } else if agent.context_window == 0 && agent.context_tokens > 0 {
+        agent.context_window = windows::window_of(&agent.provider, &model).unwrap_or_default();
+    }
+}
+
 /// Takes one activity into the record; whether it ended a turn.
 fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
+    agent.open_tools.take(activity);
+    if let Some(touched) = agent.open_files.take(activity) {
+        touch_file(agent, &touched.path, touched.writes);
+    }
     match activity {
         Activity::Session { id, model } => {
             agent.session_id = Some(id.clone());
             agent.session_confirmed = true;
-            if model.is_some() {
+            if model.is_some() && agent.actual_model != *model {
+                if agent.actual_model.is_some() {
+                    // Told again, or looked up, with the next figures.
+                    agent.context_window = 0;
+                }
                 agent.actual_model.clone_from(model);
             }
         }
         Activity::TurnStarted => agent.turn_open = true,
         Activity::Text { text } => agent.current_activity = Some(first_words(text)),
         Activity::Thinking { .. } => agent.current_activity = Some("thinking".into()),
-        Activity::ToolStarted { name, path, writes, .. } => {
+        Activity::ToolStarted { name, path, .. } => {
             agent.turn_open = true;
             agent.current_activity =
                 Some(path.as_ref().map_or_else(|| name.clone(), |path| format!("{name} {path}")));
-            if let Some(path) = path {
-                touch_file(agent, path, *writes);
-            }
         }
         Activity::ToolEnded { .. } | Activity::PermissionAsked { .. } | Activity::Noise { .. } => {}
         Activity::Usage(usage) => note_usage(agent, usage),
@@ -219,6 +241,7 @@ pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Optio
     let reason = match why {
         Stop::Kill => "being stopped on request",
         Stop::Rotate => "being replaced by its successor",
+        Stop::Limit => "being stopped at its limit",
         Stop::Shutdown => "being stopped because the daemon stops",
     };
     match &mut agent.phase {
@@ -256,7 +279,7 @@ fn exited(
             calls.clone_from(waiting);
         }
         agent.exit = Some(ExitInfo { code, signal, at: cx.now });
-        let (status, reason) = verdict(agent, &phase, code, signal);
+        let (status, reason) = verdict(agent, &phase, code, signal, &stderr_tail);
         if status == Status::Crashed && !stderr_tail.trim().is_empty() {
             agent.error = Some(stderr_tail);
         } else if status == Status::Crashed {
@@ -277,15 +300,17 @@ fn exited(
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
+    let mut awaits_brief = false;
     if why == Some(Stop::Rotate) {
         rotation::predecessor_ended(all, cx, id);
     } else if rotation::under_way(all, id) {
         rotation::given_up(all, cx, id);
     } else {
         cx.moment(Moment::Ended(id));
-        rotation::prepare_handoff(all, cx, id);
+        awaits_brief = rotation::prepare_handoff(all, cx, id);
     }
-    if why.is_none() {
+    // With a brief on its way it goes on when that is there, instead of in its full session.
+    if why.is_none() && !awaits_brief {
         say::resume_if_spoken_to(all, cx, id);
     }
     touch(all, cx, Durability::BeforeReply);
@@ -293,10 +318,20 @@ fn exited(
 
 /// Status and reason of an ended run, read from three things together: whether a stop was ordered, the
 /// last turn's outcome, the exit status.
-fn verdict(agent: &Agent, phase: &Phase, code: Option<i32>, signal: Option<i32>) -> (Status, String) {
+fn verdict(
+    agent: &Agent,
+    phase: &Phase,
+    code: Option<i32>,
+    signal: Option<i32>,
+    complaints: &str,
+) -> (Status, String) {
     match phase {
         Phase::Stopping(Stop::Kill, _) => return (Status::Killed, "stopped on request".into()),
         Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, "replaced by its successor".into()),
+        Phase::Stopping(Stop::Limit, _) => {
+            let why = agent.limit.as_deref().unwrap_or("it has used what it may");
+            return (Status::Killed, format!("stopped: {why}; svc resume {} continues it", agent.name));
+        }
         Phase::Stopping(Stop::Shutdown, _) => {
             return (
                 Status::Interrupted,
@@ -307,19 +342,43 @@ fn verdict(agent: &Agent, phase: &Phase, code: Option<i32>, signal: Option<i32>)
     }
     let turn = agent.last_turn.as_ref();
     if let Some(turn) = turn.filter(|turn| turn.is_error) {
-        return (Status::Crashed, format!("its last turn failed: {}", turn.text));
+        let remedy = login_remedy(&agent.provider, &turn.text);
+        return (Status::Crashed, format!("its last turn failed: {}{remedy}", turn.text));
     }
     let finishing = *phase == Phase::Finishing;
     match (code, signal) {
         (Some(0), _) => (Status::Completed, completed_reason(agent)),
         // It was told to end after a good turn: how its launcher dies then says nothing of the work.
         _ if finishing && !agent.turn_open => (Status::Completed, completed_reason(agent)),
-        (Some(code), _) => (Status::Crashed, format!("it exited with code {code}")),
+        (Some(code), _) => {
+            let why = cause(complaints).map(|cause| format!(": {cause}")).unwrap_or_default();
+            (Status::Crashed, format!("it exited with code {code}{why}"))
+        }
         (None, Some(signal)) => {
             (Status::Killed, format!("{FOREIGN_SIGNAL}{signal} ended it; the daemon did not send it"))
         }
         (None, None) => (Status::Crashed, "its process vanished without an exit status".into()),
     }
+}
+
+/// The line of standard error that tells most: the first that calls itself an error, else the last.
+fn cause(complaints: &str) -> Option<String> {
+    let plain = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned();
+    let lines: Vec<String> = complaints.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    let is_error = |line: &&String| {
+        let line = line.to_lowercase();
+        line.starts_with("error") || line.contains("error: ")
+    };
+    lines.iter().find(is_error).or(lines.last()).map(|line| first_words(line))
+}
+
+/// What to do about a turn that failed because nobody is logged in to the provider's program.
+fn login_remedy(provider: &str, error: &str) -> String {
+    let Some(info) = providers::by_id(provider).map(providers::Provider::info) else {
+        return String::new();
+    };
+    let remedy = login::remedy(info);
+    if remedy.is_empty() || !login::is_missing(error) { String::new() } else { format!("; {remedy}") }
 }
 
 /// Whether a signal ended it that nobody here sent, for example for want of memory: no person wished that.
@@ -385,7 +444,8 @@ pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
         return;
     }
     agent.stalled = true;
-    let seconds = cx.now.since(agent.last_activity).as_secs();
+    // A clock that was set back may say that it was heard in the future.
+    let seconds = cx.now.since(agent.last_activity).max(SILENCE).as_secs();
     let trouble = agent.status_reason.clone();
     let told = matches!(trouble.as_str(), "working" | "its process runs");
     let reason = if told {
@@ -397,9 +457,4 @@ pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
     let name = agent.name.clone();
     cx.notice("agent:stalled", &json!({"agentId": id, "agentName": name, "reason": reason}));
     touch(all, cx, Durability::Soon);
-}
-
-/// Whether a message of this kind waits for the end of the run.
-pub fn waits_for_end(deliver: Deliver) -> bool {
-    matches!(deliver, Deliver::Now | Deliver::Idle)
 }

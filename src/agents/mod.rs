@@ -10,11 +10,17 @@ mod life;
 mod patch;
 mod record;
 pub mod report;
+pub mod rights;
+#[cfg(test)]
+mod rights_tests;
 pub mod rotation;
 mod say;
 mod scope;
 mod spawn;
 mod store;
+#[cfg(test)]
+mod tests;
+mod touched;
 mod wait;
 pub mod wire;
 pub mod worker;
@@ -26,19 +32,21 @@ pub use life::{died_by_foreign_signal, run_report, silence};
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
+pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
     SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent, working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
+pub use touched::touched;
 pub use wait::{note, set_waiting, tell};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
-use crate::core::time::Time;
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
+use crate::core::time::{Jump, Time};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, remedy};
 use crate::credentials::SecretVariable;
-use crate::providers::{LaunchRequest, Permission, Tokens};
+use crate::providers::{LaunchRequest, Permission, Ruling, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -138,9 +146,11 @@ pub enum RunOrder {
     Decide {
         /// As asked.
         question: String,
-        /// Yes or no.
-        allow: bool,
+        /// What the person said.
+        ruling: Ruling,
     },
+    /// Ask its program to leave the turn, where it can be asked.
+    Interrupt,
     /// Its work is done: let it end.
     Finish,
     /// End it with everything it started.
@@ -279,8 +289,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     // Ending an agent must work on a full disk too.
     let ends = matches!(command, Command::Delete(_));
     if let Some(error) = all.health.storage_error.as_ref().filter(|_| !ends) {
-        let text =
-            format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+        let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
         return cx
             .reply(call, Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"));
     }
@@ -325,27 +334,48 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
 }
 
-/// An agent's process gives nobody, itself included, more freedom than a person gave it: a wider scope or
-/// the full permission would be an approval.
+/// What an agent may not do to itself or another: give more freedom than it has, or decide about agents that
+/// may do more than itself and that it has not started. What it starts is looked at by [`spawn_agent`].
 ///
 /// Errors: 403 `agent_may_not`.
 fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
     let Some(caller) = cx.actor.agent() else { return Ok(()) };
-    let refuse = |what: &str| {
-        let text = format!("agent {caller} may not {what}; a person has to, outside of an agent");
-        Err(Problem::new(403, "agent_may_not", text))
+    let (target, deed) = match command {
+        Command::Spawn(_) => return Ok(()),
+        Command::Patch(target, _) => (target, "change"),
+        Command::Delete(target) => (target, "end"),
+        Command::Instruct { target, .. } => (target, "instruct"),
+        Command::Query { target, .. } => (target, "question"),
+        Command::Rotate(target) => (target, "rotate"),
+        Command::Resume { target, .. } => (target, "resume"),
     };
-    let has_full = all.agents.get(caller).is_some_and(|agent| agent.permission == Permission::Full);
+    // Nobody of that name: the command itself says so.
+    let Ok(agent) = all.agents.find(target) else { return Ok(()) };
+    let own = rights::known(all, caller);
+    let has_full = own.is_some_and(|own| own.permission == Permission::Full);
     match command {
-        Command::Spawn(request) if request.permission == Permission::Full && !has_full => {
-            refuse("start an agent with the full permission, which it does not have itself")
+        // An answer is no deed: another scope may be asked, another permission not.
+        Command::Query { .. } if own.is_some() && (has_full || agent.permission != Permission::Full) => {
+            Ok(())
         }
         Command::Patch(_, patch) if patch.permission == Some(Permission::Full) && !has_full => {
-            refuse("give the full permission, which it does not have itself")
+            Err(rights::refusal(caller, "give the full permission, which it does not have itself"))
         }
-        Command::Patch(_, patch) if patch.scope.is_some() => refuse("change which files an agent owns"),
-        _ => Ok(()),
+        Command::Patch(_, patch) if patch.scope.is_some() => {
+            Err(rights::refusal(caller, "change which files an agent owns"))
+        }
+        Command::Patch(_, patch) if patch.team_id.is_some() && joins_key(all, own, patch) => {
+            Err(rights::refusal(caller, "put an agent into the team of a toy, which it is not in itself"))
+        }
+        _ => rights::may_act(all, &cx.actor, agent, deed),
     }
+}
+
+/// Whether a change gives an agent the key of a team that its own maker has not.
+fn joins_key(all: &All, own: Option<&Arc<Agent>>, patch: &Patch) -> bool {
+    let Some(Ok(team)) = patch.team_id.as_deref().map(|team| all.teams.find(team)) else { return false };
+    let id = team.id.to_string();
+    rights::holds_key(all, &id) && own.and_then(|own| own.team_id.as_deref()) != Some(id.as_str())
 }
 
 /// Notes what is wished of an existing agent; what comes of it stands in its own log.
@@ -389,6 +419,13 @@ pub fn all_quiet(agents: &State) -> bool {
     agents.live().next().is_none()
 }
 
+/// Something has happened to an agent.
+pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+    if let Moment::Ended(id) = moment {
+        say::tell_undelivered(all, cx, id);
+    }
+}
+
 /// A one-off job reports.
 pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
     match report {
@@ -418,6 +455,22 @@ fn touch(all: &mut All, cx: &mut Context, durability: Durability) {
     }
     let due = (all.agents.last_notice_at + STATE_INTERVAL).max(cx.now);
     Arc::make_mut(&mut all.timers).set(Timer::StateNotice, due);
+}
+
+/// The wall clock has jumped.
+pub fn clock_set(all: &mut All, cx: &Context, jump: Jump) {
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.last_notice_at = agents.last_notice_at.moved(jump);
+    if jump.is_back {
+        Arc::make_mut(&mut agents.rotations).move_future(cx.now, |at| at.moved(jump));
+    }
+}
+
+/// Nothing in the registry happened after `now`: a cooldown begins at the latest with it.
+pub fn not_after(all: &mut All, now: Time) {
+    let history = Arc::make_mut(&mut Arc::make_mut(&mut all.agents).rotations);
+    history.move_future(now, |_| now);
+    history.watch(Arc::make_mut(&mut all.timers));
 }
 
 /// Pushes the coalesced `state` message.

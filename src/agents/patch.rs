@@ -7,6 +7,7 @@ use crate::core::ids::AgentId;
 use crate::core::{Context, Durability, State as All};
 use crate::providers::{Effort, Permission};
 use crate::teams;
+use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -40,6 +41,7 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
             .check(!taken, "name", || format!("name {name:?} is in use by another agent, choose another"));
     }
     validator.finish()?;
+    let is_model = patch.model.is_some();
     let agents = Arc::make_mut(&mut all.agents);
     if let Some(agent) = agents.edit(id) {
         if let Some(name) = patch.name {
@@ -48,14 +50,19 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
         if let Some(scope) = patch.scope {
             agent.scope = Arc::new(scope);
         }
-        if let Some(model) = patch.model {
+        if let Some(model) = patch.model.filter(|model| *model != agent.model) {
             agent.model = model;
+            // Of the running program's model it is told again with the next figures.
+            agent.context_window = 0;
         }
         agent.effort = patch.effort.unwrap_or(agent.effort);
         agent.permission = patch.permission.unwrap_or(agent.permission);
         if let Some(team) = team {
             agent.team_id = team;
         }
+    }
+    if let Some(agent) = all.agents.get(id).cloned().filter(|_| is_model) {
+        usage::routing::decide(all, cx, &agent);
     }
     touch(all, cx, Durability::BeforeReply);
     let agent = all.agents.find(&id.to_string())?;

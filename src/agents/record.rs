@@ -1,12 +1,14 @@
 //! The record of an agent, and how it is shown.
 
+use super::touched::OpenFiles;
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
-use crate::providers::{Effort, Permission, Tokens};
+use crate::providers::environment::Extra;
+use crate::providers::{Activity, Effort, Permission, Tokens};
 use crate::usage::prices;
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Where an agent is in its life.
@@ -49,6 +51,9 @@ pub enum Deliver {
     Now,
     /// When the current turn ends.
     Idle,
+    /// At once where the provider takes live input, else with the next rotation. Never stored: it is one of
+    /// the others by the time a message waits.
+    Auto,
 }
 
 impl Deliver {
@@ -58,6 +63,7 @@ impl Deliver {
             Self::Rotation => "rotation",
             Self::Now => "now",
             Self::Idle => "idle",
+            Self::Auto => "auto",
         }
     }
 }
@@ -74,6 +80,9 @@ pub struct Instruction {
     /// Handed to the program, which has not confirmed yet.
     #[serde(skip)]
     pub sent: bool,
+    /// The daemon's own remark: it goes with whatever is said next and is worth no turn of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_note: bool,
 }
 
 /// How its process ended.
@@ -104,6 +113,8 @@ pub enum Stop {
     Kill,
     /// Its replacement is ready.
     Rotate,
+    /// It has used what it may, and gets no successor.
+    Limit,
     /// The daemon ends.
     Shutdown,
 }
@@ -168,6 +179,12 @@ pub struct Agent {
     pub worktree: Option<String>,
     /// For `acp`: the command to run.
     pub command: Arc<Vec<String>>,
+    /// The agent that started it, over all its lives; `None` for a person.
+    #[serde(default)]
+    pub started_by: Option<LineageId>,
+    /// What a person added to its environment.
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub env: Arc<Extra>,
     /// The task. Stored in a document of its own.
     #[serde(skip)]
     pub prompt: Arc<str>,
@@ -202,8 +219,11 @@ pub struct Agent {
     pub context_tokens: u64,
     /// Size of the context window; 0 when unknown.
     pub context_window: u64,
-    /// Dollars: as the provider tells, else by the price table.
+    /// Dollars: as the provider tells, else by the price table; without those of `unpriced_tokens`.
     pub cost_usd: f64,
+    /// Tokens of models whose price nobody knows.
+    #[serde(default)]
+    pub unpriced_tokens: u64,
     /// Turns ended.
     pub turns: u64,
     /// How the process ended.
@@ -219,15 +239,75 @@ pub struct Agent {
     /// Whether a turn is open.
     #[serde(skip)]
     pub turn_open: bool,
+    /// Tool calls that have begun and not ended, by id.
+    #[serde(skip)]
+    pub open_tools: OpenTools,
+    /// Why it is being stopped at a limit.
+    #[serde(skip)]
+    pub limit: Option<Arc<str>>,
     /// Whether the provider has named its session in this life.
     #[serde(skip)]
     pub session_confirmed: bool,
+    /// Calls under way that name a file.
+    #[serde(skip)]
+    pub open_files: OpenFiles,
     /// Whether the current silence was announced.
     #[serde(skip)]
     pub stalled: bool,
     /// The steps of its process's life.
     #[serde(skip)]
     pub phase: Phase,
+}
+
+/// Calls that are remembered as begun; beyond them no place in the turn is safe.
+const OPEN_TOOLS_MAX: usize = 256;
+
+/// The tool calls of a turn that are under way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OpenTools {
+    ids: Arc<BTreeSet<String>>,
+    /// Some were begun that are not remembered.
+    beyond: bool,
+    /// A call has ended, and nothing else has happened since.
+    between: bool,
+}
+
+impl OpenTools {
+    /// Takes in what happens in a turn.
+    pub fn take(&mut self, activity: &Activity) {
+        match activity {
+            Activity::ToolStarted { id, .. } => {
+                self.between = false;
+                if self.ids.len() < OPEN_TOOLS_MAX {
+                    Arc::make_mut(&mut self.ids).insert(id.clone());
+                } else {
+                    self.beyond = true;
+                }
+            }
+            Activity::ToolEnded { id, .. } => {
+                Arc::make_mut(&mut self.ids).remove(id);
+                self.between = self.ids.is_empty() && !self.beyond;
+            }
+            Activity::TurnStarted | Activity::TurnEnded(_) => *self = Self::default(),
+            Activity::Text { .. } | Activity::Thinking { .. } | Activity::PermissionAsked { .. } => {
+                self.between = false;
+            }
+            Activity::Session { .. }
+            | Activity::Usage(_)
+            | Activity::Trouble { .. }
+            | Activity::Compacted
+            | Activity::Noise { .. } => {}
+        }
+    }
+
+    /// Whether a call has just ended, none is under way, and the model has not answered yet.
+    pub fn is_between(&self) -> bool {
+        self.between
+    }
+}
+
+fn is_plain(env: &Extra) -> bool {
+    env.is_empty()
 }
 
 /// What is kept of a turn's end.
@@ -321,12 +401,14 @@ struct Shown<'a> {
     lineage_id: LineageId,
     predecessor_id: Option<AgentId>,
     cost_usd: f64,
+    unpriced_tokens: u64,
     turns: u64,
     exit: Option<ExitInfo>,
     error: Option<&'a str>,
     pending_instructions: usize,
     isolation: &'a str,
     worktree: Option<&'a str>,
+    started_by: Option<LineageId>,
 }
 
 /// Characters of the prompt in lists and pushed records; `GET /api/agents/:id` shows all.
@@ -378,12 +460,14 @@ impl Serialize for View<'_> {
             lineage_id: agent.lineage_id,
             predecessor_id: agent.predecessor_id,
             cost_usd: prices::rounded(agent.cost_usd),
+            unpriced_tokens: agent.unpriced_tokens,
             turns: agent.turns,
             exit: agent.exit,
             error: agent.error.as_deref(),
             pending_instructions: agent.queue.len(),
             isolation: &agent.isolation,
             worktree: agent.worktree.as_deref(),
+            started_by: agent.started_by,
         }
         .serialize(serializer)
     }

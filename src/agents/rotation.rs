@@ -14,9 +14,10 @@
 
 use super::history::{self, Entry};
 use super::record::{Agent, Status, Stop};
-use super::{Job, life, say, spawn, touch};
+use super::{Job, RunOrder, life, say, spawn, touch};
 use crate::api::{Problem, Reply};
-use crate::context::{brief, briefing, triggers};
+use crate::context::triggers::{self, Due, FULL};
+use crate::context::{brief, briefing};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
@@ -25,15 +26,14 @@ use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
 
-/// The reason of rotations for a full context.
-const FULL: &str = "context_threshold";
-
 /// One rotation under way, keyed by the agent whose report moves it on: the old one, then the new one.
 #[derive(Debug, Clone)]
 pub struct Rotation {
     step: Step,
     old: AgentId,
     reason: String,
+    /// Its turn was open when it began, and its program was asked to leave it.
+    interrupted: bool,
     calls: Vec<CallId>,
 }
 
@@ -72,12 +72,36 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
 /// Begins a rotation if one is due by itself. To be called when usage was reported and when a turn has
 /// ended. Whether one is under way now.
 pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
-    if !under_way(all, id)
-        && let Some(reason) = triggers::due(all, cx.now, id)
-    {
-        begin(all, cx, id, reason, None);
+    if under_way(all, id) {
+        return true;
+    }
+    match triggers::due(all, cx.now, id) {
+        Some(Due::Rotate(reason)) => {
+            // Nothing is under way in its turn; nothing more is to begin while its brief is made.
+            let in_turn = all.agents.get(id).is_some_and(|agent| agent.turn_open);
+            begin(all, cx, id, reason, None);
+            if in_turn && let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.get_mut(&id) {
+                rotation.interrupted = true;
+                cx.push(Effect::Run(id, RunOrder::Interrupt));
+            }
+        }
+        Some(Due::Stop(why)) => {
+            stop_at_limit(all, cx, id, why);
+            return true;
+        }
+        None => {}
     }
     under_way(all, id)
+}
+
+/// Ends an agent that gets no successor, and tells people why.
+fn stop_at_limit(all: &mut All, cx: &mut Context, id: AgentId, why: String) {
+    cx.audit("agent.limit", &json!({"agentId": id, "reason": why}));
+    cx.notice("rotation:failed", &json!({"agentId": id, "error": why}));
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        agent.limit = Some(why.into());
+    }
+    life::stop(all, cx, id, Stop::Limit, None);
 }
 
 /// Whether a rotation of this agent is under way.
@@ -95,6 +119,7 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
         step: Step::Briefing,
         old: id,
         reason: reason.to_owned(),
+        interrupted: false,
         calls: call.into_iter().collect(),
     };
     let agents = Arc::make_mut(&mut all.agents);
@@ -109,14 +134,16 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     touch(all, cx, Durability::Soon);
 }
 
-/// An agent has ended: if its context is full, has a brief made in case that it goes on.
-pub fn prepare_handoff(all: &mut All, cx: &mut Context, id: AgentId) {
-    let Some(agent) = all.agents.get(id).cloned() else { return };
+/// An agent has ended: if its context is full, has a brief made in case that it goes on. Whether one comes.
+pub fn prepare_handoff(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
+    let Some(agent) = all.agents.get(id).cloned() else { return false };
     let resumable = agent.status == Status::Completed && agent.session_id.is_some();
-    if resumable && !under_way(all, id) && triggers::is_full(all, &agent) {
+    let awaited = resumable && !under_way(all, id) && triggers::is_full(all, &agent);
+    if awaited {
         let facts = Box::new(brief::Facts::of(all, &agent, FULL));
         cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
     }
+    awaited
 }
 
 /// The brief with which an ended agent is to go on, if one was made and a rotation is allowed now.
@@ -131,7 +158,8 @@ pub fn take_handoff(all: &mut All, now: Time, agent: &Agent) -> Option<Arc<str>>
 /// An ended agent goes on with its brief: that is a rotation whose old process has ended already.
 pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
     let step = Step::Starting { old_context_tokens: old.context_tokens, delivered: Vec::new() };
-    let rotation = Rotation { step, old: old.id, reason: FULL.to_owned(), calls: Vec::new() };
+    let rotation =
+        Rotation { step, old: old.id, reason: FULL.to_owned(), interrupted: false, calls: Vec::new() };
     Arc::make_mut(&mut all.agents).pending_rotations.insert(new, rotation);
     cx.audit("agent.rotate", &json!({"agentId": old.id, "name": old.name, "reason": FULL}));
     cx.notice("rotation:start", &json!({"agentId": old.id, "agentName": old.name, "reason": FULL}));
@@ -142,11 +170,16 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
     let ended = all.agents.get(id).is_some_and(|agent| !agent.status.is_live());
     let agents = Arc::make_mut(&mut all.agents);
     let Some(rotation) = agents.pending_rotations.get_mut(&id) else {
-        if let Some(brief) = brief.ok().filter(|_| ended) {
-            agents.handoffs.insert(id, brief.into());
+        if ended {
+            if let Ok(brief) = brief {
+                agents.handoffs.insert(id, brief.into());
+            }
+            // What was said to it while it ended waits for this.
+            say::resume_if_spoken_to(all, cx, id);
         }
         return;
     };
+    let interrupted = rotation.interrupted;
     match brief {
         Ok(brief) => {
             rotation.step = Step::Ending(brief);
@@ -163,6 +196,11 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
                 agent.set_status(cx.now, Status::Running, format!("its rotation failed: {error}"));
             }
             fail(all, cx, id, id, &error);
+            // It was interrupted for nothing.
+            if interrupted && all.agents.get(id).is_some_and(|agent| agent.status.is_live()) {
+                cx.push(Effect::Run(id, RunOrder::Say { message_id: 0, text: briefing::GO_ON.to_owned() }));
+                return;
+            }
             // Its turn may have ended meanwhile: what was put off for its successor falls to itself.
             let between_turns = all.agents.get(id).is_some_and(|a| a.status.is_live() && !a.turn_open);
             if between_turns && !say::deliver_idle(all, cx, id) {

@@ -3,7 +3,7 @@
 //! **Invariant:** an acknowledged instruction stays in the record until a program has taken it.
 
 use super::record::{Agent, Deliver, Instruction, Phase, Status};
-use super::{Job, RunOrder, life, rotation, spawn, touch};
+use super::{Job, RunOrder, life, rotation, spawn, touch, wait};
 use crate::api::{Problem, Reply};
 use crate::context::briefing;
 use crate::core::ids::AgentId;
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Messages that may wait for one agent.
 pub const MAX_QUEUED: usize = 100;
+/// Characters shown of a message that was not delivered.
+const UNDELIVERED_CHARS: usize = 300;
 /// Questions under way at once.
 pub const MAX_QUERIES: usize = 8;
 /// A question that takes longer is given up with 504.
@@ -45,14 +47,25 @@ pub fn instruct(
             format!("{MAX_QUEUED} messages wait for {} already; rotate it to deliver them", agent.name);
         return Err(Problem::new(409, "queue_full", text));
     }
-    let live_input = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.live_input);
+    let live_input = wait::takes_input(&agent.provider);
+    let deliver = match deliver {
+        Deliver::Auto if live_input => Deliver::Now,
+        Deliver::Auto => Deliver::Rotation,
+        named => named,
+    };
     let agents = Arc::make_mut(&mut all.agents);
     agents.next_message += 1;
     let message_id = agents.next_message;
     let Some(record) = agents.edit(agent.id) else { return Err(Problem::not_found("the agent is gone")) };
     let now = deliver == Deliver::Now && live_input && record.phase == Phase::Working;
     let text: Arc<str> = message.into();
-    record.queue.push(Instruction { id: message_id, text: Arc::clone(&text), deliver, sent: now });
+    record.queue.push(Instruction {
+        id: message_id,
+        text: Arc::clone(&text),
+        deliver,
+        sent: now,
+        is_note: false,
+    });
     let queued = record.queue.len();
     if now {
         cx.push(Effect::Run(agent.id, RunOrder::Say { message_id, text: text.to_string() }));
@@ -80,14 +93,14 @@ pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, deliv
     touch(all, cx, Durability::Soon);
 }
 
-/// A turn is over: says what waits for that. Whether anything was said.
+/// A turn is over and no rotation is due: says what waits, also what waited for a rotation, for without
+/// another message the run ends here. Whether anything was said.
 pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return false };
-    let live_input = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.live_input);
-    if agent.phase != Phase::Working || !live_input {
+    if agent.phase != Phase::Working || !wait::takes_input(&agent.provider) {
         return false;
     }
-    let Some(message) = agent.queue.iter_mut().find(|m| !m.sent && life::waits_for_end(m.deliver)) else {
+    let Some(message) = agent.queue.iter_mut().find(|message| !message.sent && !message.is_note) else {
         return false;
     };
     message.sent = true;
@@ -104,20 +117,40 @@ pub fn resume_if_spoken_to(all: &mut All, cx: &mut Context, id: AgentId) {
     if agent.status != Status::Completed || all.health.stopping || rotating {
         return;
     }
-    let waiting: Vec<&Instruction> = agent.queue.iter().filter(|m| life::waits_for_end(m.deliver)).collect();
-    if waiting.is_empty() {
+    if agent.queue.iter().all(|message| message.is_note) {
         return;
     }
-    let text = waiting.iter().map(|m| m.text.as_ref()).collect::<Vec<_>>().join("\n\n");
-    let ids: Vec<u64> = waiting.iter().map(|m| m.id).collect();
-    if let Some(record) = Arc::make_mut(&mut all.agents).edit(id) {
-        record.queue.retain(|message| !ids.contains(&message.id));
-    }
-    let Some(agent) = all.agents.get(id).cloned() else { return };
-    if let Err(problem) = continue_with(all, cx, &agent, Some(text)) {
+    // What waits is the first message of the next life.
+    if let Err(problem) = continue_with(all, cx, &agent, None) {
         cx.push(Effect::Warn(format!("agent {id} could not go on with its instructions: {problem}")));
-        Arc::make_mut(&mut all.agents).insert((*agent).clone());
     }
+}
+
+/// An agent has ended for good while somebody's words still waited: they stay with its record, and that is
+/// told where people look.
+pub fn tell_undelivered(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let waiting: Vec<&Instruction> = agent.queue.iter().filter(|message| !message.is_note).collect();
+    if agent.status.is_live() || waiting.is_empty() {
+        return;
+    }
+    let (count, name) = (waiting.len(), &agent.name);
+    let (words, them) = if count == 1 { ("instruction was", "it") } else { ("instructions were", "them") };
+    let shown = |message: &&Instruction| {
+        let text: String = message.text.chars().take(UNDELIVERED_CHARS).collect();
+        json!({"id": message.id, "deliver": message.deliver.word(), "message": text})
+    };
+    let shown: Vec<_> = waiting.iter().map(shown).collect();
+    let told = json!({
+        "agentId": id, "agentName": name, "count": count, "reason": agent.status_reason, "instructions": shown,
+    });
+    cx.notice("instruction:undelivered", &told);
+    cx.audit("instruction.undelivered", &json!({"agentId": id, "name": name, "count": count}));
+    if let Some(record) = Arc::make_mut(&mut all.agents).edit(id) {
+        let told = format!("; {count} {words} not delivered, svc resume {name} delivers {them}");
+        record.status_reason.push_str(&told);
+    }
+    touch(all, cx, Durability::Soon);
 }
 
 /// Continues an ended agent: 200 with the new record.

@@ -1,13 +1,15 @@
 //! Starting agents: checks against the registry, and the order to start a process.
 
-use super::record::{Agent, Phase, Status};
-use super::{LogEntry, RunOrder, scope, touch};
+use super::record::{Agent, OpenTools, Phase, Status};
+use super::touched::OpenFiles;
+use super::{LogEntry, Maker, RunOrder, scope, touch};
 use crate::api::{Problem, Reply, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
-use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::market;
+use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use crate::schedules::{self, Timing};
 use crate::teams;
@@ -53,6 +55,9 @@ pub struct SpawnRequest {
     /// For `acp`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// What a person adds to its environment.
+    #[serde(skip_serializing_if = "Extra::is_empty")]
+    pub env: Extra,
     /// When to start more like it.
     #[serde(skip)]
     pub schedule: Option<Timing>,
@@ -86,7 +91,8 @@ pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Resu
     if pattern.is_some() {
         schedules::check_room(all)?;
     }
-    let id = spawn_agent(all, cx, request)?;
+    let maker = Maker::of(all, &cx.actor)?;
+    let id = spawn_agent(all, cx, &maker, request)?;
     let schedule = match pattern {
         Some((timing, request)) => Some(schedules::create_for(all, cx, id, timing, request)?),
         None => None,
@@ -102,9 +108,20 @@ pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Resu
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.
 ///
-/// Errors: 400 for an unknown or missing provider, an unknown team or a name in use, 409 `capacity`.
-pub fn spawn_agent(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<AgentId, Problem> {
+/// Errors: 400 for an unknown or missing provider, an unknown team or a name in use, 403 `agent_may_not` for
+/// more than its maker may give, 409 `capacity`.
+pub fn spawn_agent(
+    all: &mut All,
+    cx: &mut Context,
+    maker: &Maker,
+    mut request: SpawnRequest,
+) -> Result<AgentId, Problem> {
     let provider = choose_provider(all, &request)?;
+    // What an agent's child gets is what a person has settled, never more.
+    if !request.env.is_empty() && !matches!(cx.actor, Actor::Operator | Actor::Daemon) {
+        let text = format!("{} may not set the environment of an agent; a person has to", cx.actor);
+        return Err(Problem::new(403, "agent_may_not", text));
+    }
     let mut validator = Validator::default();
     if let Some(name) = &request.name {
         let taken = all.agents.iter().any(|agent| agent.name == *name);
@@ -113,19 +130,22 @@ pub fn spawn_agent(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -
     }
     check_request(all, provider, &mut request, &mut validator);
     validator.finish()?;
+    maker.meet(all, &mut request)?;
     check_capacity(all)?;
     usage::check_budget(all, cx.now)?;
-    Ok(register(all, cx, provider, request))
+    Ok(register(all, cx, provider, maker, request))
 }
 
-/// What [`spawn_agent`] would refuse whenever it is asked: its team is made an id.
+/// What [`spawn_agent`] would refuse whenever it is asked: its team is made an id, and what it leaves open is
+/// cut down to what its maker may give.
 ///
-/// Errors: 400 with every fault.
-pub fn check_pattern(all: &All, request: &mut SpawnRequest) -> Result<(), Problem> {
+/// Errors: 400 with every fault, 403 `agent_may_not`.
+pub fn check_pattern(all: &All, maker: &Maker, request: &mut SpawnRequest) -> Result<(), Problem> {
     let provider = choose_provider(all, request)?;
     let mut validator = Validator::default();
     check_request(all, provider, request, &mut validator);
-    validator.finish()
+    validator.finish()?;
+    maker.meet(all, request)
 }
 
 fn check_request(
@@ -140,6 +160,10 @@ fn check_request(
     if let Some(model) = request.model.as_deref().filter(|model| *model != "auto") {
         check_model(provider.info(), model, validator);
     }
+    let model = request.model.as_deref().filter(|model| *model != "auto");
+    if let Err((field, fault)) = provider.check(model, &request.command) {
+        validator.fail(field, format!("{field}: {fault}"));
+    }
     market::check_installed(all, &request.skills, validator);
     for integration in &request.integrations {
         validator.check(all.integrations.is_installed(integration), "integrations", || {
@@ -152,15 +176,18 @@ fn register(
     all: &mut All,
     cx: &mut Context,
     provider: &dyn providers::Provider,
+    maker: &Maker,
     request: SpawnRequest,
 ) -> AgentId {
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
-    let agent = new_record(all, cx, id, lineage, provider.info().id, request);
-    cx.audit(
-        "agent.spawn",
-        &json!({"agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider}),
-    );
+    let mut agent = new_record(all, cx, id, lineage, provider.info().id, request);
+    agent.started_by = maker.lineage;
+    let told = json!({
+        "agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider,
+        "startedBy": agent.started_by,
+    });
+    cx.audit("agent.spawn", &told);
     usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
@@ -196,6 +223,7 @@ pub fn launch_request(
     prompt: String,
     session: SessionStart,
 ) -> LaunchRequest {
+    let fence = fence(all, agent, purpose);
     LaunchRequest {
         purpose,
         prompt,
@@ -209,8 +237,28 @@ pub fn launch_request(
         has_integrations: !agent.integrations.is_empty(),
         // What nobody owns and is not fenced in needs no asking.
         hook_program: all.project.program.clone(),
-        fence: (all.settings.config().enforcement == "kernel").then(|| agent.scope.to_vec()),
+        fence,
+        extra_env: all.settings.config().env.of(&agent.provider).then(&agent.env),
     }
+}
+
+/// Where alone an agent may write, if the kernel is to see to it: in its scope where enforcement is the
+/// kernel's; in its project where its program has no fence of its own and is not to be let loose.
+fn fence(all: &All, agent: &Agent, purpose: Purpose) -> Option<Vec<String>> {
+    if all.settings.config().enforcement == "kernel" {
+        return Some(agent.scope.to_vec());
+    }
+    let needs = providers::by_id(&agent.provider).is_some_and(|provider| provider.info().needs_fence);
+    let is_bound = purpose == Purpose::Work && agent.permission == Permission::Auto;
+    if !(needs && is_bound && all.project.can_fence) {
+        return None;
+    }
+    let mut globs = vec!["**".to_owned()];
+    if agent.worktree.is_some() {
+        // Its commits are kept with the project's.
+        globs.push(all.project.dir.join(".git/**").to_string_lossy().into_owned());
+    }
+    Some(globs)
 }
 
 /// The model that was named, else the one that routing has chosen, else the provider's own choice.
@@ -322,6 +370,8 @@ fn new_record(
         isolation: request.isolation,
         worktree: request.worktree,
         command: Arc::new(request.command),
+        started_by: None,
+        env: Arc::new(request.env),
         prompt: request.prompt.into(),
         status: Status::Starting,
         status_since: cx.now,
@@ -338,6 +388,7 @@ fn new_record(
         context_tokens: 0,
         context_window: 0,
         cost_usd: 0.0,
+        unpriced_tokens: 0,
         turns: 0,
         exit: None,
         error: None,
@@ -345,7 +396,10 @@ fn new_record(
         files: Arc::new(BTreeMap::new()),
         last_turn: None,
         turn_open: true,
+        open_tools: OpenTools::default(),
+        limit: None,
         session_confirmed: false,
+        open_files: OpenFiles::default(),
         stalled: false,
         phase: Phase::Working,
     }
@@ -353,9 +407,13 @@ fn new_record(
 
 /// A copy of `old` for its next life: same lineage, name, settings and counters; nothing of its process.
 pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
+    let is_named = old.model.as_deref().is_some_and(|model| old.actual_model.as_deref() != Some(model));
     Agent {
         id,
         predecessor_id: Some(old.id),
+        // Its program runs what is named for it now; what it was set to itself has hardly changed.
+        actual_model: if is_named { None } else { old.actual_model.clone() },
+        context_window: if is_named { 0 } else { old.context_window },
         status: Status::Starting,
         status_since: cx.now,
         status_reason: "its process is being started".into(),
@@ -369,7 +427,10 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         error: None,
         last_turn: None,
         turn_open: true,
+        open_tools: OpenTools::default(),
+        limit: None,
         session_confirmed: false,
+        open_files: OpenFiles::default(),
         stalled: false,
         phase: Phase::Working,
         ..old.clone()

@@ -1,11 +1,12 @@
 //! The registry as it stands on disk, and what becomes of it after the daemon has died.
 
 use super::record::{Agent, Phase, Status};
-use super::{State, history::History};
+use super::{MAX_ENDED, State, history::History};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::Tokens;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// `.svc/state/agents.json`.
@@ -60,7 +61,8 @@ impl State {
     }
 
     /// The registry after a start: whatever was alive is `interrupted`, for its processes are gone or will
-    /// be ended before anything else happens.
+    /// be ended before anything else happens. Of ended records the newest [`MAX_ENDED`] are taken, so that
+    /// no start and no first change has thousands of them to tell everybody of.
     pub fn restore(stored: Stored, mut prompt: impl FnMut(LineageId) -> Arc<str>, now: Time) -> Self {
         let mut state = Self {
             rotations: Arc::new(stored.rotations),
@@ -68,7 +70,7 @@ impl State {
             next_message: stored.next_message,
             ..Self::default()
         };
-        for mut agent in stored.agents {
+        for mut agent in newest(stored.agents) {
             agent.prompt = prompt(agent.lineage_id);
             agent.phase = Phase::Ended;
             agent.turn_open = false;
@@ -84,5 +86,57 @@ impl State {
             state.alias(id, lineage);
         }
         state
+    }
+}
+
+/// All that were alive, and of the ended ones as many as a daemon keeps.
+fn newest(mut agents: Vec<Agent>) -> Vec<Agent> {
+    let ended = agents.iter().filter(|agent| !agent.status.is_live()).count();
+    let Some(surplus) = ended.checked_sub(MAX_ENDED).filter(|surplus| *surplus > 0) else { return agents };
+    let mut oldest: Vec<_> = agents
+        .iter()
+        .filter(|agent| !agent.status.is_live())
+        .map(|agent| (agent.status_since, agent.id))
+        .collect();
+    oldest.sort_unstable();
+    oldest.truncate(surplus);
+    let gone: HashSet<AgentId> = oldest.into_iter().map(|(_, id)| id).collect();
+    agents.retain(|agent| !gone.contains(&agent.id));
+    agents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::Bench;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn limits_a_start_takes_the_newest_ended_records_and_reads_no_task_of_the_others() {
+        let mut bench = Bench::new();
+        let id = bench.agent("dev");
+        bench.exits(id, 0);
+        let mut stored: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
+        let record = stored["agents"][0].clone();
+        let copy = |n: usize| {
+            let mut record = record.clone();
+            record["id"] = json!(format!("{n:08x}"));
+            record["lineageId"] = json!(format!("{n:08x}"));
+            record["statusSince"] = json!(Time(1_000_000_000 + 1_000 * n as u64).to_string());
+            record
+        };
+        stored["agents"] = (1..=MAX_ENDED + 100).map(copy).collect();
+        let mut read = Vec::new();
+        let stored = serde_json::from_value(stored).unwrap();
+        let state = State::restore(
+            stored,
+            |lineage| {
+                read.push(lineage);
+                "p".into()
+            },
+            bench.now,
+        );
+        assert_eq!((state.iter().count(), read.len()), (MAX_ENDED, MAX_ENDED));
+        assert!(state.iter().all(|agent| agent.id.0 > 100), "the oldest are gone");
     }
 }

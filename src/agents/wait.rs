@@ -45,7 +45,9 @@ pub fn tell(all: &mut All, cx: &mut Context, id: AgentId, text: String, may_resu
     agents.next_message += 1;
     let message = agents.next_message;
     if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
-        agent.queue.push(Instruction { id: message, text: text.into(), deliver: Deliver::Idle, sent: false });
+        let text = text.into();
+        let deliver = Deliver::Idle;
+        agent.queue.push(Instruction { id: message, text, deliver, sent: false, is_note: false });
     }
     life::let_go_if_idle(all, cx, id);
     touch(all, cx, Durability::BeforeReply);
@@ -59,7 +61,8 @@ pub fn note(all: &mut All, cx: &mut Context, id: AgentId, text: String) {
     let message = agents.next_message;
     if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
         let text = text.into();
-        agent.queue.push(Instruction { id: message, text, deliver: Deliver::Rotation, sent: false });
+        let deliver = Deliver::Rotation;
+        agent.queue.push(Instruction { id: message, text, deliver, sent: false, is_note: true });
     }
     touch(all, cx, Durability::Soon);
 }

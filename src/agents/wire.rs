@@ -1,7 +1,8 @@
 //! What WebSocket clients see of an activity: the `data` of `agent:output`, and its encoding.
 
 use crate::core::ids::AgentId;
-use crate::providers::{Activity, TurnEnd, Usage};
+use crate::providers::{Activity, TurnEnd, Usage, windows};
+use crate::usage;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +18,10 @@ pub struct Wire {
     agent: AgentId,
     tools: VecDeque<Tool>,
     session: Option<String>,
+    /// As the provider told.
     context_window: Option<u64>,
+    provider: &'static str,
+    model: Option<String>,
 }
 
 #[derive(Debug)]
@@ -31,7 +35,14 @@ struct Tool {
 impl Wire {
     /// For a run that begins.
     pub fn new(agent: AgentId) -> Self {
-        Self { agent, tools: VecDeque::new(), session: None, context_window: None }
+        Self { agent, tools: VecDeque::new(), session: None, context_window: None, provider: "", model: None }
+    }
+
+    /// For a run of this provider with the model that was named for it, if any.
+    #[must_use]
+    pub fn of(mut self, provider: &'static str, model: Option<String>) -> Self {
+        (self.provider, self.model) = (provider, model);
+        self
     }
 
     /// The whole `agent:output` message without its closing brace, to which the hub appends `seq` and `ts`;
@@ -56,8 +67,9 @@ impl Wire {
     ///   are what this message **adds** (negative when it corrects), `contextUsage` is a fraction
     pub fn map(&mut self, activity: &Activity) -> Option<(&'static str, Value)> {
         match activity {
-            Activity::Session { id, .. } => {
+            Activity::Session { id, model } => {
                 self.session = Some(id.clone());
+                self.model = model.clone().or(self.model.take());
                 None
             }
             Activity::Text { text } => Some(("assistant", json!({ "text": text }))),
@@ -118,7 +130,9 @@ impl Wire {
 
     fn usage(&mut self, usage: &Usage) -> Value {
         self.context_window = usage.context_window.or(self.context_window);
-        let window = self.context_window.filter(|window| *window > 0);
+        let model = self.model.as_deref().unwrap_or(usage::UNKNOWN_MODEL);
+        let table = || windows::window_of(self.provider, model);
+        let window = self.context_window.filter(|window| *window > 0).or_else(table);
         #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
         let fraction = usage.context_tokens.zip(window).map(|(tokens, window)| tokens as f64 / window as f64);
         json!({
@@ -126,7 +140,7 @@ impl Wire {
             "output": usage.delta.output,
             "cacheRead": usage.delta.cache_read,
             "cacheCreation": usage.delta.cache_creation,
-            "contextWindow": self.context_window,
+            "contextWindow": window,
             "contextUsage": fraction,
         })
     }
@@ -187,6 +201,23 @@ mod tests {
         let wanted = json!({"input": 1, "output": -2, "cacheRead": 3, "cacheCreation": 4,
             "contextWindow": 200, "contextUsage": 0.25});
         assert_eq!(wire.map(&Activity::Usage(usage(None))), Some(("usage", wanted)));
+    }
+
+    #[test]
+    fn until_a_provider_tells_its_window_the_table_does() {
+        let usage = |window| {
+            Activity::Usage(Usage {
+                context_tokens: Some(50_000),
+                context_window: window,
+                ..Usage::default()
+            })
+        };
+        let mut wire = Wire::new(AgentId(1)).of("claude-code", Some("claude-sonnet-4-5".into()));
+        let mut told = |activity| wire.map(&activity).map(|(_, data)| data["contextUsage"].clone());
+        assert_eq!(told(usage(None)), Some(json!(0.25)));
+        assert_eq!(told(Activity::Session { id: "s".into(), model: Some("claude-opus-5-5".into()) }), None);
+        assert_eq!(told(usage(None)), Some(json!(0.05)));
+        assert_eq!(told(usage(Some(100_000))), Some(json!(0.5)));
     }
 
     #[test]

@@ -11,15 +11,17 @@ mod fence;
 mod input;
 mod lines;
 mod output;
+mod record_file;
 mod run;
 
-pub use env::process_spec;
+pub use env::{process_spec, temporary_folder};
 pub use output::BATCHES_IN_FLIGHT;
 
 use super::report::RunReport;
+use super::wire::Wire;
 use super::worker_log::LogStore;
 use crate::core::ids::{AgentId, LineageId};
-use crate::providers::{LaunchRequest, Provider};
+use crate::providers::{LaunchRequest, Provider, Ruling};
 use crate::runtime::process::Processes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use input::Item;
@@ -129,7 +131,8 @@ impl Runs {
         let agent = spec.agent;
         let inner = Arc::clone(&self.inner);
         let (logs, report) = (Arc::clone(&inner.logs), Arc::clone(&inner.report));
-        let output = Output::new(agent, spec.lineage, logs, report, self.gate_watch.clone());
+        let wire = Wire::new(agent).of(spec.provider.info().id, spec.request.model.clone());
+        let output = Output::new(agent, spec.lineage, logs, report, self.gate_watch.clone(), wire);
         let run = Arc::new(Run::new(agent, output));
         {
             let mut live = inner.live();
@@ -167,9 +170,17 @@ impl Runs {
 
     /// Answers the provider's question whether a tool may be used; harmless when nobody waits for it any
     /// more.
-    pub fn decide(&self, agent: AgentId, question: &str, allow: bool) {
+    pub fn decide(&self, agent: AgentId, question: &str, ruling: &Ruling) {
         if let Some(run) = self.run(agent) {
-            run.converse(|conversation, steps| conversation.decide(question, allow, steps));
+            run.converse(|conversation, steps| conversation.decide(question, ruling, steps));
+            run.output.flush();
+        }
+    }
+
+    /// Asks the program to leave its turn; harmless where it cannot be asked.
+    pub fn interrupt(&self, agent: AgentId) {
+        if let Some(run) = self.run(agent) {
+            run.converse(|conversation, steps| conversation.interrupt(steps));
             run.output.flush();
         }
     }

@@ -5,6 +5,7 @@ use super::api::{parse_spawn, target};
 use super::worker_log::{Query, Since};
 use super::{Command, SpawnRequest};
 use crate::api::{Problem, Reply, Validator};
+use crate::core::{is_out_of_files, remedy};
 use crate::isolation::worker_worktree;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
@@ -19,6 +20,11 @@ const DEFAULT_TAIL: u64 = 100;
 /// `POST /api/agents`.
 pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let mut request = parse_spawn(ask.request)?;
+    let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
+    if !ask.state.providers.is_installed(provider) {
+        // It may have been installed since; what is found goes before the wish.
+        host.programs.look();
+    }
     prepare(host, ask, &mut request)?;
     let worktree = request.worktree.clone();
     let command = crate::core::Command::Agents(Command::Spawn(Box::new(request)));
@@ -36,6 +42,7 @@ pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(),
         validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
     }
     if let Some(fault) = look_at_scenario(host, ask, request) {
+        refuse_when_short(&fault)?;
         validator.fail("model", fault);
     }
     validator.finish()?;
@@ -43,6 +50,17 @@ pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(),
         request.worktree = Some(worker_worktree::make(host, request)?);
     }
     Ok(())
+}
+
+/// A file that cannot be opened because too many are open is not the caller's fault.
+///
+/// Errors: 503 `out_of_files`.
+fn refuse_when_short(fault: &str) -> Result<(), Problem> {
+    if !is_out_of_files(fault) {
+        return Ok(());
+    }
+    let text = format!("nothing can be started now: {fault}; {} then retry", remedy(fault));
+    Err(Problem::new(503, "out_of_files", text).with_header("Retry-After", "5"))
 }
 
 /// What is wrong with the scenario that the built-in `script` agent is asked to play, if anything.

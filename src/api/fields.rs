@@ -117,6 +117,22 @@ impl<'a> Fields<'a> {
         found
     }
 
+    /// As [`Self::choice`], for words that people are shown with capitals: case does not count, and a word of
+    /// `shown` means the choice beside it.
+    pub fn shown_choice(
+        &mut self,
+        name: &str,
+        choices: &[&'static str],
+        shown: &[(&str, &'static str)],
+    ) -> Option<&'static str> {
+        let text = self.value(name)?.as_str().map(|text| text.trim().to_lowercase());
+        let known = text.and_then(|text| {
+            let meant = shown.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
+            meant.or_else(|| choices.iter().find(|choice| **choice == text).copied())
+        });
+        known.or_else(|| self.choice(name, choices))
+    }
+
     fn wrong_type(&mut self, wrong: bool, name: &str, wanted: &str, value: &Value) {
         let kind = match value {
             Value::Null => "null",
@@ -135,6 +151,20 @@ impl<'a> Fields<'a> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn words_as_people_are_shown_them_are_taken() {
+        let choices = ["auto", "full"];
+        let shown = [("full send", "full")];
+        for (word, meant) in
+            [("full", Some("full")), ("Full Send", Some("full")), ("AUTO", Some("auto")), ("x", None)]
+        {
+            let body = json!({"permission": word});
+            let mut fields = Fields::new(body.as_object().unwrap());
+            assert_eq!(fields.shown_choice("permission", &choices, &shown), meant, "{word}");
+            assert_eq!(fields.validator.finish().is_ok(), meant.is_some(), "{word}");
+        }
+    }
 
     #[test]
     fn decisions_1_all_violations_come_at_once_and_types_are_strict() {

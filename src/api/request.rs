@@ -1,7 +1,7 @@
 //! A request as handlers see it: decoded, bounded, and already past the Host and Origin checks.
 
 use super::{Method, Problem};
-use crate::core::ids::AgentId;
+use crate::core::actor::Holder;
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -25,8 +25,8 @@ pub struct Request {
     pub peer: SocketAddr,
     /// Our end of the connection.
     pub local: SocketAddr,
-    /// The agent whose process holds the connection, once somebody has asked; shared by all its requests.
-    pub caller: Arc<OnceLock<Option<AgentId>>>,
+    /// Who holds the other end of the connection, once somebody has asked; shared by all its requests.
+    pub caller: Arc<OnceLock<Holder>>,
 }
 
 impl Request {

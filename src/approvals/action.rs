@@ -2,6 +2,7 @@
 
 use super::ApprovalId;
 use crate::core::ids::AgentId;
+use crate::core::{untrusted_line, untrusted_prose};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -29,6 +30,19 @@ const SECRET_WORDS: &[&str] = &[
     "private_key",
 ];
 
+/// How sure it is that an agent did what is said of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Certainty {
+    /// Its own tool call says so.
+    #[default]
+    Sure,
+    /// A command of it that names the file was under way when the file changed, and nobody else's.
+    Likely,
+    /// Commands were under way; whose it was cannot be told.
+    Unknown,
+}
+
 /// A gated action. On the wire `action` with its `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
@@ -46,6 +60,9 @@ pub enum Action {
         /// It was seen after the deed: nobody waits, and the decision is about keeping it.
         #[serde(default)]
         written: bool,
+        /// How sure it is that this agent wrote.
+        #[serde(default)]
+        certainty: Certainty,
     },
     /// Using a tool that the provider asks about while its turn stands still.
     ToolPermission {
@@ -89,18 +106,31 @@ impl Action {
             owner.map_or_else(|| "outside of its scope".to_owned(), |(_, name)| format!("owned by {name}"));
         let verb = if written { "keep what it wrote to" } else { "write" };
         Self::ScopeViolation {
-            description: format!("{verb} {file_path}, {whose}"),
+            description: untrusted_line(&format!("{verb} {file_path}, {whose}")),
             written,
+            certainty: Certainty::Sure,
             file_path: file_path.to_owned(),
             owner_id: owner.map(|(id, _)| id),
             owner_name: owner.map(|(_, name)| name.to_owned()),
         }
     }
 
+    /// The same, when it is not sure that the agent did it.
+    #[must_use]
+    pub fn with_certainty(mut self, sure: Certainty) -> Self {
+        if let Self::ScopeViolation { certainty, description, .. } = &mut self {
+            *certainty = sure;
+            if sure != Certainty::Sure {
+                description.push_str(" (likely: a command of it ran when the file changed)");
+            }
+        }
+        self
+    }
+
     /// Calling `tool` of an integration with exactly these parameters.
     pub fn integration_exec(integration_id: &str, tool: &str, params: &Value) -> Self {
         Self::IntegrationExec {
-            description: format!("call {tool} of {integration_id}"),
+            description: untrusted_line(&format!("call {tool} of {integration_id}")),
             integration_id: integration_id.to_owned(),
             tool: tool.to_owned(),
             params: shown(params),
@@ -110,13 +140,13 @@ impl Action {
 
     /// Asking a person something.
     pub fn question(words: &str) -> Self {
-        Self::Question { description: format!("know: {words}"), question: words.to_owned() }
+        Self::Question { description: untrusted_prose(&format!("know: {words}")), question: words.to_owned() }
     }
 
     /// Using a tool with exactly these arguments, asked by a provider under this name.
     pub fn tool_permission(tool: &str, params: &Value, question: &str) -> Self {
         Self::ToolPermission {
-            description: format!("use {tool}"),
+            description: untrusted_line(&format!("use {tool}")),
             tool: tool.to_owned(),
             params: shown(params),
             params_hash: hash(params),

@@ -108,6 +108,19 @@ impl Approval {
         }
     }
 
+    /// Sets its outcome.
+    pub fn resolve(&mut self, now: Time, by: String, status: Status, reason: Option<String>) {
+        self.status = status;
+        self.resolved_at = Some(now);
+        self.resolved_by = Some(by);
+        self.reason = reason;
+        self.expires_at = now + super::LIFETIME;
+        if matches!(self.action, Action::Question { .. }) && status == Status::Approved {
+            // Being told is all that there is to it.
+            self.used_at = Some(now);
+        }
+    }
+
     /// The agent's id, or `operator`.
     pub fn shown_agent(&self) -> String {
         self.agent_id.map_or_else(|| "operator".to_owned(), |id| id.to_string())

@@ -378,3 +378,35 @@ fn decisions_4_a_scope_violation_names_file_and_owner() {
     let again = Action::scope_violation("src/a.rs", None, false);
     assert_eq!(find_open(&bench.state, bench.now, Some(agent), &again).map(|id| id.to_string()), Some(id));
 }
+
+#[test]
+fn a_decision_that_the_disk_refuses_is_not_in_force() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("worker");
+    let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({"title": "x"})));
+    let action = exec(&json!({"title": "x"}));
+    let is_pending = |bench: &mut Bench| {
+        let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
+        let verdict = check(&bench.state, bench.now, &id, Some(agent), &action);
+        (body["status"].clone(), verdict) == (json!("pending"), Verdict::Pending)
+    };
+    bench.disk = Some(Err("no space left".into()));
+    for decision in ["approve", "reject"] {
+        let (status, body) = decide(&mut bench, &id, decision);
+        assert_eq!((status, &body["code"]), (503, &json!("storage_unavailable")), "{body}");
+        assert!(is_pending(&mut bench), "{decision} is in force");
+        assert!(bench.state.approvals.stored().approvals.iter().all(|one| one.status == Status::Pending));
+    }
+    assert!(bench.notices("approval:resolved").is_empty(), "nobody was told");
+    assert!(bench.audited("approval.approve").is_empty() && bench.audited("approval.reject").is_empty());
+    // While the disk is slow it is written, but not in force.
+    bench.disk = None;
+    let command = Command::Decide { id: id.clone(), decision: Decision::Approve, reason: None };
+    let wish =
+        crate::core::Event::Call(CallId(7000), Actor::Operator, crate::core::Command::Approvals(command));
+    assert!(bench.apply(wish).is_none() && is_pending(&mut bench));
+    assert_eq!(bench.state.approvals.stored().approvals[0].status, Status::Approved);
+    let reply = bench.apply(crate::core::Event::OnDisk(CallId(7000), Ok(()))).unwrap();
+    assert_eq!(reply.status, 200);
+    assert_eq!(check(&bench.state, bench.now, &id, Some(agent), &action), Verdict::Approved);
+}

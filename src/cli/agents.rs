@@ -2,7 +2,7 @@
 
 use super::args::split_command;
 use super::client::{CallError, Client};
-use super::render::{Table, age_of, count, percent};
+use super::render::{Table, age_of, count, one_line, percent};
 use super::session::{Failure, Outcome, Session, complain, now};
 use super::target::{agents, is_live, path, resolve, state, text};
 use super::{logs, wait};
@@ -54,7 +54,7 @@ fn table(agents: &[Value], now: Time) -> Table {
             text(agent, "id").into(),
             state(agent).into(),
             text(agent, "provider").into(),
-            text(agent, "model").into(),
+            agent["actualModel"].as_str().unwrap_or_else(|| text(agent, "model")).into(),
             count(agent["tokensUsed"].as_u64().unwrap_or(0)),
             percent(agent["contextUsage"].as_f64().unwrap_or(0.0)),
             age_of(text(agent, "spawnedAt"), now),
@@ -95,13 +95,15 @@ pub fn spawn(session: &Session) -> Outcome {
     if let Some(command) = args.value("command") {
         body.insert("command".into(), json!(split_command(command)?));
     }
+    if let Some(env) = environment(&args.values("env"), &args.values("pass-env"))? {
+        body.insert("env".into(), env);
+    }
     if let Some(team) = args.value("team") {
         body.insert("teamId".into(), json!(team_id(&client, team)?));
     }
     let agent = client.post("/api/agents", &Value::Object(body))?;
     for overlap in agent["overlaps"].as_array().into_iter().flatten() {
-        let words = overlap.as_str().map_or_else(|| overlap.to_string(), ToOwned::to_owned);
-        out.note(&format!("its scope overlaps: {words}"));
+        out.note(&overlap_in_words(overlap));
     }
     let stays = args.flag("follow") || args.flag("wait");
     told(session, &agent, stays)?;
@@ -109,6 +111,32 @@ pub fn spawn(session: &Session) -> Outcome {
         logs::follow(&client, out, &agent, logs::Start::Beginning, false)?;
     }
     if stays { wait::until_ended(session, &client, std::slice::from_ref(&agent), None) } else { Ok(()) }
+}
+
+/// `its scope overlaps that of frontend-1: web/**, and src/** with src/api/*`.
+fn overlap_in_words(overlap: &Value) -> String {
+    let pairs = overlap["globs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|pair| match (text(pair, "own"), text(pair, "theirs")) {
+            (own, theirs) if own == theirs => own.to_owned(),
+            (own, theirs) => format!("{own} with {theirs}"),
+        })
+        .collect();
+    one_line(&format!("its scope overlaps that of {}: {}", text(overlap, "agentName"), pairs.join(", ")))
+}
+
+/// The field `env` of a spawn.
+fn environment(set: &[&str], pass: &[&str]) -> Result<Option<Value>, Failure> {
+    let mut values = Map::new();
+    for word in set {
+        let Some((name, value)) = word.split_once('=') else {
+            return Err(Failure::usage(format!("--env is like NAME=VALUE, not '{word}'")));
+        };
+        values.insert(name.into(), json!(value));
+    }
+    let is_plain = values.is_empty() && pass.is_empty();
+    Ok((!is_plain).then(|| json!({"pass": pass, "set": values})))
 }
 
 /// Says which agent was started; when the command stays, its own output is what standard output is for.

@@ -2,9 +2,10 @@
 
 use super::client::{Client, encode};
 use super::commands::{ANY, Command, Group, Words};
-use super::render::{Table, age_of, one_line};
+use super::render::{Table, age_of};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
+use crate::core::untrusted_line;
 use serde_json::{Value, json};
 
 /// The commands that stand here, beside those in the table of trust.
@@ -75,7 +76,8 @@ pub fn list(session: &Session) -> Outcome {
 pub(super) fn wish(record: &Value) -> String {
     let action = &record["action"];
     let params = action.get("params").map(|params| format!(" {params}")).unwrap_or_default();
-    one_line(&format!("{}{params}", text(action, "description")))
+    // Each line end is seen here: what is decided must not look like something else.
+    untrusted_line(&format!("{}{params}", text(action, "description")))
 }
 
 /// `svc approve ID`.
@@ -111,8 +113,8 @@ fn decide(session: &Session, verb: &str, done: &str) -> Outcome {
     })
 }
 
-fn name(record: &Value) -> &str {
-    text(record, "agentName")
+fn name(record: &Value) -> String {
+    untrusted_line(text(record, "agentName"))
 }
 
 /// The id that `given` begins, with or without `apr-`, if only one pending approval does.

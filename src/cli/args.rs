@@ -2,6 +2,7 @@
 
 use super::commands::{Command, GLOBAL_OPTIONS, Opt, all, find};
 use super::session::Failure;
+use crate::core::nearest::nearest;
 use lexopt::Arg;
 use std::ffi::OsString;
 
@@ -124,32 +125,6 @@ fn unknown_option(command: Option<&'static Command>, given: &str) -> Failure {
              begins \
          with a dash"
     ))
-}
-
-/// The candidate that differs in the fewest characters, if it is near enough to be meant.
-fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    candidates
-        .filter(|candidate| !candidate.is_empty())
-        .map(|candidate| (distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance of two short words.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(from != *to)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = row[j + 1];
-            row[j + 1] = next;
-        }
-    }
-    row[b.len()]
 }
 
 /// Splits a command given as one text, as a shell would: blanks separate, quotes and backslashes protect.

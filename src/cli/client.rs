@@ -2,6 +2,7 @@
 
 use super::progress::during;
 use super::session::Failure;
+use super::words::with_commands;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io;
@@ -64,6 +65,14 @@ impl Surroundings {
             return Ok(Address { url, project: self.project.clone(), source: "--url".into() });
         }
         let project = self.project_dir();
+        if let (Some(dir), true) = (&project, self.project.is_some())
+            && !dir.is_dir()
+        {
+            let dir = dir.display();
+            return Err(Failure::failed(format!(
+                "there is no folder {dir}; --project names the project's folder"
+            )));
+        }
         if let Some(project) = &project {
             let file = project.join(".svc").join("daemon.port");
             match std::fs::read_to_string(&file) {
@@ -138,6 +147,9 @@ pub enum CallError {
 pub struct Client {
     address: Address,
     token: Option<String>,
+    /// Whether this program hides its memory, and with it that it holds the connection, because it was given
+    /// `SVC_OPERATOR_TOKEN`.
+    is_hidden: bool,
     agent: ureq::Agent,
     /// What the terminal shows while a call takes long; nothing when it is empty.
     doing: &'static str,
@@ -146,7 +158,9 @@ pub struct Client {
 impl Client {
     /// A client of the daemon at this address, with the project's token if there is one.
     pub fn new(address: Address) -> Result<Self, Failure> {
-        let given = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
+        let given = std::env::var("SVC_OPERATOR_TOKEN").ok().map(|token| token.trim().to_owned());
+        let given = given.filter(|token| !token.is_empty());
+        let is_hidden = given.is_some();
         let token = match address.project.as_ref().map(|dir| dir.join(".svc").join("token")) {
             _ if given.is_some() => given,
             None => None,
@@ -165,7 +179,7 @@ impl Client {
             .max_redirects(0)
             .http_status_as_error(false)
             .build();
-        Ok(Self { address, token, agent: config.new_agent(), doing: "" })
+        Ok(Self { address, token, is_hidden, agent: config.new_agent(), doing: "" })
     }
 
     /// This client, telling on the terminal what a call is about that takes longer than a moment.
@@ -204,8 +218,10 @@ impl Client {
         // Listing tools may start a server.
         let is_quick = method == "GET" && !path.ends_with("/tools");
         let timeout = if is_quick { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };
-        let mut request =
-            ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.address.url));
+        let mut request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.address.url))
+            .header("accept", "application/json");
         if let Some(token) = &self.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
@@ -237,7 +253,12 @@ impl Client {
     pub fn explain(&self, error: CallError) -> Failure {
         let Address { url, project, source } = &self.address;
         Failure::failed(match error {
-            CallError::Refused { error, .. } => error,
+            CallError::Refused { code, error, .. } if code == "prove_yourself" && self.is_hidden => format!(
+                "{}; the SVC_OPERATOR_TOKEN of this svc is not the daemon's: unset it, or start the daemon \
+                 with the same",
+                with_commands(&error)
+            ),
+            CallError::Refused { error, .. } => with_commands(&error),
             CallError::Other(error) => format!("{error} (asked {url})"),
             CallError::NothingListens if source.ends_with("daemon.port") => {
                 let dir = project.as_ref().map(|dir| dir.display().to_string()).unwrap_or_default();

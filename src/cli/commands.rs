@@ -133,7 +133,7 @@ pub const GLOBAL_OPTIONS: &[Opt] = &[
     short('V', switch("version", "print the version")),
 ];
 
-const PORT: Opt = value("port", "N", "port to listen on (31415); 0 takes any");
+const PORT: Opt = value("port", "N", "this port or none (31415, or the next that is free); 0 takes any");
 
 static DAEMON_COMMANDS: [Command; 4] = [
     Command {
@@ -150,8 +150,10 @@ static DAEMON_COMMANDS: [Command; 4] = [
             value("host", "ADDR", "address to bind (127.0.0.1); others require the token in .svc/token"),
             switch("stderr-is-log", ""),
         ],
-        details: "Without --project the nearest project upwards is taken, else this folder becomes one.\n\
-                  It prints 'listening on URL' once it accepts connections, and runs until ctrl-c or 'svc stop'.",
+        details: "Without --project the nearest project upwards is taken, else this folder becomes one, unless it is\n\
+                  /, your home folder or /tmp. It prints 'listening on URL' once it accepts connections, and runs\n\
+                  until ctrl-c or 'svc stop'. A port that is named is taken or refused; without one it is 31415 or\n\
+                  one of the next that is free. Where a daemon runs already, that is said.",
         run: control::start,
     },
     Command {
@@ -215,7 +217,7 @@ static AGENT_COMMANDS: [Command; 9] = [
         complete: Words::Free,
         options: &[
             value("provider", "ID", "which coding agent runs it; see 'svc providers'"),
-            value("model", "ID", "its model; auto chooses by the task"),
+            value("model", "ID", "its model; auto: the cheapest that fits its task"),
             value("name", "NAME", "its name (ROLE-1, ROLE-2, ..)"),
             value("scope", "GLOB", "files it owns; may be repeated"),
             value("dir", "DIR", "its working directory, inside the project"),
@@ -232,6 +234,8 @@ static AGENT_COMMANDS: [Command; 9] = [
             value("skill", "ID", "an installed skill to attach; may be repeated"),
             value("integration", "ID", "an installed integration to attach; may be repeated"),
             value("command", "CMD", "for --provider acp: the program that speaks the protocol"),
+            value("env", "NAME=VALUE", "a variable for it; may be repeated; no secrets"),
+            value("pass-env", "NAME", "a variable of the daemon's for it, or NAME*; may be repeated"),
             switch("wait", "return when it has ended, as 'svc wait' does"),
             short('f', switch("follow", "print its output until it has ended, then as --wait")),
         ],
@@ -273,15 +277,16 @@ static AGENT_COMMANDS: [Command; 9] = [
         alias: "",
         group: Group::Agents,
         summary: "say something to an agent",
-        usage: "instruct TARGET MESSAGE.. | - [--now | --idle]",
+        usage: "instruct TARGET MESSAGE.. | - [--now | --idle | --rotation]",
         words: (2, ANY),
         complete: Words::Agents,
         options: &[
             switch("now", "at once: live, or by an immediate rotation"),
             switch("idle", "when its current turn ends"),
+            switch("rotation", "with its next rotation, at the latest when its turn ends"),
         ],
-        details: "Without --now or --idle the message is delivered with the next rotation. An agent that has ended\n\
-                  is resumed with it.",
+        details: "Without a switch the agent hears it at once where its program takes live input, else with its next\n\
+                  rotation, at the latest when its turn ends. An agent that has ended is resumed with it.",
         run: talk::instruct,
     },
     Command {
@@ -353,11 +358,12 @@ static OTHER_COMMANDS: [Command; 7] = [
         alias: "",
         group: Group::Look,
         summary: "read or change the configuration",
-        usage: "config [get [KEY] | set KEY VALUE]",
+        usage: "config [get [KEY] | set KEY VALUE | describe [KEY]]",
         words: (0, 3),
-        complete: Words::OneOf(&["get", "set"]),
+        complete: Words::OneOf(&["get", "set", "describe"]),
         options: &[],
-        details: "Keys are dotted, for example safety.dailyBudgetUsd. A value is read as JSON, else as text.",
+        details: "Keys are dotted, for example safety.dailyBudgetUsd. A value is read as JSON, else as text.\n\
+                  describe tells what a setting does, which values it takes and its default, without a daemon, too.",
         run: settings::config,
     },
     Command {

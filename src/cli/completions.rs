@@ -70,7 +70,7 @@ fn bash() -> String {
     script.push_str(
         "  case \"$current\" in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$current\")) ;;\n    \
          *) COMPREPLY=($(compgen -W \"$words\" -- \"$current\")) ;;\n  esac\n}\ncomplete -o default -F \
-              _svc svc\n",
+              _svc svc svc-cli\n",
     );
     script
 }
@@ -81,7 +81,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn zsh() -> String {
-    let mut script = String::from("#compdef svc\n_svc() {\n  local -a commands\n  commands=(\n");
+    let mut script = String::from("#compdef svc svc-cli\n_svc() {\n  local -a commands\n  commands=(\n");
     for command in all() {
         for name in names(command) {
             let _ = writeln!(script, "    '{name}:{}'", quoted(command.summary));
@@ -111,12 +111,13 @@ fn zsh() -> String {
     }
     // In a folder of fpath the file itself is the function; sourced, it has to be made known.
     script.push_str("  esac\n}\n");
-    script.push_str("if [[ ${funcstack[1]} == _svc ]]; then _svc \"$@\"; else compdef _svc svc; fi\n");
+    script
+        .push_str("if [[ ${funcstack[1]} == _svc ]]; then _svc \"$@\"; else compdef _svc svc svc-cli; fi\n");
     script
 }
 
 fn fish() -> String {
-    let mut script = String::from("complete -c svc -f\n");
+    let mut script = String::from("complete -c svc -f\ncomplete -c svc-cli -w svc\n");
     for command in all() {
         for name in names(command) {
             let summary = quoted(command.summary);

@@ -1,5 +1,7 @@
 //! `svc start`, `svc stop`, `svc status`, `svc open`.
 
+mod places;
+
 use super::client::{Address, Client, port_file_url};
 use super::render::{age, count};
 use super::session::{Failure, Out, Outcome, Session, complain};
@@ -9,6 +11,7 @@ use crate::runtime::terminal;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
+use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -39,9 +42,15 @@ pub fn start(session: &Session) -> Outcome {
         Failure::failed(format!("the project {} cannot be opened: {error}", dir.display()))
     })?;
     let out = session.out;
+    if let Some(running) = running(&project_dir) {
+        return already(&out, &project_dir, &running, port, args.value("host"));
+    }
+    if session.surroundings.project.is_none() {
+        places::refuse_wide(&project_dir, &session.surroundings.folder)?;
+    }
     if args.flag("background") {
         let options = Background { project_dir, port, host: args.value("host"), own_session: true };
-        let daemon = start_in_background(&options)?;
+        let daemon = start_in_background(&options, &|words| out.note(words))?;
         return announce(&out, &daemon.address.url, daemon.pid);
     }
     let on_ready = Box::new(move |listening: &daemon::Listening| {
@@ -62,7 +71,42 @@ fn announce(out: &Out, url: &str, pid: u32) -> Outcome {
     if out.json {
         return out.document(&json!({"url": url, "pid": pid}));
     }
-    out.line(&if out.quiet { url.to_owned() } else { format!("listening on {url}") })
+    if out.quiet {
+        return out.line(url);
+    }
+    let mut lines = vec![format!("listening on {url}")];
+    if is_beyond_this_machine(url) {
+        lines.push(
+            "sign in as user svc with the token in .svc/token; it is plain HTTP: trust the network".into(),
+        );
+    }
+    lines
+        .push("the console is at the same address; next: svc open, svc doctor, svc spawn ROLE 'TASK'".into());
+    out.lines(&lines)
+}
+
+/// Whether a daemon at this address is one for other machines, too.
+fn is_beyond_this_machine(url: &str) -> bool {
+    let host = url.trim_start_matches("http://").rsplit_once(':').map_or("", |(host, _)| host);
+    host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback())
+}
+
+/// What was asked for is there: no error, unless it is asked for at another address.
+fn already(out: &Out, project: &Path, running: &Running, port: Option<u16>, host: Option<&str>) -> Outcome {
+    let (url, pid) = (&running.address.url, running.pid);
+    let (its_host, its_port) = url.trim_start_matches("http://").rsplit_once(':').unwrap_or((url, ""));
+    let elsewhere = port.is_some_and(|port| port != 0 && port.to_string() != its_port)
+        || host.is_some_and(|host| host.trim_matches(['[', ']']) != its_host.trim_matches(['[', ']']));
+    if elsewhere {
+        let dir = project.display();
+        return Err(Failure::failed(format!(
+            "a daemon runs for {dir} already, at another address: pid {pid} at {url}; end it with 'svc stop' first"
+        )));
+    }
+    if out.json {
+        return out.document(&json!({"url": url, "pid": pid, "already": true}));
+    }
+    out.line(&if out.quiet { url.clone() } else { format!("already runs at {url} (pid {pid})") })
 }
 
 /// How to start a daemon that this program does not wait for.
@@ -85,26 +129,22 @@ pub struct Running {
     pub pid: u32,
 }
 
-/// Starts this program again as a daemon and returns once it answers.
+/// Starts this program again as a daemon and returns once it answers. `note` gets what the daemon warns of
+/// until then, for example that its port is in use, as soon as it does.
 ///
 /// Errors: the daemon's reason, from the end of its log.
-pub fn start_in_background(options: &Background) -> Result<Running, Failure> {
+pub fn start_in_background(options: &Background, note: &dyn Fn(&str)) -> Result<Running, Failure> {
     let dir = &options.project_dir;
-    if let Some(running) = running(dir) {
-        return Err(Failure::failed(format!(
-            "a daemon runs for {} already: pid {} at {}; end it with 'svc stop'",
-            dir.display(),
-            running.pid,
-            running.address.url
-        )));
-    }
     let log_path = dir.join(".svc").join("daemon.log");
     let (log, log_start) = open_log(dir, &log_path)?;
     let mut child = spawn_daemon(options, log)
         .map_err(|error| Failure::failed(format!("the daemon's process cannot be started: {error}")))?;
     let deadline = Instant::now() + START_LIMIT;
+    let mut noted = log_start;
     loop {
-        if let Some(running) = running(dir).filter(|running| running.pid == child.id()) {
+        let running = running(dir).filter(|running| running.pid == child.id());
+        noted = pass_on(&log_path, noted, note);
+        if let Some(running) = running {
             return Ok(running);
         }
         let ended = child.try_wait().ok().flatten();
@@ -156,6 +196,25 @@ fn open_log(dir: &Path, log_path: &Path) -> Result<(File, u64), Failure> {
     let log = log.map_err(|error| fail(log_path, error))?;
     let length = log.metadata().map_err(|error| fail(log_path, error))?.len();
     Ok((log, length))
+}
+
+/// Passes on what the log warns of in whole lines from `from` on; answers where the next look begins.
+fn pass_on(path: &Path, from: u64, note: &dyn Fn(&str)) -> u64 {
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|mut file| {
+        file.seek(SeekFrom::Start(from))?;
+        file.take(LOG_TAIL_BYTES).read_to_end(&mut text)
+    });
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if read.is_err() || whole == 0 {
+        return from;
+    }
+    for line in String::from_utf8_lossy(&text[..whole]).lines() {
+        if let Some((_, words)) = line.split_once(" WARN  ") {
+            note(&super::render::one_line(words));
+        }
+    }
+    from + whole as u64
 }
 
 /// The end of the log, from `start` at the earliest, in whole lines where there are any.
@@ -323,6 +382,18 @@ mod tests {
         if Path::new("/proc/self/stat").exists() {
             assert_eq!(process_is_alive(u64::from(std::process::id())), Some(true));
             assert_eq!(process_is_alive(u64::MAX), Some(false));
+        }
+    }
+
+    #[test]
+    fn only_an_address_of_a_network_asks_for_the_token() {
+        for (url, is_beyond) in [
+            ("http://127.0.0.1:31415", false),
+            ("http://[::1]:31415", false),
+            ("http://10.0.0.5:31415", true),
+            ("http://[fd00::5]:31415", true),
+        ] {
+            assert_eq!(is_beyond_this_machine(url), is_beyond, "{url}");
         }
     }
 }

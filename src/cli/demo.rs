@@ -152,7 +152,8 @@ pub fn demo(session: &Session) -> Outcome {
     }
     // Ctrl-C reaches the tour alone (the daemon has a session of its own), which then tidies up.
     // Nothing is left behind by a tour that did not even begin.
-    let daemon = start_in_background(&options).inspect_err(|_| project.kept = false)?;
+    let daemon =
+        start_in_background(&options, &|words| out.note(words)).inspect_err(|_| project.kept = false)?;
     let client = Client::new(daemon.address)?;
     let tour = Tour {
         out,

@@ -1,6 +1,7 @@
 //! `svc doctor`: whether this machine and this project are fit, and what to do where they are not.
 
 mod faults;
+mod programs;
 
 use super::client::{CallError, Client};
 use super::control::{lock_is_held, running};
@@ -9,7 +10,6 @@ use super::progress::{during, is_shown};
 use super::render::{Style, cut, one_line};
 use super::session::{Failure, Out, Outcome, Session};
 use super::target::text;
-use crate::providers::{self, Program};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Read;
@@ -87,7 +87,7 @@ pub fn doctor(session: &Session) -> Outcome {
 
 /// Programs that are not installed are many; more than one stands in one line.
 fn short(mut checks: Vec<Check>) -> Vec<Check> {
-    let is_absent = |check: &Check| check.level == Level::Warn && check.name.starts_with(PROVIDER);
+    let is_absent = |check: &Check| check.detail == "not installed" && check.name.starts_with(PROVIDER);
     let absent: Vec<&str> =
         checks.iter().filter(|check| is_absent(check)).map(|check| &check.name[PROVIDER.len()..]).collect();
     if absent.len() < 2 {
@@ -138,7 +138,7 @@ fn all_checks(session: &Session) -> Vec<Check> {
     if let Some(client) = &client {
         checks.extend(faults::of_the_daemon(client));
     }
-    checks.extend(provider_checks(client.as_ref()));
+    checks.extend(programs::checks(client.as_ref()));
     checks.push(disk(&project));
     checks.push(git());
     checks.extend(faults::of_the_project(&project));
@@ -244,33 +244,6 @@ fn lock_and_port(project: &Path) -> Check {
             "the next 'svc start' replaces it",
         ),
     }
-}
-
-/// Programs as the daemon sees them, or as this shell does where no daemon answers.
-fn provider_checks(client: Option<&Client>) -> Vec<Check> {
-    let list = client.and_then(|client| client.try_call("GET", "/api/providers", None).ok());
-    let list = list.and_then(|list| list.as_array().cloned()).unwrap_or_else(|| {
-        let look = |provider: &&dyn providers::Provider| {
-            let info = provider.info();
-            let version = match info.program {
-                Program::Itself => Some(VERSION.to_owned()),
-                Program::OnPath(program, args) => output_of(program, args),
-            };
-            json!({"id": info.id, "installed": version.is_some(), "version": version,
-                "installCommand": info.install_command})
-        };
-        providers::all().iter().map(look).collect()
-    });
-    let mut checks = Vec::new();
-    for provider in &list {
-        let name = format!("{PROVIDER}{}", text(provider, "id"));
-        checks.push(if provider["installed"] == true {
-            ok(&name, text(provider, "version"))
-        } else {
-            not(Level::Warn, &name, "not installed", text(provider, "installCommand"))
-        });
-    }
-    checks
 }
 
 fn git() -> Check {

@@ -2,6 +2,7 @@
 
 use super::args::unknown_command;
 use super::commands::{Command, GLOBAL_OPTIONS, Group, Opt, all, find};
+use super::examples;
 use super::render::Style;
 use super::session::{Out, Outcome, Session};
 use serde_json::json;
@@ -188,6 +189,7 @@ pub fn of(out: &Out, command: &Command) -> Outcome {
             "usage": format!("svc {}", command.usage),
             "summary": command.summary,
             "options": options,
+            "examples": examples::of(command.name),
         }));
     }
     let mut lines = vec![format!("svc {}: {}", command.name, command.summary)];
@@ -199,6 +201,9 @@ pub fn of(out: &Out, command: &Command) -> Outcome {
         lines.push(String::new());
         lines.push(command.details.to_owned());
     }
+    lines.push(String::new());
+    lines.push(out.paint(Style::Bold, "Examples"));
+    lines.extend(examples::of(command.name).iter().map(|line| format!("  {line}")));
     for (title, options) in [("Options", command.options), ("Everywhere", GLOBAL_OPTIONS)] {
         let shown: Vec<&Opt> = options.iter().filter(|option| !option.help.is_empty()).collect();
         if shown.is_empty() {

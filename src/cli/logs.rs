@@ -169,7 +169,7 @@ impl Reader {
 /// A log entry for people.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// One line or several, without control characters.
+    /// One line or several, of characters that neither steer nor hide.
     pub text: String,
     /// How it looks.
     pub style: Option<Style>,
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn the_log_for_people_tells_what_matters_of_every_kind_of_entry() {
         let text = |text: &str| LogEntry::Activity(Activity::Text { text: text.into() });
-        assert_eq!(shown(text("a\x1b[2J\nb\n")).as_deref(), Some("a[2J\nb"));
+        assert_eq!(shown(text("a\x1b[2J\nb\n")).as_deref(), Some("a\\u{1b}[2J\nb"));
         assert_eq!(shown(text(" \n")), None);
         assert_eq!(
             tool_started("Edit", json!({"x": 1}), Some("src/a.rs")).as_deref(),

@@ -2,6 +2,7 @@
 
 use super::args::unknown_command;
 use super::commands::{Command, GLOBAL_OPTIONS, Group, Opt, Words, all, find, value};
+use super::examples;
 use super::help::{VERSION, listed_name, option_name};
 use super::session::{Failure, Outcome, Session};
 use serde_json::json;
@@ -140,6 +141,8 @@ fn page(command: &Command) -> String {
         text.push_str(".SH OPTIONS\n");
         option_entries(&mut text, command.options);
     }
+    let examples = examples::of(name).join("\n");
+    let _ = writeln!(text, ".SH EXAMPLES\n.nf\n{}\n.fi", plain(&examples));
     text.push_str(".SH OPTIONS OF EVERY COMMAND\n");
     option_entries(&mut text, GLOBAL_OPTIONS);
     text.push_str(".SH SEE ALSO\n.BR svc (1)\n");

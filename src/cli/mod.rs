@@ -12,6 +12,7 @@ pub mod completions;
 pub mod control;
 mod demo;
 pub mod doctor;
+mod examples;
 pub mod files;
 mod gateways;
 pub mod help;
@@ -40,6 +41,7 @@ mod top;
 pub mod toys;
 pub mod trust;
 pub mod wait;
+mod words;
 
 use args::Args;
 use client::Surroundings;

@@ -18,7 +18,9 @@ pub(super) static COMMANDS: &[Command] = &[
         words: (0, 0),
         complete: Words::Free,
         options: &[],
-        details: "",
+        details: "SURE is 'sure' where a tool call names the file, 'likely' where one agent's command did while the file\n\
+                  changed, 'unknown' where it cannot be told who wrote. REJECTED says whether a rejected write is still\n\
+                  in place.",
         run: conflicts,
     },
     Command {
@@ -49,7 +51,7 @@ fn conflicts(session: &Session) -> Outcome {
     if list.is_empty() && !out.quiet {
         return out.line("no agent has written outside of its files");
     }
-    let mut table = Table::new(&["AGE", "AGENT", "FILE", "OWNER", "SEEN", "APPROVAL"]);
+    let mut table = Table::new(&["AGE", "AGENT", "FILE", "OWNER", "SEEN", "SURE", "APPROVAL", "REJECTED"]);
     for conflict in &list {
         table.row(&[
             age_of(text(conflict, "ts"), now()),
@@ -57,7 +59,9 @@ fn conflicts(session: &Session) -> Outcome {
             clean(text(conflict, "filePath")),
             conflict["ownerName"].as_str().map_or_else(|| "-".into(), clean),
             text(conflict, "seen").into(),
+            conflict["certainty"].as_str().unwrap_or("sure").into(),
             conflict["approvalId"].as_str().unwrap_or("-").into(),
+            conflict["afterRejection"].as_str().unwrap_or("-").into(),
         ]);
     }
     out.lines(&table.lines(out.width, out.colour))

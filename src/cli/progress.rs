@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(look("scanning", "", None, 0, three, 80), "| scanning  3s");
         assert_eq!(
             look("x", "a\x1b[2Jb", Some(200), 0, three, 80),
-            "| x: a[2Jb [####################] 100%  3s"
+            "| x: a\\u{1b}[2Jb [####################] 100%  3s"
         );
         for columns in 0..100 {
             let text = look("importing", "Receiving objects", Some(25), 1, three, columns);

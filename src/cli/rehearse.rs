@@ -35,18 +35,24 @@ pub fn rehearse(session: &Session) -> Outcome {
         return perform(&client, out, |_| vec![next]);
     }
     let given = session.surroundings.project.clone().unwrap_or_else(|| "demo".into());
-    let project_dir = demo_project(&session.surroundings.folder.join(&given))?;
+    let dir = session.surroundings.folder.join(&given);
+    let is_new = !dir.exists();
+    let project_dir = demo_project(&dir)?;
     let (daemon, started) = if let Some(daemon) = running(&project_dir) {
         (daemon, false)
     } else {
         let options = Background { project_dir, port, host: None, own_session: keep };
-        (start_in_background(&options)?, true)
+        (start_in_background(&options, &|words| out.note(words))?, true)
     };
     let client = Client::new(daemon.address)?;
     say(out, &format!("daemon   {} for {}", client.address().url, given.display()))?;
     let ends = started && !keep;
     let result = perform(&client, out, |name| next_commands(&given, ends, name));
     let stopped = if ends { shut_down(&client).map(|_| ()) } else { Ok(()) };
+    if is_new {
+        let name = given.display();
+        say(out, &format!("The folder {name} was made for it; forget all of it with\n  rm -r {name}"))?;
+    }
     result.and(stopped)
 }
 

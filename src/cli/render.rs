@@ -1,6 +1,7 @@
 //! How values look to people: tables, ages, token counts. Pure.
 
 use crate::core::time::Time;
+use crate::core::{untrusted_prose, untrusted_text};
 use std::time::Duration;
 
 /// Columns between two cells of a table.
@@ -116,7 +117,7 @@ impl Table {
         narrow
     }
 
-    /// Adds a row; missing cells are empty, control characters are removed.
+    /// Adds a row; missing cells are empty, each cell is one line of harmless characters.
     pub fn row(&mut self, cells: &[String]) {
         let mut cells: Vec<String> = cells.iter().map(|cell| one_line(cell)).collect();
         cells.resize(self.header.len(), String::new());
@@ -248,21 +249,15 @@ pub fn cut(text: &str, width: usize) -> String {
     kept
 }
 
-/// Without control characters, which could steer the terminal; tabs become spaces, newlines stay.
+/// Text with its lines; what could steer the terminal or mislead the eye is shown as an escape, a tab as a
+/// space.
 pub fn clean(text: &str) -> String {
-    text.chars()
-        .filter_map(|c| match c {
-            '\n' => Some('\n'),
-            '\t' => Some(' '),
-            c if c.is_control() => None,
-            c => Some(c),
-        })
-        .collect()
+    untrusted_text(text).replace('\t', " ")
 }
 
 /// [`clean`], on one line: runs of white space become one space.
 pub fn one_line(text: &str) -> String {
-    clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    untrusted_prose(text)
 }
 
 /// A length of time in its largest unit: `8s`, `3m`, `2h`, `5d`.
@@ -374,9 +369,9 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_never_reach_the_terminal() {
-        assert_eq!(clean("a\x1b[31mb\r\n\tc\u{9b}d"), "a[31mb\n cd");
-        assert_eq!(one_line("a \n\n b\x07"), "a b");
+    fn nothing_that_steers_or_hides_reaches_the_terminal() {
+        assert_eq!(clean("a\x1b[31mb\r\n\tc\u{9b}d\u{202e}"), "a\\u{1b}[31mb\n c\\u{9b}d\\u{202e}");
+        assert_eq!(one_line("a \n\n b\x07\u{200b}"), "a b\\u{7}\\u{200b}");
     }
 
     fn sample() -> Table {

@@ -120,7 +120,7 @@ impl Out {
 
 /// Says something on standard error. A closed standard error is nobody's loss.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "svc: {text}");
+    let _ = writeln!(io::stderr().lock(), "svc: {}", super::render::clean(text));
 }
 
 /// One call of `svc`.

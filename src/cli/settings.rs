@@ -1,14 +1,16 @@
 //! `svc providers`, `svc config`.
 
-use super::render::Table;
+use super::help::broken;
+use super::render::{Style, Table};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
+use crate::settings::{defaults, keys};
 use serde_json::{Map, Value, json};
 
 /// `svc providers`.
 pub fn providers(session: &Session) -> Outcome {
     let out = &session.out;
-    let answer = session.client()?.get("/api/providers")?;
+    let answer = session.client()?.get("/api/providers?wait=true")?;
     if out.json {
         return out.document(&answer);
     }
@@ -22,10 +24,19 @@ pub fn providers(session: &Session) -> Outcome {
         .optional(&[1]);
     for provider in &list {
         let installed = provider["installed"] == true;
-        let key = match (text(provider, "envKey"), provider["hasKey"] == true) {
-            ("", _) => "-",
-            (_, true) => "yes",
-            (_, false) => "no",
+        let key =
+            match (text(provider, "envKey"), provider["hasKey"] == true, provider["login"]["ok"].as_bool()) {
+                (_, true, _) => "yes",
+                // Nobody asked for an endpoint's key: being there is enough.
+                _ if provider["builtIn"] == true => "-",
+                (_, _, Some(true)) => "login",
+                ("", _, None) => "-",
+                _ => "no",
+            };
+        let version = match (text(provider, "version"), text(provider, "state")) {
+            _ if provider["builtIn"] == true => "built in",
+            ("", "looking") => "?",
+            (version, _) => version,
         };
         let models = provider["models"].as_array().into_iter().flatten();
         let models: Vec<&str> = models.map(|model| text(model, "id")).collect();
@@ -34,7 +45,7 @@ pub fn providers(session: &Session) -> Outcome {
             text(provider, "id").into(),
             text(provider, "name").into(),
             if installed { "yes" } else { "no" }.into(),
-            text(provider, "version").into(),
+            version.into(),
             key.into(),
             told,
         ]);
@@ -42,17 +53,80 @@ pub fn providers(session: &Session) -> Outcome {
     out.lines(&table.lines(out.width, out.colour))
 }
 
-/// `svc config get [KEY]`, `svc config set KEY VALUE`.
+/// `svc config`, `svc config get [KEY]`, `svc config set KEY VALUE`, `svc config describe [KEY]`.
 pub fn config(session: &Session) -> Outcome {
     let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] | ["get"] => get(session, None),
+        [] => overview(session),
+        ["get"] => get(session, None),
         ["get", key] => get(session, Some(key)),
         ["set", key, value] => set(session, key, value),
+        ["describe"] => describe(session, keys::KEYS),
+        ["describe", key] => {
+            let one = keys::find(key).map(std::slice::from_ref).ok_or_else(|| no_such(key))?;
+            describe(session, one)
+        }
         _ => Err(Failure::usage(
-            "usage: svc config get [KEY] | svc config set KEY VALUE; see 'svc help config'",
+            "usage: svc config get [KEY] | svc config set KEY VALUE | svc config describe [KEY]; \
+             see 'svc help config'",
         )),
     }
+}
+
+fn no_such(key: &str) -> Failure {
+    let meant = keys::meant(key).map(|key| format!("did you mean {key}? ")).unwrap_or_default();
+    Failure::failed(format!("there is no setting '{key}'; {meant}'svc config' lists them"))
+}
+
+/// All settings with their values and what they do.
+fn overview(session: &Session) -> Outcome {
+    let out = &session.out;
+    if out.json || out.quiet {
+        return get(session, None);
+    }
+    let whole = session.client()?.get("/api/config")?;
+    let mut table = Table::new(&["KEY", "VALUE", "DESCRIPTION"]);
+    // A daemon of another version may have others.
+    let known =
+        keys::KEYS.iter().filter_map(|key| Some((key.key.to_owned(), lookup(&whole, key.key)?, key.what)));
+    let is_known = |name: &str| {
+        keys::KEYS.iter().any(|key| name == key.key || name.starts_with(&format!("{}.", key.key)))
+    };
+    let others = flatten(&whole)
+        .into_iter()
+        .filter(|(name, _)| !is_known(name))
+        .map(|(name, value)| (name, value, ""));
+    for (name, value, what) in known.chain(others) {
+        table.row(&[name, plain(value), what.into()]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}
+
+/// What settings do, which values they take, their defaults; needs no daemon.
+fn describe(session: &Session, keys: &[keys::Key]) -> Outcome {
+    let out = &session.out;
+    let defaults = Value::Object(defaults());
+    let default = |key: &keys::Key| lookup(&defaults, key.key).cloned().unwrap_or_default();
+    if out.json {
+        let list = keys.iter().map(|key| {
+            json!({"key": key.key, "takes": key.takes, "default": default(key), "description": key.what})
+        });
+        return out.document(&list.collect());
+    }
+    if out.quiet {
+        return out.lines(&keys.iter().map(|key| key.key.to_owned()).collect::<Vec<_>>());
+    }
+    let columns = out.width.unwrap_or(usize::MAX).saturating_sub(10);
+    let lines = keys.iter().flat_map(|key| {
+        let what = broken(key.what, columns).join("\n          ");
+        [
+            out.paint(Style::Bold, key.key),
+            format!("  does    {what}"),
+            format!("  takes   {}", key.takes),
+            format!("  default {}", plain(&default(key))),
+        ]
+    });
+    out.lines(&lines.collect::<Vec<_>>())
 }
 
 fn get(session: &Session, key: Option<&str>) -> Outcome {
@@ -61,6 +135,9 @@ fn get(session: &Session, key: Option<&str>) -> Outcome {
     let value = match key {
         None => &whole,
         Some(key) => lookup(&whole, key).ok_or_else(|| {
+            if keys::meant(key).is_some() {
+                return no_such(key);
+            }
             let keys = flatten(&whole).into_iter().map(|(key, _)| key).collect::<Vec<_>>().join(", ");
             Failure::failed(format!("there is no setting '{key}'; there are {keys}"))
         })?,

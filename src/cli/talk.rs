@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 /// `svc instruct TARGET MESSAGE..`.
 pub fn instruct(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
-    let deliver = match (args.flag("now"), args.flag("idle")) {
-        (true, true) => return Err(Failure::usage("give --now or --idle, not both")),
-        (true, false) => "now",
-        (false, true) => "idle",
-        (false, false) => "rotation",
+    let given: Vec<&str> = ["now", "idle", "rotation"].into_iter().filter(|name| args.flag(name)).collect();
+    let deliver = match given[..] {
+        [] => "auto",
+        [one] => one,
+        _ => return Err(Failure::usage("give one of --now, --idle and --rotation")),
     };
     let message = said(session, "message")?;
     let client = session.client()?;
@@ -39,7 +39,7 @@ pub fn instruct(session: &Session) -> Outcome {
     let when = match text(&answer, "deliverOn") {
         "now" => "now",
         "idle" => "when its turn ends",
-        _ => "with its next rotation ('svc rotate' brings it now)",
+        _ => "with its next rotation or when its turn ends ('svc rotate' brings it now)",
     };
     let queued = answer["queued"].as_u64().filter(|n| *n > 1).map(|n| format!("; {n} are queued"));
     out.line(&format!("{name} gets the message {when}{}", queued.unwrap_or_default()))

@@ -17,7 +17,8 @@ pub(super) static COMMANDS: &[Command] = &[
         words: (0, 0),
         complete: Words::Free,
         options: &[switch("by-team", "by team instead of by agent")],
-        details: "Removed agents still count. What svc itself has used, for example for questions, stands apart.",
+        details: "Removed agents still count. What svc itself has used, for example for questions, stands apart. \
+                  unpriced: nobody knows what the model costs; $1.00+: what a part of it costs.",
         run: tokens,
     },
     Command {
@@ -42,6 +43,16 @@ fn money(value: &Value) -> String {
     dollars(value.as_f64().unwrap_or_default())
 }
 
+/// A cost beside which `unpricedTokens` says how much is not in it, because nobody knows the model's price.
+pub(super) fn priced(cost: &Value, of: &Value) -> String {
+    let usd = cost.as_f64().unwrap_or_default();
+    match (of["unpricedTokens"].as_u64().unwrap_or_default() > 0, usd > 0.0) {
+        (false, _) => dollars(usd),
+        (true, false) => "unpriced".to_owned(),
+        (true, true) => format!("{}+", dollars(usd)),
+    }
+}
+
 fn tokens(session: &Session) -> Outcome {
     let out = &session.out;
     let client = session.client()?;
@@ -63,7 +74,7 @@ fn tokens(session: &Session) -> Outcome {
             text(agent, "id").into(),
             clean(agent["model"].as_str().unwrap_or("-")),
             count(number(&agent["used"])),
-            money(&agent["costUsd"]),
+            priced(&agent["costUsd"], agent),
         ]);
     }
     let mut lines = if table.is_empty() { Vec::new() } else { table.lines(out.width, out.colour) };
@@ -89,7 +100,7 @@ fn sums(summary: &Value) -> Vec<String> {
         format!(
             "total    {} tokens, {}",
             count(number(&summary["totalUsed"])),
-            money(&summary["totalCostUsd"])
+            priced(&summary["totalCostUsd"], summary)
         ),
         format!("cache    {reuse} of cached input was read again"),
         format!(
@@ -113,7 +124,7 @@ fn by_team(session: &Session, answer: &Value) -> Outcome {
             number(&team["agentCount"]).to_string(),
             count(number(&team["totalTokens"])),
             count(number(&team["avgTokensPerAgent"])),
-            money(&team["totalCostUsd"]),
+            priced(&team["totalCostUsd"], team),
         ]);
     }
     out.lines(&table.lines(out.width, out.colour))

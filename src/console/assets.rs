@@ -43,6 +43,7 @@ pub static ALL: &[Asset] = &[
     asset!("main.js", true),
     asset!("dom.js", true),
     asset!("api.js", true),
+    asset!("away.js", true),
     asset!("store.js", true),
     asset!("vlist.js", true),
     asset!("palette.js", true),

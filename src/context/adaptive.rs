@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The range of a threshold.
+/// The range of a learned threshold; one that a person has set beyond it is the end of the range there.
 pub const RANGE: (f64, f64) = (0.40, 0.95);
 /// Sessions that must agree before a profile is converged.
 pub const CONVERGED_SESSIONS: usize = 10;
@@ -38,7 +38,7 @@ pub struct Profile {
 impl Profile {
     /// The threshold, given the setting.
     pub fn threshold(&self, base: f64) -> f64 {
-        rounded((base + self.offset).clamp(RANGE.0, RANGE.1))
+        rounded((base + self.offset).clamp(RANGE.0.min(base), RANGE.1.max(base)))
     }
 
     /// Takes in the score of a session that is over.
@@ -49,7 +49,7 @@ impl Profile {
             _ => 0.0,
         };
         let before = self.threshold(base);
-        let after = rounded((before + step).clamp(RANGE.0, RANGE.1));
+        let after = rounded((before + step).clamp(RANGE.0.min(base), RANGE.1.max(base)));
         self.offset = rounded(after - base);
         let moved = rounded(after - before);
         self.moved |= moved.abs() > STILL;

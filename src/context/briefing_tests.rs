@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// A core with an installed provider that is told everything.
 fn core() -> Core {
     let mut core = Core::new();
-    let found = Detection { provider: "claude-code", version: Some("1".into()), has_key: true };
+    let found = Detection::installed("claude-code", "1");
     core.apply(Event::Detected(vec![found]));
     core
 }
@@ -46,8 +46,24 @@ fn issue_5_agent_number_50_is_told_what_agent_number_1_learned() {
     }
     let told = first_message(&mut core, &json!({"role": "qa", "prompt": "Test the session handling"}));
     assert!(told.contains("SameSite=None and Secure"), "{told}");
-    let told = first_message(&mut core, &json!({"role": "qa", "prompt": "Translate the manual into Danish"}));
-    assert!(!told.contains("SameSite"), "none of it when the task is about something else:\n{told}");
+}
+
+#[test]
+fn decisions_6_memory_reaches_every_new_agent_whatever_its_task() {
+    let mut core = core();
+    let known = json!({"role": "backend", "trigger": "cookies vanish", "fix": "set SameSite=None"});
+    core.post("/api/memory/discoveries", &known);
+    let old = core.spawn(&json!({"role": "backend", "prompt": "Build the session store"}));
+    core.rotate(old, "brief");
+    for body in [
+        json!({"role": "backend", "prompt": "Translate the manual into Danish"}),
+        json!({"role": "backend"}),
+        json!({"role": "qa", "prompt": "Paint the door"}),
+    ] {
+        let told = first_message(&mut core, &body);
+        assert!(told.contains("set SameSite=None"), "{told}");
+        assert!(told.contains("- backend-1 (backend): task: Build the session store"), "{told}");
+    }
 }
 
 #[test]

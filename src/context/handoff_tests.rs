@@ -94,3 +94,88 @@ fn a_full_context_is_replaced_at_a_good_turns_end_when_an_instruction_waits_for_
     assert!(last_start(&bench).0.contains("> use tabs"));
     assert!(bench.state.agents.get(new).unwrap().queue.is_empty());
 }
+
+/// What was said to a running process, in order.
+fn spoken(bench: &Bench) -> Vec<&str> {
+    let said = bench.effects.iter().filter_map(|effect| match effect {
+        Effect::Run(_, RunOrder::Say { text, .. }) => Some(text.as_str()),
+        _ => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn an_instruction_that_waits_for_a_rotation_is_said_at_the_turns_end() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    let (_, queued) = bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "use tabs"}));
+    assert_eq!((&queued["deliverOn"], &queued["queued"]), (&json!("rotation"), &json!(1)));
+    feed(&mut bench, id, vec![Activity::Text { text: "working".into() }]);
+    assert!(spoken(&bench).is_empty(), "not inside of the turn");
+    feed(&mut bench, id, vec![turn_end()]);
+    assert_eq!(spoken(&bench), ["use tabs"]);
+    let finishes = bench.effects.iter().any(|effect| matches!(effect, Effect::Run(_, RunOrder::Finish)));
+    assert!(!finishes, "it goes on with the message");
+}
+
+#[test]
+fn an_instruction_that_waited_when_the_program_ended_well_begins_the_next_life() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "use tabs"}));
+    bench.exits(id, 0);
+    assert_eq!(last_start(&bench).0.lines().last(), Some("> use tabs"));
+    let next = bench.state.agents.find("one").unwrap();
+    assert!(next.id != id && next.queue.is_empty() && next.status.is_live());
+    assert!(bench.notices("instruction:undelivered").is_empty());
+}
+
+#[test]
+fn an_instruction_that_cannot_be_delivered_is_told_back() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "use tabs"}));
+    bench.exits(id, 3);
+    let told = bench.notices("instruction:undelivered");
+    assert_eq!((&told[0]["agentName"], &told[0]["count"]), (&json!("one"), &json!(1)));
+    assert_eq!(told[0]["instructions"][0]["message"], "use tabs");
+    let (_, shown) = bench.ask("GET", "/api/agents/one", &Value::Null);
+    let reason = shown["statusReason"].as_str().unwrap();
+    assert!(reason.ends_with("; 1 instruction was not delivered, svc resume one delivers it"), "{reason}");
+    assert_eq!(shown["pendingInstructions"], 1);
+    bench.ask("POST", "/api/agents/one/resume", &json!({}));
+    assert!(last_start(&bench).0.contains("use tabs"));
+
+    // A spent budget keeps the next life from starting, and nothing of what was said is lost.
+    let id = bench.agent("two");
+    bench.ask("POST", "/api/agents/two/instruct", &json!({"message": "use blanks", "deliver": "idle"}));
+    bench.ask("PATCH", "/api/config", &json!({"maxAgents": 1}));
+    bench.exits(id, 0);
+    assert_eq!(bench.notices("instruction:undelivered")[1]["agentName"], "two");
+    assert_eq!(bench.ask("GET", "/api/agents/two", &Value::Null).1["pendingInstructions"], 1);
+}
+
+#[test]
+fn a_remark_of_the_daemon_wakes_nobody() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    bench.with(|all, cx| agents::note(all, cx, id, "a neighbour moved in".into()));
+    feed(&mut bench, id, vec![turn_end()]);
+    assert!(spoken(&bench).is_empty());
+    bench.exits(id, 0);
+    assert_eq!(status(&bench, id), Status::Completed);
+    assert!(bench.notices("instruction:undelivered").is_empty());
+}
+
+#[test]
+fn deliver_auto_speaks_at_once_where_the_provider_takes_it() {
+    let mut bench = Bench::new();
+    bench.agent("one");
+    let body = json!({"message": "teal", "deliver": "auto"});
+    let (_, told) = bench.ask("POST", "/api/agents/one/instruct", &body);
+    assert_eq!(told["deliverOn"], "now");
+    assert_eq!(spoken(&bench), ["teal"]);
+    let (status, _) =
+        bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "x", "deliver": "soon"}));
+    assert_eq!(status, 400);
+}

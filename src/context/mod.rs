@@ -12,6 +12,8 @@ mod handoff_tests;
 mod paths;
 pub mod quality;
 #[cfg(test)]
+mod safe_points_tests;
+#[cfg(test)]
 pub(crate) mod testing;
 pub mod triggers;
 pub mod triggers_api;

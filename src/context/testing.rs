@@ -44,7 +44,13 @@ impl Core {
         self.seed += 1;
         let mut cx = Context::new(self.now, self.seed);
         apply(&mut self.state, &mut cx, event);
-        self.effects.extend(cx.take());
+        let effects = cx.take();
+        let awaits = |effect: &Effect| if let Effect::AwaitDisk(call) = effect { Some(*call) } else { None };
+        let awaited: Vec<CallId> = effects.iter().filter_map(awaits).collect();
+        self.effects.extend(effects);
+        for call in awaited {
+            self.apply(Event::OnDisk(call, Ok(())));
+        }
     }
 
     /// Lets time pass; deadlines come due in order.
@@ -115,10 +121,11 @@ impl Core {
 
     /// The answer to a call, taken out.
     pub fn replied(&mut self, call: CallId) -> Option<Reply> {
-        let at =
-            self.effects.iter().position(|effect| matches!(effect, Effect::Reply(of, _) if *of == call))?;
+        let at = self.effects.iter().position(
+            |effect| matches!(effect, Effect::Reply(of, _) | Effect::ReplyStored(of, _) if *of == call),
+        )?;
         match self.effects.remove(at) {
-            Effect::Reply(_, reply) => Some(reply),
+            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => Some(reply),
             _ => None,
         }
     }
@@ -207,12 +214,19 @@ pub fn parsed(reply: &Reply) -> Value {
 }
 
 /// A file is written.
-pub fn writes(path: &str) -> Activity {
-    Activity::ToolStarted {
-        id: format!("w-{path}"),
+pub fn writes(path: &str) -> Vec<Activity> {
+    write_ended(path, false)
+}
+
+/// A file is to be written, and whether that failed or was refused.
+pub fn write_ended(path: &str, error: bool) -> Vec<Activity> {
+    let id = format!("w-{path}");
+    let started = Activity::ToolStarted {
+        id: id.clone(),
         name: "write".into(),
         input: json!({"path": path, "content": "x"}),
         path: Some(path.to_owned()),
         writes: true,
-    }
+    };
+    vec![started, Activity::ToolEnded { id, error, output: String::new() }]
 }

@@ -1,16 +1,22 @@
 //! When an agent is rotated without being asked, and what is learned from how its lives go.
 //!
-//! Checked on every usage and at every end of a turn, in this order: the token ceiling, which waits for
-//! nothing; then, only between turns, the cooldown of the lineage, the fullness of the context, the quality
-//! of the work. A turn's end is the only moment at which nothing is lost, so whatever is due inside of a
-//! turn is looked at again at its end.
+//! Checked on every usage, after every tool call and at every end of a turn, in this order: the token
+//! ceiling, the cooldown of the lineage, the fullness of the context, the quality of the work. Each is acted
+//! on only where nothing is lost: at a turn's end, and inside of a turn after a tool call when no other one
+//! is under way and the model has not answered yet. There only programs that take live input are replaced
+//! for their context or their quality: the others take one prompt a run and end by themselves.
+//!
+//! The ceiling is a safety limit: it is acted on after a tool call of every program, and at once when a life
+//! has passed it by [`RUNAWAY`]. What it counts is [`weighed`]. It never outruns the daily budget, and a
+//! lineage that comes to it again and again is stopped instead of replaced.
 //!
 //! An agent whose turn has ended well and for whom nothing waits has no work left to hand over: a full
 //! context does not replace it. If somebody speaks to it later, it goes on through a handoff
 //! (`agents::rotation`). Work of poor quality is handed over all the same: that it is done is then only its
 //! own word.
 //!
-//! `autoRotation: false` and a spent budget put off all but the ceiling: that one is a safety limit.
+//! `autoRotation: false` puts off all but the ceiling; a spent budget puts off all, and stops whoever comes
+//! to the ceiling.
 
 use super::adaptive::{MAX_PROFILES, Profile, Profiles};
 use super::quality::{self, Window};
@@ -19,7 +25,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::memory;
-use crate::providers::{Activity, Usage};
+use crate::providers::{self, Activity, Tokens, Usage};
 use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,10 +35,25 @@ use std::time::Duration;
 
 /// Between two rotations of a lineage, the ceiling's apart.
 pub const COOLDOWN: Duration = Duration::from_secs(300);
+/// Between two rotations of a lineage at the ceiling.
+pub const CEILING_COOLDOWN: Duration = Duration::from_secs(60);
+/// So many rotations of a lineage at the ceiling within [`CEILING_WINDOW`] are the last ones.
+pub const CEILING_ROTATIONS: usize = 3;
+/// See [`CEILING_ROTATIONS`].
+pub const CEILING_WINDOW: Duration = Duration::from_secs(3_600);
+/// A life that has used so many times its ceiling is ended wherever it is.
+pub const RUNAWAY: f64 = 1.25;
+/// What a token read from the provider's cache weighs at the ceiling: about what it costs beside a fresh one.
+pub const CACHE_READ_WEIGHT: f64 = 0.1;
 /// A context that falls by this share of its peak was compacted.
 const COMPACTION_DROP: f64 = 0.25;
 /// A peak below this says nothing.
 const COMPACTION_MIN_PEAK: f64 = 0.15;
+
+/// The reason of rotations for a full context.
+pub const FULL: &str = "context_threshold";
+/// The reason of rotations at the token ceiling.
+pub const CEILING: &str = "token_limit_exceeded";
 
 /// What is known of the lives under way, and what was learned from earlier ones.
 #[derive(Debug, Clone, Default)]
@@ -104,23 +125,77 @@ pub fn ceiling(all: &All, role: &str) -> u64 {
     (safety.token_ceiling_per_agent as f64 * multiplier) as u64
 }
 
-/// The reason for which `id` is to be rotated now, if there is one.
-pub fn due(all: &All, now: Time, id: AgentId) -> Option<&'static str> {
+/// What is to be done with an agent unasked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Due {
+    /// Replace it, for this reason.
+    Rotate(&'static str),
+    /// End it without a successor, and tell people why.
+    Stop(String),
+}
+
+/// The tokens of a life as the ceiling counts them: those read from a cache by [`CACHE_READ_WEIGHT`].
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn weighed(tokens: Tokens) -> u64 {
+    // Exact below 2^52, and never negative.
+    let read = (tokens.cache_read as f64 * CACHE_READ_WEIGHT) as u64;
+    Tokens { cache_read: read, ..tokens }.total()
+}
+
+/// What is to be done with `id` now, if anything.
+pub fn due(all: &All, now: Time, id: AgentId) -> Option<Due> {
     let agent = all.agents.get(id)?;
     let works = matches!(agent.status, Status::Running | Status::Waiting) && agent.is_working();
     if !works || all.health.writable().is_err() {
         return None;
     }
-    if agent.instance_tokens.total() > ceiling(all, &agent.role) {
-        return Some("token_limit_exceeded");
+    let (used, ceiling) = (weighed(agent.instance_tokens), ceiling(all, &agent.role));
+    if used > ceiling {
+        return at_ceiling(all, now, agent, used, ceiling);
     }
-    if agent.turn_open || agent.status == Status::Waiting || !may_rotate(all, now, agent) {
+    let takes_input = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.live_input);
+    let safe = !agent.turn_open || (takes_input && agent.open_tools.is_between());
+    if !safe || agent.status == Status::Waiting || !may_rotate(all, now, agent) {
         return None;
     }
     if is_full(all, agent) && !has_finished(agent) {
-        return Some("context_threshold");
+        return Some(Due::Rotate(FULL));
     }
-    has_degraded(all, agent).then_some("quality_degradation")
+    has_degraded(all, agent).then_some(Due::Rotate("quality_degradation"))
+}
+
+/// The ceiling is passed: its successor, or its end.
+#[allow(clippy::cast_precision_loss, reason = "a bound; token counts are far below 2^52")]
+fn at_ceiling(all: &All, now: Time, agent: &Agent, used: u64, ceiling: u64) -> Option<Due> {
+    let runs_away = used as f64 > ceiling as f64 * RUNAWAY;
+    // Its program ends by itself, and its next life begins anew.
+    if !agent.turn_open && has_finished(agent) {
+        return None;
+    }
+    if agent.turn_open && !agent.open_tools.is_between() && !runs_away {
+        return None;
+    }
+    if usage::check_budget(all, now).is_err() {
+        let why = "it has passed its token ceiling, and the daily budget is spent";
+        return Some(Due::Stop(why.to_owned()));
+    }
+    let history = all.agents.rotations();
+    let earlier = history.since(agent.lineage_id, CEILING, now, CEILING_WINDOW);
+    if earlier.len() >= CEILING_ROTATIONS {
+        let (times, minutes) = (earlier.len() + 1, CEILING_WINDOW.as_secs() / 60);
+        return Some(Due::Stop(format!(
+            "it has passed its token ceiling {times} times in {minutes} minutes"
+        )));
+    }
+    let cools = earlier.last().is_some_and(|last| now.since(*last) < CEILING_COOLDOWN);
+    match (cools, runs_away) {
+        (true, true) => {
+            let seconds = CEILING_COOLDOWN.as_secs();
+            Some(Due::Stop(format!("it has run past its token ceiling twice within {seconds} seconds")))
+        }
+        (true, false) => None,
+        (false, _) => Some(Due::Rotate(CEILING)),
+    }
 }
 
 /// Whether an agent may be rotated unasked: the setting, the budget and the cooldown of its lineage.

@@ -18,7 +18,7 @@ pub use store::{Stored, VERSION as STORED_VERSION};
 use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::ids::LineageId;
-use crate::core::time::Time;
+use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -221,6 +221,31 @@ fn complete(
         |owner: &Owner, held: &Operation| *owner == own && operation.is_none_or(|name| name == held.name);
     let released = end(all, cx, End::Completed, is_meant);
     Ok(Reply::ok(&json!({"completed": released > 0, "released": released})))
+}
+
+/// The wall clock has jumped: a lock lasts as long as it was asked for.
+pub fn clock_set(all: &mut All, cx: &mut Context, jump: Jump) {
+    if all.coordination.held.is_empty() {
+        return;
+    }
+    for operation in Arc::make_mut(&mut all.coordination).held.values_mut().flatten() {
+        operation.acquired_at = operation.acquired_at.moved(jump);
+        operation.expires_at = operation.expires_at.moved(jump);
+    }
+    written(all, cx);
+}
+
+/// No lock was taken after `now`.
+pub fn not_after(all: &mut All, now: Time) {
+    for operation in Arc::make_mut(&mut all.coordination).held.values_mut().flatten() {
+        if operation.acquired_at > now {
+            operation.expires_at = now + operation.expires_at.since(operation.acquired_at);
+            operation.acquired_at = now;
+        }
+    }
+    if let Some(at) = all.coordination.next_expiry() {
+        Arc::make_mut(&mut all.timers).set(Timer::Locks, at);
+    }
 }
 
 /// Deadlines have come.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The surroundings of one event: its time, its randomness, its effects.
 #[derive(Debug)]
 pub struct Context {
-    /// When the event happened; never decreases from event to event.
+    /// When the event happened. Never decreases from event to event, except with [`super::Event::ClockSet`].
     pub now: Time,
     /// Who caused it.
     pub actor: Actor,
@@ -60,6 +60,11 @@ impl Context {
     /// Answers a caller.
     pub fn reply(&mut self, call: CallId, reply: impl Into<Reply>) {
         self.push(Effect::Reply(call, reply.into()));
+    }
+
+    /// Answers a caller whose change is on disk already.
+    pub fn reply_stored(&mut self, call: CallId, reply: impl Into<Reply>) {
+        self.push(Effect::ReplyStored(call, reply.into()));
     }
 
     /// Answers a caller with a result.

@@ -134,7 +134,7 @@ impl Document {
             Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
             Self::Usage => serde_json::to_vec(&state.usage.stored()),
             Self::Cleanup => serde_json::to_vec(&state.cleanup.stored()),
-            Self::Config => serde_json::to_vec_pretty(&json!(state.settings.project())),
+            Self::Config => serde_json::to_vec_pretty(&json!(state.settings.stored())),
             Self::Federation => serde_json::to_vec_pretty(&state.federation.stored()),
             Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
             Self::PmReviews => serde_json::to_vec(&state.pm.stored()),

@@ -9,21 +9,25 @@
 //!
 //! **Invariant:** every call gets exactly one reply, at once or through a later event.
 
-mod actor;
+pub mod actor;
+pub mod clock;
 mod context;
 mod documents;
 pub mod ids;
 pub mod moments;
+pub mod nearest;
 #[cfg(test)]
 pub mod testing;
 pub mod time;
 mod timers;
+mod untrusted;
 
 pub use actor::Actor;
 pub use context::Context;
 pub use documents::{Document, DocumentError, Journal};
 pub use moments::Moment;
 pub use timers::{Timer, Timers};
+pub use untrusted::{untrusted_line, untrusted_prose, untrusted_text};
 
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
@@ -71,6 +75,8 @@ pub struct Project {
     pub host: String,
     /// The bound port.
     pub port: u16,
+    /// Whether the kernel can fence a process in: see [`crate::providers::Info::needs_fence`].
+    pub can_fence: bool,
 }
 
 impl Project {
@@ -95,6 +101,9 @@ pub struct Health {
     pub storage_error: Option<Arc<str>>,
     /// Set once a shutdown was asked for.
     pub stopping: bool,
+    /// State files that were broken at the start, with the names under which they were put aside: what stood
+    /// in them is missing in this daemon's life.
+    pub set_aside: Vec<String>,
 }
 
 impl Health {
@@ -107,9 +116,24 @@ impl Health {
             return Err(Problem::new(503, "stopping", text));
         }
         let Some(error) = &self.storage_error else { return Ok(()) };
-        let text =
-            format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+        let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
         Err(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
+    }
+}
+
+/// Whether these words of the system say that this process, or the machine, has no file descriptor left.
+pub fn is_out_of_files(error: &str) -> bool {
+    error.contains("Too many open files")
+}
+
+/// What a person can do about state that cannot be written, by the words of the system.
+pub fn remedy(error: &str) -> &'static str {
+    if is_out_of_files(error) {
+        "too many files are open: end some agents or clients, or raise the limit (ulimit -n),"
+    } else if error.contains("no regular file") {
+        "move away what stands in the place of the file"
+    } else {
+        "free space in the project's .svc folder, or see to its permissions,"
     }
 }
 
@@ -228,7 +252,7 @@ pub enum Event {
     Plan(crate::teams::plan::Found),
     /// The threads of the integrations report.
     Integration(integrations::Report),
-    /// Provider detection has finished.
+    /// What was found of some providers; the first report means that the start is over.
     Detected(Vec<registry::Detection>),
     /// A thread of the workspace reports.
     Workspace(workspace::Report),
@@ -236,6 +260,8 @@ pub enum Event {
     Journalist(journalist::Report),
     /// The daily cleanup is over.
     Cleanup(cleanup::Report),
+    /// Files of owners were looked at; `None` when they could not be.
+    Ownership(Option<ownership::commands::Looked>),
     /// A document that agents are told has changed.
     Context(briefing::Report),
     /// Writing state failed (`Some`) or works again (`None`).
@@ -244,6 +270,15 @@ pub enum Event {
     OnDisk(CallId, Result<(), String>),
     /// A deadline has come.
     Timer(Timer),
+    /// Somebody shows a wrong operator's token.
+    WrongToken {
+        /// Where from: an address, or who on this machine.
+        from: String,
+        /// Wrong tokens of this source since the first one.
+        attempts: u32,
+    },
+    /// The wall clock has jumped: its event's time is the first after it.
+    ClockSet(time::Jump),
     /// Handling an event panicked.
     Panicked,
     /// A signal asks the daemon to end.
@@ -267,6 +302,9 @@ pub const SOON: std::time::Duration = std::time::Duration::from_secs(1);
 pub enum Effect {
     /// Answer a waiting caller.
     Reply(CallId, Reply),
+    /// Answer a waiting caller whose change is on disk already: only the journals' lines of the same event go
+    /// before it.
+    ReplyStored(CallId, Reply),
     /// Write a document.
     Put(Document, Durability),
     /// Remove a document.
@@ -304,6 +342,8 @@ pub enum Effect {
     Log(LineageId, AgentId, LogEntry),
     /// Look at a planner's file.
     Plan(crate::teams::plan::Look),
+    /// Look which files of owners have changed.
+    Look(ownership::commands::Order),
     /// A warning for the daemon's log.
     Warn(String),
     /// All agents are gone: end.
@@ -322,16 +362,18 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Plan(found) => crate::teams::plan::found(state, cx, found),
         Event::Detected(found) => {
-            registry::detected(state, found);
-            moments::started(state, cx);
+            if registry::detected(state, found) {
+                moments::started(state, cx);
+            }
         }
         Event::Integration(report) => integrations::report(state, cx, report),
         Event::Workspace(report) => workspace::report(state, cx, report),
         Event::Journalist(report) => journalist::report(state, cx, report),
+        Event::Ownership(looked) => ownership::commands::looked(state, cx, looked),
         Event::Context(report) => briefing::report(state, report),
         Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
-        Event::OnDisk(call, outcome) => integrations::on_disk(state, cx, call, outcome),
+        Event::OnDisk(call, outcome) => on_disk(state, cx, call, &outcome),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
@@ -343,6 +385,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::GatewaysBoot => gateways::boot(state, cx),
             Timer::GatewayConnect(id) => gateways::connect_due(state, cx, id),
             Timer::GatewayDigest(id) => gateways::digest_due(state, cx, id),
+            Timer::GatewayCards(id) => gateways::cards_due(state, cx, id),
             Timer::ScheduleDue(id) => crate::schedules::due(state, cx, id),
             Timer::ScheduleStart(id) => crate::schedules::start(state, cx, id),
             Timer::IntegrationStart(run) => integrations::start_timeout(state, cx, run),
@@ -352,7 +395,12 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
             Timer::Journalist => journalist::due(state, cx),
             Timer::Cleanup => cleanup::due(state, cx),
             Timer::Question(call) => questions::timeout(state, cx, call),
+            Timer::Writes => ownership::commands::due(state, cx),
         },
+        Event::WrongToken { from, attempts } => {
+            cx.audit("token.wrong", &serde_json::json!({"from": from, "attempts": attempts}));
+        }
+        Event::ClockSet(jump) => clock::set(state, cx, jump),
         Event::Panicked => Arc::make_mut(&mut state.health).panics += 1,
         Event::Terminate => begin_shutdown(state, cx),
     }
@@ -380,10 +428,7 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Isolation(command) => isolation::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
-        Command::Settings(command) => {
-            settings::command(state, cx, call, command);
-            journalist::settings_changed(state, cx.now);
-        }
+        Command::Settings(command) => settings::command(state, cx, call, command),
         Command::Memory(command) => memory::command(state, cx, call, command),
         Command::Journalist(command) => journalist::command(state, cx, call, command),
         Command::Pm(command) => pm::command(state, cx, call, command),
@@ -394,6 +439,15 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
             begin_shutdown(state, cx);
         }
+    }
+}
+
+/// What a call has changed is on disk, or why it is not: from now on it is in force, or it never was.
+fn on_disk(state: &mut State, cx: &mut Context, call: CallId, outcome: &Result<(), String>) {
+    integrations::on_disk(state, cx, call, outcome);
+    approvals::on_disk(state, cx, call, outcome);
+    if settings::on_disk(state, cx, call, outcome) {
+        journalist::settings_changed(state, cx.now);
     }
 }
 

@@ -44,6 +44,7 @@ pub enum Moment {
 
 /// Tells every listener of a moment.
 pub fn tell(state: &mut State, cx: &mut Context, moment: Moment) {
+    crate::agents::moment(state, cx, moment);
     crate::approvals::moment(state, cx, moment);
     crate::teams::moment(state, cx, moment);
     crate::context::triggers::moment(state, cx, moment);

@@ -24,6 +24,8 @@ pub struct Bench {
     pub effects: Vec<Effect>,
     /// Whether nothing ever reaches the disk.
     pub disk_hangs: bool,
+    /// What the disk says to a call that waits for it; `None` while it says nothing.
+    pub disk: Option<Result<(), String>>,
     table: Table<Handler>,
     seed: u64,
 }
@@ -40,7 +42,16 @@ impl Bench {
         let now = Time(1_767_225_600_000);
         let (effects, table) = (Vec::new(), table());
         let state = State::default();
-        Self { state, now, actor: Actor::Operator, effects, disk_hangs: false, table, seed: 1 }
+        Self {
+            state,
+            now,
+            actor: Actor::Operator,
+            effects,
+            disk_hangs: false,
+            disk: Some(Ok(())),
+            table,
+            seed: 1,
+        }
     }
 
     /// Runs `change` as one event would.
@@ -64,7 +75,7 @@ impl Bench {
         for effect in cx.take() {
             match effect {
                 Effect::AwaitDisk(call) => awaited.push(call),
-                Effect::Reply(_, reply) => {
+                Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => {
                     assert!(answer.replace(reply).is_none(), "two replies to one call");
                 }
                 Effect::WhenStored(timer) if !self.disk_hangs => stored.push(timer),
@@ -72,7 +83,9 @@ impl Bench {
             }
         }
         for call in awaited {
-            answer = self.apply(Event::OnDisk(call, Ok(()))).or(answer);
+            if let Some(outcome) = self.disk.clone() {
+                answer = self.apply(Event::OnDisk(call, outcome)).or(answer);
+            }
         }
         for timer in stored {
             self.apply(Event::Timer(timer));
@@ -132,15 +145,20 @@ impl Bench {
 
     /// A running agent of this name.
     pub fn agent(&mut self, name: &str) -> AgentId {
-        let request = SpawnRequest {
+        self.agent_like(SpawnRequest {
             role: "dev".into(),
             name: Some(name.into()),
             provider: Some("script".into()),
             isolation: "shared".into(),
             ..SpawnRequest::default()
-        };
+        })
+    }
+
+    /// A running agent with this configuration, which has a name.
+    pub fn agent_like(&mut self, request: SpawnRequest) -> AgentId {
+        let name = request.name.clone().expect("a name");
         self.command(Command::Agents(agents::Command::Spawn(Box::new(request))));
-        let id = self.state.agents.find(name).expect("spawned").id;
+        let id = self.state.agents.find(&name).expect("spawned").id;
         self.apply(Event::Run(id, RunReport::Started { pid: 1, start_ticks: 1 }));
         id
     }

@@ -23,6 +23,24 @@ impl Time {
     }
 }
 
+/// How far the wall clock has jumped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Jump {
+    /// Whether it was set back.
+    pub is_back: bool,
+    /// By how much.
+    pub by: Duration,
+}
+
+impl Time {
+    /// The same distance from now after `jump` as before it.
+    #[must_use]
+    pub fn moved(self, jump: Jump) -> Self {
+        let millis = u64::try_from(jump.by.as_millis()).unwrap_or(u64::MAX);
+        Self(if jump.is_back { self.0.saturating_sub(millis) } else { self.0.saturating_add(millis) })
+    }
+}
+
 impl Add<Duration> for Time {
     type Output = Self;
 

@@ -2,7 +2,7 @@
 
 use super::CallId;
 use super::ids::{AgentId, ScheduleId};
-use super::time::Time;
+use super::time::{Jump, Time};
 use crate::approvals::ApprovalId;
 use crate::gateways::GatewayId;
 use crate::integrations::RunId;
@@ -43,12 +43,16 @@ pub enum Timer {
     GatewayConnect(GatewayId),
     /// What was gathered for a gateway is told.
     GatewayDigest(GatewayId),
+    /// Approvals that a platform did not take are sent to it again.
+    GatewayCards(GatewayId),
     /// The journalist's next cycle.
     Journalist,
     /// The daily cleanup.
     Cleanup,
     /// A question of the daemon's own has taken too long.
     Question(CallId),
+    /// Files of owners are looked at, or what was found there is judged.
+    Writes,
 }
 
 /// The deadlines, findable by key and by time.
@@ -81,6 +85,16 @@ impl Timers {
     /// The deadline of `timer`.
     pub fn get(&self, timer: Timer) -> Option<Time> {
         self.by_key.get(&timer).copied()
+    }
+
+    /// Moves the deadlines of the timers that `moves` picks along with the clock.
+    pub fn move_by(&mut self, jump: Jump, moves: impl Fn(Timer) -> bool) {
+        for (timer, at) in &mut self.by_key {
+            if moves(*timer) {
+                *at = at.moved(jump);
+            }
+        }
+        self.by_time = self.by_key.iter().map(|(timer, at)| (*at, *timer)).collect();
     }
 
     /// The earliest deadline.

@@ -11,6 +11,7 @@ use super::{Command, Sealed, Secret, SecretVariable, api};
 use crate::api::{Problem, Reply};
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
+use crate::runtime::regular;
 use crate::runtime::store::replace;
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce};
@@ -104,6 +105,11 @@ impl Vault {
         String::from_utf8(plain).map(Secret::new).map_err(|_| unreadable())
     }
 
+    /// Whether there is a key already.
+    pub fn has_key(&self) -> bool {
+        self.lock().is_some()
+    }
+
     /// Opens variables for a child's environment.
     pub fn variables(&self, sealed: &[SecretVariable]) -> Result<Vec<(String, String)>, String> {
         let open = |one: &SecretVariable| {
@@ -119,7 +125,7 @@ impl Vault {
     /// The key in the file, if there is one; its permissions are set right.
     fn read_key(&self) -> Result<Option<[u8; KEY_BYTES]>, String> {
         let named = |fault: String| format!("{}: {fault}", self.file.display());
-        let text = match fs::read_to_string(&self.file) {
+        let text = match regular::read_text(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(named(error.to_string())),

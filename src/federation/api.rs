@@ -87,14 +87,14 @@ fn of_people() -> Vec<Route<Handler>> {
 }
 
 fn of_daemons() -> Vec<Route<Handler>> {
-    use Access::{Anyone, OperatorOnly};
+    use Access::{Anyone, NoAgent};
     use Handler::{Work, Write};
     vec![
         Route::new(
             Method::Post,
             "/api/federation/pair",
             "For daemons: begin a pairing here",
-            Work(OperatorOnly, worker::offered),
+            Work(NoAgent, worker::offered),
         )
         .body(offer_schema)
         .body_limit(BODY_BYTES)
@@ -103,7 +103,7 @@ fn of_daemons() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/federation/pair/:id/reveal",
             "For daemons: tell the nonce that was committed to",
-            Write(OperatorOnly, reveal),
+            Write(NoAgent, reveal),
         )
         .body(reveal_schema)
         .body_limit(BODY_BYTES)

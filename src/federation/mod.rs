@@ -18,7 +18,7 @@ pub mod worker;
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::PairingId;
-use crate::core::time::{Time, rfc3339};
+use crate::core::time::{Jump, Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
 use hex::{bytes_32, to_hex};
 use serde::{Deserialize, Serialize};
@@ -248,6 +248,14 @@ fn shown(id: PairingId, pairing: &Pairing) -> Value {
         "direction": if pairing.is_outgoing { "outgoing" } else { "incoming" },
         "expiresAt": pairing.expires_at.to_string(),
     })
+}
+
+/// The wall clock has jumped: a pairing waits as long as it says.
+pub fn clock_set(all: &mut All, jump: Jump) {
+    for pairing in Arc::make_mut(&mut all.federation).pairings.values_mut() {
+        let pairing = Arc::make_mut(pairing);
+        pairing.expires_at = pairing.expires_at.moved(jump);
+    }
 }
 
 /// Handles a command.

@@ -16,10 +16,11 @@ use crate::credentials::api::secret;
 use crate::credentials::{Sealed, Secret, Vault};
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
+use crate::runtime::regular;
 use crate::runtime::store::replace;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde_json::{Value, json};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -64,7 +65,7 @@ impl Keeper {
         if let Some(key) = known.as_ref() {
             return Ok(key.clone());
         }
-        let seed = match fs::read_to_string(&self.file) {
+        let seed = match regular::read_text(&self.file) {
             Ok(text) => opened(vault, text.trim()).map_err(|fault| {
                 let text = format!(
                     ".svc/{KEY_FILE} cannot be read: {fault}; restore it and the vault's key, or remove it and \

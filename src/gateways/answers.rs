@@ -109,7 +109,7 @@ fn row(agent: &Agent, now: Time) -> Text {
     }
     match &agent.current_activity {
         Some(activity) if agent.status.is_live() => {
-            text.plain(format!(" · {}", first_line(activity, ACTIVITY_CHARS)))
+            text.plain(" · ").said(&first_line(activity, ACTIVITY_CHARS))
         }
         _ => text,
     }
@@ -139,11 +139,8 @@ pub fn teams(all: &All) -> Text {
 pub fn brief(all: &All, now: Time) -> Text {
     let mut text = status(all, now);
     for approval in all.approvals.pending().take(MAX_ROWS) {
-        let line = Text::new().code(approval.id.to_string()).plain(format!(
-            " {} wants to {}",
-            approval.agent_name,
-            approval.action.description()
-        ));
+        let what = format!(" {} wants to {}", approval.agent_name, approval.action.description());
+        let line = Text::new().code(approval.id.to_string()).said(&what);
         text = text.line(line);
     }
     let mut live: Vec<_> = all.agents.live().collect();
@@ -164,7 +161,7 @@ pub fn brief(all: &All, now: Time) -> Text {
         let said = agent.last_turn.as_ref().map(|turn| turn.text.as_str()).filter(|text| !text.is_empty());
         let words = first_line(said.unwrap_or(&agent.status_reason), ACTIVITY_CHARS);
         let name = cut(&agent.name, NAME_CHARS);
-        text = text.line(Text::new().bold(name).plain(format!(" {}: {words}", status_word(agent))));
+        text = text.line(Text::new().bold(name).said(&format!(" {}: {words}", status_word(agent))));
     }
     let rotations = all.agents.rotations().total;
     if rotations > 0 { text.line(format!("{rotations} rotations so far").into()) } else { text }
@@ -182,18 +179,18 @@ fn log_line(entry: &Value) -> Option<Text> {
     let time = word("ts").get(11..16).unwrap_or_default().to_owned();
     let said = first_line(word("text"), LINE_CHARS);
     let text = match word("type") {
-        "text" => Text::from(said),
-        "user" => Text::new().bold("to it: ").plain(said),
+        "text" => Text::new().said(&said),
+        "user" => Text::new().bold("to it: ").said(&said),
         "life" => Text::new().bold(said),
         "tool-started" => {
             let path = first_line(word("path"), ACTIVITY_CHARS);
-            Text::new().code(cut(word("name"), NAME_CHARS)).plain(format!(" {path}"))
+            Text::new().code(cut(word("name"), NAME_CHARS)).plain(" ").said(&path)
         }
         "turn-ended" => {
             let words = if entry["isError"] == true { word("error") } else { word("text") };
-            Text::new().bold("turn ended ").plain(first_line(words, LINE_CHARS))
+            Text::new().bold("turn ended ").said(&first_line(words, LINE_CHARS))
         }
-        "trouble" => Text::from("trouble: ").plain(said),
+        "trouble" => Text::from("trouble: ").said(&said),
         _ => return None,
     };
     Some(Text::new().code(time).plain(" ").then(text))
@@ -203,6 +200,8 @@ fn log_line(entry: &Value) -> Option<Text> {
 pub fn reply(answer: &Answer, status: u16, body: &Value) -> Text {
     if status >= 400 {
         let words = body["error"].as_str().unwrap_or("it was refused");
+        // In a chat nobody calls endpoints.
+        let words = words.replace("GET /api/approvals lists them", "/brief lists those that wait");
         return Text::new().bold("Refused: ").plain(words);
     }
     let word = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
@@ -225,8 +224,8 @@ pub fn reply(answer: &Answer, status: u16, body: &Value) -> Text {
             let what = format!(": {} may {action}", word("agentName"));
             let refused = format!(": {} may not {action}", word("agentName"));
             match body["status"].as_str() {
-                Some("approved") => Text::new().bold("Approved").plain(what),
-                _ => Text::new().bold("Rejected").plain(refused),
+                Some("approved") => Text::new().bold("Approved").said(&what),
+                _ => Text::new().bold("Rejected").said(&refused),
             }
         }
         Answer::Instructed(name) => instructed(name, body),
@@ -244,7 +243,7 @@ fn instructed(name: &str, body: &Value) -> Text {
     let queued = body["queued"].as_u64().unwrap_or_default();
     match body["deliverOn"].as_str() {
         Some("rotation") => text.plain(format!(
-            " gets it with its next rotation ({queued} waiting); /rotate {name} delivers it now"
+            " gets it with its next rotation or when its turn ends ({queued} waiting); /rotate {name} delivers it now"
         )),
         Some(when) => text.plain(format!(" gets it: {when}")),
         None => text.plain(" gets it"),

@@ -251,7 +251,7 @@ fn instruct(all: &All, arguments: &str) -> Result<Plan, Refused> {
     let command = agents::Command::Instruct {
         target: agent.id.to_string(),
         message: message.to_owned(),
-        deliver: Deliver::Rotation,
+        deliver: Deliver::Auto,
     };
     agents_command(command, Answer::Instructed(agent.name.clone()))
 }
@@ -277,12 +277,18 @@ fn log(all: &All, arguments: &str) -> Result<Plan, Refused> {
 fn decide(all: &All, decision: Decision, arguments: &str) -> Result<Plan, Refused> {
     let (first, rest) = split_word(arguments);
     let word = if decision == Decision::Approve { "approve" } else { "reject" };
-    let named = first.trim_start_matches("apr-");
-    let is_id = !named.is_empty()
-        && (first.starts_with("apr-") || (named.len() >= 4 && named.bytes().all(|b| b.is_ascii_hexdigit())));
+    let named = first.trim_start_matches("apr-").to_lowercase();
     let pending: Vec<_> = all.approvals.pending().collect();
+    let begins =
+        |approval: &&Arc<approvals::Approval>| approval.id.to_string()["apr-".len()..].starts_with(&named);
+    // Words such as "added" are hexadecimal, too: without a digit only the beginning of what waits is an id.
+    let is_id = !named.is_empty()
+        && (first.starts_with("apr-")
+            || (named.len() >= 4
+                && named.bytes().all(|b| b.is_ascii_hexdigit())
+                && (named.bytes().any(|b| b.is_ascii_digit()) || pending.iter().any(begins))));
     let (id, reason) = if is_id {
-        let wanted = format!("apr-{}", named.to_lowercase());
+        let wanted = format!("apr-{named}");
         let mut begun = pending.iter().filter(|approval| approval.id.to_string().starts_with(&wanted));
         let id = match (begun.next(), begun.next()) {
             (Some(one), None) => one.id.to_string(),

@@ -153,8 +153,15 @@ pub fn report(all: &mut All, cx: &mut Context, report: Report) {
             cx.push(Effect::Warn(format!("gateway {gateway}: a message was not sent: {error}")));
             record.last_error = Some(error);
             if let Some(approval) = approval {
-                notify::unsent(all, gateway, approval);
+                notify::unsent(all, cx.now, gateway, approval);
             }
+        }
+        Report::Healed { gateway, run } => {
+            let Some(record) = speaker(all, gateway, run) else { return };
+            record.last_error = None;
+            record.unsent = 0;
+            announce(all, cx);
+            notify::send_missing_cards(all, cx, gateway);
         }
         Report::Moved { gateway, cursor } => {
             if let Some(record) = Arc::make_mut(&mut all.gateways).edit(gateway) {

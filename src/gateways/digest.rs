@@ -60,12 +60,21 @@ pub fn describe(all: &All, kind: &str, body: &Value) -> Option<(Preset, Text)> {
             let data = &body["data"];
             let owner = data["ownerName"].as_str();
             let whose = owner.map_or_else(String::new, |owner| format!(", which {owner} owns"));
+            let verb = match data["certainty"].as_str() {
+                Some("likely") => " has likely written to ",
+                Some("unknown") => " may have written to ",
+                _ => " wrote to ",
+            };
             let text = Text::new()
                 .bold(word(data, "agentName"))
-                .plain(" wrote to ")
+                .plain(verb)
                 .code(cut(word(data, "filePath"), MAX_WORDS))
-                .plain(whose);
+                .said(&whose);
             Some((Preset::Lifecycle, text))
+        }
+        "instruction:undelivered" => {
+            let what = "ended before it could be told what waited for it";
+            Some(line(Preset::Lifecycle, name(all, body), what, body, "reason"))
         }
         "phase2:spawned" => {
             Some(line(Preset::Lifecycle, name(all, body), "began the next phase", body, "role"))
@@ -89,7 +98,7 @@ fn exit(body: &Value) -> Option<(Preset, Text)> {
     let mut text = Text::new().bold(word(body, "agentName")).plain(format!(" {status}"));
     let reason = first_line(word(body, "statusReason"), MAX_WORDS);
     if !reason.is_empty() && reason != status {
-        text = text.plain(format!(": {reason}"));
+        text = text.plain(": ").said(&reason);
     }
     let error = last_line(word(body, "error"));
     if !error.is_empty() && !reason.contains(&error) {
@@ -107,7 +116,7 @@ fn last_line(text: &str) -> String {
 fn line(preset: Preset, who: String, what: &str, body: &Value, why: &str) -> (Preset, Text) {
     let text = Text::new().bold(who).plain(format!(" {what}"));
     let reason = if why.is_empty() { String::new() } else { first_line(word(body, why), MAX_WORDS) };
-    let text = if reason.is_empty() { text } else { text.plain(format!(": {reason}")) };
+    let text = if reason.is_empty() { text } else { text.plain(": ").said(&reason) };
     (preset, text)
 }
 
@@ -123,7 +132,7 @@ fn generic(what: &str, body: &Value) -> Text {
         }
     }
     let text = Text::new().plain(what);
-    if fields.is_empty() { text } else { text.plain(format!(": {}", cut(&fields.join(", "), MAX_WORDS))) }
+    if fields.is_empty() { text } else { text.plain(": ").said(&cut(&fields.join(", "), MAX_WORDS)) }
 }
 
 fn field(name: &str, value: &Value) -> Option<String> {

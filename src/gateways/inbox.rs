@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Take (durable, then the platform hears that we have it) ──▶ queued
-//! queued ──Begin (durable)──▶ running ──▶ the command itself ──Done──▶ gone
+//! queued (Discord's interactions: from Release on) ──Begin (durable)──▶ running
+//! running ──▶ the command itself ──Done──▶ gone
 //! ```
 //!
 //! A command that looks only goes from queued to gone. When the daemon dies, what was queued is done by the
@@ -50,6 +51,8 @@ pub struct Heard {
     pub button: bool,
     /// The new cursor, when it moves on.
     pub cursor: Option<String>,
+    /// It is done only when it is released: the platform wants its acknowledgement before any answer.
+    pub held: bool,
 }
 
 /// A command that was taken.
@@ -130,8 +133,20 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     });
     gateways.next_entry = number;
     gateways.inbox.push(Arc::clone(&entry));
-    cx.push(Effect::Gateway(Order::Run(entry)));
+    if !heard.held {
+        cx.push(Effect::Gateway(Order::Run(entry)));
+    }
     Ok(Reply::ok(&json!({"entry": number})))
+}
+
+/// Lets a command that was held be done. One that a restart of the gateway has let go is gone or begun,
+/// and nothing happens.
+pub fn release(all: &All, cx: &mut Context, number: u64) -> Reply {
+    let entry = all.gateways.inbox.iter().find(|entry| entry.number == number && !entry.running);
+    if let Some(entry) = entry {
+        cx.push(Effect::Gateway(Order::Run(Arc::clone(entry))));
+    }
+    Reply::ok(&json!({"ok": true}))
 }
 
 /// Marks a command as running, durably, before its effect.

@@ -1,6 +1,7 @@
 //! What is said to people in a chat: text with a little emphasis, and buttons. Each platform renders it in
 //! its own way.
 
+use crate::core::{untrusted_line, untrusted_text};
 use serde::{Deserialize, Serialize};
 
 /// How a part of a text is shown.
@@ -35,30 +36,36 @@ impl Text {
         Self::default()
     }
 
-    fn with(mut self, style: Style, text: impl Into<String>) -> Self {
-        let text = text.into();
+    fn with(mut self, style: Style, text: String) -> Self {
         if !text.is_empty() {
             self.0.push(Span { style, text });
         }
         self
     }
 
-    /// Adds words as they are.
+    /// Adds words as they are; they may have several lines. What strangers wrote and what belongs on one
+    /// line goes through [`Text::said`].
     #[must_use]
     pub fn plain(self, text: impl Into<String>) -> Self {
-        self.with(Style::Plain, text)
+        self.with(Style::Plain, untrusted_text(&text.into()))
     }
 
-    /// Adds stressed words.
+    /// Adds what an agent or a stranger wrote, on this line.
+    #[must_use]
+    pub fn said(self, text: &str) -> Self {
+        self.with(Style::Plain, untrusted_line(text))
+    }
+
+    /// Adds stressed words, on this line.
     #[must_use]
     pub fn bold(self, text: impl Into<String>) -> Self {
-        self.with(Style::Bold, text)
+        self.with(Style::Bold, untrusted_line(&text.into()))
     }
 
-    /// Adds a name, an id or a command.
+    /// Adds a name, an id or a command, on this line.
     #[must_use]
     pub fn code(self, text: impl Into<String>) -> Self {
-        self.with(Style::Code, text)
+        self.with(Style::Code, untrusted_line(&text.into()))
     }
 
     /// Adds another text.
@@ -131,7 +138,7 @@ pub const MAX_BUTTONS: usize = 5;
 impl Button {
     /// A button. A longer label is cut; commands are short by construction.
     pub fn new(label: &str, command: impl Into<String>, look: Look) -> Self {
-        Self { label: cut(label, MAX_LABEL_CHARS), command: command.into(), look }
+        Self { label: cut(&untrusted_line(label), MAX_LABEL_CHARS), command: command.into(), look }
     }
 }
 

@@ -29,6 +29,7 @@ pub mod worker;
 pub mod worker_api;
 mod worker_desk;
 mod worker_discord;
+mod worker_discord_rest;
 mod worker_http;
 mod worker_queue;
 mod worker_slack;
@@ -38,7 +39,7 @@ mod worker_telegram;
 pub use connection::{boot, check_credentials, connect_due, report};
 pub use inbox::{Entry, Heard, MAX_TEXT_CHARS};
 pub use message::{Message, Place};
-pub use notify::{Card, digest_due, moment, overheard};
+pub use notify::{Card, cards_due, digest_due, moment, overheard};
 pub use record::{CommandPermission, Gateway, GatewayId, Kind, Preset};
 pub use store::{Stored, VERSION as STORED_VERSION};
 
@@ -126,6 +127,8 @@ pub enum Command {
     },
     /// From a gateway's threads: somebody said something.
     Take(GatewayId, Box<Heard>),
+    /// From a gateway's threads: a command that was held may be done.
+    Release(u64),
     /// From a gateway's threads: a command's effect is about to begin.
     Begin(u64),
     /// From a gateway's threads: a command was answered.
@@ -232,6 +235,13 @@ pub enum Report {
         /// It asked for this decision.
         approval: Option<ApprovalId>,
     },
+    /// A message was taken again, after one that was refused.
+    Healed {
+        /// Which gateway.
+        gateway: GatewayId,
+        /// Which thread set.
+        run: u64,
+    },
     /// The platform's stream has moved on without anything to be taken.
     Moved {
         /// Which gateway.
@@ -286,6 +296,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     let result = match command {
         Command::Connect(target) => return connection::connect(all, cx, call, &target),
         Command::Done(number) => Ok(inbox::done(all, cx, number)),
+        Command::Release(number) => Ok(inbox::release(all, cx, number)),
         other => all.health.writable().and_then(|()| change(all, cx, other)),
     };
     cx.answer(call, result);
@@ -301,8 +312,10 @@ fn change(all: &mut All, cx: &mut Context, command: Command) -> Result<Reply, Pr
         Command::RemoveCredential { target, key } => remove_credential(all, cx, &target, &key),
         Command::Take(id, heard) => inbox::take(all, cx, id, *heard),
         Command::Begin(number) => inbox::begin(all, cx, number),
-        // Both are handled before.
-        Command::Connect(_) | Command::Done(_) => Err(Problem::not_found("no such command")),
+        // These are handled before.
+        Command::Connect(_) | Command::Done(_) | Command::Release(_) => {
+            Err(Problem::not_found("no such command"))
+        }
     }
 }
 
@@ -349,6 +362,7 @@ fn create(all: &mut All, cx: &mut Context, kind: Kind, wish: Wish) -> Result<Rep
         last_error: None,
         run: 0,
         running: false,
+        unsent: 0,
     };
     take_over(&mut gateway, wish);
     gateways.gateways.insert(id, Arc::new(gateway));
@@ -382,9 +396,14 @@ fn take_over(gateway: &mut Gateway, wish: Wish) -> bool {
 }
 
 fn patch(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Reply, Problem> {
-    let id = all.gateways.find(target)?.id;
+    let before = Arc::clone(all.gateways.find(target)?);
+    let id = before.id;
     let anew = Arc::make_mut(&mut all.gateways).edit(id).is_some_and(|gateway| take_over(gateway, wish));
     cx.audit("gateway.update", &json!({"gatewayId": id}));
+    let gateway = all.gateways.find(target)?;
+    if gateway.chat_id != before.chat_id {
+        notify::leave_chat(all, cx, id);
+    }
     let gateway = all.gateways.find(target)?;
     let (due, running) = (gateway.is_due(), gateway.running);
     if running && (!due || anew) {
@@ -392,6 +411,8 @@ fn patch(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Re
     }
     if due && (!running || anew) {
         connection::start(all, cx, id);
+    } else {
+        notify::send_missing_cards(all, cx, id);
     }
     announce(all, cx);
     save(cx, Durability::BeforeReply);
@@ -408,6 +429,7 @@ fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Proble
     gateways.cards.retain(|card| card.gateway != id);
     gateways.digests.remove(&id);
     Arc::make_mut(&mut all.timers).clear(Timer::GatewayDigest(id));
+    Arc::make_mut(&mut all.timers).clear(Timer::GatewayCards(id));
     credentials::remove_below(all, cx, &format!("gateway/{id}/"));
     cx.audit("gateway.delete", &json!({"gatewayId": id}));
     announce(all, cx);

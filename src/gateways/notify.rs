@@ -13,6 +13,7 @@ use super::record::{Gateway, GatewayId, Preset};
 use super::{Order, Outgoing, Why, save};
 use crate::approvals::{Action, Approval, ApprovalId, Status};
 use crate::core::ids::AgentId;
+use crate::core::time::Time;
 use crate::core::{Context, Durability, Effect, Moment, State as All, Timer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +23,7 @@ use std::time::Duration;
 /// Events are gathered this long.
 pub const COALESCE: Duration = Duration::from_secs(3);
 /// Characters of a tool's arguments shown with an approval.
-const MAX_PARAMS_CHARS: usize = 600;
+const MAX_PARAMS_CHARS: usize = 1_500;
 
 /// An approval in a chat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,12 @@ pub struct Card {
     #[serde(skip)]
     pub run: u64,
 }
+
+/// An approval that a platform did not take is sent again after this, and after twice as long each
+/// further time.
+const RETRY: Duration = Duration::from_secs(30);
+/// The longest wait between two such tries.
+const MAX_RETRY: Duration = Duration::from_secs(15 * 60);
 
 /// Whether this gateway is told anything.
 fn is_told(gateway: &Gateway) -> bool {
@@ -135,9 +142,34 @@ fn send_card(all: &mut All, cx: &mut Context, id: GatewayId, approval: &Approval
     save(cx, Durability::Soon);
 }
 
-/// A connection stands: the approvals that its chat does not show are sent.
+/// The chat is another one: what stands in the old one asks no more, and is asked in the new one.
+pub fn leave_chat(all: &mut All, cx: &mut Context, id: GatewayId) {
+    let gateways = Arc::make_mut(&mut all.gateways);
+    let (left, kept) = std::mem::take(&mut gateways.cards).into_iter().partition(|card| card.gateway == id);
+    gateways.cards = kept;
+    let left: Vec<Card> = left;
+    for card in left {
+        if let Some(place) = card.place {
+            let text = Text::from("This approval is asked for in another chat now: ")
+                .code(card.approval.to_string());
+            cx.push(Effect::Gateway(Order::Edit(id, place, Box::new(text.into()))));
+        }
+    }
+}
+
+/// It is time to send again what a platform did not take.
+pub fn cards_due(all: &mut All, cx: &mut Context, id: GatewayId) {
+    send_missing_cards(all, cx, id);
+}
+
+/// A connection stands, a chat was named, or a platform takes messages again: the approvals that its
+/// chat does not show are sent.
 pub fn send_missing_cards(all: &mut All, cx: &mut Context, id: GatewayId) {
     let Some(gateway) = all.gateways.get(id).filter(|gateway| is_told(gateway)).cloned() else { return };
+    if !gateway.connected {
+        // Its connection sends them.
+        return;
+    }
     let is_shown = |approval: ApprovalId| {
         all.gateways.cards.iter().any(|card| {
             card.gateway == id
@@ -173,19 +205,29 @@ pub fn sent(all: &mut All, cx: &mut Context, id: GatewayId, approval: ApprovalId
         return;
     };
     card.place = Some(place);
+    if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(id) {
+        gateway.unsent = 0;
+    }
     save(cx, Durability::Soon);
     if all.approvals.pending().all(|pending| pending.id != approval) {
         settle(all, cx, approval);
     }
 }
 
-/// An approval could not be sent: it stands in no chat, and the next connection sends it.
-pub fn unsent(all: &mut All, id: GatewayId, approval: ApprovalId) {
-    let cards = &mut Arc::make_mut(&mut all.gateways).cards;
-    if let Some(card) = cards.iter_mut().find(|card| card.gateway == id && card.approval == approval) {
-        // No thread set has this number.
-        card.run = 0;
-    }
+/// An approval could not be sent: it stands in no chat, and is sent again in a while, when the platform
+/// takes another message, or with the next connection.
+pub fn unsent(all: &mut All, now: Time, id: GatewayId, approval: ApprovalId) {
+    let gateways = Arc::make_mut(&mut all.gateways);
+    let Some(card) = gateways.cards.iter_mut().find(|card| card.gateway == id && card.approval == approval)
+    else {
+        return;
+    };
+    // No thread set has this number.
+    card.run = 0;
+    let Some(gateway) = gateways.edit(id) else { return };
+    let wait = RETRY.saturating_mul(1 << gateway.unsent.min(5)).min(MAX_RETRY);
+    gateway.unsent = gateway.unsent.saturating_add(1);
+    Arc::make_mut(&mut all.timers).set(Timer::GatewayCards(id), now + wait);
 }
 
 fn resolve_cards(all: &mut All, cx: &mut Context, data: &Value) {
@@ -220,7 +262,9 @@ pub fn request(approval: &Approval) -> Message {
         .bold("Approval needed")
         .plain("\n")
         .bold(approval.agent_name.clone())
-        .plain(format!(" wants to {}\n", approval.action.description()));
+        .plain(" wants to ")
+        .said(approval.action.description())
+        .plain("\n");
     let text = match params(&approval.action) {
         Some(params) => text.code(params).plain("\n"),
         None => text,
@@ -251,10 +295,11 @@ pub fn outcome(approval: &Approval) -> Text {
     };
     let by = approval.resolved_by.as_deref().filter(|_| approval.status != Status::Expired);
     let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-    let why = approval.reason.as_deref().map_or_else(String::new, |why| format!("\n{why}"));
-    Text::new()
-        .bold(word)
-        .plain(format!("{by}\n{} wants to {}\n", approval.agent_name, approval.action.description()))
-        .code(approval.id.to_string())
-        .plain(why)
+    let what = format!("{} wants to {}", approval.agent_name, approval.action.description());
+    let text =
+        Text::new().bold(word).said(&by).plain("\n").said(&what).plain("\n").code(approval.id.to_string());
+    match approval.reason.as_deref() {
+        Some(why) => text.plain("\n").said(why),
+        None => text,
+    }
 }

@@ -200,6 +200,9 @@ pub struct Gateway {
     /// Whether a thread set is at work.
     #[serde(skip)]
     pub running: bool,
+    /// How often in a row an approval could not be sent; the next try waits the longer.
+    #[serde(skip)]
+    pub unsent: u32,
 }
 
 impl Gateway {

@@ -5,25 +5,26 @@
 //! **Invariant:** no piece is longer than the platform takes, and each is whole markup by itself.
 //!
 //! Source: Telegram Bot API "HTML style" and sendMessage; Discord "Create Message" and its client's
-//! Markdown; Slack "Formatting text" and "Section block".
+//! Markdown; Slack "Rich text block" and "Formatting text".
 
-use super::message::{Style, Text};
+use super::message::{Span, Style, Text};
 use super::record::Kind;
+use serde_json::{Value, json};
 
 /// Telegram takes 4096 characters after its markup is read; we count UTF-16 units, of which there are never
 /// fewer.
 pub const TELEGRAM_UNITS: usize = 4_096;
 /// Discord takes 2000 characters as sent.
 pub const DISCORD_UNITS: usize = 2_000;
-/// Slack takes 3000 characters in a section block, as sent.
+/// Slack shows a message of 4000 characters whole; 3000 leave room for the buttons.
 pub const SLACK_UNITS: usize = 3_000;
 /// Pieces of one message at most; what is longer is cut, and says so.
 pub const MAX_PIECES: usize = 10;
 /// What a cut text ends with.
 const CUT: &str = "\n… (cut)";
 
-/// The pieces of a text, as the platform takes them; none when there is nothing to say.
-pub fn render(kind: Kind, text: &Text) -> Vec<String> {
+/// The pieces of a text, each as much as the platform takes; none when there is nothing to say.
+pub fn split(kind: Kind, text: &Text) -> Vec<Text> {
     let chars: Vec<(char, Style)> =
         text.0.iter().flat_map(|span| span.text.chars().map(|c| (c, span.style))).collect();
     let chars = trimmed(&chars);
@@ -33,17 +34,23 @@ pub fn render(kind: Kind, text: &Text) -> Vec<String> {
         if pieces.len() + 1 == MAX_PIECES && cost(kind, rest) > limit(kind) {
             let room = limit(kind) - CUT.len();
             let end = fit(kind, rest, room);
-            pieces.push(format!("{}{}", markup(kind, &rest[..end]), escaped(kind, CUT)));
+            pieces.push(joined(&rest[..end]).plain(CUT));
             break;
         }
         let end = fit(kind, rest, limit(kind));
-        let piece = markup(kind, trimmed(&rest[..end]));
-        if !piece.is_empty() {
+        let piece = joined(trimmed(&rest[..end]));
+        if !piece.0.is_empty() {
             pieces.push(piece);
         }
         rest = without_leading_space(&rest[end..]);
     }
     pieces
+}
+
+/// Characters of one style after the other become one span each.
+fn joined(chars: Chars) -> Text {
+    let run = |run: Chars| Span { style: run[0].1, text: run.iter().map(|(c, _)| *c).collect() };
+    Text(chars.chunk_by(|a, b| a.1 == b.1).map(run).collect())
 }
 
 fn limit(kind: Kind) -> usize {
@@ -120,8 +127,8 @@ fn cost(kind: Kind, chars: Chars) -> usize {
 /// UTF-16 units that a character takes of the platform's limit.
 fn char_cost(kind: Kind, c: char, style: Style) -> usize {
     match kind {
-        // Telegram counts what is left when its markup is read.
-        Kind::Telegram => c.len_utf16(),
+        // Telegram counts what is left when its markup is read; Slack's words stand beside their styles.
+        Kind::Telegram | Kind::Slack => c.len_utf16(),
         Kind::Discord => {
             if style != Style::Code && is_discord_markup(c) {
                 2
@@ -129,49 +136,56 @@ fn char_cost(kind: Kind, c: char, style: Style) -> usize {
                 c.len_utf16()
             }
         }
-        Kind::Slack => match c {
-            '&' => 5,
-            '<' | '>' => 4,
-            other => other.len_utf16(),
-        },
     }
 }
 
 /// Units of the marks around a run of one style.
 fn run_cost(kind: Kind, style: Style) -> usize {
     match (kind, style) {
-        (Kind::Telegram, _) | (_, Style::Plain) => 0,
+        (Kind::Telegram | Kind::Slack, _) | (_, Style::Plain) => 0,
         (Kind::Discord, Style::Bold) => 4,
-        (_, Style::Code) | (Kind::Slack, Style::Bold) => 2,
+        (Kind::Discord, Style::Code) => 2,
     }
 }
 
-fn markup(kind: Kind, chars: Chars) -> String {
-    let mut out = String::with_capacity(chars.len() + 16);
-    for run in chars.chunk_by(|a, b| a.1 == b.1) {
-        let style = run[0].1;
-        let text: String = run.iter().map(|(c, _)| *c).collect();
+/// A piece in the platform's markup. Slack has its own structure for that ([`rich_text`]); here stand
+/// its bare words, for notifications.
+pub fn markup(kind: Kind, piece: &Text) -> String {
+    let mut out = String::with_capacity(piece.bytes() + 16);
+    for Span { style, text } in &piece.0 {
         // Marks around nothing but space would be shown as they are.
-        let style = if text.trim().is_empty() { Style::Plain } else { style };
+        let style = if text.trim().is_empty() { Style::Plain } else { *style };
         let (open, close) = marks(kind, style);
         out.push_str(open);
         match style {
-            Style::Code => out.push_str(&escaped_code(kind, &text)),
-            _ => out.push_str(&escaped(kind, &text)),
+            Style::Code => out.push_str(&escaped_code(kind, text)),
+            _ => out.push_str(&escaped(kind, text)),
         }
         out.push_str(close);
     }
     out
 }
 
+/// A piece as Slack's `rich_text` block: styles are fields beside the words, so that no word can be markup.
+///
+/// Source: docs.slack.dev/reference/block-kit/blocks/rich-text-block.
+pub fn rich_text(piece: &Text) -> Value {
+    let element = |span: &Span| match span.style {
+        Style::Plain => json!({"type": "text", "text": span.text}),
+        Style::Bold => json!({"type": "text", "text": span.text, "style": {"bold": true}}),
+        Style::Code => json!({"type": "text", "text": span.text, "style": {"code": true}}),
+    };
+    let elements: Vec<Value> = piece.0.iter().map(element).collect();
+    json!({"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": elements}]})
+}
+
 fn marks(kind: Kind, style: Style) -> (&'static str, &'static str) {
     match (kind, style) {
-        (_, Style::Plain) => ("", ""),
+        (_, Style::Plain) | (Kind::Slack, _) => ("", ""),
         (Kind::Telegram, Style::Bold) => ("<b>", "</b>"),
         (Kind::Telegram, Style::Code) => ("<code>", "</code>"),
         (Kind::Discord, Style::Bold) => ("**", "**"),
-        (Kind::Slack, Style::Bold) => ("*", "*"),
-        (Kind::Discord | Kind::Slack, Style::Code) => ("`", "`"),
+        (Kind::Discord, Style::Code) => ("`", "`"),
     }
 }
 
@@ -180,8 +194,6 @@ pub fn escaped(kind: Kind, text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match (kind, c) {
-            // A NUL is refused by all of them.
-            (_, '\0') => out.push('\u{fffd}'),
             (Kind::Telegram | Kind::Slack, '&') => out.push_str("&amp;"),
             (Kind::Telegram | Kind::Slack, '<') => out.push_str("&lt;"),
             (Kind::Telegram | Kind::Slack, '>') => out.push_str("&gt;"),
@@ -200,12 +212,10 @@ fn is_discord_markup(c: char) -> bool {
     )
 }
 
-/// Inside a fixed-width run nothing has a meaning but its end; a backtick is shown by its look-alike, a
-/// line's end by a space.
+/// Inside a fixed-width run nothing has a meaning but its end; a backtick is shown by its look-alike.
 fn escaped_code(kind: Kind, text: &str) -> String {
     match kind {
-        Kind::Telegram => escaped(kind, text),
-        Kind::Discord => text.replace('`', "ˋ").replace('\n', " ").replace('\0', "\u{fffd}"),
-        Kind::Slack => escaped(kind, &text.replace('`', "ˋ").replace('\n', " ")),
+        Kind::Telegram | Kind::Slack => escaped(kind, text),
+        Kind::Discord => text.replace('`', "ˋ"),
     }
 }

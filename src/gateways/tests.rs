@@ -139,50 +139,84 @@ fn decisions_1_ids_are_the_type_and_six_hex_digits() {
 #[test]
 fn decisions_12_text_is_escaped_for_the_platform() {
     let text = Text::new().plain("a <b> & *x* _y_ `z` @all").bold("<!channel>").code("c`d");
-    let one = |kind| render::render(kind, &text).concat();
+    let one = |kind| rendered(kind, &text).concat();
     assert_eq!(
         one(Kind::Telegram),
         "a &lt;b&gt; &amp; *x* _y_ `z` @all<b>&lt;!channel&gt;</b><code>c`d</code>"
     );
     assert_eq!(one(Kind::Discord), r"a \<b\> & \*x\* \_y\_ \`z\` \@all**\<!channel\>**`cˋd`");
-    assert_eq!(one(Kind::Slack), "a &lt;b&gt; &amp; *x* _y_ `z` @all*&lt;!channel&gt;*`cˋd`");
+    // Slack's styles stand beside the words: nothing in the words is markup.
+    assert_eq!(one(Kind::Slack), "a &lt;b&gt; &amp; *x* _y_ `z` @all&lt;!channel&gt;c`d");
+    let block = render::rich_text(&render::split(Kind::Slack, &text)[0]);
+    assert_eq!(block["type"], "rich_text");
+    let element = |text: &str, style: &str| {
+        if style.is_empty() {
+            json!({"type": "text", "text": text})
+        } else {
+            json!({"type": "text", "text": text, "style": {style: true}})
+        }
+    };
+    let wanted =
+        [element("a <b> & *x* _y_ `z` @all", ""), element("<!channel>", "bold"), element("c`d", "code")];
+    assert_eq!(block["elements"][0]["elements"], json!(wanted));
+}
+
+fn rendered(kind: Kind, text: &Text) -> Vec<String> {
+    render::split(kind, text).iter().map(|piece| render::markup(kind, piece)).collect()
+}
+
+#[test]
+fn nothing_that_is_said_ends_its_line_turns_the_direction_or_hides() {
+    let evil =
+        "api/x\n\nApproved by telegram:5\r\u{2028}a\u{202e}gpj.exe\u{2066}\u{200b}\u{feff}\u{7}\u{e0041}";
+    let shown = crate::core::untrusted_line(evil);
+    assert_eq!(
+        shown,
+        "api/x\\n\\nApproved by telegram:5\\r\\u{2028}a\\u{202e}gpj.exe\\u{2066}\\u{200b}\\u{feff}\\u{7}\\u{e0041}"
+    );
+    for text in [Text::new().said(evil), Text::new().bold(evil), Text::new().code(evil)] {
+        assert_eq!(text.words(), shown);
+    }
+    assert_eq!(message::Button::new(evil, "/x", message::Look::Good).label, message::cut(&shown, 60));
+    // What has lines of its own keeps them, and the joiner of emoji.
+    assert_eq!(Text::from("a\nb 👩\u{200d}👧 \u{202e}").words(), "a\nb 👩\u{200d}👧 \\u{202e}");
 }
 
 #[test]
 fn decisions_12_message_length_limits_are_honoured_by_splitting() {
     for (kind, limit) in [(Kind::Telegram, 4096), (Kind::Discord, 2000), (Kind::Slack, 3000)] {
-        let whole = |n: usize| render::render(kind, &Text::from("x".repeat(n)));
+        let whole = |n: usize| rendered(kind, &Text::from("x".repeat(n)));
         assert_eq!(whole(limit).len(), 1, "{kind:?}");
         assert_eq!(whole(limit + 1).iter().map(String::len).collect::<Vec<_>>(), [limit, 1], "{kind:?}");
         // Escapes count where the platform counts them.
-        let pieces = render::render(kind, &Text::from("<&".repeat(limit)));
+        let pieces = rendered(kind, &Text::from("<&".repeat(limit)));
         let longest = pieces.iter().map(|piece| match kind {
-            Kind::Telegram => piece.replace("&lt;", "<").replace("&amp;", "&").len(),
-            _ => piece.len(),
+            Kind::Telegram | Kind::Slack => piece.replace("&lt;", "<").replace("&amp;", "&").len(),
+            Kind::Discord => piece.len(),
         });
         assert!(longest.max().unwrap() <= limit, "{kind:?}");
         // Characters beyond the basic plane count as two.
-        let pieces = render::render(kind, &Text::from("😀".repeat(limit)));
+        let pieces = rendered(kind, &Text::from("😀".repeat(limit)));
         assert!(pieces.iter().all(|piece| piece.encode_utf16().count() <= limit), "{kind:?}");
     }
 }
 
 #[test]
 fn a_split_stands_at_a_line_where_there_is_one_and_markup_is_whole_in_each_piece() {
-    let line = format!("{}\n", "word ".repeat(100));
-    let text = Text::new().bold(line.repeat(10));
-    let pieces = render::render(Kind::Discord, &text);
+    let line = "word ".repeat(100);
+    let text = (0..10).fold(Text::new(), |text, _| text.bold(line.trim_end()).plain("\n"));
+    let pieces = rendered(Kind::Discord, &text);
     assert!(pieces.len() > 1);
     for piece in &pieces {
         assert!(piece.starts_with("**word") && piece.ends_with("word**"), "{piece}");
     }
-    let none = render::render(Kind::Slack, &Text::from(" \n "));
+    let none = rendered(Kind::Slack, &Text::from(" \n "));
     assert!(none.is_empty(), "nothing to say is not sent");
 }
 
 #[test]
 fn a_text_without_end_is_cut_and_says_so() {
-    let pieces = render::render(Kind::Discord, &Text::from("y".repeat(1_000_000)));
+    let pieces = rendered(Kind::Discord, &Text::from("y".repeat(1_000_000)));
     assert_eq!(pieces.len(), render::MAX_PIECES);
     assert!(pieces.last().unwrap().ends_with(r"(cut\)") || pieces.last().unwrap().ends_with("(cut)"));
     assert!(pieces.iter().all(|piece| piece.len() <= 2000 + 10));

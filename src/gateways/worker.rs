@@ -12,7 +12,7 @@ use super::worker_socket::{Stopper, back_off};
 use super::{
     Command, Entry, GatewayId, Heard, Kind, Message, Order, Outgoing, Place, Report, Start, Why, render,
 };
-use super::{worker_discord, worker_slack, worker_telegram};
+use super::{worker_discord, worker_discord_rest, worker_slack, worker_telegram};
 use crate::agents::worker_log::LogStore;
 use crate::core::{Actor, Event};
 use crate::credentials::{Secret, Vault};
@@ -84,8 +84,9 @@ pub(super) struct Line {
 impl Line {
     /// `app_token` is not used by it, and never shown.
     pub(super) fn new(kind: Kind, api: &str, bot_token: Secret, app_token: Option<Secret>) -> Self {
-        let http = Http::new(std::iter::once(bot_token.clone()).chain(app_token).collect());
         let api = api.trim_end_matches('/').to_owned();
+        let secrets = std::iter::once(bot_token.clone()).chain(app_token).collect();
+        let http = Http::new(secrets, api.starts_with("http://"));
         Self { kind, api, bot_token, http, rest_until: Mutex::default() }
     }
 
@@ -110,18 +111,18 @@ impl Line {
     pub(super) fn send(&self, piece: &Piece) -> Result<Option<Place>, Refusal> {
         match self.kind {
             Kind::Telegram => worker_telegram::send(self, piece),
-            Kind::Discord => worker_discord::send(self, piece),
+            Kind::Discord => worker_discord_rest::send(self, piece),
             Kind::Slack => worker_slack::send(self, piece),
         }
     }
 
     fn edit(&self, place: &Place, message: &Message) -> Result<(), Refusal> {
-        let pieces = render::render(self.kind, &message.text);
-        let text = pieces.first().map(String::as_str).unwrap_or_default();
+        let words = render::split(self.kind, &message.text).into_iter().next().unwrap_or_default();
+        let text = render::markup(self.kind, &words);
         match self.kind {
-            Kind::Telegram => worker_telegram::edit(self, place, text),
-            Kind::Discord => worker_discord::edit(self, place, text),
-            Kind::Slack => worker_slack::edit(self, place, text),
+            Kind::Telegram => worker_telegram::edit(self, place, &text),
+            Kind::Discord => worker_discord_rest::edit(self, place, &text),
+            Kind::Slack => worker_slack::edit(self, place, &words),
         }
     }
 }
@@ -149,13 +150,31 @@ pub(super) enum Refusal {
     Later(String),
     /// Never: the platform's words.
     Never(String),
+    /// The platform will not have us any more: the token was revoked.
+    Over(String),
+}
+
+/// A message that was not sent, for people.
+struct Unsent {
+    words: String,
+    /// Nothing will be, until a person connects anew.
+    fatal: bool,
+}
+
+impl Unsent {
+    fn of(words: impl Into<String>) -> Self {
+        Self { words: words.into(), fatal: false }
+    }
 }
 
 /// A piece of a message on its way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece<'a> {
     pub(super) chat: &'a str,
+    /// In the platform's markup.
     pub(super) text: &'a str,
+    /// The same with its styles beside it.
+    pub(super) words: &'a Text,
     pub(super) buttons: &'a [super::message::Button],
     pub(super) reply_to: &'a str,
     /// The pieces before it in the same message.
@@ -168,6 +187,19 @@ pub(super) enum Taken {
     /// It is ours now, or was before, or is refused: the platform may forget it.
     Ours,
     /// We end before it could be taken: the platform has to keep it.
+    NotYet,
+}
+
+/// What the core says to what somebody said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Receipt {
+    /// It is ours, on disk: the number of the command.
+    Entry(u64),
+    /// It was ours before.
+    Known,
+    /// It is none of ours: the words for its user, and whether that user is not allowed at all.
+    Refused(String, bool),
+    /// We end before it could be taken.
     NotYet,
 }
 
@@ -221,6 +253,19 @@ impl Gateways {
         }
     }
 
+    /// Another gateway at work with a token of this one: the platform would give each event to both, or
+    /// to either.
+    fn sharing(&self, id: GatewayId, line: &Line, app_token: Option<&Secret>) -> Option<GatewayId> {
+        let same = |a: &Secret, b: &Secret| a.expose() == b.expose();
+        let shares = |set: &Set| {
+            let theirs = &set.shared;
+            let app = theirs.app_token.as_ref().zip(app_token).is_some_and(|(a, b)| same(a, b));
+            theirs.line.kind == line.kind && (app || same(&theirs.line.bot_token, &line.bot_token))
+        };
+        let mut others = self.sets.iter().filter(|(other, set)| **other != id && shares(set));
+        others.next().map(|(other, _)| *other)
+    }
+
     fn try_start(&mut self, start: Start) -> Result<(), String> {
         let open = |key: &str| {
             let found = start.credentials.iter().find(|(name, ..)| *name == key);
@@ -229,6 +274,9 @@ impl Gateways {
         let bot_token = open("bot_token")?.ok_or("it has no bot_token")?;
         let app_token = open("app_token")?;
         let line = Line::new(start.gateway.kind, &start.api, bot_token, app_token.clone());
+        if let Some(other) = self.sharing(start.gateway, &line, app_token.as_ref()) {
+            return Err(format!("gateway {other} uses the same token; one token serves one gateway"));
+        }
         let shared = Arc::new(Shared {
             id: start.gateway,
             run: start.run,
@@ -300,32 +348,50 @@ impl Shared {
         Actor::Chat(format!("{}:{user}", self.kind().word()).into())
     }
 
-    /// Hands over what somebody said, and returns when it is on disk.
+    /// Hands over what somebody said, and returns when it is on disk. A refusal is answered; to
+    /// strangers once.
     pub(super) fn take(&self, heard: &Heard) -> Taken {
-        let (user, chat, reply_to) = (heard.user.clone(), heard.chat.clone(), heard.reply_to.clone());
+        match self.hand_over(heard) {
+            Receipt::NotYet => return Taken::NotYet,
+            Receipt::Refused(words, is_stranger)
+                if !is_stranger || heard.button || self.is_new_stranger(&heard.user) =>
+            {
+                self.answer(&heard.chat, &heard.reply_to, Text::from(words).into());
+            }
+            Receipt::Entry(_) | Receipt::Known | Receipt::Refused(..) => {}
+        }
+        Taken::Ours
+    }
+
+    /// Hands over what somebody said, and returns when it is on disk; what is said to its user is the
+    /// caller's.
+    pub(super) fn hand_over(&self, heard: &Heard) -> Receipt {
         let mut failures = 0;
         loop {
             let command = Command::Take(self.id, Box::new(heard.clone()));
-            let reply = self.core.call(self.actor(&user), crate::core::Command::Gateways(command));
+            let reply = self.core.call(self.actor(&heard.user), crate::core::Command::Gateways(command));
+            let body = || serde_json::from_slice::<serde_json::Value>(reply.body.bytes()).unwrap_or_default();
             match reply.status {
                 // Not on disk: it is ours only when it can be written.
                 500..=599 => {
                     failures += 1;
                     if self.pause_after(failures) {
-                        return Taken::NotYet;
+                        return Receipt::NotYet;
                     }
                 }
-                403 if !heard.button && !self.is_new_stranger(&user) => return Taken::Ours,
-                403 | 413 | 429 => {
-                    let body: serde_json::Value =
-                        serde_json::from_slice(reply.body.bytes()).unwrap_or_default();
-                    let words = body["error"].as_str().unwrap_or("it was refused");
-                    self.answer(&chat, &reply_to, Text::from(words).into());
-                    return Taken::Ours;
+                status @ (403 | 413 | 429) => {
+                    let words = body()["error"].as_str().unwrap_or("it was refused").to_owned();
+                    return Receipt::Refused(words, status == 403);
                 }
-                _ => return Taken::Ours,
+                _ => return body()["entry"].as_u64().map_or(Receipt::Known, Receipt::Entry),
             }
         }
+    }
+
+    /// Lets a command that was taken as [`Heard::held`] be done.
+    pub(super) fn release(&self, user: &str, number: u64) {
+        let command = crate::core::Command::Gateways(Command::Release(number));
+        self.core.call(self.actor(user), command);
     }
 
     fn is_new_stranger(&self, user: &str) -> bool {
@@ -346,7 +412,13 @@ impl Shared {
 
     fn send_all(&self) {
         let mut last: BTreeMap<String, Instant> = BTreeMap::new();
+        let mut troubled = false;
+        let mut lost = 0;
         while let Some((item, dropped)) = self.queue.pop() {
+            lost += dropped;
+            // Nothing stands on top of what a person has to decide.
+            let is_card = matches!(&item, Item::Send(outgoing) if outgoing.why.approval().is_some());
+            let dropped = if is_card { 0 } else { std::mem::take(&mut lost) };
             let chat = match &item {
                 Item::Send(outgoing) => outgoing.chat.clone(),
                 Item::Edit(place, _) => place.chat.clone(),
@@ -357,10 +429,26 @@ impl Shared {
                     (None, self.paced(&chat, &mut last, || self.line.edit(&place, &message)))
                 }
             };
-            if let Err(error) = sent {
-                let report = Report::Refused { gateway: self.id, run: self.run, error, approval };
-                self.core.report(Event::Gateway(report));
-            }
+            let report = match sent {
+                Ok(()) if !std::mem::take(&mut troubled) => continue,
+                Ok(()) => Report::Healed { gateway: self.id, run: self.run },
+                Err(Unsent { words, fatal: true }) => {
+                    self.core.report(Event::Gateway(Report::Trouble {
+                        gateway: self.id,
+                        run: self.run,
+                        error: words,
+                        fatal: true,
+                    }));
+                    // Nobody takes what comes in any more either.
+                    self.stopper.stop();
+                    return;
+                }
+                Err(Unsent { words: error, .. }) => {
+                    troubled = true;
+                    Report::Refused { gateway: self.id, run: self.run, error, approval }
+                }
+            };
+            self.core.report(Event::Gateway(report));
         }
     }
 
@@ -370,17 +458,18 @@ impl Shared {
         outgoing: &Outgoing,
         dropped: u64,
         last: &mut BTreeMap<String, Instant>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unsent> {
         let Outgoing { chat, message, reply_to, why, .. } = outgoing;
         let mut text = message.text.clone();
         if dropped > 0 {
             text = Text::from(format!("({dropped} earlier messages could not be sent)")).line(text);
         }
-        let pieces = render::render(self.kind(), &text);
+        let pieces = render::split(self.kind(), &text);
         let count = pieces.len();
-        for (number, text) in pieces.iter().enumerate() {
+        for (number, words) in pieces.iter().enumerate() {
             let buttons = if number + 1 == count { message.buttons.as_slice() } else { &[] };
-            let piece = Piece { chat, text, buttons, reply_to, number };
+            let text = &render::markup(self.kind(), words);
+            let piece = Piece { chat, text, words, buttons, reply_to, number };
             let place = self.paced(chat, last, || self.line.send(&piece))?;
             if let (Why::Approval(approval), Some(place), true) = (*why, place, number + 1 == count) {
                 self.core.report(Event::Gateway(Report::Sent { gateway: self.id, approval, place }));
@@ -395,13 +484,13 @@ impl Shared {
         chat: &str,
         last: &mut BTreeMap<String, Instant>,
         send: impl Fn() -> Result<T, Refusal>,
-    ) -> Result<T, String> {
+    ) -> Result<T, Unsent> {
         let mut tries = 0;
         loop {
             let pace = last.get(chat).map_or(Duration::ZERO, |at| PACE.saturating_sub(at.elapsed()));
             let left = pace.max(self.line.resting());
             if !left.is_zero() && self.stopper.pause(left) {
-                return Err("the gateway was stopped before it was sent".into());
+                return Err(Unsent::of("the gateway was stopped before it was sent"));
             }
             // What is older than the pace says nothing any more.
             last.retain(|_, at| at.elapsed() < PACE);
@@ -410,14 +499,15 @@ impl Shared {
             tries += 1;
             let (wait, words) = match result {
                 Ok(value) => return Ok(value),
-                Err(Refusal::Never(words)) => return Err(words),
+                Err(Refusal::Never(words)) => return Err(Unsent::of(words)),
+                Err(Refusal::Over(words)) => return Err(Unsent { words, fatal: true }),
                 Err(Refusal::Wait(wait)) => {
                     (wait.min(MAX_WAIT), format!("the platform wants us to wait {} s", wait.as_secs()))
                 }
                 Err(Refusal::Later(words)) => (back_off(tries, clock::random()), words),
             };
             if tries >= MAX_TRIES || self.stopper.pause(wait) {
-                return Err(words);
+                return Err(Unsent::of(words));
             }
         }
     }

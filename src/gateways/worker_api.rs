@@ -2,20 +2,41 @@
 
 use super::message::Text;
 use super::worker::{Line, Piece, Refusal};
-use super::{Command, api, check_credentials, render};
+use super::{Command, Gateway, GatewayId, api, check_credentials, render};
 use crate::api::{Problem, Reply};
 use crate::core::Command as CoreCommand;
+use crate::credentials::Secret;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
 use serde_json::json;
+use std::sync::Arc;
 
 /// `POST /api/gateways/:id/credentials`.
 pub fn set_credential(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let gateway = ask.state.gateways.find(&api::target(ask))?;
     let (key, secret) = api::parse_credential(&ask.request.object()?, gateway.id.kind)?;
+    if let Some(other) = served_by(host, ask, gateway, key, &secret) {
+        let text = format!(
+            "gateway {other} uses this very {key}; one token serves one gateway, delete {other} first"
+        );
+        return Err(Problem::new(409, "token_in_use", text));
+    }
     let sealed = host.vault.seal(&gateway.credential(key), &secret)?;
     let command = Command::SetCredential { target: gateway.id.to_string(), key: key.to_owned(), sealed };
     Ok(Answer::Command(CoreCommand::Gateways(command)))
+}
+
+/// Another gateway of this kind that has the very same token: the platform would give each event to
+/// both, or to either at random.
+fn served_by(host: &Host, ask: &Ask, own: &Gateway, key: &str, secret: &Secret) -> Option<GatewayId> {
+    let has_it = |other: &&Arc<Gateway>| {
+        let name = other.credential(key);
+        let sealed = ask.state.credentials.get(&name).map(|entry| &entry.sealed);
+        let theirs = sealed.and_then(|sealed| host.vault.open(&name, sealed).ok());
+        theirs.is_some_and(|theirs| theirs.expose() == secret.expose())
+    };
+    let mut others = ask.state.gateways.iter().filter(|one| one.id != own.id && one.id.kind == own.id.kind);
+    others.find(has_it).map(|other| other.id)
 }
 
 /// `POST /api/gateways/:id/test`.
@@ -37,9 +58,9 @@ pub fn test(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         .map_err(|error| Problem::new(409, "credential_unreadable", error))?;
     let line = Line::new(gateway.id.kind, gateway.api(), token, None);
     let text = Text::new().bold("Test").plain(format!(" from svc, gateway {}", gateway.id));
-    let pieces = render::render(gateway.id.kind, &text);
-    let text = pieces.first().map(String::as_str).unwrap_or_default();
-    let piece = Piece { chat: &gateway.chat_id, text, buttons: &[], reply_to: "", number: 0 };
+    let markup = &render::markup(gateway.id.kind, &text);
+    let piece =
+        Piece { chat: &gateway.chat_id, text: markup, words: &text, buttons: &[], reply_to: "", number: 0 };
     match line.send(&piece) {
         Ok(_) => Ok(Answer::Reply(Reply::ok(&json!({"ok": true})))),
         Err(refusal) => Err(refused(refusal)),
@@ -48,7 +69,9 @@ pub fn test(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 fn refused(refusal: Refusal) -> Problem {
     match refusal {
-        Refusal::Never(words) | Refusal::Later(words) => Problem::new(502, "platform_refused", words),
+        Refusal::Never(words) | Refusal::Later(words) | Refusal::Over(words) => {
+            Problem::new(502, "platform_refused", words)
+        }
         Refusal::Wait(wait) => {
             let seconds = wait.as_secs().max(1);
             let text = format!("the platform takes no more messages for {seconds} s");

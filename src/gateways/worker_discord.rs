@@ -1,4 +1,4 @@
-//! Discord: the gateway WebSocket for what people say, REST for what we say.
+//! Discord: the gateway WebSocket for what people say. What we say is [`super::worker_discord_rest`]'s.
 //!
 //! ```text
 //! connect ──Hello──▶ identify or resume ──READY / RESUMED──▶ ready
@@ -10,23 +10,28 @@
 //! No privileged intent is asked for: people use the application's own slash commands, a mention, or a direct
 //! message, whose words Discord gives without one.
 //!
-//! Source: discord.com/developers/docs: Gateway, Gateway Events, Receiving and Responding to Interactions,
-//! Rate Limits.
+//! Source: discord.com/developers/docs: Gateway, Gateway Events, Receiving and Responding to Interactions.
 
+use super::Heard;
 use super::commands::{ALL, normalise};
-use super::message::{Button, Look, cut};
-use super::worker::{Line, Piece, Refusal, Shared, Taken};
-use super::worker_http::{Answer, CALL_TIMEOUT};
+use super::message::cut;
+use super::worker::{Receipt, Refusal, Shared, Taken};
+use super::worker_discord_rest::{EPHEMERAL, call, refusal, words};
 use super::worker_socket::{Event, Socket};
-use super::{Heard, Place};
 use crate::runtime::clock;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Servers, their messages, direct messages.
 const INTENTS: u64 = 1 | 1 << 9 | 1 << 12;
-/// An interaction must be acknowledged within 3 seconds.
-const ACK_TIMEOUT: Duration = Duration::from_millis(2_500);
+/// An interaction must be acknowledged within 3 seconds; what is on its way to Discord takes its part of
+/// them.
+const ACK_TIMEOUT: Duration = Duration::from_millis(2_700);
+/// Between two tries of an acknowledgement that Discord did not take.
+const ACK_PAUSE: Duration = Duration::from_millis(150);
+/// After so many failures in a row a session is taken up where `GET /gateway/bot` says: its own address
+/// may be gone.
+const OWN_ADDRESS_TRIES: u32 = 2;
 /// Until the server's Hello, and from identify to READY.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Close codes after which there is no coming back: a person has to change something.
@@ -39,10 +44,8 @@ const CLOSE_CODE: u16 = 4_000;
 const HEARTBEAT_MS: (u64, u64) = (100, 600_000);
 /// After this many events that were nothing for us, the cursor is written.
 const CURSOR_EVERY: u64 = 200;
-/// Embeds of links are suppressed.
-const SUPPRESS_EMBEDS: u64 = 1 << 2;
-/// Only the one who clicked sees it.
-const EPHEMERAL: u64 = 1 << 6;
+/// Discord's code: the interaction has been acknowledged.
+const ACKNOWLEDGED_BEFORE: u64 = 40060;
 
 /// What a resume needs. Also kept over restarts of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,20 +126,6 @@ pub(super) fn take(shared: &Shared, cursor: &str) {
     }
 }
 
-fn authorization(line: &Line) -> String {
-    format!("Bot {}", line.bot_token.expose())
-}
-
-fn call(line: &Line, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, String> {
-    let url = format!("{}{path}", line.api);
-    line.http.call(method, &url, Some(&authorization(line)), body, CALL_TIMEOUT)
-}
-
-fn words(answer: &Answer) -> String {
-    let words = answer.body["message"].as_str().unwrap_or("no message");
-    format!("Discord says {}: {words}", answer.status)
-}
-
 impl Client<'_> {
     /// One connection, from its address to its end.
     fn connection(&mut self) -> End {
@@ -148,10 +137,7 @@ impl Client<'_> {
         let url = format!("{}/?v=10&encoding=json", url.trim_end_matches('/'));
         let mut socket = match Socket::connect(&url, line.is_plain(), &self.shared.stopper) {
             Ok(socket) => socket,
-            Err(error) => {
-                // The address of a session may be gone with it.
-                return if self.failures > 2 { End::Anew(error) } else { End::Resume(error) };
-            }
+            Err(error) => return End::Resume(error),
         };
         let hello = match socket.next(Instant::now() + HANDSHAKE_TIMEOUT) {
             Event::Json(message) if message["op"] == 10 => message,
@@ -168,9 +154,10 @@ impl Client<'_> {
         end
     }
 
-    /// Where to connect: a session's own address, or what `GET /gateway/bot` says.
+    /// Where to connect: a session's own address, or what `GET /gateway/bot` says. An outage says
+    /// nothing of the session: only Discord does ([`closed`], [`Client::invalid`]).
     fn address(&self) -> Result<String, End> {
-        if let Some(session) = &self.session {
+        if let Some(session) = self.session.as_ref().filter(|_| self.failures <= OWN_ADDRESS_TRIES) {
             return Ok(session.url.clone());
         }
         let answer = call(&self.shared.line, "GET", "/gateway/bot", None).map_err(End::Resume)?;
@@ -185,7 +172,7 @@ impl Client<'_> {
             }
         }
         let limit = &answer.body["session_start_limit"];
-        if limit["remaining"].as_u64() == Some(0) {
+        if self.session.is_none() && limit["remaining"].as_u64() == Some(0) {
             let wait = Duration::from_millis(limit["reset_after"].as_u64().unwrap_or(60_000));
             let text = format!("Discord allows no more sessions for {} s", wait.as_secs());
             self.shared.trouble(text.clone(), false);
@@ -233,7 +220,7 @@ impl Client<'_> {
                 beat_at = now + interval;
             }
             if !ready && now >= ready_by {
-                return End::Anew("Discord did not take the session up".into());
+                return End::Resume("Discord did not take the session up".into());
             }
             let until = if ready { beat_at } else { beat_at.min(ready_by) };
             match socket.next(until) {
@@ -402,20 +389,53 @@ impl Client<'_> {
 
     /// Takes a slash command or a click, and acknowledges it.
     fn interaction(&mut self, data: &Value) -> bool {
+        let until = Instant::now() + ACK_TIMEOUT;
         let Some((heard, acknowledge)) = self.interaction_heard(data) else { return true };
-        if !self.take(heard) {
-            return false;
+        let cursor = self.session.as_ref().map(Session::cursor);
+        let heard = Heard { cursor, held: true, ..heard };
+        let receipt = self.shared.hand_over(&heard);
+        let body = match &receipt {
+            Receipt::NotYet => return false,
+            Receipt::Refused(words, _) => {
+                let data = json!({"content": words, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}});
+                json!({"type": 4, "data": data})
+            }
+            Receipt::Entry(_) | Receipt::Known => json!({"type": acknowledge}),
+        };
+        if let Err(words) = self.acknowledge(data, &body, until) {
+            log::warn!("an interaction was not acknowledged: {words}");
         }
-        let text = |name: &str| data[name].as_str().unwrap_or_default();
-        let url = format!("{}/interactions/{}/{}/callback", self.shared.line.api, text("id"), text("token"));
-        let body = json!({"type": acknowledge});
-        let sent = self.shared.line.http.call("POST", &url, None, Some(&body), ACK_TIMEOUT);
-        match sent {
-            Ok(answer) if answer.status >= 300 => log::warn!("an interaction: {}", words(&answer)),
-            Ok(_) => {}
-            Err(error) => log::warn!("an interaction was not acknowledged: {error}"),
+        // Only now: Discord knows no answer to what it takes for unheard.
+        if let Receipt::Entry(number) = receipt {
+            self.shared.release(&heard.user, number);
         }
         true
+    }
+
+    /// Sends the callback of an interaction, again while there is time and it may help.
+    fn acknowledge(&self, data: &Value, body: &Value, until: Instant) -> Result<(), String> {
+        let text = |name: &str| data[name].as_str().unwrap_or_default();
+        let url = format!("{}/interactions/{}/{}/callback", self.shared.line.api, text("id"), text("token"));
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err("Discord did not take it within 3 s".into());
+            }
+            let (wait, words) = match self.shared.line.http.call("POST", &url, None, Some(body), left) {
+                Ok(answer) if answer.status < 300 => return Ok(()),
+                // An earlier try has arrived, though its answer has not.
+                Ok(answer) if answer.body["code"] == ACKNOWLEDGED_BEFORE => return Ok(()),
+                Ok(answer) => match refusal(&answer) {
+                    Refusal::Wait(wait) => (wait, words(&answer)),
+                    Refusal::Later(words) => (ACK_PAUSE, words),
+                    Refusal::Never(words) | Refusal::Over(words) => return Err(words),
+                },
+                Err(error) => (ACK_PAUSE, error),
+            };
+            if Instant::now() + wait >= until || self.shared.stopper.pause(wait) {
+                return Err(words);
+            }
+        }
     }
 
     fn interaction_heard(&self, data: &Value) -> Option<(Heard, u64)> {
@@ -443,7 +463,7 @@ impl Client<'_> {
             text,
             reply_to: format!("{kind}:{application}:{token}"),
             button,
-            cursor: None,
+            ..Heard::default()
         };
         Some((heard, acknowledge))
     }
@@ -469,79 +489,6 @@ fn closed(code: Option<u16>, words: &str) -> End {
 #[allow(clippy::cast_precision_loss, reason = "a jitter")]
 fn fraction() -> f64 {
     (clock::random() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-fn refusal(answer: &Answer) -> Refusal {
-    match answer.status {
-        429 => {
-            let seconds =
-                answer.body["retry_after"].as_f64().filter(|seconds| (0.0..86_400.0).contains(seconds));
-            let wait = seconds.map(Duration::from_secs_f64).or(answer.wait);
-            Refusal::Wait(wait.unwrap_or(Duration::from_secs(1)))
-        }
-        500..=599 => Refusal::Later(words(answer)),
-        _ => Refusal::Never(words(answer)),
-    }
-}
-
-fn content(text: &str, buttons: &[Button], flags: u64) -> Value {
-    let button = |button: &Button| {
-        let style = match button.look {
-            Look::Good => 3,
-            Look::Bad => 4,
-            Look::Neutral => 2,
-        };
-        json!({"type": 2, "style": style, "label": button.label, "custom_id": button.command})
-    };
-    let rows = match buttons {
-        [] => json!([]),
-        buttons => json!([{"type": 1, "components": buttons.iter().map(button).collect::<Vec<_>>()}]),
-    };
-    // Nobody is mentioned, whatever the text says.
-    json!({"content": text, "allowed_mentions": {"parse": []}, "flags": flags, "components": rows})
-}
-
-/// Sends one piece.
-pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal> {
-    let mut parts = piece.reply_to.splitn(3, ':');
-    let (kind, application, token) = (parts.next(), parts.next(), parts.next());
-    if let (Some(kind), Some(application), Some(token)) = (kind, application, token) {
-        let hook = format!("/webhooks/{application}/{token}");
-        let flags = if kind == "click" { SUPPRESS_EMBEDS | EPHEMERAL } else { SUPPRESS_EMBEDS };
-        let body = content(piece.text, piece.buttons, flags);
-        let sent = if kind == "slash" && piece.number == 0 {
-            call(line, "PATCH", &format!("{hook}/messages/@original"), Some(&body))
-        } else {
-            call(line, "POST", &hook, Some(&body))
-        };
-        let answer = sent.map_err(Refusal::Later)?;
-        match answer.status {
-            0..300 => return Ok(None),
-            // The token of an interaction lasts 15 minutes; after that the answer is a message of its own.
-            401 | 404 => {}
-            _ => return Err(refusal(&answer)),
-        }
-    }
-    let body = content(piece.text, piece.buttons, SUPPRESS_EMBEDS);
-    let path = format!("/channels/{}/messages", piece.chat);
-    let answer = call(line, "POST", &path, Some(&body)).map_err(Refusal::Later)?;
-    if answer.status >= 300 {
-        return Err(refusal(&answer));
-    }
-    let message = answer.body["id"].as_str().map(ToOwned::to_owned);
-    // The bucket is empty: the next request waits here rather than being refused.
-    if let Some(wait) = answer.wait {
-        line.rest(wait);
-    }
-    Ok(message.map(|message| Place { chat: piece.chat.to_owned(), message }))
-}
-
-/// Changes a message; its buttons go.
-pub(super) fn edit(line: &Line, place: &Place, text: &str) -> Result<(), Refusal> {
-    let body = json!({"content": text, "allowed_mentions": {"parse": []}, "components": []});
-    let path = format!("/channels/{}/messages/{}", place.chat, place.message);
-    let answer = call(line, "PATCH", &path, Some(&body)).map_err(Refusal::Later)?;
-    if answer.status < 300 { Ok(()) } else { Err(refusal(&answer)) }
 }
 
 #[cfg(test)]

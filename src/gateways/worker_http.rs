@@ -37,9 +37,12 @@ pub struct Answer {
 }
 
 impl Http {
-    /// A client whose errors and answers never show `secrets`.
-    pub fn new(secrets: Vec<Secret>) -> Self {
+    /// A client whose errors and answers never show `secrets`. `plain`: the server is on this machine;
+    /// then no proxy gets to see the tokens.
+    pub fn new(secrets: Vec<Secret>, plain: bool) -> Self {
+        let proxy = if plain { None } else { ureq::Proxy::try_from_env() };
         let agent = ureq::Agent::config_builder()
+            .proxy(proxy)
             .http_status_as_error(false)
             // A redirected request would carry the token to another place.
             .max_redirects(0)

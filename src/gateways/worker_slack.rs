@@ -7,11 +7,11 @@
 //! `slackapi/node-slack-sdk`.
 
 use super::commands::{ALL, normalise};
-use super::message::{Button, Look};
+use super::message::{Button, Look, Text};
 use super::worker::{Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::worker_socket::{Event, Socket};
-use super::{Heard, Place};
+use super::{Heard, Kind, Place, render};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,9 @@ const FATAL: [&str; 11] = [
     "access_denied",
     "org_login_required",
 ];
+
+/// Of these, the words that refuse one call and not the token.
+const ABOUT_ONE_CALL: [&str; 4] = ["no_permission", "missing_scope", "ekm_access_denied", "access_denied"];
 
 /// How a connection ended.
 enum End {
@@ -108,14 +111,13 @@ impl Client<'_> {
     /// Learns who we are, and opens a connection up to Slack's hello.
     fn open(&mut self) -> Result<Socket, End> {
         let line = &self.shared.line;
-        if self.user.is_empty() {
-            let answer = call(line, line.bot_token.expose(), "auth.test", &json!({})).map_err(End::Again)?;
-            if answer.body["ok"] != true {
-                return Err(self.waited(&answer));
-            }
-            answer.body["user_id"].as_str().unwrap_or_default().clone_into(&mut self.user);
-            answer.body["user"].as_str().unwrap_or_default().clone_into(&mut self.name);
+        // Each time: the app's token may open a connection long after the bot's was revoked.
+        let answer = call(line, line.bot_token.expose(), "auth.test", &json!({})).map_err(End::Again)?;
+        if answer.body["ok"] != true {
+            return Err(self.waited(&answer));
         }
+        answer.body["user_id"].as_str().unwrap_or_default().clone_into(&mut self.user);
+        answer.body["user"].as_str().unwrap_or_default().clone_into(&mut self.name);
         let Some(token) = &self.shared.app_token else {
             return Err(End::Fatal("it has no app_token".into()));
         };
@@ -225,10 +227,12 @@ impl Client<'_> {
         {
             return Err(End::Over);
         }
-        if socket.send(&json!({"envelope_id": id})) {
-            Ok(())
-        } else {
-            Err(End::Again("the connection to Slack was lost".into()))
+        if !socket.send(&json!({"envelope_id": id})) {
+            return Err(End::Again("the connection to Slack was lost".into()));
+        }
+        match revoked(message) {
+            Some(words) => Err(End::Fatal(words.into())),
+            None => Ok(()),
         }
     }
 
@@ -265,6 +269,20 @@ impl Client<'_> {
             text: normalise(&unescaped(text), "", true)?,
             ..Heard::default()
         })
+    }
+}
+
+/// Whether an envelope says that our tokens are worth nothing any more.
+///
+/// Source: docs.slack.dev: events `tokens_revoked` and `app_uninstalled`.
+fn revoked(message: &Value) -> Option<&'static str> {
+    let event = &message["payload"]["event"];
+    match event["type"].as_str()? {
+        "app_uninstalled" => Some("Slack says app_uninstalled"),
+        "tokens_revoked" if event["tokens"]["bot"].as_array().is_some_and(|bots| !bots.is_empty()) => {
+            Some("Slack says tokens_revoked")
+        }
+        _ => None,
     }
 }
 
@@ -312,7 +330,7 @@ fn click(payload: &Value, envelope: &str) -> Option<Heard> {
         text: payload["actions"][0]["value"].as_str()?.to_owned(),
         reply_to: reply_to("click", payload["response_url"].as_str().unwrap_or_default()),
         button: true,
-        cursor: None,
+        ..Heard::default()
     })
 }
 
@@ -330,13 +348,13 @@ fn refusal(answer: &Answer) -> Refusal {
         | (_, "internal_error" | "fatal_error" | "service_unavailable" | "request_timeout") => {
             Refusal::Later(words(answer))
         }
+        (_, word) if FATAL.contains(&word) && !ABOUT_ONE_CALL.contains(&word) => Refusal::Over(words(answer)),
         _ => Refusal::Never(words(answer)),
     }
 }
 
-fn blocks(text: &str, buttons: &[Button]) -> Value {
-    let mut blocks =
-        vec![json!({"type": "section", "text": {"type": "mrkdwn", "text": text, "verbatim": true}})];
+fn blocks(words: &Text, buttons: &[Button]) -> Value {
+    let mut blocks = vec![render::rich_text(words)];
     let button = |(at, button): (usize, &Button)| {
         let mut shown = json!({
             "type": "button", "action_id": format!("choice-{at}"), "value": button.command,
@@ -365,7 +383,7 @@ pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal>
         // Only the one who clicked sees the answer to a click.
         let kind = if kind == "click" { "ephemeral" } else { "in_channel" };
         let body = json!({
-            "text": piece.text, "blocks": blocks(piece.text, piece.buttons),
+            "text": piece.text, "mrkdwn": false, "blocks": blocks(piece.words, piece.buttons),
             "response_type": kind, "replace_original": false,
         });
         // The address itself is the permission: no token goes along.
@@ -378,7 +396,8 @@ pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal>
         }
     }
     let body = json!({
-        "channel": piece.chat, "text": piece.text, "blocks": blocks(piece.text, piece.buttons),
+        "channel": piece.chat, "text": piece.text, "mrkdwn": false,
+        "blocks": blocks(piece.words, piece.buttons),
         "unfurl_links": false, "unfurl_media": false,
     });
     let answer = call(line, line.bot_token.expose(), "chat.postMessage", &body).map_err(Refusal::Later)?;
@@ -390,9 +409,10 @@ pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal>
 }
 
 /// Changes a message; its buttons go.
-pub(super) fn edit(line: &Line, place: &Place, text: &str) -> Result<(), Refusal> {
+pub(super) fn edit(line: &Line, place: &Place, words: &Text) -> Result<(), Refusal> {
     let body = json!({
-        "channel": place.chat, "ts": place.message, "text": text, "blocks": blocks(text, &[]),
+        "channel": place.chat, "ts": place.message, "text": render::markup(Kind::Slack, words),
+        "blocks": blocks(words, &[]),
     });
     let answer = call(line, line.bot_token.expose(), "chat.update", &body).map_err(Refusal::Later)?;
     if answer.body["ok"] == true { Ok(()) } else { Err(refusal(&answer)) }

@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn issue_6_away_from_this_machine_a_connection_has_tls() {
-        let stopper = Stopper::new(Http::new(Vec::new()));
+        let stopper = Stopper::new(Http::new(Vec::new(), true));
         let refused = Socket::connect("ws://chat.example/?ticket=hush", false, &stopper).err();
         let words = refused.expect("it is refused before anything is asked");
         assert!(words.contains("no wss:// address") && !words.contains("hush"), "{words}");

@@ -5,12 +5,12 @@
 //!
 //! Source: core.telegram.org/bots/api; `tdlib/telegram-bot-api`, Client.cpp.
 
-use super::commands::normalise;
+use super::commands::{ALL, normalise};
 use super::worker::{Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::{Heard, Place};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Seconds that Telegram holds a poll open; it does not take more than 50.
 const POLL_SECONDS: u64 = 50;
@@ -20,6 +20,8 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(POLL_SECONDS + 15);
 const POLL_UPDATES: u64 = 100;
 /// Characters of the words shown for a click.
 const MAX_CLICK_CHARS: usize = 200;
+/// At the first connection older messages are none of ours: they were written before anybody set the bot up.
+const BACKLOG_SECONDS: u64 = 10 * 60;
 /// Buttons in one row; more would be cut on a phone.
 const BUTTONS_PER_ROW: usize = 2;
 
@@ -71,6 +73,9 @@ fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> Outcome {
         Err(error) => return Outcome::Again(error),
     };
     let bot = me["username"].as_str().unwrap_or_default().to_owned();
+    show_commands(shared);
+    // What was written before anybody has set us up is not for us.
+    let not_before = if *offset == 0 { unix_seconds().saturating_sub(BACKLOG_SECONDS) } else { 0 };
     let mut polls = 0u64;
     loop {
         // The first poll answers at once: it shows that no webhook and no other poller is in the way.
@@ -93,10 +98,29 @@ fn session(shared: &Shared, offset: &mut i64, failures: &mut u32) -> Outcome {
         }
         polls += 1;
         for update in updates {
-            if !one(shared, &bot, update, offset) {
+            let is_ours = update["message"]["date"].as_u64().is_none_or(|date| date >= not_before);
+            let heard = if is_ours { heard(&bot, update) } else { None };
+            if !one(shared, update, heard, offset) {
                 return Outcome::Over;
             }
         }
+    }
+}
+
+fn unix_seconds() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// Gives Telegram's clients the menu of commands; no harm if it fails.
+fn show_commands(shared: &Shared) {
+    let menu: Vec<Value> =
+        ALL.iter().map(|known| json!({"command": known.name, "description": known.summary})).collect();
+    let body = json!({"commands": menu});
+    match call(&shared.line, "setMyCommands", &body, CALL_TIMEOUT) {
+        Ok(answer) if answer.body["ok"] == true => {}
+        Ok(answer) => log::warn!("the menu of commands was not set: {}", words(&answer)),
+        Err(error) => log::warn!("the menu of commands was not set: {error}"),
     }
 }
 
@@ -120,13 +144,13 @@ fn wait_of(answer: &Answer) -> Duration {
 }
 
 /// Takes one update; `false` when the gateway ends before it was taken.
-fn one(shared: &Shared, bot: &str, update: &Value, offset: &mut i64) -> bool {
+fn one(shared: &Shared, update: &Value, heard: Option<Heard>, offset: &mut i64) -> bool {
     let Some(id) = update["update_id"].as_i64() else { return true };
     if id < *offset {
         return true;
     }
     let next = id + 1;
-    match heard(bot, update) {
+    match heard {
         Some(heard) => {
             let heard = Heard { key: format!("update:{id}"), cursor: Some(next.to_string()), ..heard };
             if shared.take(&heard) == Taken::NotYet {
@@ -178,6 +202,7 @@ fn refusal(answer: &Answer) -> Refusal {
     match answer.status {
         429 => Refusal::Wait(wait_of(answer)),
         500..=599 => Refusal::Later(words(answer)),
+        401 => Refusal::Over(words(answer)),
         _ => Refusal::Never(words(answer)),
     }
 }

@@ -1,10 +1,11 @@
 //! The flow of a call, in the order of the specification: validate, rate limit, approval gate, run, audit.
 
 use super::{MAX_CALLS, PendingCall, edit, gates, life};
+use crate::agents::rights;
 use crate::api::{Problem, Reply};
 use crate::approvals::{self, Action, NewApproval, Verdict};
 use crate::core::ids::AgentId;
-use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
+use crate::core::{Actor, CallId, Context, Document, Durability, Effect, State as All, Timer};
 use crate::integrations::protocol::Ask;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,9 +35,12 @@ pub struct Request {
 pub fn tools(all: &mut All, cx: &mut Context, call: CallId, id: &str) -> Result<(), Problem> {
     all.integrations.find(id)?;
     let actor = cx.actor.clone();
-    let pending =
-        PendingCall { integration: id.to_owned(), actor, ask: Ask::Tools, entry: None, approval: None };
+    let pending = listing(id, actor, None);
     run(all, cx, call, pending)
+}
+
+fn listing(id: &str, actor: Actor, then: Option<Box<Request>>) -> PendingCall {
+    PendingCall { integration: id.to_owned(), actor, ask: Ask::Tools, entry: None, approval: None, then }
 }
 
 /// Calls a tool. `None`: the answer comes with a later event.
@@ -48,15 +52,35 @@ pub fn exec(
     call: CallId,
     request: Request,
 ) -> Result<Option<Reply>, Problem> {
-    let gated = gates::is_gated(all.integrations.find(&request.id)?, &request.tool);
+    let by_name = gates::is_gated(all.integrations.find(&request.id)?, &request.tool);
     let agent = acting_agent(all, cx, request.agent.as_deref())?;
+    check_attached(all, cx, &request.id)?;
     let entry = audit_entry(&request, agent.as_deref());
     if let Err(wait) = edit(all).windows.entry(request.id.clone()).or_default().admit(cx.now) {
         cx.audit("integration.exec.rate_limited", &entry);
         return Err(rate_limited(&request.id, wait));
     }
+    if !by_name && !all.integrations.destructive.contains_key(&request.id) {
+        // What its server says of its tools is to be known before one is called.
+        let pending = listing(&request.id, cx.actor.clone(), Some(Box::new(request.clone())));
+        return run(all, cx, call, pending).map(|()| None).inspect_err(|problem| {
+            cx.audit("integration.exec.failed", &with_error(&entry, &problem.error));
+        });
+    }
+    proceed(all, cx, call, request)
+}
+
+/// The rest of the flow, from the approval gate on.
+fn proceed(
+    all: &mut All,
+    cx: &mut Context,
+    call: CallId,
+    request: Request,
+) -> Result<Option<Reply>, Problem> {
+    let agent = acting_agent(all, cx, request.agent.as_deref())?;
+    let entry = audit_entry(&request, agent.as_deref());
     let mut approval = None;
-    if gated {
+    if is_gated(all, &request.id, &request.tool) {
         let action = Action::integration_exec(&request.id, &request.tool, &request.params);
         let gate = Gate { agent: agent_id(all, agent.as_deref()), action, entry: &entry };
         if let Some(reply) = pass(all, cx, &request, &gate)? {
@@ -66,7 +90,34 @@ pub fn exec(
     }
     let ask = Ask::Tool { name: request.tool, params: request.params };
     let (actor, entry) = (cx.actor.clone(), Some(Arc::new(entry)));
-    run(all, cx, call, PendingCall { integration: request.id, actor, ask, entry, approval }).map(|()| None)
+    let pending = PendingCall { integration: request.id, actor, ask, entry, approval, then: None };
+    run(all, cx, call, pending).map(|()| None)
+}
+
+/// Whether a call needs an approval: by its name, or because its server calls it destructive.
+fn is_gated(all: &All, id: &str, tool: &str) -> bool {
+    let state = &all.integrations;
+    let by_name = state.definition(id).is_some_and(|definition| gates::is_gated(definition, tool));
+    by_name || state.destructive.get(id).is_some_and(|tools| tools.contains(&gates::folded(tool)))
+}
+
+/// An agent calls only what is attached to it: the integration's credentials were given to nobody else.
+///
+/// Errors: 403 `not_attached`.
+fn check_attached(all: &All, cx: &Context, id: &str) -> Result<(), Problem> {
+    let Some(caller) = cx.actor.agent() else { return Ok(()) };
+    let Some(agent) = rights::known(all, caller) else {
+        return Err(rights::refusal(caller, "call tools of integrations"));
+    };
+    if agent.integrations.iter().any(|attached| attached == id) {
+        return Ok(());
+    }
+    let text = format!(
+        "integration {id} is not attached to agent {}; a person attaches it when the agent is started \
+         (integrations, svc spawn --integration {id})",
+        agent.name
+    );
+    Err(Problem::new(403, "not_attached", text).with("integrationId", id))
 }
 
 /// The agent behind a call, as the kernel tells or else as the call says.
@@ -211,7 +262,7 @@ fn run(all: &mut All, cx: &mut Context, call: CallId, pending: PendingCall) -> R
 }
 
 /// The use of a call's approval is on disk, and the call may run; or it is not, and the approval stays good.
-pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: Result<(), String>) {
+pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: &Result<(), String>) {
     let Some(pending) = all.integrations.calls.get(&call).cloned() else { return };
     let Err(why) = outcome else { return life::enter(all, cx, &pending.integration, call) };
     edit(all).calls.remove(&call);
@@ -220,9 +271,9 @@ pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: Result<()
         approvals::give_back(all, cx, id);
     }
     if let Some(entry) = &pending.entry {
-        cx.audit("integration.exec.failed", &with_error(entry, &why));
+        cx.audit("integration.exec.failed", &with_error(entry, why));
     }
-    cx.reply(call, Problem::new(503, "storage_unavailable", why).with_header("Retry-After", "5"));
+    cx.reply(call, Problem::new(503, "storage_unavailable", why.clone()).with_header("Retry-After", "5"));
 }
 
 /// Answers a call with what its server said.
@@ -238,16 +289,22 @@ pub(super) fn finish(
     match (result, &pending.entry) {
         (Ok(tools), None) => {
             remember(all, cx, id, &tools);
+            if let Some(request) = &pending.then {
+                match proceed(all, cx, call, (**request).clone()) {
+                    Ok(Some(reply)) => cx.reply(call, reply),
+                    Ok(None) => {}
+                    Err(problem) => cx.reply(call, problem),
+                }
+                return;
+            }
             cx.reply(call, Reply::ok(&json!({"tools": marked(all, id, tools)})));
         }
         (Ok(result), Some(entry)) => {
             cx.audit("integration.exec", entry);
             cx.reply(call, Reply::ok(&json!({"result": result})));
         }
-        (Err(error), entry) => {
-            if let Some(entry) = entry {
-                cx.audit("integration.exec.failed", &with_error(entry, &error));
-            }
+        (Err(error), _) => {
+            audit_failure(cx, pending, &error);
             cx.reply(call, server_problem("server_error", id, &error));
         }
     }
@@ -257,18 +314,30 @@ pub(super) fn finish(
 pub(super) fn fail_call(all: &mut All, cx: &mut Context, call: CallId, code: &'static str, why: &str) {
     let Some(pending) = edit(all).calls.remove(&call) else { return };
     Arc::make_mut(&mut all.timers).clear(Timer::IntegrationCall(call));
-    let actor = std::mem::replace(&mut cx.actor, pending.actor);
-    if let Some(entry) = &pending.entry {
-        cx.audit("integration.exec.failed", &with_error(entry, why));
-    }
+    let actor = std::mem::replace(&mut cx.actor, pending.actor.clone());
+    audit_failure(cx, &pending, why);
     cx.reply(call, server_problem(code, &pending.integration, why));
     cx.actor = actor;
 }
 
-/// Keeps the names of the tools for the briefings of agents.
+/// A call that was not made, or failed, is audited; a list of tools that nobody wanted to call one of is not.
+fn audit_failure(cx: &mut Context, pending: &PendingCall, why: &str) {
+    let agent = pending.actor.agent().map(|agent| agent.to_string());
+    let wanted = |request: &Request| audit_entry(request, agent.as_deref().or(request.agent.as_deref()));
+    let entry = pending.entry.as_deref().cloned().or_else(|| pending.then.as_deref().map(wanted));
+    if let Some(entry) = entry {
+        cx.audit("integration.exec.failed", &with_error(&entry, why));
+    }
+}
+
+/// Keeps what servers call destructive, and the names of the tools for the briefings of agents.
 fn remember(all: &mut All, cx: &mut Context, id: &str, tools: &Value) {
+    let listed = || tools.as_array().into_iter().flatten();
+    let folded = |tool: &Value| tool["name"].as_str().map(gates::folded);
+    let destructive = listed().filter(|tool| gates::is_destructive(tool)).filter_map(folded).collect();
+    edit(all).destructive.insert(id.to_owned(), Arc::new(destructive));
     let name = |tool: &Value| tool["name"].as_str().map(ToOwned::to_owned);
-    let names: Vec<String> = tools.as_array().into_iter().flatten().filter_map(name).collect();
+    let names: Vec<String> = listed().filter_map(name).collect();
     if all.integrations.tool_names.get(id).is_some_and(|known| **known == names) {
         return;
     }
@@ -278,9 +347,8 @@ fn remember(all: &mut All, cx: &mut Context, id: &str, tools: &Value) {
 
 /// Tells of each tool whether it is gated.
 fn marked(all: &All, id: &str, mut tools: Value) -> Value {
-    let definition = all.integrations.definition(id);
     for tool in tools.as_array_mut().into_iter().flatten() {
-        let gated = tool["name"].as_str().zip(definition).is_some_and(|(name, of)| gates::is_gated(of, name));
+        let gated = tool["name"].as_str().is_some_and(|name| is_gated(all, id, name));
         tool["gated"] = gated.into();
     }
     tools

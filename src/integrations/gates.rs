@@ -1,9 +1,13 @@
 //! Which tools need a person's approval.
 //!
 //! The specification names them by the kind of the integration. A catalogue entry or a custom integration
-//! may name more; nothing can name fewer. A tool is meant by its exact name.
+//! may name more, and so does a tool that its own server calls destructive (`destructiveHint`); nothing can
+//! name fewer. Names are compared as a server might take them: without case, blanks and the signs between
+//! words.
 
 use super::catalogue::{Definition, Kind};
+use serde_json::Value;
+use unicode_normalization::UnicodeNormalization;
 
 /// The gated tools of a kind, as the specification lists them.
 pub fn of_kind(kind: Kind) -> &'static [&'static str] {
@@ -27,9 +31,23 @@ pub fn of_kind(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Whether a call of `tool` needs an approval.
+/// Whether a call of `tool` needs an approval, by its name.
 pub fn is_gated(definition: &Definition, tool: &str) -> bool {
-    of_kind(definition.kind).contains(&tool) || definition.gated_tools.iter().any(|gated| gated == tool)
+    let tool = folded(tool);
+    let named = definition.gated_tools.iter().map(String::as_str);
+    of_kind(definition.kind).iter().copied().chain(named).any(|gated| folded(gated) == tool)
+}
+
+/// A tool's name as far as it tells tools apart: its letters and digits.
+pub fn folded(tool: &str) -> String {
+    tool.nfkc().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// Whether a tool's server itself says that a call may destroy something. One that says nothing of a tool
+/// leaves it to the names.
+pub fn is_destructive(tool: &Value) -> bool {
+    let hints = &tool["annotations"];
+    hints["destructiveHint"] == true && hints["readOnlyHint"] != true
 }
 
 /// All gated tools of an integration, those of its kind first.
@@ -66,14 +84,33 @@ mod tests {
                 assert!(gated(id, tool), "{tool} of {id} runs ungated");
             }
         }
+        for tool in [
+            "Create_Issue",
+            "create_issue ",
+            " create-issue",
+            "createIssue",
+            "create\u{a0}issue",
+            "ｃreate_issue",
+        ] {
+            assert!(gated("github", tool), "{tool:?} of github runs ungated");
+        }
         for (id, tool) in [
             ("github", "search_repositories"),
-            ("github", "Create_Issue"),
             ("brave-search", "brave_web_search"),
             ("google-maps", "create_issue"),
             ("postgres", "query"),
+            ("google-drive", "upload"),
+            ("sendgrid", "send_campaign"),
+            ("hubspot", "create_contact"),
         ] {
             assert!(!gated(id, tool), "{tool} of {id} is gated");
+        }
+        for definition in catalogue::all() {
+            let beyond: Vec<_> = gated_tools(definition)
+                .into_iter()
+                .filter(|tool| !of_kind(definition.kind).contains(tool))
+                .collect();
+            assert!(beyond.is_empty(), "{} gates more than the table: {beyond:?}", definition.id);
         }
     }
 }

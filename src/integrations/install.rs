@@ -193,6 +193,7 @@ pub fn removed(all: &mut All, cx: &mut Context, id: &str, result: &Result<(), St
     // What comes under this id later is another integration: it begins with no crash.
     state.servers.remove(id);
     state.tool_names.remove(id);
+    state.destructive.remove(id);
     state.windows.remove(id);
     if let Err(error) = result {
         cx.push(Effect::Warn(format!("files of integration {id} could not be removed: {error}")));

@@ -37,13 +37,13 @@ pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT};
 pub use store::{Installed, Stored, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
-use crate::core::time::Time;
+use crate::core::time::{Jump, Time};
 use crate::core::{Actor, CallId, Context, Document, Durability, Effect, State as All};
 use crate::credentials::{Sealed, SecretVariable};
 use catalogue::Definition;
 use protocol::Ask;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Calls that wait for servers, of all integrations together.
@@ -72,6 +72,9 @@ pub struct State {
     expiries: BTreeMap<String, Time>,
     /// Names of the tools, as they were listed last.
     tool_names: BTreeMap<String, Arc<Vec<String>>>,
+    /// Tools that their servers call destructive, folded, of each integration whose tools were listed since
+    /// the daemon started.
+    destructive: BTreeMap<String, Arc<BTreeSet<String>>>,
     last_run: u64,
 }
 
@@ -86,6 +89,8 @@ struct PendingCall {
     entry: Option<Arc<Value>>,
     /// The approval that it has used up, for a gated tool.
     approval: Option<String>,
+    /// The call that is to be made once the tools are listed.
+    then: Option<Box<exec::Request>>,
 }
 
 /// A wish about integrations.
@@ -283,6 +288,24 @@ fn tell_status(all: &All, cx: &mut Context, id: &str) {
 
 fn save(cx: &mut Context) {
     cx.push(Effect::Put(Document::Integrations, Durability::BeforeReply));
+}
+
+/// The wall clock has jumped: limits and consents wait as long as they say. A token may have expired
+/// meanwhile, so it is only ever held for older than it is.
+pub fn clock_set(all: &mut All, cx: &mut Context, jump: Jump) {
+    let state = edit(all);
+    for window in state.windows.values_mut() {
+        window.clock_set(jump);
+    }
+    for consent in &mut state.consents {
+        consent.until = consent.until.moved(jump);
+    }
+    if jump.is_back && !state.expiries.is_empty() {
+        for until in state.expiries.values_mut() {
+            *until = until.moved(jump);
+        }
+        save(cx);
+    }
 }
 
 fn edit(all: &mut All) -> &mut State {

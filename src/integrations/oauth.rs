@@ -34,7 +34,7 @@ pub struct Pending {
     /// Sealed under the name [`verifier_name`].
     verifier: Sealed,
     redirect_uri: String,
-    until: Time,
+    pub(super) until: Time,
 }
 
 /// `POST /api/integrations/:id/oauth/start`, its random parts made by the worker.

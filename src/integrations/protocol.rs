@@ -73,8 +73,8 @@ struct Listing {
 /// The state of one connection.
 #[derive(Debug)]
 pub struct Client {
-    /// The project's root as a URI.
-    root: String,
+    /// The project's root as a URI; `None` is not told.
+    root: Option<String>,
     next_id: u64,
     pending: BTreeMap<u64, Purpose>,
     listing: Option<Listing>,
@@ -82,8 +82,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// A connection to be opened. `root` is the project's `file://` URI.
-    pub fn new(root: String) -> Self {
+    /// A connection to be opened. `root` is the project's `file://` URI, `None` for a server that was told
+    /// its folders by its arguments: some let the client's roots take their place.
+    pub fn new(root: Option<String>) -> Self {
         Self { root, next_id: 1, pending: BTreeMap::new(), listing: None, tools: None }
     }
 
@@ -91,7 +92,7 @@ impl Client {
     pub fn open(&mut self, steps: &mut Vec<Step>) {
         let params = json!({
             "protocolVersion": PROTOCOL,
-            "capabilities": {"roots": {}},
+            "capabilities": if self.root.is_some() { json!({"roots": {}}) } else { json!({}) },
             "clientInfo": {"name": "svc", "version": crate::VERSION},
         });
         self.request("initialize", &params, Purpose::Initialize, steps);
@@ -187,7 +188,9 @@ impl Client {
         let refuse = |code: i32, words: &str| json!({"error": {"code": code, "message": words}});
         let mut answer = match method {
             "ping" => json!({"result": {}}),
-            "roots/list" => json!({"result": {"roots": [{"uri": self.root, "name": "project"}]}}),
+            "roots/list" if self.root.is_some() => {
+                json!({"result": {"roots": [{"uri": self.root, "name": "project"}]}})
+            }
             "elicitation/create" => json!({"result": {"action": "decline"}}),
             "sampling/createMessage" => {
                 refuse(-1, "svc does not lend its models to tool servers; do without this sample")

@@ -2,7 +2,7 @@ use super::*;
 
 /// A client after its handshake.
 fn ready() -> Client {
-    let mut client = Client::new("file:///project".into());
+    let mut client = Client::new(Some("file:///project".into()));
     let mut steps = Vec::new();
     client.open(&mut steps);
     client.message(json!({"id": 1, "result": {"protocolVersion": "2025-06-18"}}), &mut steps);
@@ -38,7 +38,7 @@ fn tool(name: &str) -> Ask {
 #[test]
 fn decisions_11_any_known_protocol_version_is_taken_and_others_are_refused() {
     for version in ACCEPTED {
-        let mut client = Client::new("file:///p".into());
+        let mut client = Client::new(Some("file:///p".into()));
         let mut steps = Vec::new();
         client.open(&mut steps);
         assert_eq!(written(&steps)[0]["params"]["protocolVersion"], "2025-06-18");
@@ -49,12 +49,12 @@ fn decisions_11_any_known_protocol_version_is_taken_and_others_are_refused() {
         assert_eq!(steps[1], Step::Ready(version.into(), "x 1".into()));
     }
     for result in [json!({"protocolVersion": "2026-07-28"}), json!({}), json!({"protocolVersion": 7})] {
-        let mut client = Client::new("file:///p".into());
+        let mut client = Client::new(Some("file:///p".into()));
         client.open(&mut Vec::new());
         let steps = hears(&mut client, json!({"id": 1, "result": result}));
         assert!(matches!(&steps[..], [Step::Refused(_)]), "{steps:?}");
     }
-    let mut client = Client::new("file:///p".into());
+    let mut client = Client::new(Some("file:///p".into()));
     client.open(&mut Vec::new());
     let steps = hears(&mut client, json!({"id": 1, "error": {"code": -1, "message": "no\ntoken"}}));
     assert_eq!(steps, [Step::Refused("it refused to initialize: no token (-1)".into())]);
@@ -169,4 +169,16 @@ fn decisions_11_noise_and_answers_to_nothing_change_nothing() {
         let steps = hears(&mut client, answer);
         assert!(matches!(&steps[..], [Step::Answer(CallId(5), Err(_))]), "{steps:?}");
     }
+}
+
+/// Some servers let the client's roots take the place of the folders in their arguments.
+#[test]
+fn a_server_that_is_not_told_the_project_gets_no_roots() {
+    let mut client = Client::new(None);
+    let mut steps = Vec::new();
+    client.open(&mut steps);
+    assert_eq!(written(&steps)[0]["params"]["capabilities"], json!({}));
+    client.message(json!({"id": 1, "result": {"protocolVersion": "2025-06-18"}}), &mut Vec::new());
+    let steps = hears(&mut client, json!({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}));
+    assert_eq!(written(&steps)[0]["error"]["code"], -32601, "{steps:?}");
 }

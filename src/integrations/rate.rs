@@ -1,6 +1,6 @@
 //! The rate limit: at most 30 calls in any 60 seconds, per integration, over all agents together.
 
-use crate::core::time::Time;
+use crate::core::time::{Jump, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -17,6 +17,13 @@ pub struct Window {
 }
 
 impl Window {
+    /// The wall clock has jumped.
+    pub fn clock_set(&mut self, jump: Jump) {
+        for at in &mut self.admitted {
+            *at = at.moved(jump);
+        }
+    }
+
     /// Admits a call at `now`. A refused call does not count, so that a client that keeps trying gets
     /// through as soon as there is room.
     ///

@@ -5,6 +5,9 @@ use crate::core::testing::Bench;
 use crate::core::{Event, apply};
 use std::time::Duration;
 
+mod who_calls_what;
+use who_calls_what::attached;
+
 /// A core with an integration `hub` of the operator's own whose tool `send` is gated.
 struct Rig {
     bench: Bench,
@@ -21,6 +24,8 @@ impl Rig {
         let body = json!({"id": "hub", "command": "hub-server", "env": [], "gatedTools": ["send"]});
         let (status, record) = rig.bench.ask("POST", "/api/integrations", &body);
         assert_eq!(status, 201, "{record}");
+        // Its tools were listed before, and it calls none of them destructive.
+        edit(&mut rig.bench.state).destructive.insert("hub".into(), Arc::default());
         rig
     }
 
@@ -85,7 +90,7 @@ impl Rig {
     /// Status and body of the one reply to a call; `None` while it waits.
     fn reply(&self, call: CallId) -> Option<(u16, Value)> {
         let mut replies = self.bench.effects.iter().filter_map(|effect| match effect {
-            Effect::Reply(to, reply) if *to == call => Some(reply),
+            Effect::Reply(to, reply) | Effect::ReplyStored(to, reply) if *to == call => Some(reply),
             _ => None,
         });
         let reply = replies.next()?;
@@ -413,7 +418,7 @@ fn a_failed_server_does_not_use_an_approval_up() {
 #[test]
 fn decisions_4_an_agent_may_not_call_as_another() {
     let mut rig = Rig::new();
-    let (a, b) = (rig.bench.agent("a"), rig.bench.agent("b"));
+    let (a, b) = (attached(&mut rig, "a"), rig.bench.agent("b"));
     rig.bench.actor = Actor::Agent(a);
     let as_agent = |rig: &mut Rig, agent: Option<String>| {
         let request = exec::Request {

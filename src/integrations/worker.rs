@@ -213,7 +213,7 @@ impl Servers {
         let server = Arc::new(Server {
             run,
             id: spec.id.clone(),
-            client: Mutex::new(Client::new(file_uri(&self.means.project))),
+            client: Mutex::new(Client::new(root_for(&self.means.project, &spec.args))),
             input: Mutex::new(Some(input)),
             bell: bounded(1),
             trouble: Mutex::default(),
@@ -261,6 +261,17 @@ impl Drop for Servers {
         }
         self.threads.clear();
     }
+}
+
+/// The project's root, unless the arguments name a folder: server-filesystem, for one, takes a client's roots
+/// in place of its arguments, which would both take away what it was given and open what it was not.
+fn root_for(project: &Path, args: &[String]) -> Option<String> {
+    let is_folder = |arg: &String| {
+        let value = arg.split_once('=').map_or(arg.as_str(), |(_, value)| value);
+        let value = value.strip_prefix("file://").unwrap_or(value);
+        !value.is_empty() && (value.ends_with('/') || value.starts_with('~') || project.join(value).is_dir())
+    };
+    (!args.iter().any(is_folder)).then(|| file_uri(project))
 }
 
 /// The project's root for `roots/list`.
@@ -452,5 +463,25 @@ impl Threads {
         let _ = self.readers.recv_timeout(DRAIN_LIMIT);
         self.wakes.clear();
         self.handles.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_is_no_root_of_a_server_whose_arguments_name_its_folders() {
+        let folder = std::env::temp_dir();
+        let root =
+            |args: &[&str]| root_for(&folder, &args.iter().map(|arg| (*arg).into()).collect::<Vec<_>>());
+        let inside = folder.file_name().map(|_| ".").unwrap_or_default();
+        for own in [&["-y", "pkg", "/"][..], &[inside], &["--dir=/"], &["~/notes"], &["file:///"], &["new/"]]
+        {
+            assert_eq!(root(own), None, "{own:?}");
+        }
+        for none in [&[][..], &["-y", "@scope/server", "--port", "80"], &["server.js"], &["--log="]] {
+            assert!(root(none).is_some_and(|root| root.starts_with("file:///")), "{none:?}");
+        }
     }
 }

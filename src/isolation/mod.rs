@@ -12,8 +12,9 @@ mod changes;
 #[cfg(test)]
 mod tests;
 pub mod worker_diff;
-mod worker_git;
+pub mod worker_git;
 pub mod worker_merge;
+mod worker_shadow;
 pub mod worker_worktree;
 
 pub use changes::{Change, parse_changes, parse_status};
@@ -22,6 +23,7 @@ use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, State as All};
+use crate::ownership;
 use serde_json::{Value, json};
 
 /// Files named in an event, in the audit log and in a sentence.
@@ -66,6 +68,9 @@ fn record(all: &mut All, cx: &mut Context, merged: Merged) -> Result<Reply, Prob
     let mut reply = merged.reply;
     let named = |change: &Change| change.path.clone();
     let files: Vec<String> = merged.files.iter().take(MAX_NAMED_FILES).map(named).collect();
+    for change in &merged.files {
+        ownership::commands::explained(all, cx.now, &change.path);
+    }
     if let Some(commit) = &merged.commit {
         let body = json!({
             "agentId": agent.id, "agentName": agent.name, "branch": merged.branch, "into": merged.into,

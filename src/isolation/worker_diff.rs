@@ -2,7 +2,7 @@
 
 use super::changes::Change;
 use super::worker_git::{Git, words};
-use super::worker_worktree::{EXCLUDED, OwnIndex, Place, changes};
+use super::worker_worktree::{EXCLUDED, OwnIndex, Place, SAFE_DIFF, add, changes};
 use crate::agents::Agent;
 use crate::agents::api::target;
 use crate::api::{Problem, Reply, Validator};
@@ -40,24 +40,15 @@ pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let compared = if agent.worktree.is_some() { in_worktree(host, agent)? } else { in_folder(host, agent)? };
     // New files are to be seen too, and the real index is the agent's.
     let (_index, git) = OwnIndex::of(&compared.git)?;
-    let mut add = vec!["add", "--intent-to-add", "--ignore-errors", "--", "."];
-    add.extend(EXCLUDED);
     // Files that cannot be read are shown as git sees them.
-    git.try_write(&add)?;
+    add(&git, &["--intent-to-add", "--ignore-errors"])?;
     let literal = format!(":(literal){path}");
     let mut paths = vec![if path.is_empty() { "." } else { literal.as_str() }];
     paths.extend(EXCLUDED);
     let mut files = changes(&git, &["--relative", &compared.base], &paths)?;
-    let mut args = vec![
-        "diff",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "-M",
-        "--relative",
-        &compared.base,
-        "--",
-    ];
+    let mut args = vec!["diff"];
+    args.extend(SAFE_DIFF);
+    args.extend(["--no-color", "-M", "--relative", &compared.base, "--"]);
     args.extend(&paths);
     let patch = git.try_run(&args)?;
     let mut text = patch.stdout;

@@ -1,12 +1,14 @@
-//! Git for the worktrees of agents: it runs nothing that a repository or a person's settings bring along,
-//! asks nobody, and has a time limit.
+//! All git of the daemon's own: for the worktrees of agents, for what the console shows of the project, for
+//! cleaning up. It runs no program that a repository, an agent or a person's settings name (see
+//! [`super::worker_shadow`]), asks nobody, reaches no other machine, and has a time limit.
 
+use super::worker_shadow::{Real, Shadow};
 use crate::api::Problem;
 use crate::runtime::host::Host;
 use crate::runtime::process::{Captured, Processes, Spec};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// One call of `git` gets this long.
@@ -16,18 +18,37 @@ const WRITE_LIMIT: Duration = Duration::from_secs(120);
 /// Bytes of git's output that are kept.
 pub const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
-/// Settings that win over those of the repository and the user: no hook, no watcher, no signature, no
-/// background work, and nothing but a merge when a merge is asked for.
-const SETTINGS: [&str; 9] = [
+/// For every call: one language, no question, no editor, no other machine, and a lock only for what writes.
+const VARIABLES: [(&str, &str); 7] = [
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("LC_ALL", "C"),
+];
+/// No settings but those of the git folder itself.
+const ALONE: [(&str, &str); 3] =
+    [("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_ATTR_NOSYSTEM", "1")];
+/// For the few calls on the real git folder, which touch no content of files: these win over its settings.
+const SETTINGS: [&str; 16] = [
+    "-c",
     "core.hooksPath=/dev/null",
+    "-c",
     "core.fsmonitor=false",
-    "core.quotePath=false",
-    "commit.gpgSign=false",
-    "merge.autoStash=false",
-    "merge.verifySignatures=false",
-    "submodule.recurse=false",
+    "-c",
+    "core.attributesFile=/dev/null",
+    "-c",
+    "core.pager=cat",
+    "-c",
     "gc.auto=0",
+    "-c",
     "maintenance.auto=false",
+    "-c",
+    "submodule.recurse=false",
+    "-c",
+    "protocol.allow=never",
 ];
 
 /// Git in one folder.
@@ -36,6 +57,14 @@ pub struct Git {
     processes: Arc<Processes>,
     folder: PathBuf,
     env: Vec<(OsString, OsString)>,
+    /// Made with the first call; or what git said when it found no repository.
+    shadow: Arc<OnceLock<Result<Shadow, Refused>>>,
+}
+
+/// Why there is no repository to work on.
+enum Refused {
+    Said(Captured),
+    Failed(String),
 }
 
 impl Git {
@@ -46,10 +75,7 @@ impl Git {
 
     /// Git in `folder`, for threads without the whole [`Host`].
     pub fn with(processes: &Arc<Processes>, folder: PathBuf) -> Self {
-        // Its words are shown to people and searched for nothing; they come in one language.
-        let env = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_EDITOR", "true"), ("LC_ALL", "C")];
-        let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { processes: Arc::clone(processes), folder, env }
+        Self { processes: Arc::clone(processes), folder, env: Vec::new(), shadow: Arc::default() }
     }
 
     /// The folder it runs in.
@@ -83,20 +109,79 @@ impl Git {
 
     /// As [`Git::try_run`], for calls that write files.
     pub fn try_write(&self, args: &[&str]) -> Result<Captured, Problem> {
-        self.capture(args, WRITE_LIMIT)
+        let said = self.capture(args, WRITE_LIMIT)?;
+        if let Ok(Some(head)) = self.shadow().map(Shadow::moved_head) {
+            self.try_admin(&["update-ref", "--no-deref", "HEAD", &head])?;
+        }
+        Ok(said)
+    }
+
+    /// Runs it on the real git folder: for its own bookkeeping only (branches, list of worktrees), which
+    /// neither reads nor writes the content of files, so that no filter or driver has a part in it.
+    pub fn try_admin(&self, args: &[&str]) -> Result<Captured, Problem> {
+        let shadow = match self.shadow() {
+            Ok(shadow) => shadow,
+            Err(refused) => return refused.told(),
+        };
+        let places = [("GIT_DIR", &shadow.real.own), ("GIT_WORK_TREE", &shadow.real.top)];
+        let places = places.map(|(name, path)| (OsString::from(name), path.clone().into()));
+        let all: Vec<&str> = SETTINGS.iter().chain(args).copied().collect();
+        self.start(&all, &alone(places), WRITE_LIMIT).map_err(failed)
     }
 
     fn capture(&self, args: &[&str], limit: Duration) -> Result<Captured, Problem> {
-        let mut all: Vec<&str> = Vec::with_capacity(SETTINGS.len() * 2 + args.len());
-        for setting in SETTINGS {
-            all.extend(["-c", setting]);
+        match self.shadow() {
+            Ok(shadow) => self.start(args, &alone(shadow.variables()), limit).map_err(failed),
+            Err(refused) => refused.told(),
         }
-        all.extend(args);
-        let mut spec = Spec::tool("git", &all, &self.folder);
-        spec.env.extend(self.env.iter().cloned());
-        self.processes
-            .capture(&spec, b"", limit, MAX_OUTPUT_BYTES)
-            .map_err(|error| Problem::new(502, "git_failed", error))
+    }
+
+    fn start(
+        &self,
+        args: &[&str],
+        env: &[(OsString, OsString)],
+        limit: Duration,
+    ) -> Result<Captured, String> {
+        let mut spec = Spec::tool("git", args, &self.folder);
+        spec.env.extend(VARIABLES.iter().map(|(name, value)| (name.into(), value.into())));
+        spec.env.extend(env.iter().chain(&self.env).cloned());
+        self.processes.capture(&spec, b"", limit, MAX_OUTPUT_BYTES)
+    }
+
+    fn shadow(&self) -> Result<&Shadow, &Refused> {
+        self.shadow.get_or_init(|| self.find()).as_ref()
+    }
+
+    /// Looks for the repository, in which nothing is run yet: both calls only read names and settings.
+    fn find(&self) -> Result<Shadow, Refused> {
+        let holds_git = |folder: &&Path| {
+            let git = folder.join(".git");
+            git.is_file() || git.join("HEAD").exists()
+        };
+        // Not as `core.worktree` has it: that could lead anywhere.
+        let top = self.folder.ancestors().find(holds_git);
+        let top = top.unwrap_or(&self.folder).to_path_buf();
+        let ask = |args: &[&str]| {
+            let all: Vec<&str> = SETTINGS.iter().chain(args).copied().collect();
+            match self.start(&all, &[], LIMIT) {
+                Ok(said) if said.is_success() => Ok(said.stdout),
+                Ok(said) => Err(Refused::Said(said)),
+                Err(error) => Err(Refused::Failed(error)),
+            }
+        };
+        let found = ask(&["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"])?;
+        let found = String::from_utf8_lossy(&found);
+        let Some((own, shared)) = found.trim_end().split_once('\n') else {
+            return Err(Refused::Failed(format!("git tells no folder of {}", self.folder.display())));
+        };
+        let real = Real { top, own: own.into(), shared: shared.into() };
+        let settings = ask(&["config", "--list", "-z"])?;
+        Shadow::make(real, &settings).map_err(|error| {
+            Refused::Failed(format!(
+                "no git folder can be made in {}: {error}",
+                std::env::temp_dir().display()
+            ))
+        })
     }
 
     /// What it prints, when it succeeds; `None` when it fails.
@@ -119,19 +204,52 @@ impl Git {
         succeeded(&self.try_write(args)?)
     }
 
+    /// As [`Git::try_admin`]; it has to succeed.
+    pub fn admin(&self, args: &[&str]) -> Result<String, Problem> {
+        succeeded(&self.try_admin(args)?)
+    }
+
     /// The commit a name stands for, if there is one.
     ///
     /// Errors: as [`Git::try_run`].
     pub fn commit(&self, name: &str) -> Result<Option<String>, Problem> {
         self.ask(&["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")])
     }
+
+    /// The git folder of this working tree, and the one that all working trees of the repository share.
+    ///
+    /// Errors: 502 `git_failed` without a repository.
+    pub fn folders(&self) -> Result<(&Path, &Path), Problem> {
+        match self.shadow() {
+            Ok(shadow) => Ok((&shadow.real.own, &shadow.real.shared)),
+            Err(refused) => Err(refused.told().map_or_else(|problem| problem, |said| failed(words(&said)))),
+        }
+    }
+}
+
+impl Refused {
+    fn told(&self) -> Result<Captured, Problem> {
+        match self {
+            Self::Said(said) => Ok(said.clone()),
+            Self::Failed(error) => Err(failed(error.clone())),
+        }
+    }
+}
+
+fn alone(places: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let alone = ALONE.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    alone.chain(places).collect()
+}
+
+fn failed(error: String) -> Problem {
+    Problem::new(502, "git_failed", error)
 }
 
 fn succeeded(said: &Captured) -> Result<String, Problem> {
     if said.is_success() {
         return Ok(String::from_utf8_lossy(&said.stdout).trim_end_matches('\n').to_owned());
     }
-    Err(Problem::new(502, "git_failed", format!("git failed: {}", words(said))))
+    Err(failed(format!("git failed: {}", words(said))))
 }
 
 /// What git complains about, on one line.

@@ -11,7 +11,7 @@
 use super::api::{Wish, parse};
 use super::changes::Change;
 use super::worker_git::{Git, words};
-use super::worker_worktree::{EXCLUDED, OwnIndex, Place, changed_files, changes, list};
+use super::worker_worktree::{OwnIndex, Place, add, changed_files, changes, list};
 use super::{Command, Merged};
 use crate::agents::Agent;
 use crate::agents::api::target;
@@ -19,6 +19,7 @@ use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
+use crate::runtime::process::Captured;
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
 
@@ -89,7 +90,7 @@ fn remove(place: &Place, agent: AgentId, reply: Reply) -> Reply {
 
 /// A merge, rebase or the like that somebody has begun has to be ended first.
 fn check_at_rest(git: &Git, whose: &str) -> Result<(), Problem> {
-    let folder = git.run(&["rev-parse", "--absolute-git-dir"])?;
+    let folder = git.folders()?.0;
     let marks = [
         ("MERGE_HEAD", "merge"),
         ("rebase-merge", "rebase"),
@@ -97,7 +98,7 @@ fn check_at_rest(git: &Git, whose: &str) -> Result<(), Problem> {
         ("CHERRY_PICK_HEAD", "cherry-pick"),
         ("REVERT_HEAD", "revert"),
     ];
-    let found = marks.iter().find(|(mark, _)| std::path::Path::new(&folder).join(mark).exists());
+    let found = marks.iter().find(|(mark, _)| folder.join(mark).exists());
     let Some((_, what)) = found else { return Ok(()) };
     let text =
         format!("a {what} is under way in {whose}; end it (git {what} --continue or --abort) and retry");
@@ -119,17 +120,22 @@ fn settled_tip(place: &Place, agent: &Agent, rehearses: bool) -> Result<String, 
     }
     let tree = place.tree.as_person(&agent.name, &format!("{}@{AGENT_DOMAIN}", agent.id));
     let subject = format!("Work of {} that it has not committed itself", agent.name);
-    let mut add = vec!["add", "--all", "--", "."];
-    add.extend(EXCLUDED);
     if rehearses {
         let (_index, tree) = OwnIndex::of(&tree)?;
-        tree.write(&add)?;
+        added(&add(&tree, &["--all"])?)?;
         let files = tree.write(&["write-tree"])?;
         return tree.write(&["commit-tree", "-p", "HEAD", "-m", &subject, &files]);
     }
-    tree.write(&add)?;
+    added(&add(&tree, &["--all"])?)?;
     tree.write(&["commit", "--quiet", "--no-verify", "-m", &subject])?;
     tip_of(place)
+}
+
+fn added(said: &Captured) -> Result<(), Problem> {
+    if said.is_success() {
+        return Ok(());
+    }
+    Err(Problem::new(502, "git_failed", format!("git failed: {}", words(said))))
 }
 
 /// A merge that is about to be done.
@@ -224,7 +230,7 @@ impl Plan<'_> {
         let args =
             ["merge", "--no-ff", "--no-edit", "--no-verify", "--quiet", "--no-stat", "-m", message, self.tip];
         let said = git.try_write(&args);
-        if said.as_ref().is_ok_and(crate::runtime::process::Captured::is_success) {
+        if said.as_ref().is_ok_and(Captured::is_success) {
             return Ok(());
         }
         let names = git.ask(&["diff", "--name-only", "--diff-filter=U", "-z"])?.unwrap_or_default();

@@ -5,13 +5,16 @@ use super::worker_git::{Git, words};
 use crate::agents::{Agent, SpawnRequest};
 use crate::api::Problem;
 use crate::runtime::host::Host;
-use crate::runtime::process::Processes;
+use crate::runtime::process::{Captured, Processes};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What belongs to svc in a worktree, and never to the agent's work.
 pub(super) const EXCLUDED: [&str; 1] = [":(top,exclude).svc"];
+
+/// For each comparison: no driver, no look into the repositories of submodules.
+pub const SAFE_DIFF: [&str; 3] = ["--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
 /// Makes a git worktree for an agent of its own; answers its path below the project.
 ///
@@ -29,11 +32,20 @@ pub fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
     let name = format!("{}-{:08x}", request.role, crate::runtime::clock::random() >> 32);
     let path = format!(".svc/worktrees/{name}");
     let branch = branch_of(&path);
-    let made = project.try_write(&["worktree", "add", "--quiet", "-b", &branch, &path])?;
-    if made.is_success() {
-        return Ok(path);
+    let failed =
+        |said: &Captured| refuse(format!("isolation worktree needs git to make one: {}", words(said)));
+    let made = project.try_admin(&["worktree", "add", "--quiet", "--no-checkout", "-b", &branch, &path])?;
+    if !made.is_success() {
+        return Err(failed(&made));
     }
-    Err(refuse(format!("isolation worktree needs git to make one: {}", words(&made))))
+    let filled = Git::new(host, host.project.join(&path)).try_write(&["reset", "--hard", "--quiet"]);
+    match filled {
+        Ok(said) if said.is_success() => Ok(path),
+        other => {
+            unmake(&host.processes, &host.project, &path);
+            Err(failed(&other?))
+        }
+    }
 }
 
 /// The branch that a worktree begins on.
@@ -45,8 +57,8 @@ fn branch_of(path: &str) -> String {
 pub fn unmake(processes: &Arc<Processes>, project: &Path, path: &str) {
     let git = Git::with(processes, project.to_path_buf());
     let removed = git
-        .write(&["worktree", "remove", "--force", path])
-        .and_then(|_| git.write(&["branch", "--quiet", "-D", &branch_of(path)]));
+        .admin(&["worktree", "remove", "--force", path])
+        .and_then(|_| git.admin(&["branch", "--quiet", "-D", &branch_of(path)]));
     if let Err(problem) = removed {
         log::warn!("the worktree {path} could not be removed: {problem}");
     }
@@ -84,6 +96,11 @@ impl Place {
             return Err(Problem::new(409, "no_worktree", text));
         }
         let (project, tree) = (Git::new(host, host.project.clone()), Git::new(host, folder));
+        if tree.folders()?.1 != project.folders()?.1 {
+            let text =
+                format!("the .git file of the worktree {path} leads to another repository; look at it");
+            return Err(Problem::new(409, "no_worktree", text));
+        }
         let branch = match tree.ask(&["symbolic-ref", "--quiet", "--short", "HEAD"])? {
             Some(branch) => branch,
             None => tree.run(&["rev-parse", "--short", "HEAD"])?,
@@ -113,29 +130,77 @@ impl Place {
         {
             let _ = fs::remove_dir_all(&own);
         }
-        let removed = self.project.try_write(&["worktree", "remove", &self.path])?;
-        if !removed.is_success() {
-            let text = format!("git keeps the worktree {}: {}", self.path, words(&removed));
-            return Err(Problem::new(409, "worktree_kept", text));
-        }
+        take_away(&self.project, &self.tree, &self.path)?;
         // Without force: a branch that is not merged stays.
-        self.project.try_write(&["branch", "--quiet", "-d", &self.branch])?;
+        self.project.try_admin(&["branch", "--quiet", "-d", &self.branch])?;
         Ok(())
     }
+}
+
+/// Removes a worktree of which it is known that it holds no work that no commit does.
+///
+/// Errors: 409 `worktree_kept`.
+fn take_away(project: &Git, tree: &Git, path: &str) -> Result<(), Problem> {
+    let kept =
+        |why: &str| Err(Problem::new(409, "worktree_kept", format!("git keeps the worktree {path}: {why}")));
+    // By force, because git would look for work by itself, filters included. What it also keeps is kept here.
+    if fs::read_dir(tree.folders()?.0.join("modules")).is_ok_and(|mut inside| inside.next().is_some()) {
+        return kept("it contains submodules");
+    }
+    let removed = project.try_admin(&["worktree", "remove", "--force", path])?;
+    if removed.is_success() { Ok(()) } else { kept(&words(&removed)) }
+}
+
+/// Removes the worktree of an agent that is gone, and its branch when all of it is in the project's own.
+///
+/// Errors: 409 `worktree_dirty`, 409 `worktree_kept`; 502 `git_failed`.
+pub fn clear(processes: &Arc<Processes>, project: &Path, path: &str) -> Result<String, Problem> {
+    let tree = Git::with(processes, project.join(path));
+    let project = Git::with(processes, project.to_path_buf());
+    if tree.folders()?.1 != project.folders()?.1 {
+        let text = format!("the .git file of the worktree {path} leads to another repository");
+        return Err(Problem::new(409, "worktree_kept", text));
+    }
+    let status = ["status", "--porcelain", "--untracked-files=all", "--ignore-submodules=dirty"];
+    if !tree.run(&status)?.is_empty() {
+        let text = format!("the worktree {path} holds work that no commit does");
+        return Err(Problem::new(409, "worktree_dirty", text));
+    }
+    take_away(&project, &tree, path)?;
+    Ok(words(&project.try_admin(&["branch", "-d", &branch_of(path)])?))
 }
 
 /// The files that differ from the last commit, untracked ones included, and whether some of it is staged.
 pub(super) fn changed_files(git: &Git) -> Result<Vec<(String, bool)>, Problem> {
     let mut args =
-        vec!["--no-optional-locks", "status", "--porcelain", "-z", "--untracked-files=all", "--", "."];
+        vec!["status", "--porcelain", "-z", "--untracked-files=all", "--ignore-submodules=dirty", "--", "."];
     args.extend(EXCLUDED);
     Ok(parse_status(&git.run(&args)?))
+}
+
+/// `git add` of everything below the folder, but svc's own and what is a submodule already: git would look
+/// into its repository, with the settings that stand there.
+pub(super) fn add(git: &Git, options: &[&str]) -> Result<Captured, Problem> {
+    let known = git.run(&["ls-files", "--stage", "-z"])?;
+    let modules = known.split('\0').filter(|entry| entry.starts_with("160000 "));
+    let excluded: Vec<String> = modules
+        .filter_map(|entry| entry.split_once('\t'))
+        .map(|(_, path)| format!(":(exclude,literal){path}"))
+        .collect();
+    let mut args = vec!["add"];
+    args.extend(options);
+    args.extend(["--", "."]);
+    args.extend(EXCLUDED);
+    args.extend(excluded.iter().map(String::as_str));
+    git.try_write(&args)
 }
 
 /// The files that differ between two commits, or between a commit and what the index and the folder hold.
 pub(super) fn changes(git: &Git, options: &[&str], paths: &[&str]) -> Result<Vec<Change>, Problem> {
     let ask = |kind: &str| {
-        let mut args = vec!["diff", "--no-ext-diff", "--no-textconv", "-M", "-z", kind];
+        let mut args = vec!["diff"];
+        args.extend(SAFE_DIFF);
+        args.extend(["-M", "-z", kind]);
         args.extend(options);
         args.push("--");
         args.extend(paths);
@@ -152,9 +217,9 @@ impl OwnIndex {
     ///
     /// Errors: 502 `git_failed`.
     pub fn of(git: &Git) -> Result<(Self, Git), Problem> {
-        let real = git.run(&["rev-parse", "--path-format=absolute", "--git-path", "index"])?;
+        let real = git.folders()?.0.join("index");
         let name = format!("svc-index-{:016x}", crate::runtime::clock::random());
-        let copy = Path::new(&real).with_file_name(name);
+        let copy = real.with_file_name(name);
         let own = Self(copy.clone());
         match fs::copy(&real, &copy) {
             // A repository without a commit may have none yet.

@@ -53,7 +53,7 @@ const SUMMARY_CHARS: usize = 2_000;
 pub struct State {
     book: Arc<Book>,
     /// Tool calls whose end is still to come, per process life.
-    open: Arc<BTreeMap<AgentId, VecDeque<(String, String)>>>,
+    open: Arc<BTreeMap<AgentId, VecDeque<notes::Call>>>,
     /// The documents as they stand on disk.
     map: Arc<str>,
     decisions: Arc<str>,

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Tool calls of one agent whose end is awaited; the oldest is forgotten.
 const MAX_OPEN: usize = 64;
 /// Words by which a sentence tells a decision.
-const DECIDING: [&str; 12] = [
+const DECIDING: [&str; 11] = [
     "decision:",
     "decided to",
     "decided on",
@@ -24,12 +24,25 @@ const DECIDING: [&str; 12] = [
     "going with",
     "opted for",
     "switched to",
-    "instead of",
 ];
+/// Words that tell a decision beside `instead of`, which alone may compare what was found with what was
+/// expected.
+const PREFERRING: [&str; 9] =
+    ["use ", "used ", "using ", "uses ", "keep ", "kept ", "chose", "choose", "replaced "];
 /// Words by which a line tells an open question.
 const ASKING: [&str; 4] = ["open question:", "question:", "todo:", "unclear:"];
 /// Longer lines are prose, and no question or decision.
 const MAX_SENTENCE_CHARS: usize = 400;
+
+/// A tool call under way.
+#[derive(Debug, Clone)]
+pub struct Call {
+    id: String,
+    /// What it does.
+    what: String,
+    /// The file it writes, as the agent named it.
+    writes: Option<String>,
+}
 
 /// Whether [`take`] would note anything of it.
 pub fn is_worth_noting(activity: &Activity) -> bool {
@@ -41,10 +54,10 @@ pub fn is_worth_noting(activity: &Activity) -> bool {
     }
 }
 
-/// Notes one activity. `open` are the agent's tool calls under way: id and what they do.
+/// Notes one activity. `open` are the agent's tool calls under way.
 pub fn take(
     book: &mut Book,
-    open: &mut VecDeque<(String, String)>,
+    open: &mut VecDeque<Call>,
     project: &Path,
     agent: &Agent,
     activity: &Activity,
@@ -53,27 +66,26 @@ pub fn take(
     match activity {
         Activity::Text { text } => said(book, agent, text, now),
         Activity::ToolStarted { id, name, input, path, writes } => {
-            if let Some(path) = path.as_ref().filter(|_| *writes) {
-                let path = project_path(project, agent, path);
-                book.workspace(&agent.working_dir).written(&path, &agent.name, now);
-            }
             let command = ["command", "cmd"].iter().find_map(|name| input.get(name).and_then(Value::as_str));
             let what =
                 command.or(path.as_deref()).map_or_else(|| name.clone(), |what| format!("{name} {what}"));
             if open.len() >= MAX_OPEN {
                 open.pop_front();
             }
-            open.push_back((id.clone(), what));
+            open.push_back(Call { id: id.clone(), what, writes: path.clone().filter(|_| *writes) });
         }
         Activity::ToolEnded { id, error, output } => {
-            let Some(at) = open.iter().position(|(open, _)| open == id) else { return };
-            let Some((_, what)) = open.remove(at) else { return };
+            let Some(at) = open.iter().position(|call| call.id == *id) else { return };
+            let Some(Call { what, writes, .. }) = open.remove(at) else { return };
             let workspace = book.workspace(&agent.working_dir);
             if *error {
                 let line = output.trim().lines().next().unwrap_or_default();
                 workspace.failed(Note::new(agent, &format!("{}: {line}", shortened(&what)), now));
             } else {
                 workspace.succeeded(&what);
+                if let Some(path) = writes {
+                    workspace.written(&project_path(project, agent, &path), &agent.name, now);
+                }
             }
         }
         Activity::TurnEnded(end) if end.is_error => {
@@ -96,7 +108,8 @@ fn kind(sentence: &str) -> Option<Kind> {
     if ASKING.iter().any(|words| lower.starts_with(words)) || sentence.ends_with('?') {
         return Some(Kind::Question);
     }
-    DECIDING.iter().any(|words| lower.contains(words)).then_some(Kind::Decision)
+    let prefers = lower.contains("instead of") && PREFERRING.iter().any(|word| lower.contains(word));
+    (prefers || DECIDING.iter().any(|words| lower.contains(words))).then_some(Kind::Decision)
 }
 
 fn said(book: &mut Book, agent: &Agent, text: &str, now: Time) {
@@ -116,10 +129,20 @@ fn said(book: &mut Book, agent: &Agent, text: &str, now: Time) {
     }
 }
 
-/// The sentences of a text, without list marks; those too long for one are left out.
+/// The sentences of a text, without list marks; those too long for one are left out. Tables and code hold
+/// none.
 fn sentences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
+    let mut in_code = false;
     for line in text.lines() {
+        let bare = line.trim_start();
+        if bare.starts_with("```") || bare.starts_with("~~~") {
+            in_code = !in_code;
+            continue;
+        }
+        if in_code || bare.starts_with('|') {
+            continue;
+        }
         let line = line.trim().trim_start_matches(['-', '*', '#', '>', ' ']);
         let mut begin = 0;
         for (at, c) in line.char_indices() {
@@ -144,5 +167,14 @@ mod tests {
     fn sentences_end_before_a_blank() {
         let found = sentences("- I chose v1.5 of a.b. Is it ok? Yes\n\n# Plan\nx");
         assert_eq!(found, ["I chose v1.5 of a.b.", "Is it ok?", "Plan"]);
+    }
+
+    #[test]
+    fn tables_code_and_comparisons_are_no_decisions() {
+        let text = "| api/server.ts | 401 instead of 200 | medium |\n```\n# decided to fail\n```\n\
+                    The server answered 401 instead of 200.\nI use tabs instead of blanks.";
+        let decided: Vec<&str> =
+            sentences(text).into_iter().filter(|one| kind(one) == Some(Kind::Decision)).collect();
+        assert_eq!(decided, ["I use tabs instead of blanks."]);
     }
 }

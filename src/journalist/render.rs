@@ -97,9 +97,9 @@ fn minute(at: Time) -> String {
     format!("{} {}", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
-/// `SVC_DECISIONS.md`. Empty when there is nothing to tell.
+/// `SVC_DECISIONS.md`. Empty when no agent has worked and no rule was set.
 pub fn decisions(book: &Book, constraints: &[Constraint]) -> String {
-    if book.decisions.is_empty() && constraints.is_empty() {
+    if book.workspaces.is_empty() && book.decisions.is_empty() && constraints.is_empty() {
         return String::new();
     }
     let mut text = DECISIONS_HEAD.to_owned();
@@ -109,7 +109,9 @@ pub fn decisions(book: &Book, constraints: &[Constraint]) -> String {
             let _ = writeln!(text, "- [{}] {}", rule.category, one_line(&rule.text));
         }
     }
-    if !book.decisions.is_empty() {
+    if book.decisions.is_empty() {
+        text.push_str("\nNo agent has told a decision yet.\n");
+    } else {
         text.push_str("\n## Decisions of agents\n\n");
         let flat = is_flat(book);
         for note in &book.decisions {

@@ -3,7 +3,7 @@
 use super::{DECISIONS_FILE, MAP_FILE, Report};
 use crate::agents::Job;
 use crate::agents::JobReport;
-use crate::context::testing::{Core, parsed, writes};
+use crate::context::testing::{Core, parsed, write_ended, writes};
 use crate::core::ids::AgentId;
 use crate::core::{Document, Effect, Event};
 use crate::providers::{Activity, Tokens};
@@ -42,15 +42,14 @@ fn text<'a>(files: &'a [(&'static str, String)], name: &str) -> &'a str {
 
 fn busy(core: &mut Core) -> AgentId {
     let id = core.spawn(&json!({"role": "backend", "prompt": "Build the login"}));
+    core.hear(id, writes("/project/src/login.rs"));
+    core.hear(id, write_ended("/project/src/refused.rs", true));
     core.hear(
         id,
-        vec![
-            writes("/project/src/login.rs"),
-            says(
-                "Decision: sessions live in a table. We decided to keep argon2 instead of bcrypt.\n\
+        vec![says(
+            "Decision: sessions live in a table. We decided to keep argon2 instead of bcrypt.\n\
              Open question: which cookie name?\nShall I go on?",
-            ),
-        ],
+        )],
     );
     let run = json!({"command": "cargo test"});
     let start = |id: &str| Activity::ToolStarted {
@@ -82,6 +81,7 @@ fn decisions_9_a_cycle_writes_what_agents_did_and_answers_after_it_finished() {
     ] {
         assert!(map.contains(part), "{part:?} is missing in\n{map}");
     }
+    assert!(!map.contains("refused.rs (writes"), "a refused write is none:\n{map}");
     let decisions = text(&files, DECISIONS_FILE);
     assert!(decisions.contains("- sessions live in a table. (backend-1"), "{decisions}");
     assert!(decisions.contains("- We decided to keep argon2 instead of bcrypt. (backend-1"));
@@ -96,7 +96,7 @@ fn decisions_9_a_cycle_with_nothing_new_writes_nothing() {
     cycle(&mut core);
     let (files, (_, body)) = cycle(&mut core);
     assert_eq!((files.len(), &body["changed"]), (0, &json!(false)));
-    core.hear(id, vec![writes("b.rs")]);
+    core.hear(id, writes("b.rs"));
     let (files, (_, body)) = cycle(&mut core);
     assert_eq!((files.len(), &body["changed"]), (1, &json!(true)), "only the map has news");
 }
@@ -128,7 +128,7 @@ fn daemon_the_map_is_sectioned_by_workspace_and_a_brief_carries_only_its_own() {
         let body =
             json!({"role": "backend", "name": dir, "workingDir": dir, "prompt": format!("Build {dir}")});
         let id = core.spawn(&body);
-        core.hear(id, vec![writes("main.rs")]);
+        core.hear(id, writes("main.rs"));
     }
     let (files, _) = cycle(&mut core);
     let map = text(&files, MAP_FILE);
@@ -227,7 +227,7 @@ fn decisions_9_a_model_adds_a_summary_or_falls_back() {
     );
     let (files, (_, body)) = cycle(&mut core);
     assert_eq!((files.len(), &body["changed"]), (0, &json!(false)), "nothing new asks no model");
-    core.hear(id, vec![writes("b.rs")]);
+    core.hear(id, writes("b.rs"));
     let map = ask(&mut core, None);
     assert!(!map.contains("All is well") && map.contains("b.rs"));
 }

@@ -70,7 +70,7 @@ fn chain_routes() -> Vec<Route<Handler>> {
             Read(recent),
         )
         .query(&[("count", "how many, 3 unless told, 10 at most")])
-        .replies(&[(200, "Markdown when Accept asks for it, else role, count, markdown")]),
+        .replies(&[(200, "Markdown; role, count, markdown when Accept asks for JSON")]),
     ]
 }
 
@@ -215,20 +215,20 @@ fn recent(ask: &Ask) -> Result<Reply, Problem> {
         );
         told += 1;
     }
-    if wants_markdown(ask.request) {
-        return Ok(Reply::bytes(200, "text/markdown; charset=utf-8", markdown));
+    if wants_json(ask.request) {
+        return Ok(Reply::ok(&json!({"role": role, "count": told, "markdown": markdown})));
     }
-    Ok(Reply::ok(&json!({"role": role, "count": told, "markdown": markdown})))
+    Ok(Reply::bytes(200, "text/markdown; charset=utf-8", markdown))
 }
 
-/// Whether `Accept` prefers Markdown over JSON: it is named and JSON is not named before it.
-fn wants_markdown(request: &Request) -> bool {
+/// Whether `Accept` asks for JSON: it is named, and Markdown is not named before it.
+fn wants_json(request: &Request) -> bool {
     let accept = request.header("accept").unwrap_or_default().to_ascii_lowercase();
     let place =
         |kind: &str| accept.split(',').position(|part| part.split(';').next().unwrap_or("").trim() == kind);
     match (place("text/markdown"), place("application/json")) {
-        (Some(markdown), Some(json)) => markdown < json,
-        (markdown, _) => markdown.is_some(),
+        (Some(markdown), Some(json)) => json < markdown,
+        (_, json) => json.is_some(),
     }
 }
 

@@ -18,11 +18,13 @@ pub mod store;
 mod tests;
 
 pub use chain::{ChainEntry, MAX_CHAIN, brief_written};
-pub use select::{Selected, Wanted, select};
+pub use select::{Handoff, Selected, Wanted, select};
 pub use specializations::{heard, session_scored};
 
+use crate::agents;
 use crate::api::{Problem, Reply};
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
+use crate::core::ids::UNKNOWN_AGENT;
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, remedy};
 use chain::Chains;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -51,6 +53,10 @@ pub struct Constraint {
     pub text: Arc<str>,
     /// When it was set, RFC 3339.
     pub added_at: String,
+    /// The lineage of the agent that set it, or `unknown` for a process that has left its agent; absent for a
+    /// person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_by: Option<String>,
 }
 
 /// Something that worked, told by an agent or a person.
@@ -151,7 +157,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         return cx.reply(call, problem);
     }
     let result = match command {
-        Command::AddConstraint { text, category } => Ok(add_constraint(all, cx, &text, &category)),
+        Command::AddConstraint { text, category } => add_constraint(all, cx, &text, &category),
         Command::RemoveConstraint(hash) => remove_constraint(all, cx, &hash),
         Command::AddDiscovery(new) => add_discovery(all, cx, new),
     };
@@ -165,24 +171,43 @@ fn closed(all: &All) -> Option<Problem> {
         return Some(Problem::new(503, "stopping", text));
     }
     let error = all.health.storage_error.as_ref()?;
-    let text =
-        format!("state cannot be written ({error}); free space in the project's .svc folder and retry");
+    let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
     Some(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
 }
 
-fn add_constraint(all: &mut All, cx: &mut Context, text: &str, category: &str) -> Reply {
+/// The agent behind an event, as a constraint names it; `None` for a person.
+fn setter(all: &All, cx: &Context) -> Option<String> {
+    let caller = cx.actor.agent()?;
+    let agent = agents::rights::known(all, caller);
+    Some(agent.map_or_else(|| "unknown".into(), |agent| agent.lineage_id.to_string()))
+}
+
+/// Errors: 403 `agent_may_not` when the cap is reached by what people have set, and an agent would evict it.
+fn add_constraint(all: &mut All, cx: &mut Context, text: &str, category: &str) -> Result<Reply, Problem> {
     let hash = constraint_hash(text);
     if all.memory.constraints.iter().any(|known| known.hash == hash) {
-        return Reply::ok(&json!({"added": false, "hash": hash, "reason": "duplicate"}));
+        return Ok(Reply::ok(&json!({"added": false, "hash": hash, "reason": "duplicate"})));
     }
+    let set_by = setter(all, cx);
+    let full = all.memory.constraints.len() >= MAX_CONSTRAINTS;
+    // A person's rule does not go because an agent has many.
+    let oldest = all.memory.constraints.iter().position(|old| set_by.is_none() || old.set_by.is_some());
     let memory = Arc::make_mut(&mut all.memory);
-    let evicted = (memory.constraints.len() >= MAX_CONSTRAINTS).then(|| memory.constraints.remove(0));
+    let evicted = match (full, oldest, cx.actor.agent()) {
+        (false, ..) => None,
+        (true, Some(at), _) => Some(memory.constraints.remove(at)),
+        (true, None, caller) => {
+            let what = format!("add to the {MAX_CONSTRAINTS} rules that people have set: one would be lost");
+            return Err(agents::rights::refusal(caller.unwrap_or(UNKNOWN_AGENT), &what));
+        }
+    };
     let mut body = json!({"added": true, "hash": hash, "category": category});
     memory.constraints.push(Constraint {
         hash: hash.clone(),
         category: category.to_owned(),
         text: text.trim().into(),
         added_at: cx.now.to_string(),
+        set_by,
     });
     cx.audit("memory.constraint.add", &json!({"hash": hash, "category": category, "text": text.trim()}));
     if let Some(evicted) = evicted {
@@ -193,14 +218,21 @@ fn add_constraint(all: &mut All, cx: &mut Context, text: &str, category: &str) -
     }
     cx.notice("memory:constraint:added", &json!({"hash": hash, "category": category}));
     cx.push(Effect::Put(Document::Constraints, Durability::BeforeReply));
-    Reply::json(201, &body)
+    Ok(Reply::json(201, &body))
 }
 
+/// Errors: 404, 403 `agent_may_not` for an agent that has not set the rule itself.
 fn remove_constraint(all: &mut All, cx: &mut Context, hash: &str) -> Result<Reply, Problem> {
     let Some(at) = all.memory.constraints.iter().position(|known| known.hash == hash) else {
         let text = format!("no constraint has the hash {hash:?}; GET /api/memory/constraints lists them");
         return Err(Problem::not_found(text));
     };
+    if let Some(caller) = cx.actor.agent() {
+        let is_known = agents::rights::known(all, caller).is_some();
+        if !is_known || all.memory.constraints[at].set_by != setter(all, cx) {
+            return Err(agents::rights::refusal(caller, "lift a rule that it has not set itself"));
+        }
+    }
     let removed = Arc::make_mut(&mut all.memory).constraints.remove(at);
     cx.audit("memory.constraint.remove", &json!({"hash": removed.hash, "text": removed.text}));
     cx.notice("memory:constraint:removed", &json!({"hash": removed.hash, "reason": "removed"}));

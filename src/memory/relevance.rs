@@ -66,7 +66,7 @@ fn split_camel_case(word: &str) -> Vec<&str> {
 }
 
 /// Cuts the commonest English endings, so that `caching`, `caches` and `cache` are one word.
-fn stem(word: &str) -> &str {
+pub fn stem(word: &str) -> &str {
     const ENDINGS: [&str; 5] = ["ings", "ing", "ies", "ed", "s"];
     const SHORTEST_STEM: usize = 4;
     let cut = ENDINGS.iter().find_map(|ending| {

@@ -1,12 +1,16 @@
 //! What a new agent is to be told out of the memory.
 
 use super::{ChainEntry, Constraint, Discovery, State, relevance};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashSet};
 
 /// A discovery of the agent's own role counts this much more.
 const OWN_ROLE: f64 = 1.25;
 /// Handoffs of other agents told to a new one.
 const MAX_HANDOFFS: usize = 3;
+/// Texts that share this part of their words say nearly the same.
+const NEAR_PERCENT: usize = 80;
+/// Texts that later ones are compared with; no briefing has room for more.
+const MAX_COMPARED: usize = 200;
 
 /// Who is to be told, and about what.
 #[derive(Debug, Clone, Copy)]
@@ -24,12 +28,22 @@ pub struct Wanted<'a> {
 pub struct Selected<'a> {
     /// All rules: each binds every agent. Those that speak of the task come first, then the newest.
     pub constraints: Vec<&'a Constraint>,
-    /// Discoveries that share words with the task.
+    /// All discoveries, each once: those that share words with the task, then those of the agent's role,
+    /// then the newest. One that says nearly the same as an earlier one of the list stands at its end.
     pub discoveries: Vec<&'a Discovery>,
-    /// Handoffs of the role whose task shares words with this one.
-    pub handoffs: Vec<&'a Arc<ChainEntry>>,
+    /// The [`MAX_HANDOFFS`] handoffs that matter most, ordered alike.
+    pub handoffs: Vec<Handoff<'a>>,
     /// The files the role changes most.
     pub files: Vec<(&'a str, u32)>,
+}
+
+/// A handoff, and whose it was.
+#[derive(Debug, Clone, Copy)]
+pub struct Handoff<'a> {
+    /// The role of the agent that was replaced.
+    pub role: &'a str,
+    /// The handoff.
+    pub entry: &'a ChainEntry,
 }
 
 /// Selects from the memory.
@@ -40,13 +54,10 @@ pub fn select<'a>(memory: &'a State, wanted: &Wanted) -> Selected<'a> {
     let first: Vec<usize> = relevance::rank(&query, &texts).into_iter().map(|(at, _)| at).collect();
     let rest = (0..constraints.len()).rev().filter(|at| !first.contains(at));
     let constraints = first.iter().copied().chain(rest).map(|at| constraints[at]).collect();
-    let handoffs: Vec<&Arc<ChainEntry>> = memory.chain(wanted.role).collect();
-    let texts: Vec<&str> = handoffs.iter().map(|entry| entry.summary.as_str()).collect();
-    let ranked = relevance::rank(&query, &texts).into_iter().take(MAX_HANDOFFS);
     Selected {
         constraints,
         discoveries: discoveries(memory, wanted.role, &query),
-        handoffs: ranked.map(|(at, _)| handoffs[at]).collect(),
+        handoffs: handoffs(memory, wanted.role, &query),
         files: memory.specializations().top_files(wanted.role),
     }
 }
@@ -54,14 +65,105 @@ pub fn select<'a>(memory: &'a State, wanted: &Wanted) -> Selected<'a> {
 fn discoveries<'a>(memory: &'a State, role: &str, query: &str) -> Vec<&'a Discovery> {
     let all: Vec<&Discovery> = memory.discoveries().collect();
     let texts: Vec<String> = all.iter().map(|found| format!("{} {}", found.trigger, found.fix)).collect();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut ranked = relevance::rank(query, &texts);
-    for (at, score) in &mut ranked {
-        if all[*at].role == role {
-            *score *= OWN_ROLE;
+    ordered(query, &texts, |at| all[at].role == role).into_iter().map(|at| all[at]).collect()
+}
+
+fn handoffs<'a>(memory: &'a State, role: &str, query: &str) -> Vec<Handoff<'a>> {
+    let of = |role: &'a str| memory.chain(role).map(move |entry| Handoff { role, entry });
+    let mut all: Vec<Handoff> = memory.chain_roles().flat_map(of).collect();
+    // RFC 3339 in one zone sorts by time.
+    all.sort_by(|a, b| a.entry.ts.cmp(&b.entry.ts).then(a.entry.rotation_n.cmp(&b.entry.rotation_n)));
+    let texts: Vec<String> = all.iter().map(|handoff| handoff.entry.summary.clone()).collect();
+    let order = ordered(query, &texts, |at| all[at].role == role);
+    order.into_iter().take(MAX_HANDOFFS).map(|at| all[at]).collect()
+}
+
+/// The order in which texts (oldest first) are told: by relevance to `query`, then those that `is_own`, then
+/// the newest. Of texts that differ in case, blanks or final punctuation alone only the first is told; one
+/// that nearly repeats an earlier one waits until the others are told, so that fifty voices on one subject
+/// do not take the room of all others.
+fn ordered(query: &str, texts: &[String], is_own: impl Fn(usize) -> bool) -> Vec<usize> {
+    let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut scores = vec![0.0_f64; texts.len()];
+    for (at, score) in relevance::rank(query, &borrowed) {
+        scores[at] = if is_own(at) { score * OWN_ROLE } else { score };
+    }
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(is_own(*b).cmp(&is_own(*a))).then(b.cmp(a)));
+    let mut known = HashSet::new();
+    order.retain(|at| known.insert(folded(&texts[*at])));
+    let mut first = Vec::new();
+    let mut repeated = Vec::new();
+    let mut kept: Vec<BTreeSet<String>> = Vec::new();
+    for at in order {
+        if kept.len() >= MAX_COMPARED {
+            first.push(at);
+            continue;
+        }
+        let words = subject(&texts[at]);
+        if kept.iter().any(|other| is_near(other, &words)) {
+            repeated.push(at);
+        } else {
+            kept.push(words);
+            first.push(at);
         }
     }
-    // Stable: among equals the newer one stays first.
-    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
-    ranked.into_iter().map(|(at, _)| all[at]).collect()
+    first.extend(repeated);
+    first
+}
+
+/// A text without what makes no difference: case, blanks, final punctuation.
+fn folded(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+    line.trim_end_matches(|c: char| c.is_ascii_punctuation() || c.is_whitespace()).to_owned()
+}
+
+/// The telling words of a text but for its numbers: by them two texts speak of one thing.
+fn subject(text: &str) -> BTreeSet<String> {
+    let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
+    relevance::words(text).into_iter().filter(|word| !is_number(word)).collect()
+}
+
+/// Whether two texts share at least [`NEAR_PERCENT`] of their words.
+fn is_near(a: &BTreeSet<String>, b: &BTreeSet<String>) -> bool {
+    let (fewer, more) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    if fewer.is_empty() || fewer.len() * 100 < more.len() * NEAR_PERCENT {
+        return false;
+    }
+    let shared = fewer.intersection(more).count();
+    shared * 100 >= (a.len() + b.len() - shared) * NEAR_PERCENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(query: &str, texts: &[&str], own: &[usize]) -> Vec<usize> {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+        ordered(query, &texts, |at| own.contains(&at))
+    }
+
+    #[test]
+    fn decisions_6_all_is_told_by_relevance_then_role_then_age() {
+        let texts = ["old stranger", "own role", "login session lost", "new stranger"];
+        assert_eq!(order("Repair the login session", &texts, &[1]), [2, 1, 3, 0]);
+        assert_eq!(order("", &texts, &[1]), [1, 3, 2, 0], "without a prompt role and age decide");
+    }
+
+    #[test]
+    fn what_differs_in_case_blanks_and_a_final_dot_is_told_once() {
+        let texts =
+            ["Cache is cold: warm it", "cache  is cold: warm it.", "cache is cold: warm it ", "other"];
+        assert_eq!(order("cache", &texts, &[]), [2, 3]);
+    }
+
+    #[test]
+    fn a_chorus_on_one_subject_does_not_take_the_room_of_others() {
+        let mut texts: Vec<String> =
+            (0..52).map(|n| format!("payment webhook {n} times out: answer 200 before the work")).collect();
+        texts.push("payment totals are in cents".to_owned());
+        let found = ordered("Handle the payment webhook", &texts, |_| false);
+        assert_eq!(found.len(), 53, "nothing is dropped where there is room");
+        assert_eq!(found[1], 52, "{found:?}");
+    }
 }

@@ -1,5 +1,6 @@
 //! What agents and roles have shown themselves to be good at, and which files they work on.
 
+use crate::agents;
 use crate::context::project_path;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
@@ -92,8 +93,10 @@ impl Specializations {
     pub fn shown(&self, default_threshold: f64) -> Value {
         let agents: BTreeMap<String, Value> = self
             .agents
-            .keys()
-            .filter_map(|id| Some((id.to_string(), self.agent(*id, default_threshold)?)))
+            .iter()
+            .filter_map(|(id, profile)| {
+                Some((profile.agent_id.to_string(), self.agent(*id, default_threshold)?))
+            })
             .collect();
         let roles: BTreeMap<&str, Value> = self
             .roles
@@ -182,19 +185,20 @@ pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
 
 /// Counts the files an agent touches; for its role, those it writes.
 pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
-    let touches = |activity: &Activity| matches!(activity, Activity::ToolStarted { path: Some(_), .. });
-    if !activities.iter().any(touches) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let touched = agents::touched(&agent, activities);
+    if touched.is_empty() {
         return;
     }
-    let Some(agent) = all.agents.get(id).cloned() else { return };
     let project = Arc::clone(&all.project);
     let memory = Arc::make_mut(&mut all.memory);
     let specializations = Arc::make_mut(&mut memory.specializations);
-    for activity in activities {
-        let Activity::ToolStarted { path: Some(path), writes, .. } = activity else { continue };
-        let path = project_path(&project.dir, &agent, path);
+    for file in touched {
+        let path = project_path(&project.dir, &agent, &file.path);
         specializations.profile(&agent, cx.now.0).counts.touch(&path);
-        if *writes && let Some(role) = specializations.role(&agent.role) {
+        if file.writes
+            && let Some(role) = specializations.role(&agent.role)
+        {
             role.counts.touch(&path);
         }
     }

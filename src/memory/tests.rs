@@ -1,7 +1,7 @@
 //! The memory against its specification, line by line.
 
 use super::{MAX_CONSTRAINTS, MAX_DISCOVERIES, constraint_hash};
-use crate::context::testing::{Core, parsed, writes};
+use crate::context::testing::{Core, parsed, write_ended, writes};
 use crate::core::{Actor, Document, Durability, Effect};
 use serde_json::{Value, json};
 
@@ -186,12 +186,20 @@ fn daemon_the_last_ten_rotations_of_a_role_are_kept_newest_first() {
 }
 
 #[test]
-fn decisions_6_recent_is_markdown_when_asked_by_accept_else_json() {
+fn daemon_recent_is_markdown_unless_accept_asks_for_json() {
     let mut core = Core::new();
     let mut id = core.spawn(&json!({"role": "backend"}));
     for n in 1..=4 {
         id = core.rotate(id, &format!("brief {n}"));
     }
+    for accept in [None, Some("*/*"), Some("text/markdown;q=1, application/json")] {
+        core.headers = accept.map(|accept| ("accept".to_owned(), accept.to_owned())).into_iter().collect();
+        let reply =
+            core.ask("GET", "/api/memory/handoff-chain/backend/recent?count=10", &Value::Null).unwrap();
+        assert_eq!(reply.content_type, "text/markdown; charset=utf-8");
+        assert!(parsed(&reply).as_str().unwrap().contains("brief 1"));
+    }
+    core.headers = vec![("accept".into(), "application/json, */*".into())];
     let recent = core.get("/api/memory/handoff-chain/backend/recent");
     assert_eq!((&recent["role"], &recent["count"]), (&json!("backend"), &json!(3)));
     let text = recent["markdown"].as_str().unwrap();
@@ -202,10 +210,6 @@ fn decisions_6_recent_is_markdown_when_asked_by_accept_else_json() {
         let target = format!("/api/memory/handoff-chain/backend/recent?count={wrong}");
         assert_eq!(core.send("GET", &target, &Value::Null).0, 400);
     }
-    core.headers.push(("accept".into(), "text/markdown;q=1, */*".into()));
-    let reply = core.ask("GET", "/api/memory/handoff-chain/backend/recent?count=10", &Value::Null).unwrap();
-    assert_eq!(reply.content_type, "text/markdown; charset=utf-8");
-    assert!(parsed(&reply).as_str().unwrap().contains("brief 1"));
 }
 
 #[test]
@@ -222,14 +226,15 @@ fn daemon_specializations_count_sessions_files_and_scores() {
     let mut core = Core::new();
     let id = core.spawn(&json!({"role": "backend"}));
     assert_eq!(core.send("GET", "/api/memory/specializations/nobody", &Value::Null).0, 404);
-    core.hear(id, vec![writes("/project/src/a.rs"), writes("src/a.rs"), writes("src/b.rs")]);
+    core.hear(id, ["/project/src/a.rs", "src/a.rs", "src/b.rs"].into_iter().flat_map(writes).collect());
+    core.hear(id, write_ended("src/refused.rs", true));
     let new = core.rotate(id, "brief");
     let mut cx = crate::core::Context::new(core.now, 1);
     super::session_scored(&mut core.state, &mut cx, new, 80.0, Some(0.8));
     super::session_scored(&mut core.state, &mut cx, new, 61.0, None);
     let all = core.get("/api/memory/specializations");
     let lineage = core.state.agents.get(new).unwrap().lineage_id.to_string();
-    let profile = &all["perAgent"][&lineage];
+    let profile = &all["perAgent"][new.to_string()];
     assert_eq!(profile["role"], "backend");
     assert_eq!(profile["sessionCount"], 2);
     assert_eq!(profile["avgQualityScore"], 70.5);
@@ -254,7 +259,7 @@ fn memory_survives_its_files() {
     core.post(CONSTRAINTS, &json!({"text": "Use tabs"}));
     core.post(DISCOVERIES, &json!({"trigger": "a", "fix": "b"}));
     let id = core.spawn(&json!({"role": "backend"}));
-    core.hear(id, vec![writes("a.rs")]);
+    core.hear(id, writes("a.rs"));
     core.rotate(id, "brief");
     let before =
         [CONSTRAINTS, DISCOVERIES, "/api/memory/handoff-chain/backend", "/api/memory/specializations"]

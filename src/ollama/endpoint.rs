@@ -7,6 +7,7 @@ use crate::providers::ollama::{HOST_VARIABLE, KEY_VARIABLE, URL_VARIABLE};
 use serde_json::{Value, json};
 use std::env;
 use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// An endpoint may ask for a longer delay than ours, up to this.
 const DELAY_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long a look whether anybody listens may take at each of the first addresses.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(1);
+const LOOK_ADDRESSES_MAX: usize = 2;
 /// One line of a stream.
 const LINE_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
 const ERROR_BODY_LIMIT_BYTES: u64 = 64 * 1024;
@@ -58,15 +62,36 @@ impl Failure {
     }
 }
 
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.trim().is_empty())
+}
+
+/// The base address that the environment names.
+fn base_address() -> String {
+    let base =
+        variable(URL_VARIABLE).unwrap_or_else(|| base_of_host(&variable(HOST_VARIABLE).unwrap_or_default()));
+    base.trim().trim_end_matches('/').to_owned()
+}
+
+/// Whether anybody listens at the endpoint that the environment names: its address, either way.
+pub fn look() -> Result<String, String> {
+    let shown = without_user(&base_address());
+    let rest = shown.split_once("://").map_or(shown.as_str(), |(_, rest)| rest);
+    let host = rest.split('/').next().unwrap_or_default();
+    let port = if shown.starts_with("https") { ":443" } else { ":80" };
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    let place = if has_port { host.to_owned() } else { format!("{host}{port}") };
+    let addresses = place.to_socket_addrs().into_iter().flatten().take(LOOK_ADDRESSES_MAX);
+    let listens = addresses.into_iter().any(|at| TcpStream::connect_timeout(&at, LOOK_TIMEOUT).is_ok());
+    if listens { Ok(shown) } else { Err(shown) }
+}
+
 impl Endpoint {
     /// The endpoint that the environment names.
     ///
     /// Errors: its address is not one of http.
     pub fn from_environment(model: String, effort: Option<String>) -> Result<Self, String> {
-        let variable = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let base = variable(URL_VARIABLE)
-            .unwrap_or_else(|| base_of_host(&variable(HOST_VARIABLE).unwrap_or_default()));
-        let base = base.trim().trim_end_matches('/').to_owned();
+        let base = base_address();
         if !base.starts_with("http://") && !base.starts_with("https://") {
             return Err(format!("{URL_VARIABLE} begins with http:// or https://, not as in `{base}`"));
         }

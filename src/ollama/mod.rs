@@ -17,6 +17,7 @@ use crate::providers::{Activity, Tokens, TurnEnd};
 use crate::rehearsal::{input, output::Output};
 use agent::Agent;
 use endpoint::Endpoint;
+pub use endpoint::look;
 use session::Session;
 use std::env;
 use std::io::{self, Write};

@@ -9,7 +9,12 @@ use serde_json::json;
 /// The routes of the daemon's own state.
 pub fn routes() -> Vec<Route<Handler>> {
     vec![
-        Route::new(Method::Get, "/api/health", "Whether the daemon is well", Handler::Read(health)),
+        Route::new(
+            Method::Get,
+            "/api/health",
+            "Whether the daemon is well",
+            Handler::Work(Access::Anyone, worker_api::health),
+        ),
         Route::new(Method::Get, "/api/status", "Where the daemon runs and for what", Handler::Read(status)),
         Route::new(Method::Get, "/api/openapi.json", "This API as OpenAPI 3.1", Handler::Read(openapi)),
         Route::new(
@@ -36,28 +41,32 @@ pub fn routes() -> Vec<Route<Handler>> {
     ]
 }
 
-/// Seconds since the daemon started.
-#[allow(clippy::cast_precision_loss, reason = "an uptime in seconds with three decimals")]
-pub fn uptime_seconds(ask: &Ask) -> f64 {
-    ask.now.since(ask.state.project.started_at).as_millis() as f64 / 1000.0
-}
-
-fn health(ask: &Ask) -> Result<Reply, Problem> {
+/// What `GET /api/health` answers when there are so many strays.
+pub fn health(ask: &Ask, strays: u64) -> Reply {
     let health = &ask.state.health;
-    let status = match (&health.storage_error, health.stopping) {
-        (_, true) => "stopping",
-        (Some(_), _) => "degraded",
-        (None, false) => "ok",
+    let status = if health.stopping {
+        "stopping"
+    } else if health.storage_error.is_some() || !health.set_aside.is_empty() {
+        "degraded"
+    } else {
+        "ok"
     };
-    Ok(Reply::ok(&json!({
+    Reply::ok(&json!({
         "status": status,
         "uptime": uptime_seconds(ask),
         "agents": ask.state.agents.live().count(),
         "version": crate::VERSION,
-        "leaked": health.leaked,
+        "leaked": health.leaked + strays,
         "panics": health.panics,
         "storageError": health.storage_error,
-    })))
+        "setAside": health.set_aside,
+    }))
+}
+
+/// Seconds since the daemon started.
+#[allow(clippy::cast_precision_loss, reason = "an uptime in seconds with three decimals")]
+pub fn uptime_seconds(ask: &Ask) -> f64 {
+    ask.now.since(ask.state.project.started_at).as_millis() as f64 / 1000.0
 }
 
 fn status(ask: &Ask) -> Result<Reply, Problem> {

@@ -20,6 +20,9 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
     let total = state.usage.total();
     let budget = state.settings.config().safety.daily_budget_usd;
     let refused = usage::check_budget(state, ask.now).err();
+    let unseen = (budget.is_some() && total.unpriced > 0).then(|| {
+        format!("{} tokens have no price: the budget does not see them, see svc tokens", total.unpriced)
+    });
     Ok(Reply::ok(&json!({
         "agents": {
             "active": state.agents.live().count(),
@@ -29,8 +32,9 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
         "tokens": {
             "used": total.tokens.total(),
             "saved": state.usage.saved().total(),
-            // The day's budget in US dollars, null when there is none.
-            "budget": budget,
+            // In tokens, as its neighbours: there is no such setting. The day's budget is in dollars.
+            "budget": null,
+            "budgetUsd": budget,
         },
         "savings": report::savings(state),
         "cost": {
@@ -38,7 +42,8 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
             "todayUsd": prices::rounded(state.usage.today_usd(ask.now)),
             "dailyBudgetUsd": budget,
             "budgetReached": refused.is_some(),
-            "message": refused.map(|problem| problem.error),
+            "message": refused.map(|problem| problem.error).or(unseen),
+            "unpricedTokens": total.unpriced,
         },
         "uptime": super::api::uptime_seconds(ask),
     })))

@@ -16,7 +16,7 @@ fn checks(review: &Value) -> Vec<&str> {
 fn decisions_9_a_review_has_its_fields_and_stands_in_the_history() {
     let mut core = Core::new();
     let id = core.spawn(&json!({"role": "backend", "scope": ["src/**"]}));
-    core.hear(id, vec![writes("src/a.rs")]);
+    core.hear(id, writes("src/a.rs"));
     core.effects.clear();
     let review = core.post(REVIEW, &json!({"agentId": "backend-1"}));
     assert!(review["id"].as_str().unwrap().starts_with("pmr-"));
@@ -73,7 +73,7 @@ fn decisions_9_the_checks_are_scope_protected_paths_constraints_and_size() {
     let review = ask(json!({"action": "edit", "description": "tidy the login form"}));
     assert_eq!(review["approved"], true);
     for n in 0..=super::pm_checks::MAX_FILES {
-        core.hear(id, vec![writes(&format!("src/{n}.rs"))]);
+        core.hear(id, writes(&format!("src/{n}.rs")));
     }
     let review = core.post(REVIEW, &json!({"agentId": id.to_string()}));
     assert_eq!((checks(&review), &review["approved"]), (vec!["size"], &json!(false)));

@@ -1,6 +1,6 @@
 //! The history of the whole: what the counters said every 30 seconds, and what happened to agents.
 //!
-//! **Invariant:** while nothing changes, nothing is noted and no deadline stands.
+//! **Invariant:** while no agent lives and nothing changes, nothing is noted and no deadline stands.
 
 use crate::agents::Status;
 use crate::api::{Method, Reply, Route};
@@ -112,7 +112,7 @@ pub fn changed(all: &mut All, now: Time) {
         return;
     }
     let last = all.timeline.snapshots.back().map(|snapshot| snapshot.timestamp);
-    let due = last.map_or(now, |last| (last + SNAPSHOT_INTERVAL).max(now));
+    let due = last.map_or(now, |last| (last + SNAPSHOT_INTERVAL).clamp(now, now + SNAPSHOT_INTERVAL));
     Arc::make_mut(&mut all.timers).set(Timer::Snapshot, due);
 }
 
@@ -129,7 +129,12 @@ pub fn snapshot(all: &mut All, cx: &mut Context) {
         rotations: all.agents.rotations().total,
     };
     let snapshots = &mut Arc::make_mut(&mut all.timeline).snapshots;
+    let lives = snapshot.active > 0;
     push(Arc::make_mut(snapshots), snapshot, MAX_SNAPSHOTS);
+    if lives {
+        // Silence of living agents is a part of the history, too.
+        changed(all, cx.now);
+    }
     cx.push(Effect::Put(Document::Timeline, Durability::Soon));
 }
 
@@ -207,36 +212,43 @@ mod tests {
         let (status, body) = bench.ask("GET", "/api/dashboard", &Value::Null);
         assert_eq!(status, 200);
         assert_eq!(body["agents"], json!({"active": 1, "total": 1, "rotations": 1}));
-        assert_eq!(body["tokens"], json!({"used": 120, "saved": 0, "budget": null}));
+        assert_eq!(body["tokens"], json!({"used": 120, "saved": 0, "budget": null, "budgetUsd": null}));
         for part in ["rotation", "coldStart", "conflict"] {
             assert_eq!(body["savings"][part], 0, "{part}");
         }
         assert!(body["uptime"].is_number());
         bench.ask("PATCH", "/api/config", &json!({"safety": {"dailyBudgetUsd": 0.5}}));
         let (_, body) = bench.ask("GET", "/api/dashboard", &Value::Null);
-        assert_eq!(body["tokens"]["budget"], 0.5);
+        assert_eq!(body["tokens"]["budget"], json!(null), "dollars are no tokens");
+        assert_eq!(body["tokens"]["budgetUsd"], 0.5);
         assert_eq!((&body["cost"]["todayUsd"], &body["cost"]["budgetReached"]), (&json!(0.75), &json!(true)));
         assert!(body["cost"]["message"].as_str().unwrap().contains("nothing new starts"));
     }
 
     #[test]
-    fn limits_snapshots_come_every_30_s_and_only_while_something_changes() {
+    fn limits_snapshots_come_every_30_s_while_an_agent_lives() {
         let mut bench = Bench::new();
         let id = bench.agent("one");
         let count = |bench: &mut Bench| timeline(bench)["snapshots"].as_array().unwrap().len();
         bench.pass(Duration::from_secs(1));
         assert_eq!(count(&mut bench), 1);
-        bench.pass(Duration::from_secs(600));
-        assert_eq!(count(&mut bench), 1, "nothing has changed");
-        for _ in 0..59 {
-            uses(&mut bench, id, 10, None);
-            bench.pass(Duration::from_secs(1));
+        for n in 2..=20 {
+            bench.pass(SNAPSHOT_INTERVAL);
+            assert_eq!(count(&mut bench), n, "it lives, however silent");
         }
+        uses(&mut bench, id, 300, None);
+        bench.pass(SNAPSHOT_INTERVAL);
         let body = timeline(&mut bench);
-        let snapshots = body["snapshots"].as_array().unwrap();
-        assert_eq!(snapshots.len(), 3, "one at once, one after 30 s");
-        assert_eq!(snapshots[2]["tokensUsed"], 300);
-        assert_eq!((&snapshots[2]["active"], &snapshots[2]["total"]), (&json!(1), &json!(1)));
+        let last = &body["snapshots"][20];
+        assert_eq!(
+            (&last["tokensUsed"], &last["active"], &last["total"]),
+            (&json!(300), &json!(1), &json!(1))
+        );
+        bench.exits(id, 0);
+        bench.pass(SNAPSHOT_INTERVAL);
+        let ended = count(&mut bench);
+        bench.pass(Duration::from_secs(600));
+        assert_eq!(count(&mut bench), ended, "nobody lives and nothing changes");
     }
 
     #[test]

@@ -1,9 +1,16 @@
-//! `/metrics`: what the core counts, and what the edge and the hub count.
+//! `/api/health` and `/metrics`: what the core counts, and what the process table, the edge and the hub tell.
 
 use crate::api::{Problem, Reply};
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
 use std::fmt::Write as _;
+
+/// `GET /api/health`. `leaked` is every process of an agent that could not be ended since the start, and
+/// every stray there is now that belongs to no living agent.
+pub fn health(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let lives = |id| ask.state.agents.get(id).is_some_and(|agent| agent.status.is_live());
+    Ok(Answer::Reply(super::api::health(ask, host.strays(lives) as u64)))
+}
 
 /// `GET /metrics`: counters as Prometheus text (exposition format 0.0.4).
 pub fn metrics(host: &Host, ask: &Ask) -> Result<Answer, Problem> {

@@ -5,9 +5,9 @@ use crate::api::{Problem, Reply};
 use crate::core::Journal;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
-use crate::runtime::store::older_of;
+use crate::runtime::journal::older_of;
+use crate::runtime::regular;
 use serde_json::json;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// At most a little over [`Journal::max_bytes`].
 fn read(path: &Path) -> Result<String, Problem> {
-    match fs::read(path) {
+    match regular::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         Err(error) => {

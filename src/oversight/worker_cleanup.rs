@@ -3,7 +3,8 @@
 use super::cleanup::{Order, Outcome, Report};
 use crate::agents::worker_log::LogStore;
 use crate::core::time::Time;
-use crate::runtime::process::{Processes, Spec};
+use crate::isolation::worker_worktree;
+use crate::runtime::process::Processes;
 use crate::runtime::threads::Thread;
 use crossbeam_channel::{Sender, bounded};
 use std::fs;
@@ -13,10 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// `git` gets this long for one worktree.
-const GIT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of git's words kept.
-const GIT_WORDS_BYTES: usize = 4 << 10;
 /// Worktrees looked at in one cleanup; the rest waits for the next one.
 const MAX_WORKTREES: usize = 100;
 /// How names of plan artifacts begin.
@@ -113,32 +110,18 @@ impl Means {
         named.collect()
     }
 
-    /// Git itself refuses to remove one that has changes or files it does not know; its branch stays unless
-    /// all of it is in the project's own branch.
+    /// One that has changes or files that no commit holds stays; so does its branch unless all of it is in
+    /// the project's own.
     fn remove_worktree(&self, relative: &str, outcome: &mut Outcome) {
-        let (removed, words) = self.git(&["worktree", "remove", relative]);
-        if !removed {
-            outcome.worktrees_kept += 1;
-            log::info!("the worktree {relative} of a removed agent stays: {words}");
-            return;
-        }
-        outcome.worktrees_removed += 1;
-        if let Some(name) = relative.rsplit('/').next() {
-            let (_, words) = self.git(&["branch", "-d", &format!("svc/{name}")]);
-            log::info!("the worktree {relative} of a removed agent is gone; {words}");
-        }
-    }
-
-    fn git(&self, args: &[&str]) -> (bool, String) {
-        let mut all = vec!["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
-        all.extend(args);
-        let spec = Spec::tool("git", &all, &self.project);
-        match self.processes.capture(&spec, b"", GIT_TIMEOUT, GIT_WORDS_BYTES) {
-            Ok(captured) => {
-                let words = [captured.stdout.as_slice(), &captured.stderr].concat();
-                (captured.is_success(), String::from_utf8_lossy(&words).trim().replace('\n', "; "))
+        match worker_worktree::clear(&self.processes, &self.project, relative) {
+            Ok(words) => {
+                outcome.worktrees_removed += 1;
+                log::info!("the worktree {relative} of a removed agent is gone; {words}");
             }
-            Err(error) => (false, error),
+            Err(problem) => {
+                outcome.worktrees_kept += 1;
+                log::info!("the worktree {relative} of a removed agent stays: {problem}");
+            }
         }
     }
 }

@@ -19,7 +19,8 @@ pub fn routes() -> Vec<Route<Handler>> {
         )
         .replies(&[(
             200,
-            "conflicts: ts, agentId, agentName, filePath, ownerId, ownerName, seen, approvalId",
+            "conflicts: ts, agentId, agentName, filePath, ownerId, ownerName, seen, certainty, approvalId, \
+             afterRejection",
         )]),
         Route::new(
             Method::Post,

@@ -2,27 +2,32 @@
 //!
 //! Ownership is advisory: it is told, watched and, where the provider asks beforehand, put to a person. A
 //! write is judged twice: before, when a provider's hook or permission request asks, and after, when a tool
-//! call that wrote has ended. A write into another's scope sends `conflict:detected`; one outside of the
-//! agent's own scope asks for a `scope_violation` approval. With `permission: full` it is recorded and
-//! nobody is asked.
+//! call that wrote has ended, or when a file has changed while a command ran (`commands`). A write into
+//! another's scope sends `conflict:detected`; one outside of the agent's own scope asks for a
+//! `scope_violation` approval. With `permission: full` nothing is blocked: a person is asked afterwards.
 //!
 //! **Invariant:** a write that a person has approved is not asked about again when it is seen afterwards.
 
 pub mod api;
-mod scopes;
+pub mod commands;
+#[cfg(test)]
+mod commands_tests;
+pub mod scopes;
 #[cfg(test)]
 mod tests;
+mod undo;
+pub mod worker_look;
 
 pub use scopes::{owns, within};
 
 use crate::agents::{self, Agent, RunOrder};
 use crate::api::{Problem, Reply};
-use crate::approvals::{self, Action, ApprovalId, NewApproval, Verdict};
+use crate::approvals::{self, Action, ApprovalId, Certainty, NewApproval, Verdict};
 use crate::context::triggers;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Effect, Moment, State as All};
-use crate::providers::{Activity, Permission};
+use crate::providers::{Activity, Permission, Ruling};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,9 +47,9 @@ pub struct Conflict {
     /// When.
     #[serde(with = "rfc3339")]
     pub ts: Time,
-    /// Who wrote, or wanted to.
-    pub agent_id: AgentId,
-    /// Its name.
+    /// Who wrote, or wanted to; `None` where several may have.
+    pub agent_id: Option<AgentId>,
+    /// Its name, or the names of those who may have.
     pub agent_name: String,
     /// Relative to the project; as the agent named it where it lies outside.
     pub file_path: String,
@@ -54,8 +59,13 @@ pub struct Conflict {
     pub owner_name: Option<String>,
     /// `before`: it was asked for and not written yet. `after`: it is written.
     pub seen: &'static str,
+    /// How sure it is that this agent wrote.
+    pub certainty: Certainty,
     /// What a person is asked, if anybody is.
     pub approval_id: Option<String>,
+    /// After a person has rejected it: `in place` while the file is as it was then, `changed` since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_rejection: Option<&'static str>,
 }
 
 /// What is remembered of writes.
@@ -65,6 +75,10 @@ pub struct State {
     /// Tool calls under way that write: by agent and call.
     open: BTreeMap<AgentId, BTreeMap<String, String>>,
     allowed: BTreeMap<LineageId, VecDeque<String>>,
+    /// Commands under way and files that have changed.
+    commands: Arc<commands::Commands>,
+    /// Rejected writes that are to be undone.
+    undo: VecDeque<undo::Undo>,
 }
 
 impl State {
@@ -150,10 +164,10 @@ fn may_write(all: &mut All, cx: &mut Context, agent: &str, tool: &str, path: &st
     let allow = |reason: &str| Reply::ok(&json!({"decision": "allow", "reason": reason}));
     let Some(found) = trespass(all, &agent, path) else { return Ok(allow("it may write this file")) };
     if agent.permission == Permission::Full {
-        record(all, cx, &agent, &found, "before", None);
-        return Ok(allow("permission full: recorded, not blocked"));
+        record(all, cx, &agent, &found, "before", Certainty::Sure, None);
+        return Ok(allow("permission full: not blocked; a person is asked when it is written"));
     }
-    let action = action(&found, false);
+    let action = action(&found, false, Certainty::Sure);
     let open = approvals::find_open(all, cx.now, Some(agent.id), &action).map(|id| id.to_string());
     if let Some(id) = &open
         && approvals::claim(all, cx, id, Some(agent.id), &action) == Verdict::Approved
@@ -163,7 +177,7 @@ fn may_write(all: &mut All, cx: &mut Context, agent: &str, tool: &str, path: &st
     }
     let (id, is_new) = approvals::request(all, cx, NewApproval { agent: Some(agent.id), action })?;
     if is_new {
-        record(all, cx, &agent, &found, "before", Some(id.to_string()));
+        record(all, cx, &agent, &found, "before", Certainty::Sure, Some(id.to_string()));
     }
     let whose = found.owner.map_or_else(
         || "it is outside of your scope".to_owned(),
@@ -177,8 +191,9 @@ fn may_write(all: &mut All, cx: &mut Context, agent: &str, tool: &str, path: &st
     Ok(Reply::ok(&json!({"decision": "deny", "reason": reason, "approvalId": id})))
 }
 
-fn action(found: &Trespass, written: bool) -> Action {
-    Action::scope_violation(&found.file, found.owner.as_ref().map(|(id, name)| (*id, name.as_str())), written)
+fn action(found: &Trespass, written: bool, certainty: Certainty) -> Action {
+    let owner = found.owner.as_ref().map(|(id, name)| (*id, name.as_str()));
+    Action::scope_violation(&found.file, owner, written).with_certainty(certainty)
 }
 
 /// Notes a trespass, and tells everybody when the file is somebody's.
@@ -188,6 +203,7 @@ fn record(
     agent: &Agent,
     found: &Trespass,
     seen: &'static str,
+    certainty: Certainty,
     approval_id: Option<String>,
 ) {
     let owner_name = found.owner.as_ref().map(|(_, name)| name.clone());
@@ -197,34 +213,80 @@ fn record(
             "conflict:detected",
             &json!({"data": {
                 "agentName": agent.name, "filePath": found.file, "ownerName": owner_name,
-                "agentId": agent.id, "ownerId": owner_id, "seen": seen,
+                "agentId": agent.id, "ownerId": owner_id, "seen": seen, "certainty": certainty,
             }}),
         );
     }
     cx.audit(
         "ownership.trespass",
-        &json!({"agentId": agent.id, "filePath": found.file, "ownerId": owner_id, "seen": seen}),
+        &json!({
+            "agentId": agent.id, "filePath": found.file, "ownerId": owner_id, "seen": seen,
+            "certainty": certainty,
+        }),
     );
     // A write that was seen before and after it happened is one.
-    let again = |last: &Arc<Conflict>| last.agent_id == agent.id && last.file_path == found.file;
+    let again = |last: &Arc<Conflict>| last.agent_id == Some(agent.id) && last.file_path == found.file;
     if !all.ownership.conflicts.back().is_some_and(again) {
         triggers::scope_violation(all, agent.id);
     }
     let conflict = Conflict {
         ts: cx.now,
-        agent_id: agent.id,
+        agent_id: Some(agent.id),
         agent_name: agent.name.clone(),
         file_path: found.file.clone(),
         owner_id,
         owner_name,
         seen,
+        certainty,
         approval_id,
+        after_rejection: None,
     };
+    keep(all, conflict);
+}
+
+fn keep(all: &mut All, conflict: Conflict) {
     let state = Arc::make_mut(&mut all.ownership);
     state.conflicts.push_back(Arc::new(conflict));
     if state.conflicts.len() > MAX_CONFLICTS {
         state.conflicts.pop_front();
     }
+}
+
+/// Somebody's file was changed while commands of other agents ran, and it cannot be told whose did it, or
+/// whether it was one of them: it is told, and nobody is accused.
+fn unknown_writer(all: &mut All, cx: &mut Context, file: &str, suspects: &[Arc<Agent>]) {
+    let owner = all.agents.live().find(|other| other.worktree.is_none() && owns(&other.scope, file)).cloned();
+    let names = suspects.iter().map(|agent| agent.name.as_str()).collect::<Vec<_>>().join(" or ");
+    let (owner_id, owner_name) = (owner.as_ref().map(|one| one.id), owner.map(|one| one.name.clone()));
+    let certainty = Certainty::Unknown;
+    let suspects: Vec<AgentId> = suspects.iter().map(|agent| agent.id).collect();
+    cx.notice(
+        "conflict:detected",
+        &json!({"data": {
+            "agentName": names, "filePath": file, "ownerName": owner_name, "agentId": null,
+            "ownerId": owner_id, "seen": "after", "certainty": certainty, "suspects": suspects,
+        }}),
+    );
+    cx.audit(
+        "ownership.trespass",
+        &json!({
+            "agentId": null, "suspects": suspects, "filePath": file, "ownerId": owner_id, "seen": "after",
+            "certainty": certainty,
+        }),
+    );
+    let conflict = Conflict {
+        ts: cx.now,
+        agent_id: None,
+        agent_name: names,
+        file_path: file.to_owned(),
+        owner_id,
+        owner_name,
+        seen: "after",
+        certainty,
+        approval_id: None,
+        after_rejection: None,
+    };
+    keep(all, conflict);
 }
 
 /// A provider asks whether a tool may be used: a person answers. At the limit of open approvals the answer
@@ -240,7 +302,7 @@ fn permission_asked(
     let action = Action::tool_permission(tool, input, question);
     if approvals::request(all, cx, NewApproval { agent: Some(id), action }).is_err() {
         let question = question.to_owned();
-        cx.push(Effect::Run(id, RunOrder::Decide { question, allow: false }));
+        cx.push(Effect::Run(id, RunOrder::Decide { question, ruling: Ruling::default() }));
     }
 }
 
@@ -251,10 +313,14 @@ fn decided(all: &mut All, cx: &mut Context, approval: ApprovalId, approved: bool
     match &found.action {
         Action::ToolPermission { question, .. } => {
             let question = question.clone();
-            cx.push(Effect::Run(agent.id, RunOrder::Decide { question, allow: approved }));
+            let ruling = Ruling { allow: approved, reason: found.reason.clone().unwrap_or_default() };
+            cx.push(Effect::Run(agent.id, RunOrder::Decide { question, ruling }));
         }
         Action::ScopeViolation { written: true, file_path, .. } if approved => {
             Arc::make_mut(&mut all.ownership).allow(agent.lineage_id, file_path);
+        }
+        Action::ScopeViolation { written: true, file_path, .. } => {
+            return undo::rejected(all, cx, approval, &agent, file_path);
         }
         _ => return,
     }
@@ -266,6 +332,7 @@ fn decided(all: &mut All, cx: &mut Context, approval: ApprovalId, approved: bool
 
 /// An agent did something: a tool call that wrote is judged when it has ended well.
 pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
+    commands::heard(all, cx, id, activities);
     for activity in activities {
         match activity {
             Activity::ToolStarted { id: tool, path: Some(path), writes: true, .. } => {
@@ -295,22 +362,30 @@ pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activit
 
 fn written(all: &mut All, cx: &mut Context, id: AgentId, path: &str) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
-    let Some(found) = trespass(all, &agent, path) else { return };
+    if agent.worktree.is_none()
+        && let Some(file) = within(&all.project.dir, &agent.working_dir, path)
+    {
+        commands::explained(all, cx.now, &file);
+    }
+    if let Some(found) = trespass(all, &agent, path) {
+        judged(all, cx, &agent, &found, Certainty::Sure);
+    }
+}
+
+/// A trespass is done: a person is asked whether it stays, whatever the agent's permission.
+fn judged(all: &mut All, cx: &mut Context, agent: &Agent, found: &Trespass, certainty: Certainty) {
     if all.ownership.is_allowed(agent.lineage_id, &found.file) {
         return;
     }
-    let mut approval = None;
-    if agent.permission == Permission::Auto {
-        let new = NewApproval { agent: Some(id), action: action(&found, true) };
-        match approvals::request(all, cx, new) {
-            // One question per file is enough; it is pending already.
-            Ok((_, false)) => return,
-            Ok((id, true)) => approval = Some(id.to_string()),
-            // At the limit of open approvals the trespass is still recorded below.
-            Err(_) => {}
-        }
-    }
-    record(all, cx, &agent, &found, "after", approval);
+    let new = NewApproval { agent: Some(agent.id), action: action(found, true, certainty) };
+    let approval = match approvals::request(all, cx, new) {
+        // One question per file is enough; it is pending already.
+        Ok((_, false)) => return,
+        Ok((id, true)) => Some(id.to_string()),
+        // At the limit of open approvals the trespass is still recorded.
+        Err(_) => None,
+    };
+    record(all, cx, agent, found, "after", certainty, approval);
 }
 
 /// Something has happened to an agent.
@@ -318,13 +393,18 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
     match moment {
         Moment::Decided { approval, approved } => decided(all, cx, approval, approved),
         Moment::Spawned(id) => tell_neighbours(all, cx, id),
+        Moment::TurnEnded(id) => undo::pause(all, cx, id),
         Moment::Ended(id) | Moment::Rotated { old: id, .. } | Moment::Resumed { old: id, .. } => {
             Arc::make_mut(&mut all.ownership).open.remove(&id);
+            commands::agent_ended(all, cx.now, id);
+            undo::pause(all, cx, id);
         }
         Moment::Removed(_, lineage) => {
-            Arc::make_mut(&mut all.ownership).allowed.remove(&lineage);
+            let state = Arc::make_mut(&mut all.ownership);
+            state.allowed.remove(&lineage);
+            state.undo.retain(|undo| undo.lineage != lineage);
         }
-        _ => {}
+        Moment::Started(_) => {}
     }
 }
 

@@ -18,8 +18,26 @@ pub fn owns(scope: &[String], file: &str) -> bool {
     scope.iter().any(|glob| alternatives(glob).iter().any(|plain| matches(plain, file)))
 }
 
+/// Whether `wide` surely names every file that `narrow` does. It may miss that it does, and says no then.
+pub fn covers(wide: &str, narrow: &str) -> bool {
+    let wild = |text: &str| text.contains(['*', '?', '[', '{']);
+    let narrow = tidied(narrow);
+    alternatives(wide).iter().any(|wide| {
+        let wide = tidied(wide);
+        let folder = wide.strip_suffix("/**").unwrap_or(wide);
+        let is_whole = matches!(wide, "." | "**" | "**/*") || wide == narrow;
+        // Braces hold slashes of their own: only what stands before them tells where a glob leads.
+        let is_below = !wild(folder) && narrow.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        is_whole || is_below || (!wild(narrow) && matches(wide, narrow))
+    })
+}
+
+fn tidied(glob: &str) -> &str {
+    glob.trim_start_matches("./").trim_end_matches('/')
+}
+
 fn matches(glob: &str, file: &str) -> bool {
-    let glob = glob.trim_start_matches("./").trim_end_matches('/');
+    let glob = tidied(glob);
     if glob == "." || glob == file {
         return true;
     }
@@ -45,6 +63,25 @@ fn alternatives(glob: &str) -> Vec<String> {
         }
     }
     done
+}
+
+/// The folders (or files) in which everything lies that the globs name; the empty one is the project.
+pub fn folders(scope: &[String]) -> Vec<String> {
+    let head = |glob: String| {
+        let glob = glob.trim_start_matches("./").trim_end_matches('/');
+        match glob.find(['*', '?', '[', '{']) {
+            Some(at) => glob[..at].rsplit_once('/').map_or("", |(folder, _)| folder).to_owned(),
+            None if glob == "." => String::new(),
+            None => glob.to_owned(),
+        }
+    };
+    scope.iter().flat_map(|glob| alternatives(glob)).map(head).collect()
+}
+
+/// Whether `path` is `folder` or lies below it; everything lies below the empty one.
+pub fn is_below(path: &str, folder: &str) -> bool {
+    let inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    folder.is_empty() || path.strip_prefix(folder).is_some_and(inside)
 }
 
 /// A file as the project knows it: relative, with `/`, without `.` and `..`. `None` when it lies outside.
@@ -104,8 +141,45 @@ mod tests {
             assert!(!owns_one(glob, file) || glob == file, "{glob} does not name {file}");
         }
         assert!(!owns(&[], "x"));
+        let scope = ["src/{api,web}/*.ts", "docs/", "./a.txt", "lib/x*/y"].map(str::to_owned);
+        let mut found = folders(&scope);
+        found.sort();
+        assert_eq!(found, ["a.txt", "docs", "lib", "src/api", "src/web"]);
+        assert_eq!(folders(&["**".to_owned(), ".".to_owned()]), ["", ""]);
+        assert!(is_below("a/b", "a") && is_below("a", "a") && !is_below("ab", "a") && is_below("x", ""));
         let many = "{a,b,c,d}".repeat(10);
         assert!(alternatives(&many).len() <= MAX_ALTERNATIVES + 4, "bounded");
+    }
+
+    #[test]
+    fn a_wider_glob_covers_a_narrower_one_and_never_the_other_way_round() {
+        for (wide, narrow) in [
+            ("src/**", "src/**"),
+            ("src/**", "src/api/*.rs"),
+            ("src", "src/api/**"),
+            ("./src/", "src/a.rs"),
+            ("**", "anything/**"),
+            (".", "a"),
+            ("src/*.rs", "src/a.rs"),
+            ("{src,docs}/**", "docs/x/**"),
+            ("src/**", "src/{a,b}/**"),
+        ] {
+            assert!(covers(wide, narrow), "{wide} covers {narrow}");
+        }
+        for (wide, narrow) in [
+            ("src/**", "**"),
+            ("src/**", "src"),
+            ("src/**", "srcs/a"),
+            ("src/**", "{src,docs}/**"),
+            ("src/*.rs", "src/**"),
+            ("src/*.rs", "src/a/b.rs"),
+            ("src/a.rs", "src/b.rs"),
+            ("*", "**"),
+            ("s*/x", "src/**"),
+            ("src/**", "."),
+        ] {
+            assert!(!covers(wide, narrow), "{wide} does not cover {narrow}");
+        }
     }
 
     #[test]

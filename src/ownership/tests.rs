@@ -7,7 +7,7 @@ use crate::providers::{Activity, Permission};
 use serde_json::{Value, json};
 
 /// Two agents: `web` owns `web/**`, `api` owns `api/**`; and `free`, without a scope.
-fn bench() -> Bench {
+pub(super) fn bench() -> Bench {
     let mut bench = Bench::new();
     bench.state.project =
         std::sync::Arc::new(crate::core::Project { dir: "/p".into(), ..crate::core::Project::default() });
@@ -18,7 +18,7 @@ fn bench() -> Bench {
     bench
 }
 
-fn spawn(bench: &mut Bench, name: &str, scope: &str, permission: Permission) -> AgentId {
+pub(super) fn spawn(bench: &mut Bench, name: &str, scope: &str, permission: Permission) -> AgentId {
     let request = SpawnRequest {
         role: "dev".into(),
         name: Some(name.into()),
@@ -34,18 +34,18 @@ fn spawn(bench: &mut Bench, name: &str, scope: &str, permission: Permission) -> 
     id
 }
 
-fn id(bench: &Bench, name: &str) -> AgentId {
+pub(super) fn id(bench: &Bench, name: &str) -> AgentId {
     bench.state.agents.find(name).unwrap().id
 }
 
-fn hear(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
+pub(super) fn hear(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
     let id = id(bench, name);
     let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 
 /// A tool call of `name` that writes `path` and ends.
-fn writes(bench: &mut Bench, name: &str, path: &str, error: bool) {
+pub(super) fn writes(bench: &mut Bench, name: &str, path: &str, error: bool) {
     let started = Activity::ToolStarted {
         id: "t1".into(),
         name: "Write".into(),
@@ -67,7 +67,7 @@ fn state_of(bench: &Bench, name: &str) -> String {
     format!("{:?}", bench.state.agents.find(name).unwrap().status)
 }
 
-fn pending(bench: &mut Bench) -> Vec<Value> {
+pub(super) fn pending(bench: &mut Bench) -> Vec<Value> {
     bench.ask("GET", "/api/approvals", &Value::Null).1["pending"].as_array().unwrap().clone()
 }
 
@@ -118,13 +118,15 @@ fn decisions_10_who_trespasses_and_who_does_not() {
 }
 
 #[test]
-fn decisions_10_permission_full_is_recorded_and_not_asked() {
+fn daemon_permission_full_is_not_blocked_and_a_person_is_asked_afterwards() {
     let mut bench = bench();
     spawn(&mut bench, "bold", "bold/**", Permission::Full);
     writes(&mut bench, "bold", "web/x", false);
     assert_eq!(bench.notices("conflict:detected").len(), 1);
-    assert!(pending(&mut bench).is_empty());
+    assert_eq!(pending(&mut bench).len(), 1, "a scope violation is always put to a person");
+    assert_eq!(state_of(&bench, "bold"), "Running");
     assert_eq!(may_write(&mut bench, "bold", "web/y")["decision"], "allow");
+    assert_eq!(pending(&mut bench).len(), 1, "not before it has written");
     let (_, list) = bench.ask("GET", "/api/conflicts", &Value::Null);
     assert_eq!(list["conflicts"].as_array().unwrap().len(), 2);
     assert_eq!(bench.audited("ownership.trespass").len(), 2);
@@ -182,20 +184,23 @@ fn issue_4_a_providers_question_goes_through_the_same_door() {
     assert_eq!(state_of(&bench, "web"), "Waiting");
     let id = approval["id"].as_str().unwrap().to_owned();
     bench.ask("POST", &format!("/api/approvals/{id}/approve"), &json!({}));
-    let answers = |bench: &Bench| -> Vec<bool> {
+    let answers = |bench: &Bench| -> Vec<(bool, String)> {
         let decision = |effect: &Effect| match effect {
-            Effect::Run(_, agents::RunOrder::Decide { question, allow }) if question == "q7" => Some(*allow),
+            Effect::Run(_, agents::RunOrder::Decide { question, ruling }) if question == "q7" => {
+                Some((ruling.allow, ruling.reason.clone()))
+            }
             _ => None,
         };
         bench.effects.iter().filter_map(decision).collect()
     };
-    assert_eq!(answers(&bench), [true]);
+    let yes = || (true, String::new());
+    assert_eq!(answers(&bench), [yes()]);
     assert_eq!(state_of(&bench, "web"), "Running");
     hear(&mut bench, "web", vec![asked()]);
     let again = pending(&mut bench).pop().unwrap()["id"].as_str().unwrap().to_owned();
     assert_ne!(again, id, "an approval is used once");
-    bench.ask("POST", &format!("/api/approvals/{again}/reject"), &json!({}));
-    assert_eq!(answers(&bench), [true, false]);
+    bench.ask("POST", &format!("/api/approvals/{again}/reject"), &json!({"reason": "use make test"}));
+    assert_eq!(answers(&bench), [yes(), (false, "use make test".into())], "the reason goes with the no");
     hear(&mut bench, "web", vec![asked()]);
     let web = self::id(&bench, "web");
     bench.exits(web, 0);

@@ -10,8 +10,10 @@ mod permission;
 mod tools;
 
 use super::{
-    Capabilities, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider, SessionStart, Tier,
+    Capabilities, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider, RecordPlace,
+    SessionStart, Tier, gemini,
 };
+use std::path::PathBuf;
 
 /// Agents that speak the Agent Client Protocol.
 pub struct Acp;
@@ -53,11 +55,10 @@ static INFO: Info = Info {
         "OPENCODE_*",
         "COPILOT_*",
         "QWEN_*",
-        "DASHSCOPE_API_KEY",
         "GOOSE_*",
         "CLINE_*",
-        "OPENROUTER_API_KEY",
     ],
+    vendor_keys: true,
     models: &[
         preset("qwen", "Qwen Code", UNKNOWN_WINDOW),
         preset("copilot", "GitHub Copilot CLI", UNKNOWN_WINDOW),
@@ -70,6 +71,7 @@ static INFO: Info = Info {
     ],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: true, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for Acp {
@@ -77,11 +79,21 @@ impl Provider for Acp {
         &INFO
     }
 
+    /// Gemini CLI tells only sums here, too; where there is no such record, nothing is read.
+    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        gemini::record_place(session, env)
+    }
+
+    fn check(&self, model: Option<&str>, command: &[String]) -> Result<(), (&'static str, String)> {
+        let field = if model.is_some() { "model" } else { "command" };
+        command_and_model(command, model).map(|_| ()).map_err(|fault| (field, fault))
+    }
+
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         if matches!(request.session, SessionStart::Fork { .. }) {
             return Err("acp cannot copy a session for a question".to_owned());
         }
-        let (command, model) = command_and_model(request)?;
+        let (command, model) = command_and_model(&request.command, request.model.as_deref())?;
         let Some((program, args)) = command.split_first() else {
             return Err("the command of an acp agent is empty".to_owned());
         };
@@ -96,17 +108,20 @@ impl Provider for Acp {
 }
 
 /// What to run, and the model to ask it for.
-fn command_and_model(request: &LaunchRequest) -> Result<(Vec<String>, Option<String>), String> {
-    if !request.command.is_empty() {
-        return Ok((request.command.clone(), request.model.clone()));
+fn command_and_model(
+    command: &[String],
+    model: Option<&str>,
+) -> Result<(Vec<String>, Option<String>), String> {
+    if !command.is_empty() {
+        return Ok((command.to_vec(), model.map(str::to_owned)));
     }
     let names = || PRESETS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let Some(wanted) = &request.model else {
+    let Some(wanted) = model else {
         return Err(format!("an acp agent needs a command, or a model that names one of {}", names()));
     };
     let (name, model) = match wanted.split_once('/') {
         Some((name, model)) => (name, (!model.is_empty()).then(|| model.to_owned())),
-        None => (wanted.as_str(), None),
+        None => (wanted, None),
     };
     match PRESETS.iter().find(|(preset, _)| *preset == name) {
         Some((_, command)) => Ok((command.iter().map(|word| (*word).to_owned()).collect(), model)),

@@ -29,19 +29,12 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "OPENAI_API_KEY",
     install_command: "pip install aider-chat",
-    pass_env: &[
-        "AIDER_*",
-        "OPENAI_API_KEY",
-        "OPENAI_API_BASE",
-        "ANTHROPIC_API_KEY",
-        "GEMINI_API_KEY",
-        "DEEPSEEK_API_KEY",
-        "OPENROUTER_API_KEY",
-        "OLLAMA_API_BASE",
-    ],
+    pass_env: &["AIDER_*"],
+    vendor_keys: true,
     models: &[],
     any_model: true,
     capabilities: Capabilities { resume: false, live_input: false, hooks: false, mcp: false, headless: true },
+    ..Info::PLAIN
 };
 
 /// Of these the last are the daemon's wish: nothing fetched, no note about a new version in the answer,

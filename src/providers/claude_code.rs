@@ -7,6 +7,7 @@ mod stream;
 
 pub(super) use stream::{is_subagent, tool_results};
 
+use super::login::{self, LoginFacts, Source};
 use super::{
     Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
     Purpose, SessionStart, Tier, wire,
@@ -25,6 +26,11 @@ const WRITE_TOOLS: &str = "Edit|MultiEdit|NotebookEdit|Write";
 /// The daemon answers at once; a hook that takes longer is given up by Claude Code, and its own rules apply.
 const HOOK_TIMEOUT_SECONDS: u64 = 10;
 
+/// A model as claude 2.1.329 runs it. Which ones there are stands in the vendor's list of November 2026.
+const fn model(id: &'static str, name: &'static str, tier: Tier) -> Model {
+    Model { id, name, tier, context_window: 1_000_000 }
+}
+
 static INFO: Info = Info {
     id: "claude-code",
     name: "Claude Code",
@@ -32,24 +38,43 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g @anthropic-ai/claude-code",
-    pass_env: &["ANTHROPIC_*", "CLAUDE_*", "IS_SANDBOX"],
+    // As its documentation lists them (settings, Amazon Bedrock, Google Vertex AI).
+    pass_env: &[
+        "ANTHROPIC_*",
+        "CLAUDE_*",
+        "IS_SANDBOX",
+        "API_TIMEOUT_MS",
+        "AWS_DEFAULT_REGION",
+        "AWS_PROFILE",
+        "AWS_REGION",
+        "BASH_*",
+        "DISABLE_*",
+        "MAX_MCP_OUTPUT_TOKENS",
+        "MAX_THINKING_TOKENS",
+        "MCP_*",
+        "USE_BUILTIN_RIPGREP",
+    ],
+    pass_env_when: &[
+        ("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"]),
+        (
+            "CLAUDE_CODE_USE_VERTEX",
+            &["CLOUDSDK_CONFIG", "CLOUD_ML_REGION", "GCLOUD_PROJECT", "GOOGLE_*", "VERTEX_*"],
+        ),
+        ("CLAUDE_CODE_USE_FOUNDRY", &["AZURE_*"]),
+    ],
+    login: LoginFacts {
+        command: "claude auth login",
+        source: Source::Program(&["auth", "status"], login::claude),
+    },
     models: &[
-        Model {
-            id: "claude-sonnet-4-5",
-            name: "Claude Sonnet 4.5",
-            tier: Tier::Medium,
-            context_window: 200_000,
-        },
-        Model {
-            id: "claude-haiku-4-5",
-            name: "Claude Haiku 4.5",
-            tier: Tier::Light,
-            context_window: 200_000,
-        },
-        Model { id: "claude-opus-4-6", name: "Claude Opus 4.6", tier: Tier::Heavy, context_window: 200_000 },
+        model("claude-sonnet-5-5", "Claude Sonnet 5.5", Tier::Medium),
+        model("claude-haiku-5-5", "Claude Haiku 5.5", Tier::Light),
+        model("claude-opus-5-5", "Claude Opus 5.5", Tier::Heavy),
+        model("claude-fable-5-1", "Claude Fable 5.1", Tier::Heavy),
     ],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: true, mcp: true, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for ClaudeCode {

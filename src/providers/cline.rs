@@ -3,9 +3,10 @@
 //! The prompt comes on standard input, which is then closed, and the argument is a single space: a prompt of
 //! one word would be taken for a command, an empty one for a wish to talk, and one that is too long for an
 //! argument not at all (tried with cline 3.0.65). It cannot continue a session without a terminal, and knows
-//! only all permissions or none: in [`Permission::Auto`] it reads and answers, and what changes something is
-//! refused and named.
+//! only all permissions or none: in [`Permission::Auto`] it has all behind the kernel's fence; without one it
+//! reads and answers, and what changes something is refused and named.
 
+use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
@@ -28,9 +29,21 @@ static INFO: Info = Info {
     env_key: "",
     install_command: "npm install -g cline",
     pass_env: &["CLINE_*"],
+    vendor_keys: true,
+    needs_fence: true,
+    login: LoginFacts {
+        command: "cline auth",
+        source: Source::File(StateFile {
+            variable: "",
+            folder: ".cline/data/settings",
+            name: "providers.json",
+            read: login::cline,
+        }),
+    },
     models: &[],
     any_model: true,
     capabilities: Capabilities { resume: false, live_input: false, hooks: false, mcp: false, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for Cline {
@@ -47,8 +60,8 @@ impl Provider for Cline {
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         match (request.purpose, request.permission) {
             (Purpose::Query, _) => add(&["--plan", "--auto-approve", "false"]),
-            (Purpose::Work, Permission::Auto) => add(&["--auto-approve", "false"]),
-            (Purpose::Work, Permission::Full) => add(&["--auto-approve", "true"]),
+            (Purpose::Work, Permission::Auto) if request.fence.is_none() => add(&["--auto-approve", "false"]),
+            (Purpose::Work, _) => add(&["--auto-approve", "true"]),
         }
         if let Some(model) = &request.model {
             add(&["-m", model]);
@@ -171,8 +184,7 @@ impl Stream {
         let mut cost_usd = None;
         // With sub-agents, where there were some.
         if let Some(figures) = event.get("aggregateUsage").or(event.get("usage")) {
-            // It says 0 also where it does not know the price.
-            cost_usd = figures.get("totalCost").and_then(Value::as_f64).filter(|cost| *cost > 0.0);
+            cost_usd = figures.get("totalCost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
             let delta = self.meter.total(tokens(figures));
             wire::usage(out, Usage { delta, cost_usd, ..Usage::default() });
         }

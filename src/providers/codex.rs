@@ -3,13 +3,16 @@
 //! The prompt comes on standard input, which is then closed. The command line was tried with codex
 //! 0.169.0: `-s`, `-m`, `-c` and `--json` stand before `resume` and hold for it too.
 
+use super::login::{self, LoginFacts, Source};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta,
+    TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 /// Codex.
 pub struct Codex;
@@ -21,8 +24,8 @@ const OPEN_CALLS_MAX: usize = 1024;
 /// At most this many refused tools are named.
 const DENIED_MAX: usize = 64;
 
-/// Tokens, as codex 0.169.0 lists it for these models.
-const CONTEXT_WINDOW: u64 = 272_000;
+/// Tokens that codex 0.169.0 fills before it makes room: 95 % of what it lists for these models.
+const CONTEXT_WINDOW: u64 = 258_400;
 
 static INFO: Info = Info {
     id: "codex",
@@ -32,18 +35,19 @@ static INFO: Info = Info {
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @openai/codex",
     pass_env: &["OPENAI_*", "CODEX_*"],
+    // Its settings name the variable with a model provider's key (`env_key`).
+    vendor_keys: true,
+    login: LoginFacts { command: "codex login", source: Source::Program(&["login", "status"], login::codex) },
     models: &[
-        Model {
-            id: "gpt-5.6-terra",
-            name: "GPT-5.6 Terra",
-            tier: Tier::Medium,
-            context_window: CONTEXT_WINDOW,
-        },
-        Model { id: "gpt-5.6-luna", name: "GPT-5.6 Luna", tier: Tier::Light, context_window: CONTEXT_WINDOW },
-        Model { id: "gpt-5.6-sol", name: "GPT-5.6 Sol", tier: Tier::Heavy, context_window: CONTEXT_WINDOW },
+        // As codex 0.169.0 offers them.
+        Model { id: "gpt-6.1-terra", name: "GPT-6.1 Terra", tier: Tier::Medium, context_window: 475_000 },
+        Model { id: "gpt-6-luna", name: "GPT-6 Luna", tier: Tier::Light, context_window: CONTEXT_WINDOW },
+        Model { id: "gpt-6.1-sol", name: "GPT-6.1 Sol", tier: Tier::Heavy, context_window: CONTEXT_WINDOW },
+        Model { id: "gpt-6-astra", name: "GPT-6 Astra", tier: Tier::Heavy, context_window: CONTEXT_WINDOW },
     ],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: true, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for Codex {
@@ -53,6 +57,12 @@ impl Provider for Codex {
 
     fn forks(&self) -> bool {
         true
+    }
+
+    /// `$CODEX_HOME/sessions/YEAR/MONTH/DAY/rollout-TIME-THREAD.jsonl`.
+    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))?;
+        Some(RecordPlace { root: home.join("sessions"), depth: 3, suffix: format!("-{session}.jsonl") })
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
@@ -106,6 +116,12 @@ struct Stream {
     last_text: String,
     open_calls: HashSet<String>,
     denied: Vec<String>,
+    thread: String,
+    /// What the record has told: the model, and the tokens of the last call and the window.
+    model: String,
+    context: Option<(u64, u64)>,
+    /// Calls of tools that have ended in this turn.
+    calls: u64,
 }
 
 /// A call of a tool as an item tells it.
@@ -125,6 +141,10 @@ impl Stream {
             last_text: String::new(),
             open_calls: HashSet::new(),
             denied: Vec::new(),
+            thread: String::new(),
+            model: String::new(),
+            context: None,
+            calls: 0,
         }
     }
 
@@ -161,6 +181,7 @@ impl Stream {
         // The files of one change share its outcome: it is told with the first.
         let mut output = output(item);
         for call in calls(item) {
+            self.calls += 1;
             let (id, name) = (call.id.clone(), call.name.clone());
             if !self.open_calls.remove(&id) {
                 started(call, out);
@@ -176,7 +197,10 @@ impl Stream {
         if let Some(figures) = event.get("usage").filter(|figures| figures.is_object()) {
             let session_total = tokens(figures);
             let delta = self.meter.total(session_total);
-            wire::usage(out, Usage { delta, session_total: Some(session_total), ..Usage::default() });
+            let about = estimated_context(delta, std::mem::take(&mut self.calls));
+            let context_tokens = if self.context.is_some() { None } else { about };
+            let session_total = Some(session_total);
+            wire::usage(out, Usage { delta, session_total, context_tokens, ..Usage::default() });
         }
         let text = std::mem::take(&mut self.last_text);
         self.turn_ended(TurnEnd { text, ..TurnEnd::default() }, out);
@@ -211,6 +235,7 @@ impl Conversation for Stream {
             "thread.started" => {
                 let id = wire::text(&event, "thread_id").to_owned();
                 if !id.is_empty() {
+                    self.thread.clone_from(&id);
                     wire::emit(out, Activity::Session { id, model: None });
                 }
             }
@@ -224,8 +249,41 @@ impl Conversation for Stream {
         }
     }
 
+    /// Its stream tells only sums over the thread. What one call took, the window and the model stand here.
+    fn record(&mut self, line: &str, out: &mut Vec<Step>) {
+        let told = ["\"token_count\"", "\"turn_context\""].iter().any(|word| line.contains(word));
+        let Some(event) = wire::object(line).filter(|_| told) else { return };
+        let payload = event.get("payload").unwrap_or(&Value::Null);
+        if wire::text(&event, "type") == "turn_context" {
+            let model = wire::text(payload, "model");
+            if !model.is_empty() && model != self.model && !self.thread.is_empty() {
+                model.clone_into(&mut self.model);
+                let id = self.thread.clone();
+                wire::emit(out, Activity::Session { id, model: Some(model.to_owned()) });
+            }
+            return;
+        }
+        let Some(info) = payload.get("info").filter(|_| wire::text(payload, "type") == "token_count") else {
+            return;
+        };
+        let last = info.get("last_token_usage").unwrap_or(&Value::Null);
+        let context = (wire::count(last, "input_tokens"), wire::count(info, "model_context_window"));
+        if context.0 > 0 && self.context != Some(context) {
+            self.context = Some(context);
+            let context_window = Some(context.1).filter(|window| *window > 0);
+            wire::usage(out, Usage { context_tokens: Some(context.0), context_window, ..Usage::default() });
+        }
+    }
+
     /// The input was closed behind the prompt.
     fn finish(&mut self, _out: &mut Vec<Step>) {}
+}
+
+/// About the tokens of the last call, from what a turn's calls have read together: without the record it is
+/// only known that each tool led to one more. `None` where it is not known what they have read.
+fn estimated_context(turn: TokensDelta, calls: u64) -> Option<u64> {
+    let read = turn.input.saturating_add(turn.cache_read).saturating_add(turn.cache_creation);
+    u64::try_from(read).ok().filter(|read| *read > 0)?.checked_div(calls.saturating_add(1))
 }
 
 fn started(call: Call, out: &mut Vec<Step>) {

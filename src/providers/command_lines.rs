@@ -19,6 +19,7 @@ fn request(prompt: &str) -> LaunchRequest {
         has_integrations: false,
         hook_program: None,
         fence: None,
+        extra_env: crate::providers::environment::Extra::default(),
     }
 }
 
@@ -50,6 +51,7 @@ fn input(launch: &mut Launch) -> (String, bool) {
 #[derive(Clone, Copy)]
 enum Case {
     Auto,
+    Fenced,
     Full,
     Model,
     Max,
@@ -62,6 +64,7 @@ fn request_of(case: Case) -> LaunchRequest {
     let mut request = request("do it");
     match case {
         Case::Auto => {}
+        Case::Fenced => request.fence = Some(vec!["**".to_owned()]),
         Case::Full => request.permission = Permission::Full,
         Case::Model => request.model = Some("m-1".to_owned()),
         Case::Max => request.effort = Effort::Max,
@@ -118,6 +121,7 @@ fn facts_1_1_gemini() {
     let base = "gemini --output-format stream-json --skip-trust --approval-mode";
     let check = |case, rest: &str| check("gemini", case, &format!("{base} {rest} --prompt=do it"));
     check(Case::Auto, "auto_edit");
+    check(Case::Fenced, "yolo");
     check(Case::Full, "yolo");
     check(Case::Model, "auto_edit -m m-1");
     check(Case::Max, "auto_edit");
@@ -143,11 +147,12 @@ fn facts_1_1_opencode() {
 fn facts_1_1_qwen() {
     let base = "qwen --output-format stream-json";
     let check = |case, rest: &str| check("qwen", case, &format!("{base} {rest}"));
-    check(Case::Auto, "--approval-mode auto-edit");
+    check(Case::Auto, "--approval-mode default");
+    check(Case::Fenced, "--yolo");
     check(Case::Full, "--yolo");
-    check(Case::Model, "--approval-mode auto-edit -m m-1");
-    check(Case::Max, "--approval-mode auto-edit");
-    check(Case::Resume, "--approval-mode auto-edit --resume s-1");
+    check(Case::Model, "--approval-mode default -m m-1");
+    check(Case::Max, "--approval-mode default");
+    check(Case::Resume, "--approval-mode default --resume s-1");
     check(Case::Fork, "--approval-mode plan --resume s-1 --fork-session");
     check(Case::FreshQuery, "--approval-mode plan");
 }
@@ -157,6 +162,7 @@ fn facts_1_1_copilot() {
     let base = "copilot --output-format json";
     let check = |case, rest: &str| check("copilot", case, &format!("{base} {rest}"));
     check(Case::Auto, "--allow-tool=write");
+    check(Case::Fenced, "--allow-all-tools");
     check(Case::Full, "--allow-all-tools --allow-all-paths");
     check(Case::Model, "--allow-tool=write --model m-1");
     check(Case::Max, "--allow-tool=write --reasoning-effort max");
@@ -170,6 +176,7 @@ fn facts_1_1_copilot() {
 fn facts_1_1_cline() {
     let check = |case, rest: &str| check("cline", case, &format!("cline --json {rest} --  "));
     check(Case::Auto, "--auto-approve false");
+    check(Case::Fenced, "--auto-approve true");
     check(Case::Full, "--auto-approve true");
     check(Case::Model, "--auto-approve false -m m-1");
     check(Case::Max, "--auto-approve false --thinking xhigh");

@@ -5,6 +5,7 @@
 //! only how full its context is after a tool call. It hides the value of its key wherever that occurs in its
 //! output, so that a short key spoils the words.
 
+use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
@@ -29,9 +30,20 @@ static INFO: Info = Info {
     env_key: "COPILOT_GITHUB_TOKEN",
     install_command: "npm install -g @github/copilot",
     pass_env: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"],
+    needs_fence: true,
+    login: LoginFacts {
+        command: "copilot login",
+        source: Source::File(StateFile {
+            variable: "COPILOT_HOME",
+            folder: ".copilot",
+            name: "config.json",
+            read: login::copilot,
+        }),
+    },
     models: &[],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: false, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for Copilot {
@@ -46,7 +58,8 @@ impl Provider for Copilot {
         match (request.purpose, request.permission) {
             // What is denied stays denied, whatever the user's settings allow.
             (Purpose::Query, _) => add(&["--deny-tool=write", "--deny-tool=shell"]),
-            // Without anybody to ask, it refuses everything else that changes something.
+            (Purpose::Work, Permission::Auto) if request.fence.is_some() => add(&["--allow-all-tools"]),
+            // Without the kernel's fence and anybody to ask, it refuses all else that changes something.
             (Purpose::Work, Permission::Auto) => add(&["--allow-tool=write"]),
             (Purpose::Work, Permission::Full) => add(&["--allow-all-tools", "--allow-all-paths"]),
         }

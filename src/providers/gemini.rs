@@ -3,12 +3,14 @@
 //! The prompt stands in `--prompt=...`: with `-p` one that begins with a dash is refused. A long one goes
 //! to standard input, which the program takes in its place (tried with gemini-cli 0.61.0).
 
+use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+    Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
 };
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// Gemini CLI.
 pub struct Gemini;
@@ -19,6 +21,10 @@ const DENIED_MAX: usize = 64;
 /// Tokens.
 const CONTEXT_WINDOW: u64 = 1_048_576;
 
+const fn model(id: &'static str, name: &'static str, tier: Tier) -> Model {
+    Model { id, name, tier, context_window: CONTEXT_WINDOW }
+}
+
 static INFO: Info = Info {
     id: "gemini",
     name: "Gemini CLI",
@@ -27,28 +33,25 @@ static INFO: Info = Info {
     env_key: "GEMINI_API_KEY",
     install_command: "npm install -g @google/gemini-cli",
     pass_env: &["GEMINI_*", "GOOGLE_*"],
+    needs_fence: true,
+    login: LoginFacts {
+        command: "gemini",
+        source: Source::File(StateFile {
+            variable: "",
+            folder: ".gemini",
+            name: "google_accounts.json",
+            read: login::gemini,
+        }),
+    },
     models: &[
-        Model {
-            id: "gemini-2.5-pro",
-            name: "Gemini 2.5 Pro",
-            tier: Tier::Heavy,
-            context_window: CONTEXT_WINDOW,
-        },
-        Model {
-            id: "gemini-2.5-flash",
-            name: "Gemini 2.5 Flash",
-            tier: Tier::Medium,
-            context_window: CONTEXT_WINDOW,
-        },
-        Model {
-            id: "gemini-2.5-flash-lite",
-            name: "Gemini 2.5 Flash-Lite",
-            tier: Tier::Light,
-            context_window: CONTEXT_WINDOW,
-        },
+        // As Gemini CLI 0.61.0 knows them.
+        model("gemini-3.8-flash", "Gemini 3.8 Flash", Tier::Medium),
+        model("gemini-3.5-flash-lite", "Gemini 3.5 Flash-Lite", Tier::Light),
+        model("gemini-3.1-pro-preview", "Gemini 3.1 Pro", Tier::Heavy),
     ],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: true, mcp: true, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for Gemini {
@@ -56,10 +59,17 @@ impl Provider for Gemini {
         &INFO
     }
 
+    /// `~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl`, of the id its first eight digits.
+    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        record_place(session, env)
+    }
+
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
         let mode = match (request.purpose, request.permission) {
             (Purpose::Query, _) => "plan",
+            // Behind the kernel's fence it may do what it wants; without it, it has no shell.
+            (Purpose::Work, Permission::Auto) if request.fence.is_some() => "yolo",
             (Purpose::Work, Permission::Auto) => "auto_edit",
             (Purpose::Work, Permission::Full) => "yolo",
         };
@@ -100,6 +110,23 @@ struct Stream {
     /// The last words: the result does not repeat them.
     last_text: String,
     denied: Vec<String>,
+    /// The tokens of the last call, as the record told.
+    context: Option<u64>,
+}
+
+/// Where a session's record is. Of an id in another form there is none.
+pub(super) fn record_place(session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+    let home = env("GEMINI_CLI_HOME").or_else(|| env("HOME"))?;
+    let short = session.get(..8).filter(|short| short.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    Some(RecordPlace { root: home.join(".gemini/tmp"), depth: 2, suffix: format!("-{short}.jsonl") })
+}
+
+/// The tokens of one call in a line of the record: the stream tells only sums over the run.
+pub(super) fn recorded_context(line: &str) -> Option<u64> {
+    let event = wire::object(line).filter(|_| line.contains("\"tokens\""))?;
+    let is_answer = wire::text(&event, "type") == "gemini";
+    let tokens = event.get("tokens").filter(|_| is_answer)?;
+    wire::count_if_any(tokens, "input").filter(|input| *input > 0)
 }
 
 impl Stream {
@@ -146,7 +173,12 @@ impl Stream {
     fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
         let stats = event.get("stats").unwrap_or(&Value::Null);
         let delta = tokens(stats).minus(Tokens::default());
-        wire::usage(out, Usage { delta, ..Usage::default() });
+        // Without the record about the last call: each tool led to one more.
+        let calls = wire::count(stats, "tool_calls").saturating_add(1);
+        let about = wire::count(stats, "input_tokens").checked_div(calls);
+        let context_tokens = if self.context.is_some() { None } else { about };
+        let context_tokens = context_tokens.filter(|context| *context > 0);
+        wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
         let is_error = wire::text(event, "status") != "success";
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
@@ -195,6 +227,13 @@ impl Conversation for Stream {
             "error" => wire::trouble(out, wire::text(&event, "message")),
             "result" => self.result(&event, out),
             _ => {}
+        }
+    }
+
+    fn record(&mut self, line: &str, out: &mut Vec<Step>) {
+        if let Some(context) = recorded_context(line).filter(|context| self.context != Some(*context)) {
+            self.context = Some(context);
+            wire::usage(out, Usage { context_tokens: Some(context), ..Usage::default() });
         }
     }
 

@@ -1,5 +1,6 @@
 //! What to run for an agent.
 
+use super::environment::Extra;
 use super::{Conversation, Tokens};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -96,8 +97,10 @@ pub struct LaunchRequest {
     pub has_integrations: bool,
     /// This program, where the agent's writes are to be asked about by `svc hook`.
     pub hook_program: Option<PathBuf>,
-    /// With kernel enforcement: the globs below which alone it may write; empty for its working directory.
+    /// Behind the kernel's fence: the globs below which alone it may write; empty for its working directory.
     pub fence: Option<Vec<String>>,
+    /// What a person adds to the variables that its processes get.
+    pub extra_env: Extra,
 }
 
 impl LaunchRequest {

@@ -17,18 +17,24 @@ mod codex;
 #[cfg(test)]
 mod command_lines;
 mod copilot;
+pub mod environment;
 mod gemini;
 mod launch;
+pub mod login;
 pub mod native;
 pub mod ollama;
 mod opencode;
 mod qwen;
 pub mod registry;
 pub mod script;
+pub mod windows;
 mod wire;
+pub mod worker;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};
+
+use std::path::PathBuf;
 
 /// What a provider can do, as shown by `GET /api/providers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -90,12 +96,47 @@ pub struct Info {
     /// Variables of the daemon's environment that its children get, beyond the common ones. A trailing
     /// `*` takes all with that prefix.
     pub pass_env: &'static [&'static str],
+    /// Further ones that it gets while the variable named first is set: keys of a cloud it is told to use.
+    pub pass_env_when: &'static [(&'static str, &'static [&'static str])],
+    /// Whether it speaks to models of any vendor and gets every vendor's key.
+    pub vendor_keys: bool,
+    /// How one learns whether somebody is logged in to it.
+    pub login: login::LoginFacts,
+    /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
+    /// is put around it, with its project as the scope.
+    pub needs_fence: bool,
     /// Known models; the first is the default.
     pub models: &'static [Model],
     /// Whether a model that is not listed is passed through.
     pub any_model: bool,
     /// What it can do.
     pub capabilities: Capabilities,
+}
+
+impl Info {
+    /// What most programs have in common, for the rest of a literal.
+    pub const PLAIN: Self = Self {
+        id: "",
+        name: "",
+        program: Program::Itself,
+        auth_type: "none",
+        env_key: "",
+        install_command: "",
+        pass_env: &[],
+        pass_env_when: &[],
+        vendor_keys: false,
+        login: login::NO_LOGIN,
+        needs_fence: false,
+        models: &[],
+        any_model: true,
+        capabilities: Capabilities {
+            resume: false,
+            live_input: false,
+            hooks: false,
+            mcp: false,
+            headless: true,
+        },
+    };
 }
 
 /// One coding-agent program.
@@ -108,10 +149,35 @@ pub trait Provider: Sync {
     /// Errors: a sentence when the request asks for something this provider cannot do.
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String>;
 
+    /// What is wrong with the model and the command of a wish, before anything is started: the field and a
+    /// sentence.
+    fn check(&self, model: Option<&str>, command: &[String]) -> Result<(), (&'static str, String)> {
+        let _ = (model, command);
+        Ok(())
+    }
+
     /// Whether [`SessionStart::Fork`] works: a question then sees the whole session.
     fn forks(&self) -> bool {
         false
     }
+
+    /// Where the program keeps a record of this session beside its stream, if it tells there what its stream
+    /// does not; `env` is its environment. What is read there goes to [`Conversation::record`].
+    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        let _ = (session, env);
+        None
+    }
+}
+
+/// A file of JSON lines that a program appends to: of those so many folders below `root` whose names end so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// The folder to look in.
+    pub root: PathBuf,
+    /// How many folders lie between it and the file.
+    pub depth: usize,
+    /// How the file's name ends: it names the session.
+    pub suffix: String,
 }
 
 /// What a conversation wants done.
@@ -123,6 +189,25 @@ pub enum Step {
     Write(String),
     /// Close its standard input: nothing more will be said.
     CloseInput,
+}
+
+/// What a person has said to a question.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// Yes or no.
+    pub allow: bool,
+    /// Why; empty where none was given.
+    pub reason: String,
+}
+
+impl Ruling {
+    /// What the model reads of a no.
+    fn refusal(&self) -> String {
+        match self.reason.trim() {
+            "" => "a person rejected this; find another way or report why it is needed".to_owned(),
+            reason => format!("a person rejected this: {reason}"),
+        }
+    }
 }
 
 /// The protocol of one run, without I/O. Called from one thread at a time.
@@ -147,9 +232,20 @@ pub trait Conversation: Send {
         false
     }
 
+    /// One line of the program's record of its session, see [`Provider::record`].
+    fn record(&mut self, line: &str, out: &mut Vec<Step>) {
+        let _ = (line, out);
+    }
+
+    /// Nothing more of this turn is wanted: asks the program to leave it, where it can be asked. The run is
+    /// stopped soon after.
+    fn interrupt(&mut self, out: &mut Vec<Step>) {
+        let _ = out;
+    }
+
     /// A person's answer to [`Activity::PermissionAsked`]. An unknown question is ignored.
-    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
-        let _ = (question, allow, out);
+    fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
+        let _ = (question, ruling, out);
     }
 
     /// Called when a turn has ended and nothing is left to say: lets the program end.

@@ -1,6 +1,7 @@
 //! `ollama`: the built-in agent for any endpoint that speaks the chat-completions protocol of `OpenAI`, such
 //! as Ollama, llama.cpp, vLLM or LM Studio. Its process side is [`crate::ollama`].
 
+use super::login::{LoginFacts, Source};
 use super::native::Native;
 use super::wire::check_names;
 use super::{
@@ -42,9 +43,11 @@ static INFO: Info = Info {
     env_key: KEY_VARIABLE,
     install_command: "",
     pass_env: &[URL_VARIABLE, KEY_VARIABLE, HOST_VARIABLE],
+    login: LoginFacts { command: "ollama serve", source: Source::Endpoint },
     models: MODELS,
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: false, headless: true },
+    ..Info::PLAIN
 };
 
 /// See the module.
@@ -131,6 +134,7 @@ mod tests {
             has_integrations: false,
             hook_program: None,
             fence: None,
+            extra_env: crate::providers::environment::Extra::default(),
         }
     }
 

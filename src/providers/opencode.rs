@@ -3,6 +3,7 @@
 //! The prompt comes on standard input, which is then closed: an argument with a space would reach the
 //! model in quotes (tried with opencode 1.18.33).
 
+use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
@@ -16,6 +17,10 @@ pub struct OpenCode;
 /// At most this many refused tools are named.
 const DENIED_MAX: usize = 64;
 
+const fn model(id: &'static str, name: &'static str, tier: Tier) -> Model {
+    Model { id, name, tier, context_window: 1_000_000 }
+}
+
 static INFO: Info = Info {
     id: "opencode",
     name: "opencode",
@@ -23,36 +28,25 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g opencode-ai",
-    pass_env: &[
-        "OPENCODE_*",
-        "ANTHROPIC_API_KEY",
-        "OPENAI_API_KEY",
-        "GEMINI_API_KEY",
-        "GOOGLE_GENERATIVE_AI_API_KEY",
-        "OPENROUTER_API_KEY",
-    ],
+    pass_env: &["OPENCODE_*"],
+    vendor_keys: true,
+    login: LoginFacts {
+        command: "opencode auth login",
+        source: Source::File(StateFile {
+            variable: "",
+            folder: ".local/share/opencode",
+            name: "auth.json",
+            read: login::opencode,
+        }),
+    },
     models: &[
-        Model {
-            id: "anthropic/claude-sonnet-4-5",
-            name: "Claude Sonnet 4.5",
-            tier: Tier::Medium,
-            context_window: 200_000,
-        },
-        Model {
-            id: "anthropic/claude-haiku-4-5",
-            name: "Claude Haiku 4.5",
-            tier: Tier::Light,
-            context_window: 200_000,
-        },
-        Model {
-            id: "anthropic/claude-opus-4-6",
-            name: "Claude Opus 4.6",
-            tier: Tier::Heavy,
-            context_window: 200_000,
-        },
+        model("anthropic/claude-sonnet-5-5", "Claude Sonnet 5.5", Tier::Medium),
+        model("anthropic/claude-haiku-5-5", "Claude Haiku 5.5", Tier::Light),
+        model("anthropic/claude-opus-5-5", "Claude Opus 5.5", Tier::Heavy),
     ],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: true, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for OpenCode {
@@ -112,7 +106,7 @@ struct Stream {
     /// A step has begun and not finished.
     in_step: bool,
     steps: u64,
-    cost_usd: f64,
+    cost_usd: Option<f64>,
     last_text: String,
     error: String,
     denied: Vec<String>,
@@ -142,9 +136,10 @@ impl Stream {
             cache_read: wire::count(cache, "read"),
             cache_creation: wire::count(cache, "write"),
         };
-        // It says 0 also where it does not know the price.
-        let cost_usd = part.get("cost").and_then(Value::as_f64).filter(|cost| *cost > 0.0);
-        self.cost_usd += cost_usd.unwrap_or(0.0);
+        let cost_usd = part.get("cost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
+        if let Some(cost) = cost_usd {
+            self.cost_usd = Some(self.cost_usd.unwrap_or(0.0) + cost);
+        }
         let context = Tokens { output: 0, ..tokens }.total();
         wire::usage(
             out,
@@ -211,7 +206,7 @@ impl Stream {
                 error: std::mem::take(&mut self.error),
                 turns: Some(self.steps),
                 duration_ms: None,
-                cost_usd: (self.cost_usd > 0.0).then_some(self.cost_usd),
+                cost_usd: self.cost_usd,
                 denied: std::mem::take(&mut self.denied),
             }),
         );

@@ -6,6 +6,7 @@
 //! begins, and none is too long (tried with qwen-code 0.24.4).
 
 use super::claude_code::{is_subagent, tool_results};
+use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Permission, Program,
@@ -26,10 +27,22 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @qwen-code/qwen-code",
-    pass_env: &["QWEN_*", "DASHSCOPE_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"],
+    pass_env: &["QWEN_*", "OPENAI_MODEL"],
+    vendor_keys: true,
+    needs_fence: true,
+    login: LoginFacts {
+        command: "qwen",
+        source: Source::File(StateFile {
+            variable: "",
+            folder: ".qwen",
+            name: "oauth_creds.json",
+            read: login::qwen,
+        }),
+    },
     models: &[],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: false, hooks: false, mcp: false, headless: true },
+    ..Info::PLAIN
 };
 
 impl Provider for Qwen {
@@ -47,9 +60,11 @@ impl Provider for Qwen {
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         match (request.purpose, request.permission) {
             (Purpose::Query, _) => add(&["--approval-mode", "plan"]),
-            // Its other tools that change something are then not even offered to the model.
-            (Purpose::Work, Permission::Auto) => add(&["--approval-mode", "auto-edit"]),
-            (Purpose::Work, Permission::Full) => add(&["--yolo"]),
+            // Its own mode of edits writes outside of the project, too: without the kernel's fence it reads.
+            (Purpose::Work, Permission::Auto) if request.fence.is_none() => {
+                add(&["--approval-mode", "default"]);
+            }
+            (Purpose::Work, _) => add(&["--yolo"]),
         }
         if let Some(model) = &request.model {
             add(&["-m", model]);

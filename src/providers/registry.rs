@@ -1,37 +1,66 @@
-//! Which providers are installed. Detected once after start, by a thread, never per request.
+//! Which providers are there: found on the `PATH`, at once and again whenever somebody asks, never per
+//! request; their versions and logins follow, each when its program has told it.
 
+use super::login::Login;
 use super::{Program, all};
 use crate::core::State as All;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What detection found of one provider.
+/// Whether a program is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presence {
+    /// Not on the `PATH`.
+    Absent,
+    /// There; its version is still to be told.
+    Present,
+    /// There, in this version; `unknown` when it would not tell.
+    Version(String),
+}
+
+/// What was found of one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detection {
     /// Provider id.
     pub provider: &'static str,
-    /// Its version, or `None` when it is not installed.
-    pub version: Option<String>,
+    /// Whether its program is there.
+    pub presence: Presence,
     /// Whether the variable with its API key is set in the daemon's environment.
     pub has_key: bool,
+    /// Whether somebody is logged in to it; `None` while that is not known.
+    pub login: Option<Login>,
+}
+
+impl Detection {
+    /// A provider whose program is there in this version.
+    pub fn installed(provider: &'static str, version: &str) -> Self {
+        Self { provider, presence: Presence::Version(version.to_owned()), has_key: false, login: None }
+    }
 }
 
 /// The findings.
 #[derive(Debug, Clone, Default)]
 pub struct State {
     found: BTreeMap<&'static str, Detection>,
+    is_known: bool,
 }
 
 impl State {
+    /// What was found before anything else began.
+    pub fn new(found: Vec<Detection>) -> Self {
+        let found = found.into_iter().map(|detection| (detection.provider, detection)).collect();
+        Self { found, is_known: false }
+    }
+
     /// Whether the provider can be run.
     pub fn is_installed(&self, id: &str) -> bool {
         let built_in = super::by_id(id).is_some_and(|provider| provider.info().program == Program::Itself);
-        built_in || self.found.get(id).is_some_and(|detection| detection.version.is_some())
+        built_in || self.found.get(id).is_some_and(|detection| detection.presence != Presence::Absent)
     }
 
-    /// Whether detection has finished.
+    /// Whether anything was reported since the start.
     pub fn is_known(&self) -> bool {
-        !self.found.is_empty()
+        self.is_known
     }
 
     /// Installed providers.
@@ -45,8 +74,10 @@ impl State {
     }
 }
 
-/// Detection has finished.
-pub fn detected(state: &mut All, found: Vec<Detection>) {
-    let found = found.into_iter().map(|detection| (detection.provider, detection)).collect();
-    state.providers = Arc::new(State { found });
+/// Takes what was found of some providers; `true` for the first report since the start.
+pub fn detected(state: &mut All, found: Vec<Detection>) -> bool {
+    let providers = Arc::make_mut(&mut state.providers);
+    let is_first = !std::mem::replace(&mut providers.is_known, true);
+    providers.found.extend(found.into_iter().map(|detection| (detection.provider, detection)));
+    is_first
 }

@@ -42,6 +42,7 @@ static INFO: Info = Info {
     ],
     any_model: true,
     capabilities: Capabilities { resume: true, live_input: true, hooks: false, mcp: false, headless: true },
+    ..Info::PLAIN
 };
 
 /// See the module.
@@ -95,6 +96,7 @@ mod tests {
             has_integrations: false,
             hook_program: None,
             fence: None,
+            extra_env: crate::providers::environment::Extra::default(),
         }
     }
 

@@ -3,7 +3,8 @@
 //! everything they start can write only below these folders. Reading stays free.
 //!
 //! The fence is Linux's Landlock: it needs no privilege and cannot be taken down from inside. A program
-//! that is to be fenced in and cannot be does not start.
+//! that is to be fenced in and cannot be does not start. An older kernel fences in less than a newer one;
+//! what it leaves open is said on standard error.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -23,7 +24,15 @@ pub fn main(args: &[OsString]) -> ExitCode {
         return ExitCode::from(2);
     };
     let error = match fence(folders) {
-        Ok(()) => Command::new(program).args(rest).exec().to_string(),
+        Ok(open) => {
+            if !open.is_empty() {
+                eprintln!(
+                    "svc: enforcement \"kernel\": this kernel does not fence in {}",
+                    open.join(" and ")
+                );
+            }
+            Command::new(program).args(rest).exec().to_string()
+        }
         Err(error) => {
             format!("enforcement \"kernel\": {error}; set enforcement to \"advisory\" to go without")
         }
@@ -32,18 +41,38 @@ pub fn main(args: &[OsString]) -> ExitCode {
     ExitCode::from(NOT_STARTED)
 }
 
-/// Takes the right to write from this process, except below these folders (or to these files).
+/// Whether this system can fence a process in so that nothing outside is written, truncation included. Asks
+/// for a set of rules and puts nothing into force.
 #[cfg(target_os = "linux")]
-fn fence(folders: &[OsString]) -> Result<(), String> {
+pub fn is_possible() -> bool {
+    use landlock::{ABI, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
+    let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    ruleset.handle_access(AccessFs::from_write(ABI::V3)).and_then(Ruleset::create).is_ok()
+}
+
+/// Whether this system can fence a process in.
+#[cfg(not(target_os = "linux"))]
+pub fn is_possible() -> bool {
+    false
+}
+
+/// Takes the right to write from this process, except below these folders (or to these files); what this
+/// kernel leaves open nevertheless.
+#[cfg(target_os = "linux")]
+fn fence(folders: &[OsString]) -> Result<Vec<&'static str>, String> {
     use landlock::{
-        ABI, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-        RulesetCreatedAttr, RulesetStatus,
+        ABI, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
+        RulesetAttr, RulesetCreatedAttr, RulesetStatus,
     };
-    // Truncation and moves between folders are fenced in from this version of the interface on.
-    let writes = AccessFs::from_write(ABI::V3);
+    // What the first version knows is the fence. The second adds links and moves between folders (without it
+    // they are refused altogether), the third truncation, the fifth the calls of devices.
+    let (least, writes) = (AccessFs::from_write(ABI::V1), AccessFs::from_write(ABI::V5));
     let failed = |error: landlock::RulesetError| error.to_string();
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(least)
+        .map_err(failed)?
+        .set_compatibility(CompatLevel::BestEffort)
         .handle_access(writes)
         .map_err(failed)?
         .create()
@@ -52,16 +81,26 @@ fn fence(folders: &[OsString]) -> Result<(), String> {
         // What is not there cannot be written to either.
         let Ok(place) = PathFd::new(folder) else { continue };
         let is_folder = std::path::Path::new(folder).is_dir();
-        let rights = if is_folder { writes } else { writes & AccessFs::from_file(ABI::V3) };
+        let rights: BitFlags<AccessFs> =
+            if is_folder { writes } else { writes & AccessFs::from_file(ABI::V5) };
         ruleset = ruleset.add_rule(PathBeneath::new(place, rights)).map_err(failed)?;
     }
-    match ruleset.restrict_self().map_err(failed)?.ruleset {
-        RulesetStatus::FullyEnforced => Ok(()),
-        status => Err(format!("the kernel enforces it {status:?}")),
+    let status = ruleset.restrict_self().map_err(failed)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => {}
+        status @ RulesetStatus::NotEnforced => return Err(format!("the kernel enforces it {status:?}")),
     }
+    let version = match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => effective_abi,
+        _ => ABI::V1,
+    };
+    Ok([(ABI::V3, "truncation of files"), (ABI::V5, "the calls of devices")]
+        .into_iter()
+        .filter_map(|(since, what)| (version < since).then_some(what))
+        .collect())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn fence(_folders: &[OsString]) -> Result<(), String> {
+fn fence(_folders: &[OsString]) -> Result<Vec<&'static str>, String> {
     Err("only Linux can do that".into())
 }

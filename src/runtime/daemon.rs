@@ -1,5 +1,6 @@
 //! Putting the daemon together, and taking it apart: the order of both stands here and nowhere else.
 
+use super::detect::Programs;
 use super::host::Host;
 use super::http::{self, Bound, Policy};
 use super::lock::{Lock, LockError};
@@ -7,11 +8,12 @@ use super::outbox::{Outbox, state_body};
 use super::process::Processes;
 use super::service::Service;
 use super::signals::Signals;
-use super::state_thread::{Core, StateThread};
+use super::state_thread::{Core, RunningCore};
 use super::store::{Store, Told};
 use super::threads::Thread;
+use super::tokens::{self, Tokens};
 use super::ws::Hub;
-use super::{clock, detect, folder, logger};
+use super::{caller, clock, confine, detect, folder, logger, reserve, secrets};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
@@ -19,7 +21,7 @@ use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
-use crate::federation::api::ENVELOPE_PATH;
+use crate::credentials::worker::KEY_FILE;
 use crate::federation::worker::Keeper;
 use crate::gateways::worker::Gateways;
 use crate::integrations::{self, worker::Servers};
@@ -27,6 +29,8 @@ use crate::journalist::worker::Writer;
 use crate::market::worker_client::Marketplace;
 use crate::market::worker_links::Links;
 use crate::oversight::worker_cleanup::Cleaner;
+use crate::ownership::worker_look::Looker;
+use crate::providers::registry;
 use crate::teams::worker::PlanReader;
 use crate::workspace;
 use crate::workspace::worker_import::Imports;
@@ -34,7 +38,7 @@ use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// What `svc start` asks for.
@@ -43,7 +47,7 @@ pub struct DaemonOptions {
     pub project_dir: PathBuf,
     /// `--host`: the address to bind instead of the configured one.
     pub host: Option<String>,
-    /// `--port`: the port to bind instead of the configured one; 0 takes any.
+    /// `--port`: the port to bind, this one or none, instead of the configured one; 0 takes any.
     pub port: Option<u16>,
     /// Whether standard error is `.svc/daemon.log` already (`svc start --background`), so that the daemon
     /// writes each log line once.
@@ -89,12 +93,14 @@ const CONNECTION_GRACE: Duration = Duration::from_secs(3);
 ///
 /// Errors: the folder cannot be used, another daemon has the project, no port is free.
 pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
+    secrets::keep_memory();
     let project_dir = options
         .project_dir
         .canonicalize()
         .map_err(|error| failed(format!("the project folder {}: {error}", options.project_dir.display())))?;
     let state_folder = folder::prepare(&project_dir).map_err(failed)?;
     logger::start(&state_folder, options.stderr_is_log);
+    reserve::fill();
     let mut lock = Lock::take(&state_folder).map_err(|error| match error {
         LockError::Held(whose) => failed(format!(
             "a daemon of this project runs already ({whose}); stop it with svc stop, or use it as it is"
@@ -112,19 +118,28 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         started_at,
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
+        can_fence: confine::is_possible(),
     };
     state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
+    state.providers = Arc::new(registry::State::new(detect::at_first()));
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
+    caller::prepare();
     if unclean {
         end_leftovers(&processes, &state);
     }
     let logs =
         LogStore::open(&state_folder.join("logs")).map_err(|e| failed(format!("the agents' logs: {e}")))?;
-    let daemon = Daemon::start(state, bound, &state_folder, processes, &Arc::new(logs)).map_err(failed)?;
-    let project = Arc::clone(&daemon.core.snapshot().project);
-    lock.publish(&project).map_err(|error| failed(format!("the port file: {error}")))?;
+    let project = Arc::clone(&state.project);
+    let started = Daemon::start(state, bound, &state_folder, processes, &Arc::new(logs), &mut lock);
+    let daemon = match started {
+        Ok(daemon) => daemon,
+        Err(error) => {
+            lock.release();
+            return Err(failed(format!("the daemon cannot start: {error}")));
+        }
+    };
     (options.on_ready)(&Listening { url: project.url(), port: project.port });
     daemon.wait();
     lock.release();
@@ -134,7 +149,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
 fn bind(options: &DaemonOptions, state: &State) -> Result<Bound, DaemonError> {
     let config = state.settings.config();
     let host = options.host.as_deref().unwrap_or(&config.host);
-    let port = options.port.unwrap_or(config.port);
+    let port = options.port.map_or(http::Port::Usual(config.port), http::Port::Named);
     http::bind(host, port, http::CONFLICT_WAIT)
         .map_err(|error| DaemonError { exit_code: error.exit_code(), message: error.to_string() })
 }
@@ -162,8 +177,8 @@ struct Daemon {
     _signals: Signals,
     server: http::Server,
     core: Core,
-    state: Thread,
-    _detection: Thread,
+    state: RunningCore,
+    programs: Arc<Programs>,
     indexing: Indexing,
     _documents: worker_documents::Watch,
     processes: Arc<Processes>,
@@ -176,17 +191,27 @@ impl Daemon {
         folder: &std::path::Path,
         processes: Arc<Processes>,
         logs: &Arc<LogStore>,
+        lock: &mut Lock,
     ) -> std::io::Result<Self> {
-        let project_dir = state.project.dir.clone();
+        let project = Arc::clone(&state.project);
+        let project_dir = project.dir.clone();
         let (core, thread) = Core::new(state);
+        let to_core = core.clone();
+        // Before anything else runs: from here on a signal is an orderly end at any moment.
+        let signals = Signals::start(move || to_core.control(Event::Terminate))?;
         let snapshot = core.clone();
         let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
+        let sealed = core.snapshot().credentials.iter().count();
+        if sealed > 0 && !vault.has_key() {
+            log::error!(
+                "{sealed} credentials cannot be opened: {KEY_FILE} is missing; restore it, or set them again"
+            );
+        }
         let federation = Keeper::new(folder, clock::now());
-        let operator_token = std::env::var("SVC_OPERATOR_TOKEN").ok().filter(|token| !token.is_empty());
-        let mut policy = Policy::local(bound.address.ip(), token(folder, &bound, operator_token.clone())?);
-        policy.signed_path = Some(ENVELOPE_PATH);
+        let policy = Policy::local(bound.address.ip());
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
+        let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
         let host = Arc::new(Host {
             project: project_dir.clone(),
             logs: Arc::clone(logs),
@@ -195,7 +220,9 @@ impl Daemon {
             indexer: Arc::new(Indexer::new(project_dir.clone())),
             market: Marketplace::new(),
             federation,
+            programs: Arc::clone(&programs),
             counters: OnceLock::new(),
+            strays: Mutex::default(),
         });
         let hub_handle = hub.handle();
         let service = Service {
@@ -204,26 +231,27 @@ impl Daemon {
             table: crate::routes::table(),
             hub: hub_handle.clone(),
             listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
-            operator_token,
+            tokens: tokens(folder, &bound)?,
         };
         let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
-        let state = spawn_state_thread(thread, outbox)?;
+        let state = RunningCore::start(core.clone(), thread, outbox)?;
+        // Before the first request, so that nobody is told that what is installed is not.
+        programs.look();
+        // Whoever is let in finds a daemon that stays: what may still be refused comes before.
+        lock.publish(&project).map_err(|error| unpublished(&error))?;
         let server = http::Server::start(bound, config, Arc::new(service))?;
         let stats = server.stats();
         let counters = move || stats.counters().into_iter().chain(hub_handle.counters()).collect();
         // Set once, here.
         let _ = host.counters.set(Box::new(counters));
-        let to_core = core.clone();
-        let signals = Signals::start(move || to_core.control(Event::Terminate))?;
         let documents = watch_documents(&core, &project_dir)?;
-        let detection = start_detection(&core, &processes, project_dir)?;
         let indexing = start_indexing(&core, &host.indexer)?;
         Ok(Self {
             _signals: signals,
             server,
             core,
             state,
-            _detection: detection,
+            programs,
             indexing,
             _documents: documents,
             processes,
@@ -237,18 +265,17 @@ impl Daemon {
             server,
             core,
             state,
-            _detection: detection,
+            programs,
             indexing,
             _documents: documents,
             processes,
         } = self;
-        drop(state);
+        state.wait();
         drop(documents);
         drop(core);
-        indexing.indexer.stop();
-        server.stop(CONNECTION_GRACE);
-        drop(detection);
         drop(indexing);
+        programs.stop();
+        server.stop(CONNECTION_GRACE);
         let strays = processes.sweep_strays();
         if strays.leaked > 0 {
             log::error!("leaked: {} processes could not be ended", strays.leaked);
@@ -282,6 +309,9 @@ fn outbox(
         Told::Trouble(trouble) => to_core.control(Event::Storage(trouble)),
         Told::Stored(timer) => to_core.report(Event::Timer(timer)),
     })?;
+    for task in folder::orphaned_tasks(folder, &core.snapshot()) {
+        store.remove(task);
+    }
     let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
     let to_core = core.clone();
     let journalist = Writer::start(project.to_path_buf(), move |report| {
@@ -299,6 +329,10 @@ fn outbox(
     });
     let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
     let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
+    let to_core = core.clone();
+    let looker = Looker::start(project.to_path_buf(), move |looked| {
+        to_core.report(Event::Ownership(Some(looked)));
+    })?;
     Ok(Outbox {
         core: core.clone(),
         vault,
@@ -311,33 +345,24 @@ fn outbox(
         servers,
         hub,
         journalist,
+        looker,
         cleaner,
         store,
     })
 }
 
-fn spawn_state_thread(thread: StateThread, mut outbox: Outbox) -> std::io::Result<Thread> {
-    Thread::with_stack("state", 2 << 20, move || {
-        thread.run(&mut outbox);
-    })
+/// Says what a person can do about a port file that cannot be written.
+fn unpublished(error: &std::io::Error) -> std::io::Error {
+    let text = format!(
+        "the port file cannot be written: {error}; free space in .svc, or move away what stands in its place"
+    );
+    std::io::Error::new(error.kind(), text)
 }
 
-/// The operator token of a daemon that listens beyond this machine: the `given` one, or one made on first
-/// use.
-fn token(folder: &std::path::Path, bound: &Bound, given: Option<String>) -> std::io::Result<Option<String>> {
-    if bound.address.ip().is_loopback() {
-        return Ok(None);
-    }
-    if given.is_some() {
-        return Ok(given);
-    }
-    let path = folder.join("token");
-    if let Ok(token) = std::fs::read_to_string(&path) {
-        return Ok(Some(token.trim().to_owned()));
-    }
-    let token = format!("{:016x}{:016x}", clock::random(), clock::random());
-    super::store::replace(&path, format!("{token}\n").as_bytes())?;
-    Ok(Some(token))
+fn tokens(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Tokens> {
+    let operator = tokens::of_variable(std::env::var_os(tokens::VARIABLE))?;
+    let make = || format!("{:016x}{:016x}", clock::random(), clock::random());
+    Tokens::open(folder, !bound.address.ip().is_loopback(), operator, make)
 }
 
 fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {
@@ -346,18 +371,16 @@ fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<wo
     worker_documents::Watch::start(project, known, move |report| core.control(Event::Context(report)))
 }
 
-fn start_detection(core: &Core, processes: &Arc<Processes>, project: PathBuf) -> std::io::Result<Thread> {
-    let (core, processes) = (core.clone(), Arc::clone(processes));
-    Thread::spawn("detect", move || {
-        let found = detect::detect(&processes, &project);
-        core.control(Event::Detected(found));
-    })
-}
-
 /// The first scan of the codebase. Dropping it waits for a scan that was told to stop.
 struct Indexing {
     indexer: Arc<Indexer>,
     _thread: Thread,
+}
+
+impl Drop for Indexing {
+    fn drop(&mut self) {
+        self.indexer.stop();
+    }
 }
 
 /// Scans the codebase once, beside everything else: nobody waits for it.

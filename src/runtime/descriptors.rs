@@ -2,29 +2,71 @@
 //! each. With fifty agents there are a thousand of them, and a connection's first guarded request waits for
 //! all.
 //!
-//! Source: proc(5), `readlinkat(2)`.
-#![allow(unsafe_code, reason = "readlinkat and readdir, of which std has only slower forms")]
+//! Source: proc(5), `readlinkat(2)`, `kcmp(2)`.
+#![allow(unsafe_code, reason = "readlinkat, readdir and kcmp, of which std has only slower forms or none")]
 
-use std::io::ErrorKind;
+use std::io;
+use std::time::Instant;
 
 /// Bytes of a link that are looked at; `socket:[` and a number of 64 bits have room.
 #[cfg(target_os = "linux")]
 const LINK_BYTES: usize = 40;
+/// `KCMP_FILES`: whether two threads have the same table of descriptors.
+#[cfg(target_os = "linux")]
+const KCMP_FILES: libc::c_int = 2;
 
 /// Whether the process has an open descriptor whose link reads `wanted`, for example `socket:[4711]`.
 ///
 /// Errors: the process is gone, or may not be looked at.
 #[cfg(target_os = "linux")]
-pub fn holds(pid: u32, wanted: &[u8]) -> Result<bool, ErrorKind> {
+pub fn holds(pid: u32, wanted: &[u8]) -> io::Result<bool> {
+    folder_holds(&format!("/proc/{pid}/fd"), wanted)
+}
+
+/// Whether a thread beside the first has it, which may have a table of its own; the first may have ended.
+///
+/// Errors: the process is gone, may not be looked at, or has too many threads to be through by `until`.
+#[cfg(target_os = "linux")]
+pub fn threads_hold(pid: u32, wanted: &[u8], until: Instant) -> io::Result<bool> {
+    let folder = format!("/proc/{pid}/task");
+    for thread in std::fs::read_dir(&folder)? {
+        let Some(thread) = thread?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if thread == pid || has_table_of(pid, thread) {
+            continue;
+        }
+        if Instant::now() >= until {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        match folder_holds(&format!("{folder}/{thread}/fd"), wanted) {
+            Ok(false) => {}
+            // It has ended meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the kernel says that a thread uses its process's table, which has been read.
+#[cfg(target_os = "linux")]
+fn has_table_of(pid: u32, thread: u32) -> bool {
+    // SAFETY: the call takes numbers and changes nothing.
+    unsafe { libc::syscall(libc::SYS_kcmp, pid, thread, KCMP_FILES, 0, 0) == 0 }
+}
+
+#[cfg(target_os = "linux")]
+fn folder_holds(folder: &str, wanted: &[u8]) -> io::Result<bool> {
     use std::fs::File;
     use std::os::fd::{AsRawFd, IntoRawFd};
 
-    let folder = File::open(format!("/proc/{pid}/fd")).map_err(|error| error.kind())?;
+    let folder = File::open(folder)?;
     let fd = folder.as_raw_fd();
     // SAFETY: the descriptor is open and a folder's; from here on the stream owns it, see below.
     let stream = unsafe { libc::fdopendir(fd) };
     if stream.is_null() {
-        return Err(std::io::Error::last_os_error().kind());
+        return Err(io::Error::last_os_error());
     }
     // The stream closes it.
     let _ = folder.into_raw_fd();
@@ -41,10 +83,10 @@ pub fn holds(pid: u32, wanted: &[u8]) -> Result<bool, ErrorKind> {
         let length =
             unsafe { libc::readlinkat(fd, (*entry).d_name.as_ptr(), link.as_mut_ptr().cast(), LINK_BYTES) };
         let Ok(length) = usize::try_from(length) else {
-            let kind = std::io::Error::last_os_error().kind();
+            let error = io::Error::last_os_error();
             // The entries for the folder itself are no links.
-            if kind == ErrorKind::PermissionDenied {
-                return Err(kind);
+            if error.kind() == io::ErrorKind::PermissionDenied {
+                return Err(error);
             }
             continue;
         };
@@ -56,7 +98,13 @@ pub fn holds(pid: u32, wanted: &[u8]) -> Result<bool, ErrorKind> {
 
 /// Where there is no such folder, nobody is seen to hold anything.
 #[cfg(not(target_os = "linux"))]
-pub fn holds(_pid: u32, _wanted: &[u8]) -> Result<bool, ErrorKind> {
+pub fn holds(_pid: u32, _wanted: &[u8]) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// Where there is no such folder, nobody is seen to hold anything.
+#[cfg(not(target_os = "linux"))]
+pub fn threads_hold(_pid: u32, _wanted: &[u8], _until: Instant) -> io::Result<bool> {
     Ok(false)
 }
 

@@ -1,50 +1,370 @@
-//! Looks once which providers are installed, on a thread of its own, and tells the core.
+//! Which programs of providers are on the `PATH`, and what they say of their version and login.
+//!
+//! The `PATH` is looked at with some hundred `stat`s, within a fraction of a millisecond: before the first
+//! request, and again when somebody asks. Programs take seconds to answer (a cold Node.js, a loaded machine),
+//! so each is asked on a thread of its own, and what it says is reported by itself.
 
-use super::process::{Processes, Spec};
-use crate::providers::registry::Detection;
-use crate::providers::{Info, Program};
-use std::env;
+use super::process::{Marker, Processes, Spec, Stdin};
+use super::state_thread::Core;
+use super::threads::Thread;
+use crate::core::Event;
+use crate::core::ids::AgentId;
+use crate::providers::login::{Answer, Login, Source, StateFile};
+use crate::providers::registry::{Detection, Presence};
+use crate::providers::{Info, Program, environment};
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// A program that does not tell its version in this time counts as installed, version unknown.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(60);
+/// A program that does not tell its login in this time leaves it unknown.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// A login that was told is not asked about again before this time is over.
+const LOGIN_FRESH: Duration = Duration::from_secs(5);
+/// The `PATH` is not looked at again before this time is over, unless for a program that was absent.
+const PATH_FRESH: Duration = Duration::from_millis(500);
+/// How long somebody may wait for what is still to be told.
+const PATIENCE: Duration = Duration::from_secs(20);
 const VERSION_CHARS: usize = 60;
+/// Bytes of an answer, and of a file with a login.
+const ANSWER_BYTES: usize = 16 << 10;
+const FILE_BYTES: u64 = 1 << 20;
+/// From here on processes of the daemon's own are marked, one number a provider, as those of agents are: what
+/// they say to the daemon is never a person's word.
+const FIRST_MARK: u32 = 0xFFFF_FF00;
 
-/// What is installed. Takes as long as the slowest program's `--version`.
-pub fn detect(processes: &Processes, project: &Path) -> Vec<Detection> {
-    std::thread::scope(|scope| {
-        let looks: Vec<_> = crate::providers::all()
-            .iter()
-            .map(|provider| {
-                let info = provider.info();
-                scope.spawn(move || Detection {
-                    provider: info.id,
-                    version: version(processes, project, info),
-                    has_key: !info.env_key.is_empty() && env::var_os(info.env_key).is_some(),
-                })
-            })
-            .collect();
-        looks.into_iter().filter_map(|look| look.join().ok()).collect()
-    })
+/// What is known of the programs, and the threads that ask them.
+pub struct Programs {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<Thread>>,
 }
 
-fn version(processes: &Processes, project: &Path, info: &Info) -> Option<String> {
-    let Program::OnPath(program, args) = info.program else { return Some(crate::VERSION.to_owned()) };
-    let path = find_on_path(program)?;
-    let spec = Spec::tool(path, args, project);
-    let told = processes.capture(&spec, b"", VERSION_TIMEOUT, 4096);
-    let text =
-        told.map(|captured| String::from_utf8_lossy(&captured.stdout).into_owned()).unwrap_or_default();
-    let number = text.split_whitespace().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
-    let version = number.unwrap_or("unknown");
-    Some(version.chars().take(VERSION_CHARS).collect())
+struct Shared {
+    core: Core,
+    processes: Arc<Processes>,
+    known: Mutex<Known>,
+    /// Rings when a program has been asked.
+    told: Condvar,
+    is_over: AtomicBool,
 }
 
-/// Where `program` is found on the daemon's `PATH`.
-pub fn find_on_path(program: &str) -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
-    let runs =
-        |path: &PathBuf| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find(runs)
+#[derive(Default)]
+struct Known {
+    looked: Option<Instant>,
+    programs: BTreeMap<&'static str, Entry>,
+}
+
+struct Entry {
+    file: Option<FileMark>,
+    detection: Detection,
+    login_told: Option<Instant>,
+    /// Somebody wants to know who is logged in.
+    wants_login: bool,
+    /// A thread asks, and goes on until nothing more is wanted.
+    is_being_asked: bool,
+}
+
+/// What is to be asked of a program next.
+enum Question {
+    Version(PathBuf, &'static [&'static str]),
+    Login(Option<PathBuf>),
+}
+
+/// Tells one program file from another of the same name: an update changes it.
+#[derive(PartialEq, Eq)]
+struct FileMark {
+    path: PathBuf,
+    inode: u64,
+    changed: (i64, i64),
+}
+
+impl Programs {
+    /// Nothing is looked at yet.
+    pub fn new(core: Core, processes: Arc<Processes>) -> Self {
+        let shared = Shared {
+            core,
+            processes,
+            known: Mutex::default(),
+            told: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        };
+        Self { shared: Arc::new(shared), threads: Mutex::default() }
+    }
+
+    /// Looks at the `PATH`, reports what has changed, and lets new programs be asked for their version.
+    pub fn look(&self) {
+        self.look_again(false);
+    }
+
+    /// As [`Programs::look`], with everybody's login. What is known now; with `waits`, when all was told, or
+    /// patience is over.
+    pub fn look_at_all(&self, waits: bool) -> Vec<Detection> {
+        self.look_again(true);
+        let mut known = self.shared.lock();
+        let deadline = Instant::now() + PATIENCE;
+        while waits && known.programs.values().any(|entry| entry.is_being_asked) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.shared.is_over.load(Ordering::Acquire) {
+                break;
+            }
+            known = self.shared.told.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        known.programs.values().map(|entry| entry.detection.clone()).collect()
+    }
+
+    /// Ends what is being asked, and waits for that.
+    pub fn stop(&self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.told.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(threads);
+    }
+
+    fn look_again(&self, with_logins: bool) {
+        let mut known = self.shared.lock();
+        let (changed, to_ask) = known.update(with_logins);
+        if !changed.is_empty() {
+            // While nobody else can look: whoever finds nothing new may rely on it that the core knows.
+            self.shared.core.control(Event::Detected(changed));
+        }
+        drop(known);
+        for info in to_ask {
+            let shared = Arc::clone(&self.shared);
+            match Thread::spawn(&format!("ask-{}", info.id), move || shared.ask(info)) {
+                Ok(thread) => {
+                    let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+                    threads.retain(|thread| !thread.is_finished());
+                    threads.push(thread);
+                }
+                Err(error) => {
+                    log::warn!("{} cannot be asked for its version: {error}", info.id);
+                    self.shared.give_up(info.id);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        // A start that fails must not wait for slow programs.
+        self.stop();
+    }
+}
+
+impl Known {
+    /// Compares with the `PATH`: what has changed, and who is to be asked.
+    fn update(&mut self, with_logins: bool) -> (Vec<Detection>, Vec<&'static Info>) {
+        let (mut changed, mut to_ask) = (Vec::new(), Vec::new());
+        let is_fresh = self.looked.is_some_and(|looked| looked.elapsed() < PATH_FRESH);
+        for provider in crate::providers::all() {
+            let info = provider.info();
+            let known = self.programs.get(info.id);
+            let is_there = known.is_some_and(|entry| entry.detection.presence != Presence::Absent);
+            if !(is_fresh && is_there) {
+                let file = find(info);
+                if known.is_none_or(|entry| entry.file != file) {
+                    let detection = first(info, file.is_some());
+                    changed.push(detection.clone());
+                    let is_being_asked = known.is_some_and(|entry| entry.is_being_asked);
+                    let entry =
+                        Entry { file, detection, login_told: None, wants_login: false, is_being_asked };
+                    self.programs.insert(info.id, entry);
+                }
+            }
+            let Some(entry) = self.programs.get_mut(info.id) else { continue };
+            let has_login = entry.login_told.is_some_and(|told| told.elapsed() < LOGIN_FRESH);
+            let no_version = entry.detection.presence == Presence::Present && info.program != Program::Itself;
+            let asks_login = with_logins && !matches!(info.login.source, Source::Nowhere) && !has_login;
+            let is_there = entry.detection.presence != Presence::Absent;
+            entry.wants_login |= is_there && asks_login;
+            if is_there && !entry.is_being_asked && (no_version || entry.wants_login) {
+                entry.is_being_asked = true;
+                to_ask.push(info);
+            }
+        }
+        if !is_fresh {
+            self.looked = Some(Instant::now());
+        }
+        (changed, to_ask)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks one program until nothing more is wanted, on a thread of its own.
+    fn ask(&self, info: &'static Info) {
+        while let Some(question) = self.next(info) {
+            match &question {
+                Question::Version(path, args) => {
+                    let answer = self.run(info, path, args, VERSION_TIMEOUT);
+                    self.report(info.id, path, |entry| {
+                        entry.detection.presence = Presence::Version(version_in(answer.as_ref()));
+                    });
+                }
+                Question::Login(path) => {
+                    let login = self.login(info, path.as_deref());
+                    self.report(info.id, path.as_deref().unwrap_or(Path::new("")), |entry| {
+                        entry.detection.login = login;
+                        entry.login_told = Some(Instant::now());
+                    });
+                }
+            }
+        }
+        self.told.notify_all();
+    }
+
+    /// What is to be asked next; `None` lets the thread end.
+    fn next(&self, info: &Info) -> Option<Question> {
+        let mut known = self.lock();
+        let entry = known.programs.get_mut(info.id)?;
+        let path = entry.file.as_ref().map(|file| file.path.clone());
+        let is_over = self.is_over.load(Ordering::Acquire) || entry.detection.presence == Presence::Absent;
+        match (path, &entry.detection.presence, info.program) {
+            (Some(path), Presence::Present, Program::OnPath(_, args)) if !is_over => {
+                Some(Question::Version(path, args))
+            }
+            (path, _, _) if !is_over && std::mem::take(&mut entry.wants_login) => Some(Question::Login(path)),
+            _ => {
+                entry.is_being_asked = false;
+                None
+            }
+        }
+    }
+
+    fn give_up(&self, id: &str) {
+        if let Some(entry) = self.lock().programs.get_mut(id) {
+            entry.is_being_asked = false;
+        }
+        self.told.notify_all();
+    }
+
+    /// Takes an answer and tells the core, unless the daemon ends.
+    fn report(&self, id: &str, asked: &Path, take: impl FnOnce(&mut Entry)) {
+        let mut known = self.lock();
+        let Some(entry) = known.programs.get_mut(id) else { return };
+        if entry.file.as_ref().is_some_and(|file| file.path != asked) {
+            // Another program has taken its place meanwhile, which is asked next.
+            return;
+        }
+        let before = entry.detection.clone();
+        take(entry);
+        let after = entry.detection.clone();
+        // Reported before anybody else can change it: the core hears of changes in their order.
+        if before != after && !self.is_over.load(Ordering::Acquire) {
+            self.core.control(Event::Detected(vec![after]));
+        }
+    }
+
+    fn login(&self, info: &'static Info, program: Option<&Path>) -> Option<Login> {
+        match info.login.source {
+            Source::Nowhere => None,
+            Source::Program(args, read) => {
+                let (text, is_success) = self.run(info, program?, args, LOGIN_TIMEOUT)?;
+                read(Answer { text: &text, is_success })
+            }
+            Source::File(file) => Some(login_in(&file).unwrap_or_else(|| Login {
+                is_in: false,
+                told: format!("no login found in ~/{}/{}", file.folder, file.name),
+            })),
+            Source::Endpoint => Some(match crate::ollama::look() {
+                Ok(address) => Login { is_in: true, told: format!("answers at {address}") },
+                Err(address) => Login { is_in: false, told: format!("nobody answers at {address}") },
+            }),
+        }
+    }
+
+    /// What a program prints, and whether it ended well; it gets what its agents get.
+    fn run(
+        &self,
+        info: &'static Info,
+        program: &Path,
+        args: &[&str],
+        timeout: Duration,
+    ) -> Option<(String, bool)> {
+        let state = self.core.snapshot();
+        let index = crate::providers::all().iter().position(|provider| provider.info().id == info.id)?;
+        let extra = state.settings.config().env.of(info.id);
+        let spec = Spec {
+            program: program.into(),
+            args: args.iter().map(Into::into).collect(),
+            env: environment::of_child(env::vars_os(), info, &extra, &[], &[]),
+            // Not in the project, whose files agents write: programs take settings from where they stand.
+            cwd: PathBuf::from("/"),
+            stdin: Stdin::Null,
+            marker: Some(Marker {
+                agent: AgentId(FIRST_MARK + u32::try_from(index).ok()?),
+                project_dir: state.project.dir.clone(),
+            }),
+        };
+        let told = self.processes.capture_unless(&spec, b"", timeout, ANSWER_BYTES, &self.is_over).ok()?;
+        let text = [&told.stdout[..], b"\n", &told.stderr].concat();
+        Some((String::from_utf8_lossy(&text).into_owned(), told.is_success()))
+    }
+}
+
+/// What is on the `PATH` now, without asking any program.
+pub fn at_first() -> Vec<Detection> {
+    crate::providers::all()
+        .iter()
+        .map(|provider| provider.info())
+        .map(|i| first(i, find(i).is_some()))
+        .collect()
+}
+
+fn first(info: &'static Info, is_found: bool) -> Detection {
+    let is_there = is_found || info.program == Program::Itself;
+    Detection {
+        provider: info.id,
+        presence: if is_there { Presence::Present } else { Presence::Absent },
+        has_key: !info.env_key.is_empty() && env::var_os(info.env_key).is_some_and(|key| !key.is_empty()),
+        login: None,
+    }
+}
+
+fn find(info: &Info) -> Option<FileMark> {
+    let Program::OnPath(program, _) = info.program else { return None };
+    mark_on_path(program)
+}
+
+/// Where `program` is found on this process's `PATH`.
+pub fn path_of(program: &str) -> Option<PathBuf> {
+    mark_on_path(program).map(|found| found.path)
+}
+
+fn mark_on_path(program: &str) -> Option<FileMark> {
+    let mark = |path: PathBuf| {
+        let file = path.metadata().ok().filter(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)?;
+        Some(FileMark { path, inode: file.ino(), changed: (file.ctime(), file.ctime_nsec()) })
+    };
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find_map(mark)
+}
+
+fn version_in(answer: Option<&(String, bool)>) -> String {
+    let words = answer.map(|(text, _)| text.as_str()).unwrap_or_default().split_whitespace();
+    let number = words.into_iter().find(|word| word.starts_with(|c: char| c.is_ascii_digit()));
+    let number = number.unwrap_or("unknown").trim_end_matches(['.', ',', ')']);
+    let printable = number.chars().filter(|c| !c.is_control());
+    printable.take(VERSION_CHARS).collect()
+}
+
+fn login_in(file: &StateFile) -> Option<Login> {
+    let named = (!file.variable.is_empty()).then(|| env::var_os(file.variable)).flatten();
+    let folder = match named {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(env::var_os("HOME")?).join(file.folder),
+    };
+    let path = folder.join(file.name);
+    if !path.metadata().is_ok_and(|data| data.is_file() && data.len() <= FILE_BYTES) {
+        return None;
+    }
+    (file.read)(&serde_json::from_slice(&fs::read(path).ok()?).ok()?)
 }

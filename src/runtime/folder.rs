@@ -1,10 +1,12 @@
 //! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
 
+use super::regular;
 use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::context::triggers;
 use crate::coordination;
+use crate::core::ids::LineageId;
 use crate::core::time::Time;
 use crate::core::{Document, State};
 use crate::credentials;
@@ -23,6 +25,8 @@ use crate::teams;
 use crate::usage;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -50,12 +54,13 @@ pub fn prepare(project: &Path) -> Result<PathBuf, String> {
 pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
     let project = read_object(&folder.join(Document::Config.path()))?;
+    let reader = Reader { folder, now, set_aside: RefCell::default() };
     let settings = settings::State::new(user, project)
         .map_err(|problem| format!("the configuration is refused: {}", problem.error))?;
-    let stored: Stored = read(folder, Document::Agents, now)?.unwrap_or_default();
+    let stored: Stored = reader.read(Document::Agents)?.unwrap_or_default();
     known_version(Document::Agents, stored.version, agents::STORED_VERSION)?;
     let mut trouble = None;
-    let prompt = |lineage| match read::<StoredPrompt>(folder, Document::Prompt(lineage), now) {
+    let prompt = |lineage| match reader.read::<StoredPrompt>(Document::Prompt(lineage)) {
         Ok(Some(stored)) => stored.prompt,
         Ok(None) => Arc::from(""),
         Err(error) => {
@@ -66,54 +71,56 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     let agents = agents::State::restore(stored, prompt, now);
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
-    load_trust(folder, now, &mut state)?;
-    load_teams(folder, now, &mut state)?;
-    load_usage(folder, now, &mut state)?;
-    load_notes(folder, now, &mut state)?;
+    load_trust(&reader, now, &mut state)?;
+    load_teams(&reader, now, &mut state)?;
+    load_usage(&reader, now, &mut state)?;
+    load_notes(&reader, now, &mut state)?;
+    crate::core::clock::restored(&mut state, now);
+    Arc::make_mut(&mut state.health).set_aside = reader.set_aside.into_inner();
     Ok(state)
 }
 
 /// What people have decided and agents hold.
-fn load_trust(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+fn load_trust(reader: &Reader, now: Time, state: &mut State) -> Result<(), String> {
     let timers = Arc::make_mut(&mut state.timers);
-    let stored: approvals::Stored = read(folder, Document::Approvals, now)?.unwrap_or_default();
+    let stored: approvals::Stored = reader.read(Document::Approvals)?.unwrap_or_default();
     known_version(Document::Approvals, stored.version, approvals::STORED_VERSION)?;
     state.approvals = Arc::new(approvals::State::restore(stored, timers));
-    let stored: integrations::Stored = read(folder, Document::Integrations, now)?.unwrap_or_default();
+    let stored: integrations::Stored = reader.read(Document::Integrations)?.unwrap_or_default();
     known_version(Document::Integrations, stored.version, integrations::STORED_VERSION)?;
     state.integrations = Arc::new(integrations::State::restore(stored));
-    let stored: credentials::Stored = read(folder, Document::Credentials, now)?.unwrap_or_default();
+    let stored: credentials::Stored = reader.read(Document::Credentials)?.unwrap_or_default();
     known_version(Document::Credentials, stored.version, credentials::STORED_VERSION)?;
     state.credentials = Arc::new(credentials::State::restore(stored));
-    let stored: coordination::Stored = read(folder, Document::Locks, now)?.unwrap_or_default();
+    let stored: coordination::Stored = reader.read(Document::Locks)?.unwrap_or_default();
     known_version(Document::Locks, stored.version, coordination::STORED_VERSION)?;
     state.coordination = Arc::new(coordination::State::restore(stored, &state.agents, timers));
-    let stored: gateways::Stored = read(folder, Document::Gateways, now)?.unwrap_or_default();
+    let stored: gateways::Stored = reader.read(Document::Gateways)?.unwrap_or_default();
     known_version(Document::Gateways, stored.version, gateways::STORED_VERSION)?;
     state.gateways = Arc::new(gateways::State::restore(stored, now, timers));
     Ok(())
 }
 
 /// Teams with their plans, and schedules with their next times.
-fn load_teams(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
-    let stored: teams::Stored = read(folder, Document::Teams, now)?.unwrap_or_default();
+fn load_teams(reader: &Reader, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: teams::Stored = reader.read(Document::Teams)?.unwrap_or_default();
     known_version(Document::Teams, stored.version, teams::STORED_VERSION)?;
     state.teams = Arc::new(teams::State::restore(stored, now));
-    let stored: schedules::Stored = read(folder, Document::Schedules, now)?.unwrap_or_default();
+    let stored: schedules::Stored = reader.read(Document::Schedules)?.unwrap_or_default();
     known_version(Document::Schedules, stored.version, schedules::STORED_VERSION)?;
     state.schedules = Arc::new(schedules::State::restore(stored));
     Ok(())
 }
 
 /// What agents have used.
-fn load_usage(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
-    let stored: usage::Stored = read(folder, Document::Usage, now)?.unwrap_or_default();
+fn load_usage(reader: &Reader, now: Time, state: &mut State) -> Result<(), String> {
+    let stored: usage::Stored = reader.read(Document::Usage)?.unwrap_or_default();
     known_version(Document::Usage, stored.version, usage::STORED_VERSION)?;
     usage::restore(state, stored, now);
-    let stored: triggers::Stored = read(folder, Document::Adaptive, now)?.unwrap_or_default();
+    let stored: triggers::Stored = reader.read(Document::Adaptive)?.unwrap_or_default();
     known_version(Document::Adaptive, stored.version, triggers::STORED_VERSION)?;
     state.triggers = Arc::new(triggers::State::restore(stored));
-    let stored: timeline::Stored = read(folder, Document::Timeline, now)?.unwrap_or_default();
+    let stored: timeline::Stored = reader.read(Document::Timeline)?.unwrap_or_default();
     known_version(Document::Timeline, stored.version, timeline::STORED_VERSION)?;
     state.timeline = Arc::new(timeline::State::restore(stored));
     state.agents.rotations().watch(Arc::make_mut(&mut state.timers));
@@ -132,26 +139,26 @@ fn known_version(document: Document, found: u32, known: u32) -> Result<(), Strin
 }
 
 /// What is remembered and written down.
-fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String> {
+fn load_notes(reader: &Reader, now: Time, state: &mut State) -> Result<(), String> {
     state.memory = Arc::new(memory::State::restore(
-        read_versioned(folder, Document::Constraints, now)?,
-        read_versioned(folder, Document::Discoveries, now)?,
-        read_versioned(folder, Document::HandoffChains, now)?,
-        read_versioned(folder, Document::Specializations, now)?,
+        read_versioned(reader, Document::Constraints)?,
+        read_versioned(reader, Document::Discoveries)?,
+        read_versioned(reader, Document::HandoffChains)?,
+        read_versioned(reader, Document::Specializations)?,
     ));
-    let stored: journalist::store::Stored = read(folder, Document::Journalist, now)?.unwrap_or_default();
+    let stored: journalist::store::Stored = reader.read(Document::Journalist)?.unwrap_or_default();
     known_version(Document::Journalist, stored.version, journalist::store::VERSION)?;
     state.journalist = Arc::new(journalist::State::restore(stored));
-    let stored: pm::Stored = read(folder, Document::PmReviews, now)?.unwrap_or_default();
+    let stored: pm::Stored = reader.read(Document::PmReviews)?.unwrap_or_default();
     known_version(Document::PmReviews, stored.version, pm::VERSION)?;
     state.pm = Arc::new(pm::State::restore(stored));
-    let stored: market::Stored = read(folder, Document::Skills, now)?.unwrap_or_default();
+    let stored: market::Stored = reader.read(Document::Skills)?.unwrap_or_default();
     known_version(Document::Skills, stored.version, market::STORED_VERSION)?;
     state.market = Arc::new(market::State::restore(stored));
-    let stored: federation::Stored = read(folder, Document::Federation, now)?.unwrap_or_default();
+    let stored: federation::Stored = reader.read(Document::Federation)?.unwrap_or_default();
     known_version(Document::Federation, stored.version, federation::STORED_VERSION)?;
     state.federation = Arc::new(federation::State::restore(stored));
-    let stored: cleanup::Stored = read(folder, Document::Cleanup, now)?.unwrap_or_default();
+    let stored: cleanup::Stored = reader.read(Document::Cleanup)?.unwrap_or_default();
     known_version(Document::Cleanup, stored.version(), cleanup::STORED_VERSION)?;
     cleanup::restore(state, stored, now);
     journalist::arm(state, now);
@@ -159,12 +166,8 @@ fn load_notes(folder: &Path, now: Time, state: &mut State) -> Result<(), String>
 }
 
 /// A document of memory, or its default. Written by a newer version it is refused.
-fn read_versioned<T: DeserializeOwned + Default>(
-    folder: &Path,
-    document: Document,
-    now: Time,
-) -> Result<T, String> {
-    let Some(stored) = read::<memory::store::Stored<T>>(folder, document, now)? else {
+fn read_versioned<T: DeserializeOwned + Default>(reader: &Reader, document: Document) -> Result<T, String> {
+    let Some(stored) = reader.read::<memory::store::Stored<T>>(document)? else {
         return Ok(T::default());
     };
     known_version(document, stored.version, memory::store::VERSION)?;
@@ -180,7 +183,7 @@ fn user_config_path() -> Option<PathBuf> {
 }
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, String> {
-    let bytes = match fs::read(path) {
+    let bytes = match regular::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Map::new()),
         Err(error) => return Err(format!("{}: {error}", path.display())),
@@ -190,21 +193,42 @@ fn read_object(path: &Path) -> Result<Map<String, Value>, String> {
         .map_err(|error| format!("{} is not a JSON object: {error}", path.display()))
 }
 
-/// Reads a document. A broken one is set aside with a warning, so that the daemon starts all the same.
-fn read<T: DeserializeOwned>(folder: &Path, document: Document, now: Time) -> Result<Option<T>, String> {
-    let path = folder.join(document.path());
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("{}: {error}", path.display())),
-    };
-    match serde_json::from_slice(&bytes) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => {
-            let aside = path.with_extension(format!("json.corrupt-{}", now.0));
-            fs::rename(&path, &aside).map_err(|error| format!("{}: {error}", path.display()))?;
-            log::warn!("{} is broken ({error}); set aside as {}", path.display(), aside.display());
-            Ok(None)
+/// Reads the documents, and notes which of them it had to set aside.
+struct Reader<'a> {
+    folder: &'a Path,
+    now: Time,
+    set_aside: RefCell<Vec<String>>,
+}
+
+impl Reader<'_> {
+    /// Reads a document. A broken one is set aside with a warning, so that the daemon starts all the same.
+    fn read<T: DeserializeOwned>(&self, document: Document) -> Result<Option<T>, String> {
+        let path = self.folder.join(document.path());
+        let named = |error: std::io::Error| format!("{}: {error}", path.display());
+        let bytes = match regular::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(named(error)),
+        };
+        match serde_json::from_slice(&bytes) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => {
+                let aside = path.with_extension(format!("json.corrupt-{}", self.now.0));
+                fs::rename(&path, &aside).map_err(named)?;
+                log::warn!("{} is broken ({error}); set aside as {}", path.display(), aside.display());
+                let name = aside.file_name().unwrap_or_default().to_string_lossy();
+                self.set_aside.borrow_mut().push(format!("{}, now {name}: {error}", document.path()));
+                Ok(None)
+            }
         }
     }
+}
+
+/// Tasks of agents whose records are gone: a daemon that ended before it removed them has left them.
+pub fn orphaned_tasks(folder: &Path, state: &State) -> Vec<Document> {
+    let Ok(entries) = fs::read_dir(folder.join("state/prompts")) else { return Vec::new() };
+    let known: HashSet<LineageId> = state.agents.iter().map(|agent| agent.lineage_id).collect();
+    let lineage = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
+    let orphans = entries.flatten().filter_map(lineage).filter(|lineage| !known.contains(lineage));
+    orphans.map(Document::Prompt).collect()
 }

@@ -1,13 +1,19 @@
 //! What handlers that do I/O may use.
 
+use super::detect::Programs;
 use super::process::Processes;
 use crate::agents::worker_log::LogStore;
+use crate::core::ids::AgentId;
 use crate::credentials::Vault;
 use crate::federation::worker::Keeper;
 use crate::market::worker_client::Marketplace;
 use crate::workspace::worker_index::Indexer;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A count of strays is good for this long: whoever asks often need not read the process table often.
+const COUNTED_FOR: Duration = Duration::from_millis(200);
 
 /// A metric: name, help, kind, value.
 pub type Counter = (&'static str, &'static str, &'static str, u64);
@@ -28,11 +34,26 @@ pub struct Host {
     pub market: Marketplace,
     /// The key by which other daemons know this one.
     pub federation: Keeper,
+    /// The programs of the providers.
+    pub programs: Arc<Programs>,
     /// Counters of the HTTP server and the hub, known once they run.
     pub counters: OnceLock<Box<dyn Fn() -> Vec<Counter> + Send + Sync>>,
+    /// The strays that were counted last, and when.
+    pub strays: Mutex<Option<(Instant, usize)>>,
 }
 
 impl Host {
+    /// How many adopted processes belong to no living agent. Counted at most once in [`COUNTED_FOR`].
+    pub fn strays(&self, lives: impl Fn(AgentId) -> bool) -> usize {
+        let mut last = self.strays.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, count)) = last.filter(|(at, _)| at.elapsed() < COUNTED_FOR) {
+            return count;
+        }
+        let count = self.processes.strays(&self.project, lives);
+        *last = Some((Instant::now(), count));
+        count
+    }
+
     /// Counters of the edge and the hub, for `/metrics`.
     pub fn counters(&self) -> Vec<Counter> {
         self.counters.get().map(|counters| counters()).unwrap_or_default()

@@ -4,7 +4,7 @@ use crate::core::Project;
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,8 +67,9 @@ impl Lock {
         self.file.set_len(0)?;
         self.file.rewind()?;
         self.file.write_all(json!({"pid": pid, "host": host, "port": port}).to_string().as_bytes())?;
-        let loopback = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        let text = match (loopback, host.contains(':')) {
+        // A port alone means 127.0.0.1; another of our own addresses, such as ::1, has to be told.
+        let usual = host.parse() == Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let text = match (usual, host.contains(':')) {
             (true, _) => format!("{port}\n"),
             (false, true) => format!("[{host}]:{port}\n"),
             (false, false) => format!("{host}:{port}\n"),
@@ -78,7 +79,8 @@ impl Lock {
 
     /// The daemon ends in good order.
     pub fn release(self) {
-        if let Err(error) = fs::remove_file(&self.port_file) {
+        let removed = fs::remove_file(&self.port_file);
+        if let Err(error) = removed.or_else(super::store::missing_is_fine) {
             log::warn!("the port file could not be removed: {error}");
         }
     }

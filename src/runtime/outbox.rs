@@ -18,6 +18,7 @@ use crate::journalist::{self, worker::Writer};
 use crate::market::worker_links::{self, Links};
 use crate::oversight::cleanup;
 use crate::oversight::worker_cleanup::Cleaner;
+use crate::ownership::worker_look::Looker;
 use crate::providers;
 use crate::teams::worker::PlanReader;
 use crate::workspace::worker_import::Imports;
@@ -50,6 +51,8 @@ pub struct Outbox {
     pub hub: Hub,
     /// The journalist's documents.
     pub journalist: Writer,
+    /// Looks which files of owners have changed.
+    pub looker: Looker,
     /// Removes what is old.
     pub cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
@@ -82,8 +85,13 @@ impl Outbox {
             Effect::Import(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Plan(look) => self.plans.order(look),
+            Effect::Look(order) => {
+                if !self.looker.order(order) {
+                    self.core.control(Event::Ownership(None));
+                }
+            }
             Effect::Warn(text) => log::warn!("{text}"),
-            Effect::Reply(..) | Effect::Exit => {}
+            Effect::Reply(..) | Effect::ReplyStored(..) | Effect::Exit => {}
         }
     }
 
@@ -144,7 +152,8 @@ impl Outbox {
                     self.core.control(Event::Run(agent, RunReport::Said { message_id, delivered: false }));
                 }
             }
-            RunOrder::Decide { question, allow } => self.runs.decide(agent, &question, allow),
+            RunOrder::Decide { question, ruling } => self.runs.decide(agent, &question, &ruling),
+            RunOrder::Interrupt => self.runs.interrupt(agent),
             RunOrder::Finish => self.runs.finish(agent),
             RunOrder::Stop => self.runs.stop(agent),
         }

@@ -3,13 +3,21 @@
 use super::caller;
 use super::clock;
 use super::host::Host;
-use super::http;
+use super::http::{self, Ends, Head};
 use super::state_thread::Core;
+use super::tokens::{Source, Tokens, VARIABLE};
 use super::ws::{HubHandle, Listener, Subscription};
 use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
+use crate::core::actor::{Caller, Holder, Shown, Unproven};
 use crate::core::ids::UNKNOWN_AGENT;
+use crate::core::{Event, State};
+use crate::federation::api::ENVELOPE_PATH;
 use crate::routes::{Access, Answer, Ask, Handler};
 use std::sync::Arc;
+use std::time::Instant;
+
+/// The code of what is refused to agents.
+const AGENT_MAY_NOT: &str = "agent_may_not";
 
 /// What answers requests.
 pub struct Service {
@@ -23,9 +31,8 @@ pub struct Service {
     pub hub: HubHandle,
     /// Takes what WebSocket clients say.
     pub listener: Arc<dyn Listener>,
-    /// `SVC_OPERATOR_TOKEN`, which no agent gets: what only a person may do needs it where the kernel does
-    /// not tell who calls.
-    pub operator_token: Option<String>,
+    /// Which tokens are in force.
+    pub tokens: Tokens,
 }
 
 impl http::Service for Service {
@@ -36,12 +43,33 @@ impl http::Service for Service {
         }
     }
 
+    /// At the door of a daemon that listens beyond this machine. What comes to one path is signed instead.
+    fn admit(&self, head: &Head, ends: &Ends) -> Result<(), Problem> {
+        if !self.tokens.guards_door() || head.path == ENVELOPE_PATH {
+            return Ok(());
+        }
+        let authorization = head.header("authorization");
+        let is_page = head.header("accept").is_some_and(|kinds| kinds.contains("text/html"));
+        let verdict = self.tokens.at_door(authorization, is_page);
+        if authorization.is_none() || (verdict.is_ok() && self.tokens.is_believed(Instant::now())) {
+            return verdict;
+        }
+        let source = Source::of(holder(&self.core.snapshot(), ends), ends.peer.ip());
+        self.listen_to(source, verdict.is_err())?;
+        verdict
+    }
+
+    fn may_use_reserve(&self, ends: &Ends) -> bool {
+        matches!(holder(&self.core.snapshot(), ends), Holder::Outside | Holder::Elsewhere)
+    }
+
     fn handle(&self, request: &Request) -> Reply {
         http::dispatch(&self.table, request, |route, params| {
             let state = self.core.snapshot();
-            let find_caller = || caller::calling_agent(&state, request.peer, request.local);
+            let find_caller = || self.caller(&state, request).agent();
             let ask = Ask { request, params, state: &state, now: clock::now(), find_caller: &find_caller };
-            self.answer(route, &ask).unwrap_or_else(Into::into)
+            let reply = self.answer(route, &ask).unwrap_or_else(Into::into);
+            self.with_remedy(&ask, reply)
         })
     }
 
@@ -81,46 +109,108 @@ impl Service {
         }
     }
 
-    /// 403 when an agent's process asks for what only the operator may, or when nobody can tell who asks and
-    /// the operator's token is not there.
+    /// 403 when somebody asks for what only a person may who is none, or may be none.
     fn allow(&self, access: Access, ask: &Ask) -> Result<(), Problem> {
         if access == Access::Anyone {
             return Ok(());
         }
-        if let Some(agent) = ask.caller() {
+        let authorization = ask.request.header("authorization");
+        let shown = self.tokens.shown(authorization);
+        let caller = self.caller(ask.state, ask.request);
+        if let Caller::Agent(agent) = caller {
             let who =
                 if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
             let text = format!("{who} may not do this; a person has to, outside of an agent");
-            return Err(Problem::new(403, "agent_may_not", text));
+            return Err(Problem::new(403, AGENT_MAY_NOT, text));
         }
-        let Some(token) = &self.operator_token else { return Ok(()) };
-        let told = caller::is_told(ask.request.peer, ask.request.local);
-        speaks_for_operator(told, ask.request.header("authorization"), token)
+        let is_guess = shown == Shown::Not && authorization.is_some();
+        if is_guess || (shown == Shown::Right && !self.tokens.is_believed(Instant::now())) {
+            let ends = ends(ask.request);
+            self.listen_to(Source::of(holder(ask.state, &ends), ends.peer.ip()), is_guess)?;
+        }
+        match caller {
+            // A daemon proves itself otherwise, and a person confirms what it begins.
+            Caller::Nobody(why) if access == Access::OperatorOnly || why == Unproven::Page => {
+                Err(self.prove_yourself(why))
+            }
+            Caller::Nobody(_) | Caller::Person | Caller::Agent(_) => Ok(()),
+        }
+    }
+
+    fn caller(&self, state: &State, request: &Request) -> Caller {
+        let authorization = request.header("authorization");
+        let shown = self.tokens.shown(authorization);
+        // A browser adds a password by itself, but a page must know a token to show it.
+        let knows = shown == Shown::Right && authorization.is_some_and(|value| value.starts_with("Bearer "));
+        Caller::of(holder(state, &ends(request)), shown, knows || http::is_own_page(request))
+    }
+
+    /// Errors: 429 for a source of too many wrong tokens; this one may be the next.
+    fn listen_to(&self, source: Source, is_wrong: bool) -> Result<(), Problem> {
+        let now = Instant::now();
+        self.tokens.listen_to(source, now)?;
+        if is_wrong && let Some(wrong) = self.tokens.count_wrong(source, now) {
+            log::warn!("a wrong operator's token from {}, {} lately", wrong.from, wrong.attempts);
+            self.core.control(Event::WrongToken { from: wrong.from, attempts: wrong.attempts });
+        }
+        Ok(())
+    }
+
+    /// A refusal that the core means for agents, in words for a person who is not known to be one.
+    fn with_remedy(&self, ask: &Ask, reply: Reply) -> Reply {
+        let is_meant = |reply: &Reply| {
+            let body: Option<serde_json::Value> = serde_json::from_slice(reply.body.bytes()).ok();
+            body.is_some_and(|body| body["code"] == AGENT_MAY_NOT)
+        };
+        if reply.status != 403 || !is_meant(&reply) {
+            return reply;
+        }
+        match self.caller(ask.state, ask.request) {
+            Caller::Nobody(why) => self.prove_yourself(why).into(),
+            Caller::Person | Caller::Agent(_) => reply,
+        }
+    }
+
+    /// 403 with what to do about it; `tokenHelps` says whether showing the operator's token would.
+    fn prove_yourself(&self, why: Unproven) -> Problem {
+        let helps = self.tokens.can_prove();
+        let remedy = if helps {
+            format!(
+                "send Authorization: Bearer with the {VARIABLE} that the daemon was started with (svc does so by \
+                     itself where that variable is set)"
+            )
+        } else {
+            format!(
+                "call as the user who started the daemon, by a program of your own; or start the daemon and svc \
+                     with the same {VARIABLE} set, which proves a person"
+            )
+        };
+        let text = match why {
+            Unproven::Unseen => {
+                format!(
+                    "only a person may do this, and no process that may be looked at was seen to call: {remedy}"
+                )
+            }
+            Unproven::Untold => {
+                format!("only a person may do this, and this system does not tell who calls: {remedy}")
+            }
+            Unproven::Token => format!("only a person may do this: {remedy}"),
+            Unproven::Page => {
+                "only a person may do this, and a page of another origin asks for it: use the daemon's \
+                               own console, or svc"
+                    .to_owned()
+            }
+        };
+        let helps = helps && why != Unproven::Page;
+        Problem::new(403, "prove_yourself", text).with("tokenHelps", helps)
     }
 }
 
-/// Errors: 403 `operator_token_required`.
-fn speaks_for_operator(told: bool, authorization: Option<&str>, token: &str) -> Result<(), Problem> {
-    let given = authorization.and_then(|value| value.strip_prefix("Bearer ")).map(str::trim);
-    if told || given.is_some_and(|given| http::same_bytes(given.as_bytes(), token.as_bytes())) {
-        return Ok(());
-    }
-    let text = "this system does not tell who calls: send Authorization: Bearer with the SVC_OPERATOR_TOKEN that the \
-                daemon was started with";
-    Err(Problem::new(403, "operator_token_required", text))
+/// Who holds the other end; asked once per connection.
+fn holder(state: &State, ends: &Ends) -> Holder {
+    *ends.holder.get_or_init(|| caller::holder(state, ends.peer, ends.local))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decisions_4_where_the_kernel_cannot_tell_the_operator_token_does() {
-        let asks = |told, given| speaks_for_operator(told, given, "secret").map_err(|problem| problem.code);
-        assert_eq!(asks(true, None), Ok(()), "the kernel has told: nobody's agent");
-        assert_eq!(asks(false, Some("Bearer secret")), Ok(()));
-        for wrong in [None, Some("Bearer secre"), Some("secret"), Some("Basic secret"), Some("Bearer ")] {
-            assert_eq!(asks(false, wrong), Err("operator_token_required"), "{wrong:?}");
-        }
-    }
+fn ends(request: &Request) -> Ends {
+    Ends { peer: request.peer, local: request.local, holder: Arc::clone(&request.caller) }
 }

@@ -6,22 +6,23 @@
 #![allow(unsafe_code, reason = "netlink sockets, which std does not offer")]
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 /// What the kernel says of a connection's other end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Some process of this user holds it.
-    Socket {
-        /// Its inode.
-        inode: u64,
-        /// The user's id.
-        user: u32,
-    },
-    /// Nobody does any more: it was closed.
+    /// It is on this machine; its inode.
+    Socket(u64),
+    /// It is not on this machine, or was closed.
     Gone,
-    /// The kernel tells nothing of the kind.
+    /// The kernel tells nothing of the kind, or could not be asked.
     NotTold,
+}
+
+/// Opens what the kernel is asked through, so that it is there when no descriptor is left.
+pub fn prepare() {
+    diag::prepare();
 }
 
 /// The socket whose own end is `peer` and whose other end is `local`.
@@ -31,28 +32,34 @@ pub fn socket(peer: SocketAddr, local: SocketAddr) -> Found {
 }
 
 fn tables(peer: SocketAddr, local: SocketAddr) -> Found {
-    let mut found = Found::NotTold;
+    let mut found = Found::Gone;
     let names: &[&str] =
         if peer.is_ipv4() { &["/proc/net/tcp", "/proc/net/tcp6"] } else { &["/proc/net/tcp6"] };
     for name in names {
-        let Ok(text) = fs::read_to_string(name) else { continue };
-        found = Found::Gone;
-        if let Some((inode, user)) = row(&text, peer, local).filter(|(inode, _)| *inode != 0) {
-            return Found::Socket { inode, user };
+        let text = match fs::read_to_string(name) {
+            Ok(text) => text,
+            // A machine without the newer protocol has no second table.
+            Err(error) if error.kind() == ErrorKind::NotFound && name.ends_with('6') => continue,
+            Err(_) => {
+                found = Found::NotTold;
+                continue;
+            }
+        };
+        if let Some(inode) = row(&text, peer, local).filter(|inode| *inode != 0) {
+            return Found::Socket(inode);
         }
     }
     found
 }
 
-fn row(text: &str, peer: SocketAddr, local: SocketAddr) -> Option<(u64, u32)> {
+fn row(text: &str, peer: SocketAddr, local: SocketAddr) -> Option<u64> {
     let port = format!(":{:04X} ", peer.port());
     text.lines().skip(1).filter(|line| line.contains(&port)).find_map(|line| {
         let mut columns = line.split_ascii_whitespace();
         let own = parse_address(columns.nth(1)?)?;
         let other = parse_address(columns.next()?)?;
-        let user = columns.nth(4)?.parse().ok()?;
-        let inode = columns.nth(1)?.parse().ok()?;
-        (own == plain(peer) && other == plain(local)).then_some((inode, user))
+        let inode = columns.nth(6)?.parse().ok()?;
+        (own == plain(peer) && other == plain(local)).then_some(inode)
     })
 }
 
@@ -61,7 +68,7 @@ fn plain(address: SocketAddr) -> (IpAddr, u16) {
 }
 
 /// `0100007F:7A69`: 32-bit words in host byte order, then the port.
-fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
+pub(super) fn parse_address(text: &str) -> Option<(IpAddr, u16)> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let words: Vec<[u8; 4]> = (0..address.len() / 8)
@@ -84,21 +91,37 @@ mod diag {
     use super::Found;
     use std::net::{IpAddr, SocketAddr};
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::sync::{Mutex, PoisonError};
+
+    /// Through which all questions go, one after the other; it stays open.
+    static SOCKET: Mutex<Line> = Mutex::new(Line { socket: None, questions: 0 });
+
+    struct Line {
+        socket: Option<OwnedFd>,
+        questions: u32,
+    }
 
     /// `SOCK_DIAG_BY_FAMILY`, also the type of its answer.
     const BY_FAMILY: u16 = 20;
     /// Bytes of `nlmsghdr`.
     const HEADER: usize = 16;
+    /// Where the header has the number of the question.
+    const NUMBER_AT: usize = 8;
     /// Bytes of the question: the header and `inet_diag_req_v2`.
     const QUESTION: usize = HEADER + 56;
     /// Bytes of the answer: the header and `inet_diag_msg`; attributes may follow.
     const ANSWER: usize = HEADER + 72;
-    /// Where the answer has the user's id and the inode.
-    const USER_AT: usize = HEADER + 64;
+    /// Where the answer has the inode.
     const INODE_AT: usize = HEADER + 68;
 
-    /// Asks for exactly this socket; `None` when there is no good answer.
-    pub(super) fn ask(peer: SocketAddr, local: SocketAddr) -> Option<Found> {
+    pub(super) fn prepare() {
+        let mut line = SOCKET.lock().unwrap_or_else(PoisonError::into_inner);
+        if line.socket.is_none() {
+            line.socket = open();
+        }
+    }
+
+    fn open() -> Option<OwnedFd> {
         // SAFETY: socket takes numbers and returns a new descriptor or -1.
         let fd = unsafe {
             libc::socket(libc::AF_NETLINK, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG)
@@ -107,23 +130,38 @@ mod diag {
             return None;
         }
         // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        let question = question(peer, local)?;
+        Some(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Asks for exactly this socket; `None` when there is no good answer.
+    pub(super) fn ask(peer: SocketAddr, local: SocketAddr) -> Option<Found> {
+        prepare();
+        let mut line = SOCKET.lock().unwrap_or_else(PoisonError::into_inner);
+        line.questions = line.questions.wrapping_add(1);
+        let number = line.questions;
+        let socket = line.socket.as_ref()?;
+        let question = question(peer, local, number)?;
         // SAFETY: the pointer and the length are those of a live array; the kernel only reads it.
         let sent = unsafe { libc::send(socket.as_raw_fd(), question.as_ptr().cast(), QUESTION, 0) };
         if usize::try_from(sent) != Ok(QUESTION) {
             return None;
         }
         let mut answer = [0_u8; 1024];
-        // The answer is there when the question has been sent: the kernel makes it within that call.
-        // SAFETY: the pointer and the length are those of a live array that nothing else looks at.
-        let length = unsafe {
-            libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
-        };
-        read(answer.get(..usize::try_from(length).ok()?)?, peer.port(), local.port())
+        loop {
+            // The answer is there when the question has been sent: the kernel makes it within that call.
+            // SAFETY: the pointer and the length are those of a live array that nothing else looks at.
+            let length = unsafe {
+                libc::recv(socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), libc::MSG_DONTWAIT)
+            };
+            let answer = answer.get(..usize::try_from(length).ok()?)?;
+            // What an earlier question has left unread is no answer to this one.
+            if answer.get(NUMBER_AT..NUMBER_AT + 4)? == number.to_ne_bytes() {
+                return read(answer, peer.port(), local.port());
+            }
+        }
     }
 
-    fn question(peer: SocketAddr, local: SocketAddr) -> Option<[u8; QUESTION]> {
+    fn question(peer: SocketAddr, local: SocketAddr, number: u32) -> Option<[u8; QUESTION]> {
         let (family, source, target) = match (peer.ip().to_canonical(), local.ip().to_canonical()) {
             (IpAddr::V4(peer), IpAddr::V4(local)) => {
                 (libc::AF_INET, wide(peer.octets()), wide(local.octets()))
@@ -140,7 +178,8 @@ mod diag {
         put(&u32::try_from(QUESTION).ok()?.to_ne_bytes());
         put(&BY_FAMILY.to_ne_bytes());
         put(&u16::try_from(libc::NLM_F_REQUEST).ok()?.to_ne_bytes());
-        put(&[0; 8]);
+        put(&number.to_ne_bytes());
+        put(&[0; 4]);
         put(&[u8::try_from(family).ok()?, u8::try_from(libc::IPPROTO_TCP).ok()?, 0, 0]);
         // All states.
         put(&u32::MAX.to_ne_bytes());
@@ -169,8 +208,8 @@ mod diag {
             && kind == BY_FAMILY
             && small(HEADER + 4)? == own
             && small(HEADER + 6)? == other;
-        let (user, inode) = (word(USER_AT)?, word(INODE_AT)?);
-        (is_it && inode != 0).then(|| Found::Socket { inode: inode.into(), user })
+        let inode = word(INODE_AT)?;
+        (is_it && inode != 0).then(|| Found::Socket(inode.into()))
     }
 }
 
@@ -178,6 +217,8 @@ mod diag {
 mod diag {
     use super::Found;
     use std::net::SocketAddr;
+
+    pub(super) fn prepare() {}
 
     pub(super) fn ask(_peer: SocketAddr, _local: SocketAddr) -> Option<Found> {
         None
@@ -198,7 +239,7 @@ mod tests {
             let (server, peer) = listener.accept().unwrap();
             let local = server.local_addr().unwrap();
             let found = tables(peer, local);
-            assert!(matches!(found, Found::Socket { .. }), "{address}: {found:?}");
+            assert!(matches!(found, Found::Socket(_)), "{address}: {found:?}");
             assert_eq!(socket(peer, local), found);
             assert!(diag::ask(peer, local).is_none_or(|told| told == found));
             drop(client);

@@ -3,10 +3,12 @@
 
 use super::clock;
 use super::outbox::Outbox;
+use super::threads::Thread;
 use crate::api::{Problem, Reply};
 use crate::core::{self, Actor, CallId, Command, Context, Durability, Effect, Event, State, time::Time};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use std::collections::HashMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -25,6 +27,9 @@ const SLOW_TURN: Duration = Duration::from_millis(50);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// A caller waits for its answer this long; longer than any deferred answer of the core.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Stack of the state thread in bytes.
+const STACK_BYTES: usize = 2 << 20;
 
 type CallMessage = (Actor, Command, Sender<Reply>);
 
@@ -108,6 +113,12 @@ impl Core {
         }
     }
 
+    /// Asks the core to end, as a signal does. Blocks while its lane is full, so that this is never lost.
+    fn end(&self) {
+        // Unsent, the thread has ended already.
+        let _ = self.control.send(Event::Terminate);
+    }
+
     /// The latest published state.
     pub fn snapshot(&self) -> Arc<State> {
         self.snapshot.load()
@@ -130,6 +141,39 @@ pub struct StateThread {
     exit_sent: bool,
 }
 
+/// The state thread, running. Dropped, it is told to end and waited for: whatever fails while the daemon is
+/// put together, no thread is left that nobody tells.
+pub struct RunningCore {
+    core: Core,
+    thread: Option<Thread>,
+}
+
+impl RunningCore {
+    /// Runs `body` on a thread of its own, with `outbox`.
+    ///
+    /// Errors: the system gives no thread.
+    pub fn start(core: Core, body: StateThread, mut outbox: Outbox) -> io::Result<Self> {
+        let thread = Thread::with_stack("state", STACK_BYTES, move || {
+            body.run(&mut outbox);
+        })?;
+        Ok(Self { core, thread: Some(thread) })
+    }
+
+    /// Waits until something else has told it to end, and it has.
+    pub fn wait(mut self) {
+        drop(self.thread.take());
+    }
+}
+
+impl Drop for RunningCore {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.core.end();
+            drop(thread);
+        }
+    }
+}
+
 /// The effects of one event.
 type Turn = Vec<(Vec<Effect>, &'static str)>;
 
@@ -140,6 +184,9 @@ impl StateThread {
             let first = self.wait();
             let began = Instant::now();
             let mut turn = Turn::new();
+            if let Some(jump) = clock::follow() {
+                self.step(Event::ClockSet(jump), &mut turn);
+            }
             if let Some(event) = first {
                 self.step(event, &mut turn);
             }
@@ -250,7 +297,7 @@ impl StateThread {
             .iter()
             .any(|effect| matches!(effect, Effect::Put(_, Durability::BeforeReply) | Effect::Remove(_)));
         let journaled = effects.iter().any(|effect| matches!(effect, Effect::Append(..)));
-        let mut replies = Vec::new();
+        let (mut replies, mut stored) = (Vec::new(), Vec::new());
         let mut exit = false;
         for effect in effects {
             match effect {
@@ -266,9 +313,16 @@ impl StateThread {
                         let _ = answer.send(reply);
                     }
                 }
+                Effect::ReplyStored(call, reply) => {
+                    let answer = self.waiting.remove(&call);
+                    stored.extend(answer.map(|answer| (answer, reply)));
+                }
                 Effect::Exit => exit = true,
                 other => outbox.perform(other, state),
             }
+        }
+        if !stored.is_empty() {
+            outbox.answer_after_lines(stored);
         }
         if durable {
             outbox.commit(state, replies);
@@ -308,11 +362,14 @@ fn name_of(event: &Event) -> &'static str {
         Event::Detected(_) => "a detection report",
         Event::Workspace(_) => "a workspace report",
         Event::Journalist(_) => "a report of the journalist",
+        Event::Ownership(_) => "a look at owners' files",
         Event::Context(_) => "a report of a document",
         Event::Cleanup(_) => "a report of the cleanup",
         Event::Storage(_) => "a storage report",
         Event::OnDisk(..) => "a report of a write",
         Event::Timer(_) => "a timer",
+        Event::WrongToken { .. } => "a wrong token",
+        Event::ClockSet(_) => "a jump of the clock",
         Event::Panicked => "a panic",
         Event::Terminate => "a signal",
     }

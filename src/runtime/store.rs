@@ -4,13 +4,16 @@
 //! A document is written to a temporary file, synced, renamed over the old one, and the folder synced. When
 //! the disk refuses, the document stays due and is tried again every second; callers get 503.
 
+use super::journal::{append_rotating, trim_lines};
+use super::regular;
+use super::reserve::with_reserve;
 use super::threads::Thread;
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{Document, Journal, State, Timer};
+use crate::core::{Document, Journal, State, Timer, remedy};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -22,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// Log lines that wait for the disk at most; further ones are dropped and counted.
 const MAX_LOG_LINES: usize = 10_000;
+/// Lines of journals that wait for a disk that refuses them at most; further ones are dropped with a warning.
+const MAX_UNWRITTEN_LINES: usize = 10_000;
+/// Documents removed in one round at most: thousands of them take seconds, and others wait for the disk.
+const REMOVALS_AT_ONCE: usize = 32;
 /// After a failed write, the next try comes this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -44,6 +51,8 @@ pub enum Told {
 
 type Answer = (Sender<Reply>, Reply);
 
+type Line = (Journal, Arc<[u8]>);
+
 struct LogLine {
     lineage: LineageId,
     agent: AgentId,
@@ -62,7 +71,9 @@ struct Inbox {
     answers_after_lines: Vec<Answer>,
     logs: VecDeque<LogLine>,
     logs_dropped: u64,
-    lines: Vec<(Journal, Arc<[u8]>)>,
+    lines: Vec<Line>,
+    /// When lines that the disk refused are tried again; until then they make no hurry.
+    lines_again: Option<Instant>,
     trims: BTreeMap<Journal, usize>,
     closing: bool,
 }
@@ -93,7 +104,14 @@ impl Store {
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared { inbox: Mutex::default(), wake: Condvar::new() });
         let theirs = Arc::clone(&shared);
-        let mut writer = Writer { folder, logs, tell: Box::new(tell), failing: false };
+        let mut writer = Writer {
+            folder,
+            logs,
+            tell: Box::new(tell),
+            failing: false,
+            unsynced: BTreeMap::new(),
+            journals_are_named: false,
+        };
         let thread = Thread::spawn("store", move || writer.run(&theirs))?;
         Ok(Self { shared, _thread: thread })
     }
@@ -108,12 +126,14 @@ impl Store {
         let by = Instant::now() + within;
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
+            inbox.removals.remove(&document);
             let due = inbox.due.entry(document).or_insert(by);
             *due = by.min(*due);
         });
     }
 
-    /// Has a document removed with the next commit.
+    /// Has a document removed with one of the next commits. What is left when the daemon ends before is
+    /// removed after its next start.
     pub fn remove(&self, document: Document) {
         self.with(|inbox| {
             inbox.due.remove(&document);
@@ -182,7 +202,7 @@ struct Round {
     stored: Vec<(Instant, Timer)>,
     answers_after_lines: Vec<Answer>,
     logs: VecDeque<LogLine>,
-    lines: Vec<(Journal, Arc<[u8]>)>,
+    lines: Vec<Line>,
     trims: BTreeMap<Journal, usize>,
     closing: bool,
 }
@@ -192,6 +212,10 @@ struct Writer {
     logs: Arc<LogStore>,
     tell: Box<dyn Fn(Told) + Send>,
     failing: bool,
+    /// Journals with lines that were not waited for yet.
+    unsynced: BTreeMap<Journal, File>,
+    /// Whether the folder was synced since a journal may have been made.
+    journals_are_named: bool,
 }
 
 impl Writer {
@@ -212,27 +236,25 @@ impl Writer {
                 log::warn!("a log line of agent {} could not be written: {error}", line.agent);
             }
         }
-        self.append(&round.lines);
-        for (answer, reply) in round.answers_after_lines {
-            // The caller may have given up; its answer is then nobody's.
-            let _ = answer.send(reply);
-        }
+        let is_awaited = !round.waiting.is_empty() || !round.answers_after_lines.is_empty();
+        let appended = self.append(round.lines);
         for (journal, entries) in &round.trims {
             if let Err(error) = trim_lines(&self.folder.join(journal.path()), *entries) {
                 log::warn!("{} could not be trimmed: {error}", journal.path());
             }
         }
-        let outcome = match &round.state {
+        let documents = match &round.state {
             Some(state) => self.documents(state, &round.documents),
             None => Ok(()),
         };
-        for document in &round.removals {
-            let removed = fs::remove_file(self.folder.join(document.path()));
-            if let Err(error) = removed.or_else(missing_is_fine) {
-                log::warn!("{} could not be removed: {error}", document.path());
-            }
+        self.remove(&round.removals);
+        // After the documents: their sync has brought most of the journals along.
+        let journals = self.settle(appended, is_awaited, shared);
+        for (answer, reply) in round.answers_after_lines {
+            // The caller may have given up; its answer is then nobody's.
+            let _ = answer.send(reply);
         }
-        match outcome {
+        match documents.and(journals) {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) {
                     (self.tell)(Told::Trouble(None));
@@ -252,22 +274,68 @@ impl Writer {
         }
     }
 
-    /// Appends what came for the journals. A journal that cannot be written costs its lines, with a
-    /// warning: the documents of the same round tell the callers of a full disk.
-    fn append(&self, lines: &[(Journal, Arc<[u8]>)]) {
-        let mut rest = lines;
-        while let Some((journal, _)) = rest.first() {
-            let same = rest.iter().take_while(|(other, _)| other == journal).count();
-            let (now, later) = rest.split_at(same);
-            rest = later;
-            let bytes: Vec<u8> =
-                now.iter().flat_map(|(_, line)| line.iter().copied().chain([b'\n'])).collect();
-            if let Err(error) =
-                append_rotating(&self.folder.join(journal.path()), &bytes, journal.max_bytes())
-            {
-                log::warn!("{same} lines of {} could not be written: {error}", journal.path());
+    fn remove(&self, documents: &BTreeSet<Document>) {
+        for document in documents {
+            let removed = fs::remove_file(self.folder.join(document.path()));
+            if let Err(error) = removed.or_else(missing_is_fine) {
+                log::warn!("{} could not be removed: {error}", document.path());
             }
         }
+    }
+
+    /// Appends what came for the journals: what could not be, and why not.
+    fn append(&mut self, mut lines: Vec<Line>) -> (Vec<Line>, io::Result<()>) {
+        while let Some((journal, _)) = lines.first() {
+            let journal = *journal;
+            let same = lines.iter().take_while(|(other, _)| *other == journal);
+            let bytes: Vec<u8> =
+                same.clone().flat_map(|(_, line)| line.iter().copied().chain([b'\n'])).collect();
+            let count = same.count();
+            match append_rotating(&self.folder.join(journal.path()), &bytes, journal.max_bytes()) {
+                Ok(file) => drop(self.unsynced.insert(journal, file)),
+                Err(error) => {
+                    let text = format!("{}: {error}", journal.path());
+                    return (lines, Err(io::Error::new(error.kind(), text)));
+                }
+            }
+            lines.drain(..count);
+        }
+        (lines, Ok(()))
+    }
+
+    /// Has the lines so far on disk if somebody waits for them, and keeps those that the disk has refused
+    /// for the next try.
+    fn settle(
+        &mut self,
+        (unwritten, appended): (Vec<Line>, io::Result<()>),
+        is_awaited: bool,
+        shared: &Shared,
+    ) -> io::Result<()> {
+        if !unwritten.is_empty() {
+            let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let newer = std::mem::replace(&mut inbox.lines, unwritten);
+            inbox.lines.extend(newer);
+            let kept = if inbox.closing { 0 } else { MAX_UNWRITTEN_LINES };
+            let lost = inbox.lines.len().saturating_sub(kept);
+            inbox.lines.truncate(kept);
+            inbox.lines_again = Some(Instant::now() + RETRY);
+            if lost > 0 {
+                log::error!("{lost} lines of journals were lost: the disk takes none");
+            }
+        }
+        appended?;
+        if !is_awaited || self.unsynced.is_empty() {
+            return Ok(());
+        }
+        for file in self.unsynced.values() {
+            file.sync_data()?;
+        }
+        self.unsynced.clear();
+        if std::mem::replace(&mut self.journals_are_named, true) {
+            return Ok(());
+        }
+        // The first line has made the file.
+        sync_folder(&self.folder).inspect_err(|_| self.journals_are_named = false)
     }
 
     fn failed(
@@ -285,8 +353,9 @@ impl Writer {
         }
         inbox.stored.extend(stored.into_iter().map(|(_, timer)| (Instant::now() + RETRY, timer)));
         drop(inbox);
+        let error = error.to_string();
         let text =
-            format!("the change could not be written ({error}); free space in .svc, then look and retry");
+            format!("the change could not be written ({error}); {}, then look and retry", remedy(&error));
         for waiting in waiting {
             match waiting {
                 Waiting::Caller(answer, _) => drop(answer.send(unwritten(text.clone()).into())),
@@ -304,7 +373,7 @@ impl Writer {
             replace(&path, &bytes)?;
             folders.extend(path.parent().map(Path::to_path_buf));
         }
-        folders.iter().try_for_each(|folder| File::open(folder)?.sync_all())
+        folders.iter().try_for_each(|folder| sync_folder(folder))
     }
 }
 
@@ -322,7 +391,7 @@ fn next_round(shared: &Shared) -> Round {
             || !inbox.waiting.is_empty()
             || !inbox.answers_after_lines.is_empty()
             || !inbox.logs.is_empty()
-            || !inbox.lines.is_empty()
+            || !inbox.lines.is_empty() && inbox.lines_again.is_none_or(|due| due <= now)
             || !inbox.trims.is_empty()
             || !inbox.removals.is_empty()
             || inbox.stored.iter().any(|(due, _)| *due <= now)
@@ -331,6 +400,7 @@ fn next_round(shared: &Shared) -> Round {
             return take(&mut inbox, now);
         }
         let deadlines = inbox.due.values().chain(inbox.stored.iter().map(|(due, _)| due));
+        let deadlines = deadlines.chain(&inbox.lines_again);
         let earliest = deadlines.min().map(|due| due.saturating_duration_since(now));
         inbox = match earliest {
             Some(wait) => {
@@ -350,13 +420,18 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
     for document in &documents {
         inbox.due.remove(document);
     }
+    inbox.lines_again = None;
     if std::mem::take(&mut inbox.logs_dropped) > 0 {
         log::warn!("more than {MAX_LOG_LINES} log lines waited for the disk: some were dropped");
+    }
+    let mut removals = std::mem::take(&mut inbox.removals);
+    if let Some(later) = removals.iter().nth(REMOVALS_AT_ONCE).copied() {
+        inbox.removals = removals.split_off(&later);
     }
     Round {
         state: inbox.state.clone(),
         documents,
-        removals: std::mem::take(&mut inbox.removals),
+        removals,
         waiting: std::mem::take(&mut inbox.waiting),
         stored: if all { std::mem::take(&mut inbox.stored) } else { Vec::new() },
         answers_after_lines: std::mem::take(&mut inbox.answers_after_lines),
@@ -367,38 +442,14 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
     }
 }
 
-fn missing_is_fine(error: io::Error) -> io::Result<()> {
+/// Syncs a folder, so that the names in it are on disk.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    with_reserve(|| File::open(folder))?.sync_all()
+}
+
+/// A file that is not there needs no removing.
+pub fn missing_is_fine(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-/// Appends to a file; above `max_bytes` it is first renamed to `<path>.1`.
-fn append_rotating(path: &Path, bytes: &[u8], max_bytes: u64) -> io::Result<()> {
-    let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-    let mut file = open()?;
-    if file.metadata()?.len() + bytes.len() as u64 > max_bytes {
-        fs::rename(path, older_of(path))?;
-        file = open()?;
-    }
-    file.write_all(bytes)
-}
-
-/// The file that a journal had before the last rotation.
-pub fn older_of(path: &Path) -> PathBuf {
-    let mut older = path.as_os_str().to_owned();
-    older.push(".1");
-    older.into()
-}
-
-/// Keeps the last `entries` whole lines of a journal and of its rotated part.
-fn trim_lines(path: &Path, entries: usize) -> io::Result<()> {
-    let read = |path: &Path| fs::read(path).or_else(|error| missing_is_fine(error).map(|()| Vec::new()));
-    let bytes = [read(&older_of(path))?, read(path)?].concat();
-    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    if lines.len() > entries {
-        replace(path, &lines[lines.len() - entries..].concat())?;
-        fs::remove_file(older_of(path)).or_else(missing_is_fine)?;
-    }
-    Ok(())
 }
 
 /// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.
@@ -418,8 +469,9 @@ fn swap_in(path: &Path, bytes: &[u8], waits_for_disk: bool) -> io::Result<()> {
     }
     let temporary = path.with_extension("tmp");
     let write = || -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = with_reserve(|| regular::open(&temporary, &mut options))?;
         file.write_all(bytes)?;
         if waits_for_disk {
             file.sync_all()?;
@@ -462,25 +514,30 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
+    /// An acknowledged change without its line in the audit log would be one that nobody can trace.
     #[test]
-    fn limits_a_journal_rotates_at_its_size_and_is_trimmed_to_its_last_entries() {
-        let folder = std::env::temp_dir().join(format!("svc-journal-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("audit.jsonl");
-        for n in 0..100 {
-            append_rotating(&path, format!("{{\"n\":{n}}}\n").as_bytes(), 600).unwrap();
-        }
-        let lines = |path: &Path| fs::read_to_string(path).unwrap_or_default().lines().count();
-        assert!(fs::metadata(&path).unwrap().len() <= 600 && lines(&older_of(&path)) > 0);
-        trim_lines(&path, 60).unwrap();
-        let kept = fs::read_to_string(&path).unwrap();
-        assert_eq!((kept.lines().next(), kept.lines().last()), (Some("{\"n\":40}"), Some("{\"n\":99}")));
-        assert!(!older_of(&path).exists());
-        trim_lines(&path, 60).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), kept, "nothing to do");
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
-        assert_eq!(mode & 0o777, 0o600);
-        fs::remove_dir_all(folder).unwrap();
-        trim_lines(&path, 1).unwrap();
+    fn a_change_is_refused_while_its_audit_line_cannot_be_written_and_the_line_comes_later() {
+        let folder = std::env::temp_dir().join(format!("svc-unwritten-{}", std::process::id()));
+        let path = folder.join(Journal::Audit.path());
+        fs::create_dir_all(path.join("in the way")).unwrap();
+        let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
+        let (tell, told) = crossbeam_channel::unbounded();
+        let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
+        let change = |line: &str| {
+            let state = Arc::new(State::default());
+            let (answer, reply) = crossbeam_channel::bounded(1);
+            store.append(Journal::Audit, line.as_bytes().into());
+            store.put(Document::Schedules, &state, Duration::ZERO);
+            store.commit(&state, vec![(answer, Reply::json(200, &serde_json::json!({})))]);
+            reply.recv_timeout(Duration::from_secs(20)).unwrap().status
+        };
+        assert_eq!(change(r#"{"n":1}"#), 503);
+        assert!(matches!(told.recv().unwrap(), Told::Trouble(Some(_))));
+        fs::remove_dir_all(&path).unwrap();
+        while told.recv_timeout(Duration::from_secs(20)).unwrap() != Told::Trouble(None) {}
+        assert_eq!(change(r#"{"n":2}"#), 200);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":1}\n{\"n\":2}\n");
+        drop(store);
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -189,6 +189,9 @@ pub fn name_taken(name: &str) -> Problem {
 
 /// The faults of an agent as faults of its schedule.
 pub fn of_agent(problem: Problem) -> Problem {
+    if problem.status != 400 {
+        return problem;
+    }
     Problem::validation(placed("agent", problem))
 }
 

@@ -6,13 +6,17 @@
 
 pub mod api;
 pub mod cron;
+mod running;
 mod store;
 #[cfg(test)]
 mod tests;
 
+pub use running::{clock_set, due, start, started};
+use running::{plan_next, run_now};
 pub use store::{STORED_VERSION, Stored};
 
-use crate::agents::{self, SpawnRequest};
+use crate::agents::rights::Rights;
+use crate::agents::{self, Maker, SpawnRequest};
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId, ScheduleId};
 use crate::core::time::{Time, rfc3339};
@@ -33,6 +37,10 @@ pub const MAX_HISTORY: usize = 50;
 pub const MAX_CONCURRENT: u64 = 100;
 /// A time that is noticed later than this was missed: the daemon or the machine slept.
 pub const LATE: Duration = Duration::from_secs(60);
+
+/// A clock that was set back by more than this had been wrong: what it said is not held against the minutes
+/// to come.
+const SET_BACK_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What happens to times at which the daemon did not run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +137,38 @@ pub struct Schedule {
     pub started: Vec<LineageId>,
     /// When it was made.
     pub created_at: Time,
+    /// Who made it or chose its agent last, with the rights of then: its agents get no more.
+    pub maker: Maker,
+}
+
+impl Schedule {
+    /// The next time after `from` that stands for no minute that was used up. The clock may have been set
+    /// back behind minutes that were: they are in the history, and what is older than a full history counts
+    /// as used. What lies more than [`SET_BACK_MAX`] ahead was told by a clock that was plainly wrong.
+    fn next_unused(&self, from: Time) -> Option<Time> {
+        let is_ahead = |at: &Time| *at > from && at.since(from) <= SET_BACK_MAX;
+        let begin = self.history.iter().map(|run| run.at).find(is_ahead);
+        let is_full = self.history.len() >= MAX_HISTORY && self.history.iter().all(|run| run.at > from);
+        let mut next = self.timing.next(begin.filter(|_| is_full).unwrap_or(from))?;
+        // Each minute in the history, and the mark, is passed over once at most.
+        for _ in 0..=self.history.len() + 1 {
+            if !self.has_used(next) {
+                break;
+            }
+            next = self.timing.next(next)?;
+        }
+        Some(next)
+    }
+
+    fn has_used(&self, minute: Time) -> bool {
+        let is_it = |at: Time| at.0 / MINUTE_MS == minute.0 / MINUTE_MS;
+        let used = |run: &Run| {
+            let due = run.scheduled_for.as_ref().and_then(|text| Time::parse(text));
+            // A run that makes up for others uses the minute it is made in; a note of a missed one does not.
+            due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != "missed"))
+        };
+        self.marked.is_some_and(is_it) || self.history.iter().any(used)
+    }
 }
 
 /// All schedules.
@@ -200,14 +240,50 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             let id = create(all, cx, *wish)?;
             Ok(Reply::json(201, &shown(all, id)).with_header("Location", format!("/api/schedules/{id}")))
         }
-        Command::Change(target, wish) => change(all, cx, &target, *wish),
-        Command::Delete(target) => delete(all, cx, &target),
+        Command::Change(target, wish) => {
+            may_change(all, cx, &target)?;
+            change(all, cx, &target, *wish)
+        }
+        Command::Delete(target) => {
+            may_change(all, cx, &target)?;
+            delete(all, cx, &target)
+        }
         Command::Run(target) => run_now(all, cx, &target),
         Command::Enable(target, enabled) => {
+            may_change(all, cx, &target)?;
             change(all, cx, &target, Wish { enabled: Some(enabled), ..Wish::default() })
         }
     });
     cx.answer(call, result);
+}
+
+/// An agent decides about the schedules that it made, or that those made whom it started.
+///
+/// Errors: 403 `agent_may_not`.
+fn may_change(all: &All, cx: &Context, target: &str) -> Result<(), Problem> {
+    let schedule = all.schedules.find(target)?;
+    match cx.actor.agent() {
+        Some(caller) if !schedule.maker.is_or_serves(all, &cx.actor) => {
+            let what = format!("change schedule {}, which it has not made", schedule.name);
+            Err(agents::rights::refusal(caller, &what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An agent also runs a schedule whose agents may do no more than itself.
+///
+/// Errors: 403 `agent_may_not`.
+fn may_run(all: &All, cx: &Context, schedule: &Schedule) -> Result<(), Problem> {
+    let Some(caller) = cx.actor.agent() else { return Ok(()) };
+    let own = Maker::of(all, &cx.actor)?.rights;
+    let has = schedule.maker.is_or_serves(all, &cx.actor);
+    let gives = || Rights::default().child(&schedule.agent).is_ok_and(|given| own.cover(&given));
+    if has || gives() {
+        return Ok(());
+    }
+    let what = format!("run schedule {}: it has not made it, and its agent may do more", schedule.name);
+    Err(agents::rights::refusal(caller, &what))
 }
 
 /// Whether there is room for one more schedule.
@@ -241,8 +317,9 @@ fn create(all: &mut All, cx: &mut Context, wish: Wish) -> Result<ScheduleId, Pro
         history: VecDeque::new(),
         started: Vec::new(),
         created_at: cx.now,
+        maker: Maker::person(),
     };
-    let schedule = wished(all, schedule, wish)?;
+    let schedule = wished(all, cx, schedule, wish)?;
     cx.audit(
         "schedule.create",
         &json!({"scheduleId": id, "name": schedule.name, "cron": schedule.timing.cron}),
@@ -290,7 +367,7 @@ fn timing(cron: &str, timezone: &str) -> Result<Timing, Problem> {
 }
 
 /// The schedule as it is wished, every rule checked.
-fn wished(all: &All, mut schedule: Schedule, wish: Wish) -> Result<Schedule, Problem> {
+fn wished(all: &All, cx: &Context, mut schedule: Schedule, wish: Wish) -> Result<Schedule, Problem> {
     if let Some(name) = wish.name {
         let lower = name.to_lowercase();
         let taken =
@@ -307,8 +384,10 @@ fn wished(all: &All, mut schedule: Schedule, wish: Wish) -> Result<Schedule, Pro
         schedule.timing = timing(&cron, &zone)?;
     }
     if let Some(mut agent) = wish.agent {
-        agents::check_pattern(all, &mut agent).map_err(api::of_agent)?;
+        let maker = Maker::of(all, &cx.actor)?;
+        agents::check_pattern(all, &maker, &mut agent).map_err(api::of_agent)?;
         schedule.agent = agent;
+        schedule.maker = maker;
     }
     schedule.enabled = wish.enabled.unwrap_or(schedule.enabled);
     schedule.max_concurrent = wish.max_concurrent.unwrap_or(schedule.max_concurrent);
@@ -319,7 +398,7 @@ fn wished(all: &All, mut schedule: Schedule, wish: Wish) -> Result<Schedule, Pro
 fn change(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Reply, Problem> {
     let old = (**all.schedules.find(target)?).clone();
     let id = old.id;
-    let schedule = wished(all, old, wish)?;
+    let schedule = wished(all, cx, old, wish)?;
     cx.audit(
         "schedule.change",
         &json!({"scheduleId": id, "name": schedule.name, "enabled": schedule.enabled}),
@@ -337,159 +416,6 @@ fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Proble
     cx.audit("schedule.delete", &json!({"scheduleId": id, "name": name}));
     put(cx);
     Ok(Reply::ok(&json!({"ok": true, "id": id})))
-}
-
-/// Sets the next time of an enabled schedule, after `from` and after the last minute that was used up.
-fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
-    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
-    let after = schedule.marked.map_or(from, |marked| marked.max(from));
-    schedule.next_run = if schedule.enabled { schedule.timing.next(after) } else { None };
-    let timers = Arc::make_mut(&mut all.timers);
-    match schedule.next_run {
-        Some(next) => timers.set(Timer::ScheduleDue(id), next),
-        None => timers.clear(Timer::ScheduleDue(id)),
-    }
-}
-
-fn millis(length: Duration) -> u64 {
-    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The daemon has started: every enabled schedule waits for its stored time, which may have passed meanwhile.
-pub fn started(all: &mut All, cx: &mut Context) {
-    let waiting: Vec<(ScheduleId, Option<Time>, Option<Time>)> = all
-        .schedules
-        .iter()
-        .map(|schedule| (schedule.id, schedule.next_run.filter(|_| schedule.enabled), schedule.due))
-        .collect();
-    for (id, next, due) in waiting {
-        if let Some(due) = due {
-            // The mark was kept and the order may have been given: a second one would be one too many.
-            let reason = "the daemon ended while it was being started".to_owned();
-            note(all, cx, id, Some(due), "missed", Err(reason));
-        }
-        match next {
-            Some(next) => Arc::make_mut(&mut all.timers).set(Timer::ScheduleDue(id), next),
-            None => plan_next(all, cx.now, id),
-        }
-    }
-}
-
-/// A schedule's time has come, or had come while the daemon or the machine slept.
-pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
-    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
-    let Some(at) = schedule.next_run.filter(|_| schedule.enabled) else { return };
-    let late = cx.now.since(at) > LATE;
-    let catch_up = schedule.catch_up;
-    if late && catch_up == CatchUp::Skip {
-        schedule.marked = Some(at);
-        let reason = "the daemon did not run at that time (catchUp is skip)".to_owned();
-        note(all, cx, id, Some(at), "missed", Err(reason));
-        // A time that came just now is not a missed one.
-        return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
-    }
-    // One run makes up for all that were missed: the minute it is made in is used up with them.
-    let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
-    schedule.marked = Some(if late { at.max(this_minute) } else { at });
-    schedule.due = Some(at);
-    plan_next(all, cx.now, id);
-    put(cx);
-    cx.push(Effect::WhenStored(Timer::ScheduleStart(id)));
-}
-
-/// Starts the agent of a marked time. The mark is on disk: whatever ends the daemon from now on, the next
-/// one does not start this time again.
-pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
-    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
-    let Some(at) = schedule.due.take() else { return };
-    match begin(all, cx, id) {
-        Ok(agent) => note(all, cx, id, Some(at), "started", Ok(agent)),
-        Err(problem) => {
-            let outcome = if problem.code == "max_concurrent" { "skipped" } else { "failed" };
-            note(all, cx, id, Some(at), outcome, Err(problem.error));
-        }
-    }
-}
-
-fn run_now(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
-    let id = all.schedules.find(target)?.id;
-    let agent = begin(all, cx, id)?;
-    cx.audit("schedule.run", &json!({"scheduleId": id, "agentId": agent}));
-    note(all, cx, id, None, "started", Ok(agent));
-    let record = all.agents.get(agent).map(|agent| json!(agent.rest()));
-    Ok(Reply::ok(&json!({"ok": true, "scheduleId": id, "agentId": agent, "agent": record})))
-}
-
-/// Starts an agent of a schedule.
-///
-/// Errors: 409 `max_concurrent`, and what a spawn refuses.
-fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Problem> {
-    all.health.writable()?;
-    let Some(schedule) = all.schedules.schedules.get(&id).cloned() else {
-        return Err(Problem::not_found("the schedule is gone"));
-    };
-    let is_live = |lineage: &LineageId| all.agents.live().any(|agent| agent.lineage_id == *lineage);
-    let living: Vec<LineageId> = schedule.started.iter().copied().filter(is_live).collect();
-    if living.len() >= schedule.max_concurrent {
-        let text = format!(
-            "{} of its agents are alive and maxConcurrent is {}; wait for one to end or raise it",
-            living.len(),
-            schedule.max_concurrent
-        );
-        return Err(Problem::new(409, "max_concurrent", text));
-    }
-    let mut request = schedule.agent.clone();
-    request.name = request.name.map(|name| agent_name(all, name));
-    let agent = agents::spawn_agent(all, cx, request)?;
-    let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
-    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
-        schedule.started = living;
-        schedule.started.extend(lineage);
-        schedule.last_run = Some(cx.now);
-    }
-    cx.notice("schedule:execute", &json!({"scheduleId": id, "agentId": agent, "name": schedule.name}));
-    Ok(agent)
-}
-
-/// A free name for the next agent: names are unique, and those that ran before keep theirs.
-fn agent_name(all: &All, wanted: String) -> String {
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    if !taken(&wanted) {
-        return wanted;
-    }
-    // Among one more names than there are records, one is free.
-    let numbered = (2..=all.agents.iter().count() + 2).map(|n| format!("{wanted}-{n}"));
-    numbered.into_iter().find(|name| !taken(name)).unwrap_or(wanted)
-}
-
-fn note(
-    all: &mut All,
-    cx: &mut Context,
-    id: ScheduleId,
-    scheduled: Option<Time>,
-    outcome: &str,
-    result: Result<AgentId, String>,
-) {
-    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
-    // A run by hand, or a missed time, leaves a mark that waits for its own start.
-    if schedule.due == scheduled {
-        schedule.due = None;
-    }
-    let (agent_id, reason) = match result {
-        Ok(agent) => (Some(agent), None),
-        Err(reason) => (None, Some(reason)),
-    };
-    schedule.history.push_back(Run {
-        at: cx.now,
-        scheduled_for: scheduled.map(|at| at.to_string()),
-        outcome: outcome.to_owned(),
-        agent_id,
-        reason,
-    });
-    while schedule.history.len() > MAX_HISTORY {
-        schedule.history.pop_front();
-    }
-    put(cx);
 }
 
 /// Moves the schedules of a deleted team.

@@ -1,7 +1,7 @@
 //! Schedules as they stand on disk.
 
 use super::{CatchUp, Run, Schedule, State, Timing};
-use crate::agents::SpawnRequest;
+use crate::agents::{Maker, SpawnRequest};
 use crate::core::ids::{LineageId, ScheduleId};
 use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ pub struct StoredSchedule {
     history: VecDeque<Run>,
     started: Vec<LineageId>,
     created_at: Time,
+    #[serde(default)]
+    maker: Maker,
 }
 
 impl State {
@@ -62,6 +64,7 @@ impl State {
                 history: schedule.history,
                 started: schedule.started,
                 created_at: schedule.created_at,
+                maker: schedule.maker,
             }
         };
         Stored { version: STORED_VERSION, schedules: self.iter().map(stored).collect() }
@@ -93,6 +96,7 @@ impl State {
                 history: found.history,
                 started: found.started,
                 created_at: found.created_at,
+                maker: found.maker,
             };
             state.schedules.insert(schedule.id, Arc::new(schedule));
         }

@@ -7,11 +7,15 @@
 //! at start with the key named.
 
 pub mod api;
+pub mod keys;
 #[cfg(test)]
 mod tests;
 
 use crate::api::{FieldError, Problem, Reply};
-use crate::core::{CallId, Context, Document, Durability, Effect};
+use crate::core::{Actor, CallId, Context, Document, Durability, Effect};
+use crate::providers::environment::Extra;
+use crate::providers::windows;
+use crate::usage::prices::Price;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -39,8 +43,13 @@ pub struct Config {
     pub journalist: Journalist,
     /// Provider of an agent that names none.
     pub default_provider: String,
-    /// Model of an agent that names none; `auto` routes.
+    /// Model of an agent of the default provider that names none; `auto` names none either.
     pub default_model: String,
+    /// Which model an agent runs that names none: `off` and `suggest` leave that to its program, `on` picks
+    /// the cheapest that fits its task.
+    pub routing: Routing,
+    /// What a person knows of models: before every table. A `null` takes an entry back.
+    pub models: BTreeMap<String, Option<OwnModel>>,
     /// Limits on consumption.
     pub safety: Safety,
     /// The skills marketplace.
@@ -49,6 +58,58 @@ pub struct Config {
     pub enforcement: String,
     /// The servers of the integrations.
     pub integrations: Integrations,
+    /// What agents get of the daemon's environment.
+    pub env: Env,
+}
+
+/// See [`Config::env`].
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Env {
+    /// Names of variables that are let through to every agent.
+    pub pass: Vec<String>,
+    /// Variables that every agent gets; `null` keeps one away.
+    pub set: BTreeMap<String, Option<String>>,
+    /// The same for the agents of one provider.
+    pub providers: BTreeMap<String, Extra>,
+}
+
+impl Env {
+    /// What the agents of `provider` get.
+    pub fn of(&self, provider: &str) -> Extra {
+        let all = Extra { pass: self.pass.clone(), set: self.set.clone() };
+        self.providers.get(provider).map_or_else(|| all.clone(), |closer| all.clone().then(closer))
+    }
+}
+
+/// See [`Config::routing`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// Nothing is decided.
+    Off,
+    /// What would be picked is told.
+    Suggest,
+    /// It is picked.
+    On,
+}
+
+/// See [`Config::models`].
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnModel {
+    /// Tokens.
+    pub context_window: Option<u64>,
+    /// US dollars per million tokens.
+    pub price: Option<Price>,
+}
+
+impl Config {
+    /// What a person has set for a model, under whichever spelling.
+    pub fn model(&self, name: &str) -> Option<&OwnModel> {
+        let same = |key: &str| key == name || windows::plain_name(key) == windows::plain_name(name);
+        self.models.iter().find(|(key, _)| same(key)).and_then(|(_, own)| own.as_ref())
+    }
 }
 
 /// See [`Config::journalist`].
@@ -99,6 +160,8 @@ pub fn defaults() -> Map<String, Value> {
         "journalist": {"mode": "deterministic"},
         "defaultProvider": "claude-code",
         "defaultModel": "auto",
+        "routing": "off",
+        "models": {},
         "safety": {
             "tokenCeilingPerAgent": 5_000_000,
             "roleMultipliers": {"planner": 10.0, "analyst": 5.0, "fullstack": 4.0, "security": 4.0},
@@ -107,11 +170,23 @@ pub fn defaults() -> Map<String, Value> {
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
         "integrations": {"idleStopSeconds": 600},
+        "env": {"pass": [], "set": {}, "providers": {}},
     });
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
     }
+}
+
+/// Settings of earlier releases, below `safety`. They have no effect any more, and are no fault either.
+const REMOVED: [&str; 2] = ["velocityWindowSeconds", "velocityTokenThreshold"];
+
+/// Settings without [`REMOVED`] ones.
+fn without_removed(mut settings: Map<String, Value>) -> Map<String, Value> {
+    if let Some(Value::Object(safety)) = settings.get_mut("safety") {
+        safety.retain(|key, _| !REMOVED.contains(&key.as_str()));
+    }
+    settings
 }
 
 /// The settings of the user, of the project, and what they amount to.
@@ -120,6 +195,16 @@ pub struct State {
     user: Map<String, Value>,
     project: Map<String, Value>,
     config: Arc<Config>,
+    /// Changes on their way to the disk, in their order; none of them is in force yet.
+    waiting: Vec<Waiting>,
+}
+
+/// A change that waits for the disk.
+#[derive(Debug, Clone)]
+struct Waiting {
+    call: CallId,
+    actor: Actor,
+    changes: Map<String, Value>,
 }
 
 impl Default for State {
@@ -136,11 +221,12 @@ impl State {
     ///
     /// Errors: every key that is unknown, of a wrong type or out of range.
     pub fn new(user: Map<String, Value>, project: Map<String, Value>) -> Result<Self, Problem> {
+        let (user, project) = (without_removed(user), without_removed(project));
         let mut merged = defaults();
         merge(&mut merged, &user);
         merge(&mut merged, &project);
         let config = check(&merged)?;
-        Ok(Self { user, project, config: Arc::new(config) })
+        Ok(Self { user, project, config: Arc::new(config), waiting: Vec::new() })
     }
 
     /// The effective configuration.
@@ -156,9 +242,13 @@ impl State {
         merged
     }
 
-    /// What the project's file holds.
-    pub fn project(&self) -> &Map<String, Value> {
-        &self.project
+    /// What the project's file is to hold: what is in force, and what will be once it is written.
+    pub fn stored(&self) -> Map<String, Value> {
+        let mut project = self.project.clone();
+        for waiting in &self.waiting {
+            merge(&mut project, &waiting.changes);
+        }
+        project
     }
 }
 
@@ -169,19 +259,51 @@ pub enum Command {
     Patch(Map<String, Value>),
 }
 
-/// Handles a command.
+/// Handles a command: what is right is written first, and is in force and answered when it is on disk.
 pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, command: Command) {
     let Command::Patch(changes) = command;
-    let mut project = state.settings.project.clone();
+    let mut project = state.settings.stored();
     merge(&mut project, &changes);
-    let result = State::new(state.settings.user.clone(), project).map(|next| {
-        let reply = Reply::ok(&next.shown());
-        state.settings = Arc::new(next);
-        cx.audit("config.patch", &json!({"changes": changes}));
+    if let Err(problem) = State::new(state.settings.user.clone(), project) {
+        return cx.reply(call, problem);
+    }
+    let actor = cx.actor.clone();
+    Arc::make_mut(&mut state.settings).waiting.push(Waiting { call, actor, changes });
+    cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
+    cx.push(Effect::AwaitDisk(call));
+}
+
+/// A change is on disk and now in force, or it is not and never was. Whether it was one of these calls.
+pub fn on_disk(
+    state: &mut crate::core::State,
+    cx: &mut Context,
+    call: CallId,
+    outcome: &Result<(), String>,
+) -> bool {
+    let Some(at) = state.settings.waiting.iter().position(|waiting| waiting.call == call) else {
+        return false;
+    };
+    let settings = Arc::make_mut(&mut state.settings);
+    let Waiting { actor, changes, .. } = settings.waiting.remove(at);
+    cx.actor = actor;
+    if let Err(why) = outcome {
+        // The file that is tried again holds it no more.
         cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
-        reply
-    });
-    cx.answer(call, result);
+        let problem = Problem::new(503, "storage_unavailable", why.clone()).with_header("Retry-After", "5");
+        cx.reply_stored(call, problem);
+        return true;
+    }
+    let mut project = settings.project.clone();
+    merge(&mut project, &changes);
+    match State::new(settings.user.clone(), project) {
+        Ok(next) => {
+            cx.audit("config.patch", &json!({"changes": changes}));
+            cx.reply_stored(call, Reply::ok(&next.shown()));
+            *settings = State { waiting: std::mem::take(&mut settings.waiting), ..next };
+        }
+        Err(problem) => cx.reply_stored(call, problem),
+    }
+    true
 }
 
 /// Merges objects deeply; any other value replaces.
@@ -230,7 +352,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             |address| address.is_unspecified().then(|| "must name one interface, not all of them".to_owned()),
         ),
         "maxAgents" | "qcThreshold" => whole(1, 1000),
-        "rotationThreshold" => number(0.4, 0.95),
+        "rotationThreshold" => number(0.05, 1.0),
         "autoRotation" => (!value.is_boolean()).then(|| "must be true or false".into()),
         "journalistInterval" => whole(5, 86_400),
         "journalist.mode" => word(&["deterministic", "model"]),
@@ -242,6 +364,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             Some(text) if !text.is_empty() && text.len() <= 200 => None,
             _ => Some("must be a model id of 1 to 200 characters, or auto".into()),
         },
+        "routing" => word(&["off", "suggest", "on"]),
+        "models" => models(value),
         "safety.tokenCeilingPerAgent" => whole(1_000, 1_000_000_000_000),
         "safety.roleMultipliers" => multipliers(value),
         "safety.dailyBudgetUsd" if value.is_null() => None,
@@ -251,6 +375,10 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             _ => Some("must be an http:// or https:// URL".into()),
         },
         "integrations.idleStopSeconds" => whole(1, 86_400),
+        "env" => {
+            environment(value, errors);
+            None
+        }
         "enforcement" => word(&["advisory", "kernel"]),
         "journalist" | "safety" | "skills" | "integrations" => match value {
             Value::Object(map) => {
@@ -261,10 +389,48 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             }
             _ => Some("must be an object".into()),
         },
-        _ => Some("is not a setting; GET /api/config lists them".into()),
+        _ => {
+            let meant = keys::meant(&path).map(|key| format!(", did you mean {key}?")).unwrap_or_default();
+            let message = format!("{path} is not a setting{meant}; GET /api/config lists them");
+            errors.push(FieldError { message, field: path });
+            return;
+        }
     };
     if let Some(rule) = broken {
         errors.push(FieldError { message: format!("{path} {rule}, it is {value}"), field: path });
+    }
+}
+
+/// Checks `env`: its lists, and those of its providers.
+fn environment(value: &Value, errors: &mut Vec<FieldError>) {
+    let mut fail = |field: String, fault: String| {
+        errors.push(FieldError { message: format!("{field} {fault}"), field });
+    };
+    let Some(members) = value.as_object() else {
+        return fail("env".into(), format!("must be an object, it is {value}"));
+    };
+    for unknown in members.keys().filter(|key| !matches!(key.as_str(), "pass" | "set" | "providers")) {
+        fail(format!("env.{unknown}"), "is not a setting; there are env.pass, env.set, env.providers".into());
+    }
+    let mut places = vec![("env".to_owned(), value)];
+    for (id, closer) in members.get("providers").and_then(Value::as_object).into_iter().flatten() {
+        let place = format!("env.providers.{id}");
+        if crate::providers::by_id(id).is_none() {
+            fail(place.clone(), "is no provider; GET /api/providers lists them".into());
+        }
+        places.push((place, closer));
+    }
+    for (place, value) in places {
+        match serde_json::from_value::<Extra>(value.clone()) {
+            Ok(extra) => {
+                for (part, fault) in extra.faults() {
+                    fail(format!("{place}.{part}"), fault);
+                }
+            }
+            Err(error) => {
+                fail(place, format!("must hold a list \"pass\" and a map \"set\" of texts: {error}"));
+            }
+        }
     }
 }
 
@@ -272,6 +438,36 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
 fn budget(value: &Value) -> Option<String> {
     let fits = value.as_f64().is_some_and(|usd| usd > 0.0 && usd <= 1_000_000.0);
     (!fits).then(|| "must be a number above 0 and up to 1000000, or null for no budget".into())
+}
+
+/// Models a person may describe.
+const MAX_OWN_MODELS: usize = 200;
+
+fn models(value: &Value) -> Option<String> {
+    let price = |price: &Value| {
+        let names = ["input", "output", "cacheRead", "cacheCreation"];
+        let fits = |n: &Value| n.as_f64().is_some_and(|n| (0.0..=10_000.0).contains(&n));
+        price.as_object().is_some_and(|map| {
+            map.len() == names.len() && names.iter().all(|name| map.get(*name).is_some_and(fits))
+        })
+    };
+    let model = |model: &Value| {
+        model.is_null()
+            || model.as_object().is_some_and(|map| {
+                map.iter().all(|(key, value)| match key.as_str() {
+                    "contextWindow" => value.as_u64().is_some_and(|n| (1_000..=100_000_000).contains(&n)),
+                    "price" => price(value),
+                    _ => false,
+                })
+            })
+    };
+    let fits = value.as_object().is_some_and(|map| map.len() <= MAX_OWN_MODELS && map.values().all(model));
+    (!fits).then(|| {
+        format!(
+            "must map at most {MAX_OWN_MODELS} models to {{\"contextWindow\": tokens, \"price\": {{\"input\", \
+             \"output\", \"cacheRead\", \"cacheCreation\": dollars per million tokens}}}}, or null"
+        )
+    })
 }
 
 fn multipliers(value: &Value) -> Option<String> {

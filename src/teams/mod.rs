@@ -18,7 +18,7 @@ pub mod worker_api;
 
 pub use store::{STORED_VERSION, Stored};
 
-use crate::agents::{self, Agent, SpawnRequest};
+use crate::agents::{self, Agent, Maker, SpawnRequest};
 use crate::api::{Problem, Reply, Validator};
 use crate::core::ids::{AgentId, TeamId};
 use crate::core::time::{Time, rfc3339};
@@ -367,13 +367,16 @@ fn start(
     if request.working_dir.is_empty() {
         request.working_dir.clone_from(&team.working_dir);
     }
-    let may = agents::check_pattern(all, &mut request).and_then(|()| agents::check_capacity(all));
-    may.map_err(|problem| problem.error)?;
+    let may = Maker::of(all, &cx.actor).and_then(|maker| {
+        agents::check_pattern(all, &maker, &mut request)?;
+        agents::check_capacity(all).map(|()| maker)
+    });
+    let maker = may.map_err(|problem| problem.error)?;
     // An ended agent keeps its record; the team's next one takes its name.
     if let Some(name) = &request.name {
         agents::give_up_name(all, name);
     }
-    agents::spawn_agent(all, cx, request).map_err(|problem| problem.error)
+    agents::spawn_agent(all, cx, &maker, request).map_err(|problem| problem.error)
 }
 
 fn rename(all: &mut All, cx: &mut Context, target: &str, name: &str) -> Result<Reply, Problem> {

@@ -15,7 +15,7 @@
 use super::plan::{Planned, Recommendation};
 use super::qc::NAME_PREFIX;
 use super::{State, put};
-use crate::agents::{self, Agent, SpawnRequest, Status};
+use crate::agents::{self, Agent, Maker, SpawnRequest, Status};
 use crate::api::{Problem, Reply, Validator};
 use crate::approvals;
 use crate::core::ids::{AgentId, LineageId, PlanId};
@@ -34,8 +34,6 @@ pub const MAX_PLANS: usize = 20;
 pub const MAX_RESTARTS: u32 = 1;
 /// Changed files named in a prompt.
 pub const MAX_FILES_NAMED: usize = 500;
-/// With so many builders and no later phase, quality control is added.
-const BUILDERS_FOR_QC: usize = 2;
 
 /// Where a plan is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +104,9 @@ pub struct Plan {
     pub phase: Phase,
     /// Its agents, by phase.
     pub members: Vec<Member>,
+    /// Who launched it, with the rights of then.
+    #[serde(default)]
+    pub maker: Maker,
 }
 
 /// What `POST /api/recommended-team/launch` asks for.
@@ -143,10 +144,11 @@ pub fn change_team(plan: &mut Arc<Plan>, from: &str, to: &str) {
 
 /// `POST /api/recommended-team/launch`: registers the team, then starts its first phase: 200.
 ///
-/// Errors: 404 without a recommendation, 400 for an unknown team, 409 `already_launched`, 409
-/// `too_many_plans`.
+/// Errors: 404 without a recommendation, 400 for an unknown team, 403 `agent_may_not`, 409
+/// `already_launched`, 409 `too_many_plans`.
 pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Problem> {
     let Launch { agents, project_dir, team_id } = wish;
+    let maker = Maker::of(all, &cx.actor)?;
     let recommendation = all.teams.planning.recommendation.clone();
     let followed = recommendation.as_ref().filter(|_| agents.is_none());
     let (planned, project_dir) = match (agents, followed) {
@@ -178,9 +180,12 @@ pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Pr
         created_at: cx.now,
         phase: Phase::Working { phase: 1 },
         members: members(planned, project_dir.as_deref()),
+        maker,
     };
     for member in &mut plan.members {
-        fit(member, plan.team_id.as_deref(), planner.as_deref());
+        plan.maker.meet(all, &mut member.request)?;
+        fit(member, plan.team_id.as_deref(), planner.as_deref(), &plan.maker);
+        plan.maker.meet(all, &mut member.request)?;
     }
     add_qc(&mut plan);
     cx.audit("plan.launch", &json!({"planId": id, "agents": plan.members.len(), "phases": plan.phases()}));
@@ -234,25 +239,25 @@ fn members(planned: Vec<Planned>, project_dir: Option<&str>) -> Vec<Member> {
     members
 }
 
-/// Gives a member its team, and the provider and permission of its planner where it has none of its own.
-fn fit(member: &mut Member, team_id: Option<&str>, planner: Option<&Agent>) {
+/// Gives a member its team, and the provider and permission of its planner where it has none of its own and
+/// the launcher may give them.
+fn fit(member: &mut Member, team_id: Option<&str>, planner: Option<&Agent>, maker: &Maker) {
     let request = &mut member.request;
     request.team_id = team_id.map(ToOwned::to_owned);
     let Some(planner) = planner else { return };
     if request.provider.is_none() {
         request.provider = Some(planner.provider.clone());
     }
-    if request.permission == providers::Permission::default() {
+    let may_give = maker.rights.permission == providers::Permission::Full;
+    if may_give && request.permission == providers::Permission::default() {
         request.permission = planner.permission;
     }
 }
 
-/// Adds quality control when two or more build and nothing comes after them.
+/// Adds quality control when nothing comes after the builders.
 fn add_qc(plan: &mut Plan) {
-    if plan.phases() != 1 || plan.members.len() < BUILDERS_FOR_QC {
-        return;
-    }
-    let first = &plan.members[0].request;
+    let Some(first) = plan.members.first().filter(|_| plan.phases() == 1) else { return };
+    let first = &first.request;
     let request = SpawnRequest {
         role: "fullstack".into(),
         provider: first.provider.clone(),
@@ -442,11 +447,12 @@ fn start(all: &mut All, cx: &mut Context, plan: &mut Plan, index: usize) {
     if phase > 1 {
         request.prompt.push_str(&changes(all, plan, phase));
     }
-    let outcome = agents::check_pattern(all, &mut request).and_then(|()| {
+    let maker = plan.maker.clone();
+    let outcome = agents::check_pattern(all, &maker, &mut request).and_then(|()| {
         if let Some(name) = &request.name {
             agents::give_up_name(all, name);
         }
-        agents::spawn_agent(all, cx, request)
+        agents::spawn_agent(all, cx, &maker, request)
     });
     let member = &mut plan.members[index];
     match outcome {
@@ -514,6 +520,9 @@ fn from_root(all: &All, agent: &Agent, path: &str) -> String {
     format!("{}/{path}", agent.working_dir.trim_end_matches('/'))
 }
 
+/// Characters of a member's task that a plan shows.
+const SHOWN_TASK_CHARS: usize = 400;
+
 /// A plan as REST shows it.
 pub fn shown(all: &All, plan: &Plan) -> Value {
     let members: Vec<Value> = plan
@@ -531,6 +540,8 @@ pub fn shown(all: &All, plan: &Plan) -> Value {
                 "phase": member.phase, "role": member.request.role, "name": member.request.name, "qc": member.qc,
                 "outcome": outcome, "error": error, "restarts": member.restarts, "lineageId": member.lineage,
                 "agentId": agent.map(|agent| agent.id), "state": agent.map(|agent| agent.status),
+                "task": member.request.prompt.chars().take(SHOWN_TASK_CHARS).collect::<String>(),
+                "scope": member.request.scope, "provider": member.request.provider,
             })
         })
         .collect();

@@ -26,13 +26,14 @@ fn does(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
 
 fn writes(bench: &mut Bench, name: &str, path: &str) {
     let tool = |writes| Activity::ToolStarted {
-        id: "t".into(),
+        id: if writes { "t".into() } else { "r".into() },
         name: "write".into(),
         input: Value::Null,
         path: Some(if writes { path.to_owned() } else { format!("{path}.read") }),
         writes,
     };
-    does(bench, name, vec![tool(true), tool(false)]);
+    let ended = |id: &str| Activity::ToolEnded { id: id.into(), error: false, output: String::new() };
+    does(bench, name, vec![tool(true), ended("t"), tool(false), ended("r")]);
 }
 
 fn ends(bench: &mut Bench, name: &str, code: i32) {
@@ -270,9 +271,16 @@ fn a_builder_that_waits_for_a_person_has_not_completed_its_phase() {
 }
 
 #[test]
-fn decisions_7_no_qc_for_one_builder_or_a_later_phase() {
+fn daemon_a_team_of_one_builder_gets_quality_control_too() {
     let mut bench = Bench::new();
-    assert_eq!(launch(&mut bench, planned(&json!([builder("b-1")]))).1["phase2Pending"], 0);
+    assert_eq!(launch(&mut bench, planned(&json!([builder("b-1")]))).1["phase2Pending"], 1);
+    ends(&mut bench, "b-1", 0);
+    assert_eq!(bench.notices("phase2:spawned")[0]["name"], "qc-1");
+}
+
+#[test]
+fn decisions_7_no_qc_where_the_planner_has_a_later_phase() {
+    let mut bench = Bench::new();
     let later = json!({"role": "tester", "provider": "script", "phase": 7, "name": "t-1"});
     let (_, body) = launch(&mut bench, planned(&json!([builder("b-2"), builder("b-3"), later])));
     assert_eq!(body["phase2Pending"], 1);
@@ -299,6 +307,10 @@ fn decisions_7_a_crashed_builder_is_restarted_once_then_the_phase_is_blocked() {
     assert!(bench.state.agents.find("qc-1").is_err());
     let (_, body) = bench.ask("GET", "/api/plans", &Value::Null);
     assert_eq!(body["plans"][0]["status"], "blocked");
+    let members = body["plans"][0]["agents"].as_array().unwrap();
+    let pending = members.iter().find(|one| one["outcome"] == "pending").unwrap();
+    assert!(pending["task"].as_str().is_some_and(|task| !task.is_empty()), "what it is for: {pending}");
+    assert!(pending["scope"].is_array() && pending["role"].is_string(), "{pending}");
     // A person resumes it, and it completes: the plan goes on.
     bench.command(Core::Agents(crate::agents::Command::Resume { target: "b-1".into(), message: None }));
     assert_eq!(bench.state.teams.plans()[0].phase, Phase::Working { phase: 1 });

@@ -8,7 +8,7 @@ pub mod api;
 mod tests;
 pub mod worker_api;
 
-use crate::agents::{self, Agent, SpawnRequest};
+use crate::agents::{self, Agent, Maker, SpawnRequest};
 use crate::api::{FieldError, Problem, Reply};
 use crate::core::ids::TeamId;
 use crate::core::{CallId, Context, State as All};
@@ -128,7 +128,8 @@ fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Proble
         ..SpawnRequest::default()
     };
     // Nothing is left behind of a launch that is refused.
-    agents::check_pattern(all, &mut request)?;
+    let maker = Maker::of(all, &cx.actor)?;
+    agents::check_pattern(all, &maker, &mut request)?;
     agents::check_capacity(all)?;
     let name = teams::fresh_name(all, &toy.name);
     let team = teams::create(all, cx, &name, Some(&toy.id))?;
@@ -136,7 +137,7 @@ fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Proble
         credentials::put(all, cx, &toy.credential(), key)?;
     }
     request.team_id = Some(team.to_string());
-    let id = agents::spawn_agent(all, cx, request)?;
+    let id = agents::spawn_agent(all, cx, &maker, request)?;
     cx.audit("toy.launch", &json!({"toyId": toy.id, "teamId": team, "agentId": id}));
     let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
     let record = json!(agent.rest());

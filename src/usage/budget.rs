@@ -26,6 +26,11 @@ impl Today {
         self.usd = (self.usd + usd).max(0.0);
     }
 
+    /// The clock says `now`: what was counted for a later day counts for this one.
+    pub fn not_after(&mut self, now: Time) {
+        self.day = self.day.min(now.0 / DAY_MS);
+    }
+
     /// Dollars of the day of `now`.
     pub fn on(&self, now: Time) -> f64 {
         if now.0 / DAY_MS == self.day { self.usd } else { 0.0 }

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** the rows of an account add up to what its agent's record has counted over all its lives.
 
-use super::prices;
+use super::prices::{self, Price};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::providers::{Tokens, TokensDelta, Usage};
@@ -54,13 +54,28 @@ pub struct Row {
     unpriced: Tokens,
     /// Dollars as the provider told.
     reported_usd: f64,
+    /// The model's price when it was used last; of earlier versions' rows the table's.
+    #[serde(default)]
+    price: Option<Price>,
+    /// Tokens without a price of rows that were joined to this one.
+    #[serde(default)]
+    joined_unpriced: u64,
 }
 
 impl Row {
     /// Dollars: the provider's own figure, and the table's for what it does not cover.
     pub fn cost_usd(&self) -> f64 {
-        let looked_up = prices::of_model(&self.model).map_or(0.0, |price| price.of(self.unpriced));
-        self.reported_usd + looked_up
+        self.reported_usd + self.price().map_or(0.0, |price| price.of(self.unpriced))
+    }
+
+    /// Tokens of which nobody knows what they cost.
+    pub fn unpriced(&self) -> u64 {
+        let own = if self.price().is_some() { 0 } else { self.unpriced.total() };
+        own.saturating_add(self.joined_unpriced)
+    }
+
+    fn price(&self) -> Option<Price> {
+        self.price.or_else(|| prices::of_model(&self.model))
     }
 }
 
@@ -73,6 +88,8 @@ pub struct Place {
     pub team: Arc<str>,
     /// The model now.
     pub model: Arc<str>,
+    /// Its price, where one is known.
+    pub price: Option<Price>,
 }
 
 impl Account {
@@ -104,6 +121,11 @@ impl Account {
         self.rows.iter().map(Row::cost_usd).sum()
     }
 
+    /// Tokens of which nobody knows what they cost.
+    pub fn unpriced(&self) -> u64 {
+        self.rows.iter().map(Row::unpriced).fold(0, u64::saturating_add)
+    }
+
     /// How many lives have used something.
     pub fn lives(&self) -> usize {
         self.rows.iter().map(|row| row.agent).collect::<BTreeSet<_>>().len()
@@ -114,6 +136,7 @@ impl Account {
     pub fn add(&mut self, place: &Place, usage: &Usage, now: Time) {
         let before = self.tokens().total();
         let at = self.row(place);
+        self.rows[at].price = place.price;
         let mut parts =
             [usage.delta.input, usage.delta.output, usage.delta.cache_read, usage.delta.cache_creation];
         self.rows[at].take_in(&mut parts);
@@ -128,6 +151,7 @@ impl Account {
             // What a provider tells at the end of a turn covers all that this life has used until then.
             for row in self.rows.iter_mut().filter(|row| row.agent == place.agent) {
                 row.unpriced = Tokens::default();
+                row.joined_unpriced = 0;
             }
         }
         self.last_used = now;
@@ -152,6 +176,8 @@ impl Account {
                 tokens: Tokens::default(),
                 unpriced: Tokens::default(),
                 reported_usd: 0.0,
+                price: place.price,
+                joined_unpriced: 0,
             });
             self.rows.len() - 1
         })
@@ -182,6 +208,7 @@ impl Account {
         if let Some(row) = self.rows[at..].iter_mut().find(|row| row.team == old.team) {
             row.tokens = row.tokens + old.tokens;
             row.reported_usd += old.cost_usd();
+            row.joined_unpriced = row.joined_unpriced.saturating_add(old.unpriced());
         }
     }
 }

@@ -23,8 +23,9 @@ use crate::agents::Agent;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
-use crate::providers::{self, Activity, Tokens, Usage};
+use crate::providers::{Activity, Tokens, Usage};
 use ledger::{Account, Place};
+use prices::Price;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,8 +58,10 @@ pub struct State {
 pub struct Sum {
     /// Tokens.
     pub tokens: Tokens,
-    /// Dollars.
+    /// Dollars; without those of `unpriced`.
     pub cost_usd: f64,
+    /// Tokens of models whose price is not known and for which no provider told a cost.
+    pub unpriced: u64,
     /// Of reserved ids: bookings. Of joined accounts: how many.
     pub sessions: u64,
 }
@@ -80,6 +83,11 @@ impl Saved {
     pub fn total(self) -> u64 {
         self.rotation.saturating_add(self.cold_start).saturating_add(self.conflict)
     }
+}
+
+/// The clock says `now`, after it was set: what was counted for a later day counts for this one.
+pub fn clock_set(all: &mut All, now: Time) {
+    Arc::make_mut(&mut all.usage).today.not_after(now);
 }
 
 impl State {
@@ -114,10 +122,12 @@ impl State {
         for account in self.accounts.values() {
             sum.tokens = sum.tokens + account.tokens();
             sum.cost_usd += account.cost_usd();
+            sum.unpriced = sum.unpriced.saturating_add(account.unpriced());
         }
         for joined in self.earlier.values() {
             sum.tokens = sum.tokens + joined.tokens;
             sum.cost_usd += joined.cost_usd;
+            sum.unpriced = sum.unpriced.saturating_add(joined.unpriced);
         }
         sum
     }
@@ -135,19 +145,28 @@ impl State {
                 let joined = self.earlier.entry(Arc::clone(&row.team)).or_default();
                 joined.tokens = joined.tokens + row.tokens;
                 joined.cost_usd += row.cost_usd();
+                joined.unpriced = joined.unpriced.saturating_add(row.unpriced());
                 joined.sessions += 1;
             }
         }
     }
 }
 
-/// The model an agent runs, as far as is known: what the provider says, what was named, what was routed, the
-/// provider's default.
+/// What stands for a model that nobody has told.
+pub const UNKNOWN_MODEL: &str = "auto";
+
+/// The model an agent runs, as far as is known: what the provider says, what was named, what was routed. What
+/// its program is set to is not known before it tells: [`UNKNOWN_MODEL`], never a guess.
 pub fn model_of(all: &All, agent: &Agent) -> Arc<str> {
-    let named = agent.model.as_deref().filter(|model| *model != "auto");
-    let known = agent.actual_model.as_deref().or(named).or_else(|| routing::model_for(all, agent.lineage_id));
-    let first = || providers::by_id(&agent.provider)?.info().models.first().map(|model| model.id);
-    known.or_else(first).unwrap_or("auto").into()
+    model_of_record(&all.usage, agent)
+}
+
+/// As [`model_of`], for a record that is being changed.
+pub fn model_of_record(usage: &State, agent: &Agent) -> Arc<str> {
+    let named = agent.model.as_deref().filter(|model| *model != UNKNOWN_MODEL);
+    let routed = || usage.routes.get(&agent.lineage_id)?.model.as_deref();
+    let known = agent.actual_model.as_deref().or(named).or_else(routed);
+    known.unwrap_or(UNKNOWN_MODEL).into()
 }
 
 /// The team an agent is in now.
@@ -158,10 +177,20 @@ pub fn team_of(agent: &Agent) -> Arc<str> {
 /// An agent did something: books what it used, and weighs its work.
 pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
-    let mut place = Place { agent: id, team: team_of(&agent), model: model_of(all, &agent) };
+    let settings = Arc::clone(&all.settings);
+    let is_rehearsal = agent.provider == "script";
+    let price = |model: &str| {
+        let known = prices::for_model(settings.config(), model);
+        known.or_else(|| is_rehearsal.then_some(Price::NONE))
+    };
+    let model = model_of(all, &agent);
+    let mut place = Place { agent: id, team: team_of(&agent), price: price(&model), model };
     for activity in activities {
         match activity {
-            Activity::Session { model: Some(model), .. } => place.model = model.as_str().into(),
+            Activity::Session { model: Some(model), .. } => {
+                place.model = model.as_str().into();
+                place.price = price(model);
+            }
             Activity::Usage(usage) => add(all, cx, &agent, &place, usage),
             _ => {}
         }
@@ -197,12 +226,17 @@ pub fn book(
     cost_usd: Option<f64>,
 ) {
     debug_assert!(RESERVED.contains(&reserved_id), "{reserved_id} is not a reserved id");
-    let looked_up = || prices::of_model(model).map_or(0.0, |price| price.of(tokens));
+    let price = prices::for_model(all.settings.config(), model);
+    let looked_up = || price.map_or(0.0, |price| price.of(tokens));
+    let is_known = cost_usd.is_some() || price.is_some();
     let cost_usd = cost_usd.unwrap_or_else(looked_up);
     let state = Arc::make_mut(&mut all.usage);
     let sum = state.internal.entry(reserved_id.to_owned()).or_default();
     sum.tokens = sum.tokens + tokens;
     sum.cost_usd += cost_usd;
+    if !is_known {
+        sum.unpriced = sum.unpriced.saturating_add(tokens.total());
+    }
     sum.sessions += 1;
     state.today.add(cx.now, cost_usd);
     cx.push(Effect::Put(Document::Usage, Durability::Soon));

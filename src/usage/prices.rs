@@ -1,6 +1,7 @@
 //! What models cost: `data/prices.json`, read once.
 
-use crate::providers::Tokens;
+use crate::providers::{Tokens, windows};
+use crate::settings::Config;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
@@ -37,6 +38,9 @@ struct Entry {
 }
 
 impl Price {
+    /// What a scripted agent costs, which asks no model.
+    pub const NONE: Self = Self { input: 0.0, output: 0.0, cache_read: 0.0, cache_creation: 0.0 };
+
     /// What `tokens` cost, in US dollars.
     #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     pub fn of(self, tokens: Tokens) -> f64 {
@@ -62,13 +66,17 @@ pub fn table() -> &'static Table {
     })
 }
 
-/// The price of a model as a provider names it: `claude-sonnet-4-5-20250929` and
-/// `anthropic/claude-sonnet-4-5` cost what `claude-sonnet-4-5` costs. `None` when it is not in the table.
+/// The price of a model under any of its spellings (see [`windows::plain_name`]). `None` when it is not in
+/// the table: another model's price is never taken for it.
 pub fn of_model(model: &str) -> Option<Price> {
-    let name = model.rsplit('/').next().unwrap_or(model);
-    let fits = |id: &str| name.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
-    let known = table().models.iter().filter(|entry| fits(&entry.id));
-    known.max_by_key(|entry| entry.id.len()).map(|entry| entry.price)
+    let name = windows::plain_name(model);
+    table().models.iter().find(|entry| entry.id == name).map(|entry| entry.price)
+}
+
+/// The price of a model: a person's own setting before the table.
+pub fn for_model(config: &Config, model: &str) -> Option<Price> {
+    let own = config.model(model).and_then(|own| own.price);
+    own.or_else(|| of_model(model))
 }
 
 /// Dollars as they are shown: a millionth is the smallest part.

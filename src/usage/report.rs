@@ -23,6 +23,7 @@ pub fn summary(all: &All) -> Value {
         "totalTokens": used,
         "totalSaved": saved.total(),
         "totalCostUsd": prices::rounded(total.cost_usd),
+        "unpricedTokens": total.unpriced,
         "tokens": total.tokens,
         "breakdown": savings(all),
         "perAgent": per_agent(all),
@@ -113,7 +114,8 @@ fn per_agent(all: &All) -> Vec<Value> {
             "lineageId": lineage,
             "teamId": team,
             "tokens": tokens,
-            "costUsd": prices::rounded(account.cost_usd()),
+            "costUsd": cost(account.cost_usd(), account.unpriced()),
+            "unpricedTokens": account.unpriced(),
             "lives": account.lives(),
             "removed": record.is_none(),
         });
@@ -123,13 +125,15 @@ fn per_agent(all: &All) -> Vec<Value> {
         let shown = json!({
             "id": agent.id, "used": 0, "model": model_of(all, agent), "name": agent.name, "role": agent.role,
             "provider": agent.provider, "lineageId": agent.lineage_id, "teamId": team_of(agent),
-            "tokens": Tokens::default(), "costUsd": 0.0, "lives": 0, "removed": false,
+            "tokens": Tokens::default(), "costUsd": 0.0, "unpricedTokens": 0, "lives": 0,
+            "removed": false,
         });
         rows.push((0, shown));
     }
     let joined = all.usage.earlier.values().fold(Sum::default(), |sum, part| Sum {
         tokens: sum.tokens + part.tokens,
         cost_usd: sum.cost_usd + part.cost_usd,
+        unpriced: sum.unpriced.saturating_add(part.unpriced),
         sessions: sum.sessions + part.sessions,
     });
     if joined.sessions > 0 {
@@ -138,12 +142,18 @@ fn per_agent(all: &All) -> Vec<Value> {
             used,
             json!({
                 "id": EARLIER, "used": used, "model": null, "name": "earlier agents", "tokens": joined.tokens,
-                "costUsd": prices::rounded(joined.cost_usd), "removed": true,
+                "costUsd": cost(joined.cost_usd, joined.unpriced), "unpricedTokens": joined.unpriced,
+                "removed": true,
             }),
         ));
     }
     rows.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
     rows.into_iter().map(|(_, shown)| shown).collect()
+}
+
+/// Dollars, `null` where nobody knows what any of it cost.
+fn cost(usd: f64, unpriced: u64) -> Value {
+    if unpriced > 0 && usd <= 0.0 { Value::Null } else { json!(prices::rounded(usd)) }
 }
 
 /// What one team used.
@@ -152,6 +162,7 @@ struct Team {
     lineages: BTreeSet<LineageId>,
     tokens: Tokens,
     cost_usd: f64,
+    unpriced: u64,
     joined: u64,
 }
 
@@ -164,6 +175,7 @@ pub fn by_team(all: &All) -> Value {
             team.lineages.insert(lineage);
             team.tokens = team.tokens + row.tokens;
             team.cost_usd += row.cost_usd();
+            team.unpriced = team.unpriced.saturating_add(row.unpriced());
         }
     }
     for agent in all.agents.iter() {
@@ -173,6 +185,7 @@ pub fn by_team(all: &All) -> Value {
         let team = teams.entry(Arc::clone(id)).or_default();
         team.tokens = team.tokens + part.tokens;
         team.cost_usd += part.cost_usd;
+        team.unpriced = team.unpriced.saturating_add(part.unpriced);
         team.joined += part.sessions;
     }
     let mut ranked: Vec<(Arc<str>, Team)> = teams.into_iter().collect();
@@ -192,6 +205,7 @@ fn shown_team(all: &All, id: &str, team: &Team) -> Value {
         "agentCount": agents,
         "totalTokens": total,
         "totalCostUsd": prices::rounded(team.cost_usd),
+        "unpricedTokens": team.unpriced,
         "avgTokensPerAgent": total.checked_div(agents).unwrap_or_default(),
     })
 }

@@ -1,11 +1,12 @@
 //! Which model an agent runs that names none: the cheapest of the tier that fits its work.
 
 use super::classifier::{self, Work};
-use super::{State, prices};
+use super::{State, UNKNOWN_MODEL, prices};
 use crate::agents::Agent;
 use crate::core::ids::LineageId;
 use crate::core::{Context, Document, Durability, Effect, State as All};
-use crate::providers::{self, Info, Model, Tier};
+use crate::providers::{self, Info, Model, Tier, windows};
+use crate::settings::Routing;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ pub struct Route {
     pub model: Option<String>,
     /// The tier of the work.
     pub tier: Tier,
-    /// `auto`, or `auto-floor` when the role forbade a lighter one.
+    /// `auto`, or `auto-floor` when the role forbade a lighter one; `suggest` when nothing was picked.
     pub mode: String,
     /// Why, for people.
     pub reason: String,
@@ -42,9 +43,22 @@ pub struct Totals {
     pub saved_usd: f64,
 }
 
-/// Decides the model of a new agent that names none. To be called before its process is ordered.
+/// The mode of a decision that only tells what would be picked.
+const SUGGESTED: &str = "suggest";
+
+/// Decides the model of an agent that names none, or changes to naming none. To be called before its process
+/// is ordered. Whoever names `auto` is routed whatever the setting says; of the others the setting decides.
 pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
-    if agent.model.as_deref().is_some_and(|model| model != "auto") {
+    let is_named = agent.model.as_deref().is_some_and(|model| model != UNKNOWN_MODEL);
+    let setting = if agent.model.is_some() { Routing::On } else { all.settings.config().routing };
+    if is_named || setting == Routing::Off {
+        if Arc::make_mut(&mut all.usage).forget_route(agent.lineage_id) {
+            cx.push(Effect::Put(Document::Usage, Durability::Soon));
+        }
+        return;
+    }
+    let earlier = all.usage.routes.get(&agent.lineage_id);
+    if earlier.is_some_and(|route| (route.mode == SUGGESTED) == (setting == Routing::Suggest)) {
         return;
     }
     let Some(provider) = providers::by_id(&agent.provider) else { return };
@@ -59,6 +73,10 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
             format!("{} is the cheapest {word} model, the least for role {}", model.name, agent.role)
         }
         (Some(model), false) => format!("{} is the cheapest model for {word} work by price", model.name),
+    };
+    let (model, mode, reason) = match (model, setting) {
+        (Some(_), Routing::Suggest) => (None, SUGGESTED, format!("its program's own; {reason}")),
+        _ => (model, mode, reason),
     };
     let route = Route { model: model.map(|model| model.id.to_owned()), tier, mode: mode.into(), reason };
     let state = Arc::make_mut(&mut all.usage);
@@ -120,19 +138,27 @@ pub fn shown(all: &All) -> Value {
         .iter()
         .map(|agent| {
             let model = super::model_of(all, agent);
-            let route = usage.routes.get(&agent.lineage_id);
-            let route = route.filter(|_| agent.model.as_deref().is_none_or(|model| model == "auto"));
-            let (mode, tier, reason) = match route {
-                Some(route) => (route.mode.as_str(), Some(route.tier), route.reason.clone()),
-                None => ("fixed", None, format!("{model} was named for this agent")),
+            let named = agent.model.as_deref().filter(|model| *model != UNKNOWN_MODEL);
+            let route = usage.routes.get(&agent.lineage_id).filter(|_| named.is_none());
+            let (mode, tier, reason) = match (route, named) {
+                (Some(route), _) => (route.mode.as_str(), Some(route.tier), route.reason.clone()),
+                (None, Some(model)) => ("fixed", None, format!("{model} was named for this agent")),
+                (None, None) => ("program", None, "its program runs the model it is set to".to_owned()),
             };
             let shown = json!({"model": model, "reason": reason, "mode": mode, "tier": tier});
             (agent.id.to_string(), shown)
         })
         .collect();
-    let fixed = all.settings.config().default_model != "auto";
+    let config = all.settings.config();
+    let mode = match config.routing {
+        _ if config.default_model != UNKNOWN_MODEL => "fixed",
+        Routing::Off => "off",
+        Routing::Suggest => SUGGESTED,
+        Routing::On => "auto",
+    };
     json!({
-        "mode": if fixed { "fixed" } else { "auto" },
+        "mode": mode,
+        "catalogue": {"asOf": prices::table().as_of},
         "decisions": usage.routed.decisions,
         "costSaved": prices::rounded(living + usage.routed.saved_usd),
         "basis": "estimated",
@@ -146,7 +172,8 @@ pub fn shown(all: &All) -> Value {
 pub fn suggestion(all: &All, agent: &Agent) -> Option<Value> {
     let info = providers::by_id(&agent.provider)?.info();
     let running = super::model_of(all, agent);
-    let current = info.models.iter().find(|model| running.starts_with(model.id))?;
+    let same = |model: &&Model| windows::plain_name(model.id) == windows::plain_name(&running);
+    let current = info.models.iter().find(same)?;
     let work = all.usage.works.get(&agent.lineage_id)?;
     let tier = work.tier();
     if !work.is_certain() || classifier::rank(tier) >= classifier::rank(current.tier) {

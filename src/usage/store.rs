@@ -65,7 +65,9 @@ pub fn restore(all: &mut All, stored: Stored, now: Time) {
             continue;
         }
         let account = state.accounts.entry(agent.lineage_id).or_insert_with(fresh);
-        let place = Place { agent: agent.id, team: team_of(agent), model: model_of(all, agent) };
+        let model = model_of(all, agent);
+        let price = super::prices::for_model(all.settings.config(), &model);
+        let place = Place { agent: agent.id, team: team_of(agent), price, model };
         Arc::make_mut(account).add(&place, &Usage { delta, ..Usage::default() }, now);
     }
     all.usage = Arc::new(state);

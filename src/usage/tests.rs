@@ -5,7 +5,7 @@ use crate::agents::{self, SpawnRequest};
 use crate::core::testing::Bench;
 use crate::core::{Command, Event};
 use crate::providers::registry::{Detection, State as Registry};
-use crate::providers::{Tier, TokensDelta, TurnEnd};
+use crate::providers::{self, Tier, TokensDelta, TurnEnd};
 use serde_json::{Value, json};
 
 fn usage(input: i64, output: i64) -> Activity {
@@ -52,11 +52,7 @@ fn balances(bench: &mut Bench, wanted: u64) {
 /// A bench on which these providers are installed.
 fn with_providers() -> Bench {
     let mut bench = Bench::new();
-    let found = ["claude-code", "codex", "gemini"].map(|provider| Detection {
-        provider,
-        version: Some("1".into()),
-        has_key: true,
-    });
+    let found = ["claude-code", "codex", "gemini"].map(|provider| Detection::installed(provider, "1"));
     bench.apply(Event::Detected(found.into()));
     assert!(Registry::is_installed(&bench.state.providers, "codex"));
     bench
@@ -102,7 +98,7 @@ fn spec_tokens_summary_has_every_field() {
     }
     let agent = &body["perAgent"][0];
     assert_eq!((&agent["id"], &agent["used"]), (&json!(id), &json!(520)));
-    assert_eq!(agent["model"], "default");
+    assert_eq!(agent["model"], "auto", "nobody has told which");
     assert_eq!(body["cacheHitRate"], 0.75, "reads / (reads + creation)");
     assert_eq!(body["savings"]["total"], 0);
     assert_eq!(body["savings"]["fromRotation"], 0);
@@ -164,7 +160,7 @@ fn spec_by_team_is_ranked_and_counts_at_the_time_of_use() {
     feed(&mut bench, two, vec![usage(50, 0)]);
     let teams = get(&mut bench, "/api/tokens/by-team")["teams"].clone();
     let first = json!({"teamId": team["id"], "teamName": "crew", "isDefault": false, "agentCount": 1,
-        "totalTokens": 900, "totalCostUsd": 0.0, "avgTokensPerAgent": 900});
+        "totalTokens": 900, "totalCostUsd": 0.0, "unpricedTokens": 0, "avgTokensPerAgent": 900});
     assert_eq!(teams[0], first);
     assert_eq!(teams[1]["teamId"], "__unassigned__");
     assert_eq!((&teams[1]["totalTokens"], &teams[1]["agentCount"]), (&json!(150), &json!(2)));
@@ -262,12 +258,12 @@ fn rows_of_an_account_are_bounded_and_still_add_up() {
     let mut account = Account::new(AgentId(1), "a", "r", "codex", Time(0));
     let one = Usage { delta: TokensDelta { input: 1, ..TokensDelta::default() }, ..Usage::default() };
     for n in 0..200 {
-        let place = Place { agent: AgentId(n), team: "t".into(), model: "gpt-5.6-sol".into() };
+        let place = Place { agent: AgentId(n), team: "t".into(), model: "gpt-5.6-sol".into(), price: None };
         account.add(&place, &one, Time(0));
     }
     assert_eq!(account.rows().len(), ledger::MAX_ROWS);
     assert_eq!(account.tokens().total(), 200);
-    assert!((account.cost_usd() - 200.0 * 5.0 / 1e6).abs() < 1e-9);
+    assert!((account.cost_usd() - 200.0 * 4.0 / 1e6).abs() < 1e-9);
 }
 
 #[test]
@@ -302,6 +298,8 @@ fn every_price_is_dated_sourced_and_found_under_the_names_providers_use() {
     assert_eq!(price("gemini-2.5-flash-lite"), Some(0.1));
     assert_eq!(price("gemini-2.5-flash"), Some(0.3));
     assert_eq!(price("claude-sonnet-4-55"), None);
+    assert_eq!(price("claude-opus-4-1"), Some(15.0), "not that of Opus 4.x");
+    assert_eq!(price("gpt-6-sol-fast"), None);
     assert_eq!(price("default"), None);
     for provider in ["claude-code", "codex", "gemini", "opencode"] {
         for model in providers::by_id(provider).unwrap().info().models {
@@ -400,10 +398,11 @@ fn started_model(bench: &Bench, id: AgentId) -> Option<String> {
 #[test]
 fn decisions_8_auto_picks_the_cheapest_model_of_the_tier_and_keeps_it_for_the_lineage() {
     let mut bench = with_providers();
+    bench.ask("PATCH", "/api/config", &json!({"routing": "on"}));
     let light = spawn(&mut bench, request("codex", Some("auto"), "Fix a typo"));
-    assert_eq!(started_model(&bench, light).as_deref(), Some("gpt-5.6-luna"));
+    assert_eq!(started_model(&bench, light).as_deref(), Some("gpt-6-luna"));
     let heavy = spawn(&mut bench, request("claude-code", None, "Redesign the store"));
-    assert_eq!(started_model(&bench, heavy).as_deref(), Some("claude-opus-4-6"));
+    assert_eq!(started_model(&bench, heavy).as_deref(), Some("claude-opus-5-5"));
     let named = spawn(&mut bench, request("codex", Some("gpt-5.6-sol"), "Fix a typo"));
     assert_eq!(started_model(&bench, named).as_deref(), Some("gpt-5.6-sol"));
     let script = spawn(&mut bench, request("script", None, "Fix a typo"));
@@ -411,18 +410,18 @@ fn decisions_8_auto_picks_the_cheapest_model_of_the_tier_and_keeps_it_for_the_li
     let mut planner = request("codex", None, "Fix a typo");
     planner.role = "planner".into();
     let planner = spawn(&mut bench, planner);
-    assert_eq!(started_model(&bench, planner).as_deref(), Some("gpt-5.6-terra"));
+    assert_eq!(started_model(&bench, planner).as_deref(), Some("gpt-6.1-terra"));
 
     feed(&mut bench, light, vec![usage(1_000_000, 0)]);
     let name = bench.state.agents.get(light).unwrap().name.clone();
     let light = bench.rotates(&name);
-    assert_eq!(started_model(&bench, light).as_deref(), Some("gpt-5.6-luna"));
+    assert_eq!(started_model(&bench, light).as_deref(), Some("gpt-6-luna"));
     let body = get(&mut bench, "/api/routing");
     assert_eq!((&body["mode"], &body["decisions"]), (&json!("auto"), &json!(4)));
-    assert_eq!(body["costSaved"], 1.8, "terra costs 2.00, luna 0.20");
+    assert_eq!(body["costSaved"], 0.9, "terra costs 1.00, luna 0.10");
     let mappings = &body["currentMappings"];
     let of = |id: AgentId| &mappings[id.to_string()];
-    assert_eq!((&of(light)["model"], &of(light)["mode"]), (&json!("gpt-5.6-luna"), &json!("auto")));
+    assert_eq!((&of(light)["model"], &of(light)["mode"]), (&json!("gpt-6-luna"), &json!("auto")));
     assert_eq!((&of(named)["model"], &of(named)["mode"]), (&json!("gpt-5.6-sol"), &json!("fixed")));
     assert_eq!(of(planner)["mode"], "auto-floor");
     assert!(of(script)["reason"].as_str().unwrap().contains("decides itself"));
@@ -433,7 +432,7 @@ fn decisions_8_auto_picks_the_cheapest_model_of_the_tier_and_keeps_it_for_the_li
 #[test]
 fn spec_a_suggestion_is_200_only_for_a_lighter_tier_with_40_events() {
     let mut bench = with_providers();
-    let id = spawn(&mut bench, request("claude-code", Some("claude-opus-4-6"), "Look around"));
+    let id = spawn(&mut bench, request("claude-code", Some("claude-opus-5-5"), "Look around"));
     let path = format!("/api/agents/{id}/routing/suggestion");
     feed(&mut bench, id, (1..MIN_EVENTS).map(|_| text()).collect());
     assert_eq!(bench.ask("GET", &path, &Value::Null), (204, Value::Null), "39 events are too few");
@@ -442,18 +441,18 @@ fn spec_a_suggestion_is_200_only_for_a_lighter_tier_with_40_events() {
     assert_eq!(status, 200);
     let model = |id: &str, name: &str, tier: &str| json!({"id": id, "name": name, "tier": tier});
     assert_eq!(body["agentId"], json!(id));
-    assert_eq!(body["currentModel"], model("claude-opus-4-6", "Claude Opus 4.6", "heavy"));
-    assert_eq!(body["suggestedModel"], model("claude-haiku-4-5", "Claude Haiku 4.5", "light"));
+    assert_eq!(body["currentModel"], model("claude-opus-5-5", "Claude Opus 5.5", "heavy"));
+    assert_eq!(body["suggestedModel"], model("claude-haiku-5-5", "Claude Haiku 5.5", "light"));
     assert_eq!((&body["classifiedTier"], &body["eventCount"]), (&json!("light"), &json!(40)));
     assert!(body["reason"].is_string());
-    assert_eq!(bench.state.agents.get(id).unwrap().model.as_deref(), Some("claude-opus-4-6"), "not applied");
+    assert_eq!(bench.state.agents.get(id).unwrap().model.as_deref(), Some("claude-opus-5-5"), "not applied");
 
-    let cheapest = spawn(&mut bench, request("claude-code", Some("claude-haiku-4-5"), "x"));
+    let cheapest = spawn(&mut bench, request("claude-code", Some("claude-haiku-5-5"), "x"));
     let path = format!("/api/agents/{cheapest}/routing/suggestion");
     feed(&mut bench, cheapest, (0..60).map(|_| text()).collect());
     assert_eq!(bench.ask("GET", &path, &Value::Null).0, 204, "already the cheapest");
 
-    let busy = spawn(&mut bench, request("claude-code", Some("claude-haiku-4-5"), "Refactor it"));
+    let busy = spawn(&mut bench, request("claude-code", Some("claude-haiku-5-5"), "Refactor it"));
     let path = format!("/api/agents/{busy}/routing/suggestion");
     let edits = (0..30).flat_map(|n| tool(n, Some(&format!("f{n}")), false)).collect();
     feed(&mut bench, busy, edits);
@@ -468,4 +467,80 @@ fn a_turns_end_is_an_event_and_noise_is_none() {
     assert!(!work.take(&Activity::Noise { text: "x".into() }));
     assert!(!work.take(&Activity::TurnStarted));
     assert_eq!(work.count(), 1);
+}
+
+#[test]
+fn without_a_model_an_agent_runs_what_its_program_is_set_to() {
+    let mut bench = with_providers();
+    let own = spawn(&mut bench, request("codex", None, "Fix a typo"));
+    assert_eq!(started_model(&bench, own), None, "no model goes to the command line");
+    let auto = spawn(&mut bench, request("codex", Some("auto"), "Fix a typo"));
+    assert_eq!(started_model(&bench, auto).as_deref(), Some("gpt-6-luna"), "who says auto is routed");
+    let body = get(&mut bench, "/api/routing");
+    assert_eq!((&body["mode"], &body["decisions"]), (&json!("off"), &json!(1)));
+    assert_eq!(body["currentMappings"][own.to_string()]["mode"], "program");
+
+    bench.ask("PATCH", "/api/config", &json!({"routing": "suggest"}));
+    let told = spawn(&mut bench, request("codex", None, "Fix a typo"));
+    assert_eq!(started_model(&bench, told), None);
+    let body = get(&mut bench, "/api/routing");
+    let mapping = &body["currentMappings"][told.to_string()];
+    assert_eq!(
+        (&body["mode"], &mapping["mode"], &mapping["tier"]),
+        (&json!("suggest"), &json!("suggest"), &json!("light"))
+    );
+    assert!(mapping["reason"].as_str().unwrap().contains("GPT-6 Luna"), "{mapping}");
+
+    let name = bench.state.agents.get(own).unwrap().name.clone();
+    bench.ask("PATCH", &format!("/api/agents/{name}"), &json!({"model": "auto"}));
+    let own = bench.rotates(&name);
+    assert_eq!(started_model(&bench, own).as_deref(), Some("gpt-6-luna"), "asked for later");
+    bench.ask("PATCH", "/api/config", &json!({"routing": "off"}));
+    bench.ask("PATCH", &format!("/api/agents/{name}"), &json!({"model": null}));
+    let own = bench.rotates(&name);
+    assert_eq!(started_model(&bench, own), None, "and taken back");
+}
+
+#[test]
+fn a_model_without_a_price_has_no_cost_and_says_so() {
+    let mut bench = with_providers();
+    let session = |model: &str| Activity::Session { id: "s".into(), model: Some(model.into()) };
+    let known = spawn(&mut bench, request("claude-code", None, "x"));
+    feed(
+        &mut bench,
+        known,
+        vec![session("us.anthropic.claude-sonnet-4-5-20250929-v1:0"), usage(1_000_000, 0)],
+    );
+    let unknown = spawn(&mut bench, request("codex", None, "x"));
+    feed(&mut bench, unknown, vec![session("nobody-knows-it"), usage(500_000, 0)]);
+    let silent = spawn(&mut bench, request("gemini", None, "x"));
+    feed(&mut bench, silent, vec![usage(250_000, 0)]);
+
+    let summary = get(&mut bench, "/api/tokens/summary");
+    assert_eq!((&summary["totalCostUsd"], &summary["unpricedTokens"]), (&json!(3.0), &json!(750_000)));
+    let of = |id: AgentId| {
+        let rows = summary["perAgent"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["id"] == json!(id)).unwrap();
+        (row["costUsd"].clone(), row["unpricedTokens"].clone())
+    };
+    assert_eq!(of(known), (json!(3.0), json!(0)));
+    assert_eq!(of(unknown), (Value::Null, json!(500_000)), "never another model's price");
+    assert_eq!(of(silent), (Value::Null, json!(250_000)), "nor that of a model it might run");
+    let teams = get(&mut bench, "/api/tokens/by-team");
+    assert_eq!(teams["teams"][0]["unpricedTokens"], 750_000);
+    assert_eq!(bench.state.agents.get(unknown).unwrap().unpriced_tokens, 500_000);
+
+    let told = Usage { cost_usd: Some(0.0), ..Usage::default() };
+    feed(&mut bench, unknown, vec![Activity::Usage(told)]);
+    let summary = get(&mut bench, "/api/tokens/summary");
+    assert_eq!(
+        (&summary["totalCostUsd"], &summary["unpricedTokens"]),
+        (&json!(3.0), &json!(250_000)),
+        "a told 0 is a cost"
+    );
+
+    let price = json!({"input": 2.0, "output": 0.0, "cacheRead": 0.0, "cacheCreation": 0.0});
+    bench.ask("PATCH", "/api/config", &json!({"models": {"nobody-knows-it": {"price": price}}}));
+    feed(&mut bench, unknown, vec![usage(1_000_000, 0)]);
+    assert_eq!(get(&mut bench, "/api/tokens/summary")["totalCostUsd"], 5.0, "a person's own price");
 }

@@ -21,6 +21,7 @@ pub mod worker_write;
 
 use crate::api::Reply;
 use crate::core::{CallId, Context, State as All};
+use crate::ownership;
 use index::{Index, Workspace};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -100,6 +101,12 @@ pub enum Report {
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Changed { event, details, status, body } => {
+            if cx.actor.agent().is_none() {
+                // A person's change is nobody's trespass.
+                for path in ["path", "from", "to"].iter().filter_map(|name| details[*name].as_str()) {
+                    ownership::commands::explained(all, cx.now, path);
+                }
+            }
             cx.audit(event, &details);
             cx.reply(call, Reply::json(status, &body));
         }

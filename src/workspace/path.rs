@@ -88,7 +88,12 @@ impl ProjectPath {
         if !in_state || parts.next().is_some_and(|inner| READABLE_STATE.contains(&inner)) {
             return Ok(());
         }
-        Err(protected(self, "is the daemon's own state; use the endpoints for it"))
+        Err(self.not_for_reading())
+    }
+
+    /// 403 `protected_path` for the daemon's own state.
+    pub fn not_for_reading(&self) -> Problem {
+        protected(self, "is the daemon's own state; use the endpoints for it")
     }
 
     /// Refuses what only `svc` and `git` write, and names that no editor should make.

@@ -26,6 +26,8 @@ const TREE_DEPTH: (u64, u64) = (3, 32);
 const TREE_ENTRIES: (u64, u64) = (2_000, 20_000);
 /// Names of one folder that are read at most.
 const FOLDER_NAMES: usize = 50_000;
+/// Where the daemon's own files stand: keys, tokens, settings, records.
+const STATE_FOLDERS: [&str; 2] = [".svc", ".svc/state"];
 /// Files that the endpoints make on their way start with this; the tree does not show them.
 pub const TEMPORARY_PREFIX: &str = ".svc-write-";
 
@@ -119,7 +121,24 @@ fn open(root: &Root, path: &ProjectPath) -> Result<(File, Metadata), Problem> {
     let meta = file.metadata().map_err(said)?;
     // It may have become something else in between.
     check_plain(&meta, path)?;
+    if meta.nlink() > 1 && is_state(root, &meta) {
+        return Err(path.not_for_reading());
+    }
     Ok((file, meta))
+}
+
+/// Whether a file is one of the daemon's own under a second name: a hard link has no other sign. What cannot
+/// be looked through counts as one.
+fn is_state(root: &Root, file: &Metadata) -> bool {
+    let same = |meta: &Metadata| (meta.dev(), meta.ino()) == (file.dev(), file.ino());
+    STATE_FOLDERS.iter().any(|folder| match root.dir(folder).and_then(|dir| Ok((dir.entries()?, dir))) {
+        Ok((entries, dir)) => entries.take(FOLDER_NAMES + 1).enumerate().any(|(at, entry)| {
+            let Ok(entry) = entry else { return true };
+            let look = entry.file_name().to_str().map(|name| dir.look(name));
+            at == FOLDER_NAMES || look.is_none_or(|look| look.is_ok_and(|meta| same(&meta)))
+        }),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    })
 }
 
 /// Refuses everything but a plain file.

@@ -4,34 +4,30 @@ use super::path::ProjectPath;
 use super::worker_files::locate;
 use super::worker_files::root;
 use crate::api::{Problem, Reply};
+use crate::isolation::worker_git::Git;
+use crate::isolation::worker_worktree::SAFE_DIFF;
 use crate::routes::{Answer, Ask};
 use crate::runtime::host::Host;
-use crate::runtime::process::{Captured, Spec};
 use serde_json::{Value, json};
-use std::time::Duration;
 
-/// `git` gets this long.
-const GIT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of git's output that are kept; more is cut and said.
-const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// Bytes of a diff that are shown; more is cut and said.
+const MAX_DIFF_BYTES: usize = 1 << 20;
 /// Changed files told at most.
 const MAX_FILES: usize = 5_000;
-/// Git runs nothing the repository brings along, and writes nothing.
-const QUIET: [&str; 5] =
-    ["--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
-
-fn git(host: &Host, args: &[&str]) -> Result<Captured, Problem> {
-    let all: Vec<&str> = QUIET.iter().chain(args).copied().collect();
-    let spec = Spec::tool("git", &all, &host.project);
-    host.processes
-        .capture(&spec, b"", GIT_TIMEOUT, MAX_OUTPUT_BYTES)
-        .map_err(|error| Problem::new(502, "git_failed", error))
-}
 
 /// `GET /api/files/git-status`.
 pub fn status(host: &Host, _ask: &Ask) -> Result<Answer, Problem> {
-    let said =
-        git(host, &["status", "--porcelain=v2", "-z", "--branch", "--untracked-files=all", "--", "."])?;
+    let args = [
+        "status",
+        "--porcelain=v2",
+        "-z",
+        "--branch",
+        "--untracked-files=all",
+        "--ignore-submodules=dirty",
+        "--",
+        ".",
+    ];
+    let said = Git::new(host, host.project.clone()).try_run(&args)?;
     if !said.is_success() {
         let body = json!({"repository": false, "branch": null, "files": [], "truncated": false});
         return Ok(Answer::Reply(Reply::ok(&body)));
@@ -101,15 +97,17 @@ pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     // A literal path: no pattern, no option.
     let literal = format!(":(literal){path}");
     let wanted = if path.is_root() { "." } else { literal.as_str() };
-    let said = git(
-        host,
-        &["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--relative", "HEAD", "--", wanted],
-    )?;
+    let mut args = vec!["diff"];
+    args.extend(SAFE_DIFF);
+    args.extend(["--no-color", "--relative", "HEAD", "--", wanted]);
+    let mut said = Git::new(host, host.project.clone()).try_run(&args)?;
+    let truncated = said.truncated || said.stdout.len() > MAX_DIFF_BYTES;
+    said.stdout.truncate(MAX_DIFF_BYTES);
     if !said.is_success() {
         let words = String::from_utf8_lossy(&said.stderr).trim().to_owned();
         return Err(Problem::new(409, "not_a_repository", format!("git has no diff to show here: {words}")));
     }
     Ok(Answer::Reply(Reply::ok(&json!({
-        "path": path.as_str(), "diff": String::from_utf8_lossy(&said.stdout), "truncated": said.truncated,
+        "path": path.as_str(), "diff": String::from_utf8_lossy(&said.stdout), "truncated": truncated,
     }))))
 }

@@ -62,14 +62,17 @@ const VARIABLES: [&str; 9] = [
     "LOGNAME",
 ];
 /// What keeps git from asking anybody and from running anything.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 12] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_ASKPASS", "false"),
     ("SSH_ASKPASS", "false"),
     ("SSH_ASKPASS_REQUIRE", "never"),
     ("GCM_INTERACTIVE", "never"),
     ("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ALLOW_PROTOCOL", "https:ssh"),
     ("GIT_LFS_SKIP_SMUDGE", "1"),
 ];
@@ -279,6 +282,8 @@ fn spec(order: &Order, nursery: &Path) -> Spec {
         "-c",
         "core.fsmonitor=false",
         "-c",
+        "core.attributesFile=/dev/null",
+        "-c",
         "protocol.allow=never",
         "-c",
         "protocol.https.allow=always",
@@ -303,6 +308,8 @@ fn spec(order: &Order, nursery: &Path) -> Spec {
     let inherited = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
     spec.env.extend(VARIABLES.iter().filter_map(inherited));
     spec.env.extend(SETTINGS.iter().map(|(name, value)| (name.into(), value.into())));
+    // Nor does the repository around it have a say.
+    spec.env.push(("GIT_CEILING_DIRECTORIES".into(), nursery.into()));
     spec
 }
 

@@ -1,6 +1,7 @@
 //! The built program against a daemon that speaks the documented shapes.
 
 mod fake;
+mod install;
 
 use fake::{Ended, Fake, Folder, VERSION, agent, command, finish, svc};
 use serde_json::{Value, json};
@@ -77,7 +78,7 @@ fn wrong_usage_is_exit_code_2() {
         (&["agents", "--nonsense"], "see 'svc help agents'"),
         (&["logs"], "usage: svc logs TARGET"),
         (&["logs", "backend-1", "--tail", "-1"], "--tail is a number"),
-        (&["instruct", "backend-1", "x", "--now", "--idle"], "not both"),
+        (&["instruct", "backend-1", "x", "--now", "--idle"], "give one of"),
         (&["instruct", "backend-1", " "], "is empty"),
         (&["wait", "--timeout", "soon"], "--timeout is like"),
         (&["kill"], "either agents or --all"),
@@ -100,6 +101,7 @@ fn without_a_daemon_the_way_to_one_is_told() {
     failed(&svc(&folder.0, &["agents"]), 1, "start one with 'svc start");
     folder.write(".svc/daemon.port", "none");
     failed(&svc(&folder.0, &["agents"]), 1, "holds no port");
+    failed(&svc(&folder.0, &["--project", "nowhere", "agents"]), 1, "there is no folder");
 }
 
 #[test]
@@ -314,7 +316,7 @@ fn logs_page_tail_and_print_json() {
         entry(4, "text", &json!({"text": "done \u{1b}[2J"})),
         entry(5, "turn-ended", &json!({"text": "", "isError": true, "error": "no credit"})),
     ];
-    let all = "- started\n* Write a.rs\ndone [2J\n- turn failed: no credit\n";
+    let all = "- started\n* Write a.rs\ndone \\u{1b}[2J\n- turn failed: no credit\n";
     assert_eq!(fake.ok(&["logs", "backend-1", "--since", "0s"]).stdout.lines().count(), 4);
     assert_eq!(fake.ok(&["logs", "backend-1", "--tail", "1"]).stdout, "- turn failed: no credit\n");
     let stamped = fake.ok(&["logs", "backend-1", "--tail", "1", "-t"]).stdout;
@@ -335,10 +337,12 @@ fn agents_are_instructed_queried_rotated_and_resumed() {
     let told = fake.ok(&["instruct", "backend-1", "use", "tabs"]).stdout;
     assert!(told.contains("with its next rotation") && told.contains("2 are queued"), "{told}");
     let path = "/api/agents/3fa90001/instruct";
-    assert_eq!(fake.sent("POST", path), json!({"message": "use tabs", "deliver": "rotation"}));
+    assert_eq!(fake.sent("POST", path), json!({"message": "use tabs", "deliver": "auto"}));
+    fake.ok(&["instruct", "backend-1", "--rotation", "later"]);
+    assert_eq!(fake.sent("POST", path), json!({"message": "later", "deliver": "rotation"}));
     fake.ok(&["instruct", "backend-1", "--now", "--", "-x"]);
     assert_eq!(fake.sent("POST", path), json!({"message": "-x", "deliver": "now"}));
-    assert_eq!(fake.ok(&["query", "backend-1", "all", "good?"]).stdout, "All [31mgood\n");
+    assert_eq!(fake.ok(&["query", "backend-1", "all", "good?"]).stdout, "All \\u{1b}[31mgood\n");
     assert_eq!(fake.sent("POST", "/api/agents/3fa90001/query"), json!({"question": "all good?"}));
     assert_eq!(fake.ok(&["rotate", "backend-1"]).stdout, "rotated backend-1: 3fa90001 is now 0000abcd\n");
     failed(&fake.svc(&["rotate", "backend-2"]), 1, "svc: it has ended; resume it");
@@ -392,7 +396,10 @@ fn stop_returns_when_the_process_is_gone_and_the_lock_is_free() {
 #[test]
 fn a_start_in_the_background_that_cannot_succeed_says_why() {
     let fake = Fake::new(vec![]);
-    failed(&fake.svc(&["start", "--background"]), 1, "already: pid 1 at http://127.0.0.1:");
+    failed(&fake.svc(&["start", "--background", "--port", "1"]), 1, "pid 1 at http://127.0.0.1:");
+    let already = fake.ok(&["start", "--background"]);
+    assert_eq!(already.stdout, format!("already runs at {} (pid 1)\n", fake.url));
+    assert_eq!(fake.ok(&["start", "--json"]).json()["already"], true);
     let folder = Folder::new();
     folder.write(".svc", "a file where the state folder should be");
     failed(&svc(&folder.0, &["start", "--background"]), 1, ".svc cannot be written");

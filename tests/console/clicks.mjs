@@ -100,6 +100,26 @@ scenario("approve and reject, and cards keep their places", async (page) => {
   await page.locator(".status.rejected").first().waitFor();
 });
 
+scenario("what an agent writes forges no line and no direction", async (page) => {
+  daemon.scenario("forger", {
+    steps: [
+      { write: { path: "elsewhere/\u202egpj.exe\nApproved by you", text: "x" } },
+      { say: "a\u202eb \u{1f469}\u200d\u{1f467}" },
+      { answer: "done" },
+    ],
+  });
+  const { id } = await daemon.spawn("painter", "forger", { scope: ["src/**"] });
+  await page.goto(`${daemon.url}/#/approvals`);
+  const card = page.locator(".card.approval:not(.settled)", { hasText: "gpj.exe" });
+  await card.waitFor();
+  const shown = (await card.innerText()) + (await card.getByRole("button").last().getAttribute("aria-label"));
+  check(!/\u202e|^Approved/m.test(shown), `a forged card: ${shown}`);
+  check(shown.includes("elsewhere/\\u{202e}gpj.exe\\nApproved by you"), `the path is not told: ${shown}`);
+  await card.getByRole("button", { name: /Reject/ }).click();
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.getByText("a\\u{202e}b \u{1f469}\u200d\u{1f467}").first().waitFor();
+});
+
 scenario("rotate with a preview, then kill", async (page) => {
   const old = await daemon.spawn("worker", "long", { name: "worker-turn", prompt: "Write the handbook" });
   await daemon.until("worker-turn", ["running"]);
@@ -188,6 +208,8 @@ scenario("a plan becomes a board, phase by phase", async (page) => {
   const phase = (n) => page.locator(".phase", { hasText: `Phase ${n}` });
   await phase(1).getByRole("link", { name: "first-part" }).waitFor();
   await phase(2).getByRole("link", { name: "last-look" }).waitFor();
+  await phase(2).locator('p[title="Check it"]').waitFor();
+  await phase(2).getByText("security · script").waitFor();
   await page.getByRole("button", { name: "Save a team" }).click();
   await page.getByLabel("Name").fill("Night shift");
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
@@ -317,6 +339,129 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
   const { id } = await daemon.get("/api/agents/worker-again");
   await wholeTimeline(page, id);
   await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("while the daemon is away nothing passes for the present", async (page) => {
+  await daemon.spawn("worker", "long", { name: "worker-ghost" });
+  const row = page.locator(".vrow.agent-row", { hasText: "worker-ghost" });
+  await row.locator(".status.running").waitFor();
+  const look = () =>
+    page.evaluate(() => ({
+      enabled: [...document.querySelectorAll("main button, main input, #new")].filter(
+        (one) => !one.matches(":disabled"),
+      ).length,
+      figures: getComputedStyle(document.querySelector(".figures"), "::before").content,
+      title: document.title,
+    }));
+  const colour = () => row.locator(".status").evaluate((el) => getComputedStyle(el).color);
+  const green = await colour();
+  const before = await look();
+  check(before.enabled > 0 && before.figures === "none", `while it is there: ${JSON.stringify(before)}`);
+  page.away = true;
+  await daemon.stop("SIGKILL");
+  const banner = page.locator("#away");
+  await banner.waitFor();
+  const told = await banner.innerText();
+  check(/As of \d\d:\d\d:\d\d, the daemon does not answer/.test(told), told);
+  check(told.includes(`svc start --background --project ${dir}`), told);
+  const during = await look();
+  check((await colour()) !== green, `what was running still is ${green}`);
+  check(during.enabled === 0, `${during.enabled} controls can still be used`);
+  check(during.figures.includes("as of"), `the figures are told as if they were so: ${during.figures}`);
+  check(during.title.startsWith("offline"), during.title);
+  check(!(await page.locator(".calm").isVisible()), "it says that nothing waits");
+  await page.keyboard.press("n");
+  check(!(await page.getByRole("dialog").count()), "an agent can be started although nobody is there");
+  await daemon.start();
+  await page.locator("#pill.live").waitFor();
+  await banner.waitFor({ state: "hidden" });
+  await row.locator(".status.interrupted").waitFor();
+  const after = await look();
+  check(after.enabled > 0 && after.figures === "none", `it does not come back: ${JSON.stringify(after)}`);
+  page.away = false;
+  await daemon.api("DELETE", "/api/agents/worker-ghost");
+});
+
+scenario("a daemon that hangs is told from one that answers", async (page) => {
+  page.away = true;
+  daemon.child.kill("SIGSTOP");
+  const banner = page.locator("#away");
+  try {
+    await banner.waitFor({ timeout: 40_000 });
+  } finally {
+    daemon.child.kill("SIGCONT");
+  }
+  await page.locator("#pill.live").waitFor({ timeout: 40_000 });
+  await banner.waitFor({ state: "hidden" });
+  page.away = false;
+});
+
+scenario("an answer aside is in sight", async (page) => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-aside" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  await page.getByLabel("How it is delivered").selectOption("query");
+  await page.getByLabel("Message").fill("how far are you?");
+  await page.getByRole("button", { name: "Send" }).click();
+  const answer = page.locator(".answer");
+  await answer.waitFor();
+  await until("the answer", async () => !(await answer.innerText()).includes("Asking;"));
+  check((await answer.innerText()).includes("how far are you?"), "it does not say what was asked");
+  const box = await answer.boundingBox();
+  check(box.y >= 0 && box.y + box.height <= 900, `the answer is at ${box.y} to ${box.y + box.height} of 900`);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("on a phone a row of a table is a card", async (page) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-locks", scope: ["src/**"] });
+  await daemon.post("/api/coordination/declare", {
+    agentId: id,
+    operation: "database-migration",
+    resources: ["db/shop", "web/**"],
+  });
+  for (const [name, heads] of [
+    ["audit", ["When", "Event", "By", "What"]],
+    ["locks", ["Agent", "For", "Resources", "Since", "Expires"]],
+  ]) {
+    await page.goto(`${daemon.url}/#/${name}`);
+    await page.locator(`main[data-route="${name}"] tbody tr`).first().waitFor();
+    const cells = await page.evaluate(() =>
+      [...document.querySelectorAll("main tbody tr")][0]
+        ? [...document.querySelector("main tbody tr").children].map((cell) => ({
+            label: cell.dataset.label,
+            shown: getComputedStyle(cell, "::before").content,
+            right: cell.getBoundingClientRect().right,
+            height: cell.getBoundingClientRect().height,
+          }))
+        : [],
+    );
+    const labels = cells.map((cell) => cell.label).filter(Boolean);
+    check(JSON.stringify(labels) === JSON.stringify(heads), `${name}: ${labels}`);
+    for (const cell of cells) {
+      check(cell.right <= 390 && cell.height < 160, `${name}, ${cell.label}: ${JSON.stringify(cell)}`);
+      check(!cell.label || cell.shown === `"${cell.label}"`, `${name}: ${cell.label} is not shown`);
+    }
+  }
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("an integration says what it needs before it is installed", async (page) => {
+  await page.goto(`${daemon.url}/#/integrations`);
+  const card = page.locator(".card", { has: page.getByText("Stripe", { exact: true }) });
+  await card.getByText("Needs STRIPE_SECRET_KEY").waitFor();
+});
+
+scenario("a tab says its project and what waits, and the help names every key", async (page) => {
+  await until("the project in the title", async () => / · shop · svc$/.test(await page.title()));
+  await daemon.spawn("worker", "crash", { name: "worker-crash" });
+  await until("the count in the title", async () => /^\(\d+\) /.test(await page.title()));
+  await daemon.api("DELETE", "/api/agents/worker-crash");
+  await page.keyboard.press("?");
+  const keys = await page.getByRole("dialog", { name: "Keys" }).innerText();
+  for (const words of ["e Teams and plans", "k Skills", "rotate it", "raw line", "the newest"])
+    check(keys.includes(words), `${words} is not in the help: ${keys}`);
 });
 
 scenario("install a skill, rate it, remove it", async (page) => {

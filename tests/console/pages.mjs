@@ -86,12 +86,36 @@ async function all(what, daemon, names) {
   }
 }
 
+/** What is shown while nobody answers, once the daemon has been killed; it is there again afterwards. */
+async function away(daemon) {
+  const pages = [];
+  for (const colorScheme of ["light", "dark"]) {
+    const page = await open(browser, daemon.url, { bypassCSP: true, colorScheme });
+    await page.locator("#pill.live").waitFor();
+    await page.evaluate(axeSource());
+    page.away = true;
+    pages.push(page);
+  }
+  await daemon.stop("SIGKILL");
+  for (const page of pages) {
+    await page.locator("#away").waitFor();
+    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+    const faults = [...violations.map(described), ...page.faults];
+    failed += faults.length;
+    console.log(`${faults.length ? "FAIL" : "ok  "} the first page while the daemon is away`);
+    for (const fault of faults) console.log(`     ${fault}`);
+    await page.context().close();
+  }
+  await daemon.start();
+}
+
 const market = await new Market().start();
 const skills = { baseUrl: `${market.url}/api/v1` };
 const fresh = await new Daemon(makeProject(), { skills }).start();
 await all("empty", fresh, PAGES);
 await fresh.remove();
 const filled = await shop({ skills });
+await away(filled);
 await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "spawn dialog", "palette"]);
 await filled.remove();
 await market.stop();

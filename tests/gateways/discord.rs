@@ -97,6 +97,70 @@ fn messages_slash_commands_and_buttons_are_commands() {
 }
 
 #[test]
+fn an_interaction_is_acknowledged_before_it_is_answered_and_strangers_alone_see_their_refusal() {
+    let (_web, discord, daemon, id) = start(41_250);
+    // The server knows no webhook of what was not acknowledged, as Discord: an answer that overtakes the
+    // acknowledgement would become a message in the channel.
+    for n in 0..10 {
+        if n % 2 == 1 {
+            let busy = json!({"message": "You are being rate limited.", "retry_after": 0.2, "global": false});
+            discord.with(|state| state.callback_refusals.push_back((429, busy)));
+        }
+        discord.interacts(&format!("i-{n}"), "7", 2, &json!({"name": "status", "options": []}));
+    }
+    wait_within(LONG, "all answers", || {
+        let count = discord.with(|state| state.messages.iter().filter(|one| one.1 == "interaction").count());
+        (count == 10).then_some(())
+    });
+    discord.with(|state| {
+        assert!(state.messages.iter().all(|one| one.1 == "interaction"), "{:?}", state.messages);
+    });
+    assert!(record(&daemon, &id)["lastError"].is_null());
+    patch(&daemon, &id, &json!({"allowedUsers": ["7"]}));
+    for n in ["s-1", "s-2"] {
+        discord.interacts(n, "8", 2, &json!({"name": "status", "options": []}));
+        let path = format!("interactions/{n}/tok{n}/callback");
+        let body = wait_for("the refusal", || {
+            discord.with(|state| state.calls.iter().find(|one| one.1 == path).map(|one| one.2.clone()))
+        });
+        assert_eq!((&body["type"], &body["data"]["flags"]), (&json!(4), &json!(64)), "{body}");
+        assert!(body["data"]["content"].as_str().unwrap().contains("allowed users"), "{body}");
+    }
+}
+
+#[test]
+fn a_session_outlives_an_outage() {
+    let (web, discord, daemon, _id) = start(41_250);
+    discord.says("m-1", "7", &format!("<@{BOT}> /plan one"));
+    told(&discord, "planner");
+    web.set_down(true);
+    discord.says("m-2", "7", &format!("<@{BOT}> /plan two"));
+    // The session's own address three times, then the general one.
+    wait_within(LONG, "several tries", || (web.refused() >= 4).then_some(()));
+    web.set_down(false);
+    wait_within(LONG, "what was said meanwhile", || (prompts(&daemon) == ["one", "two"]).then_some(()));
+    assert_eq!(discord.with(|state| state.heard.iter().filter(|one| one["op"] == 2).count()), 1);
+    assert!(
+        discord
+            .with(|state| { state.calls.iter().filter(|(_, path, _)| path == "gateway/bot").count() >= 2 })
+    );
+}
+
+#[test]
+fn one_token_serves_one_gateway() {
+    let (web, _discord, daemon, id) = start(41_250);
+    let api = format!("http://127.0.0.1:{}/api/v10", web.port);
+    let other = gateway(&daemon, "discord", &api, "56", &[]);
+    let path = format!("/api/gateways/{other}/credentials");
+    let (status, problem) = daemon.send("POST", &path, &json!({"key": "bot_token", "value": TOKEN}));
+    assert_eq!((status, &problem["code"]), (409, &json!("token_in_use")), "{problem}");
+    assert!(problem["error"].as_str().unwrap().contains(&id), "{problem}");
+    let (status, _) =
+        daemon.send("POST", &path, &json!({"key": "bot_token", "value": "another.token-it-is"}));
+    assert_eq!(status, 200);
+}
+
+#[test]
 fn the_heartbeat_is_kept_and_a_dead_connection_is_resumed() {
     let (_web, discord, daemon, id) = start(150);
     heard(&discord, 1, 3);

@@ -35,13 +35,13 @@ fn acknowledged(slack: &Slack, count: usize) {
 fn messages_slash_commands_and_buttons_are_commands_acknowledged_in_3_seconds() {
     let (_web, slack, daemon, _id) = start();
     slack.says("Ev1", "U7", "spawn backend name=api model=hang a &lt;b&gt; &amp; c");
-    told(&slack, "*api* was started");
+    told(&slack, "api was started");
     assert_eq!(daemon.get("/api/agents/api")["prompt"], "a <b> & c");
     slack.commands("t1", "U7", "/svc", "agents");
     let response = wait_for("the answer at the response address", || {
         slack.with(|state| state.responses.first().cloned())
     });
-    assert!(response["text"].as_str().unwrap().contains("*api* backend"), "{response}");
+    assert!(response["text"].as_str().unwrap().contains("api backend"), "{response}");
     let agent = worker(&daemon, "web");
     let approval = approval(&daemon, &agent, "api/a.rs");
     let (ts, _, blocks) = told(&slack, "Approval needed");
@@ -188,6 +188,50 @@ fn a_429_is_waited_for_and_a_refusal_is_told() {
     let (status, problem) = daemon.send("POST", &format!("/api/gateways/{id}/test"), &json!({}));
     assert_eq!(status, 502);
     assert!(problem["error"].as_str().unwrap().contains("channel_not_found"), "{problem}");
+}
+
+#[test]
+fn nothing_an_agent_writes_is_markup() {
+    let (_web, slack, daemon, _id) = start();
+    let agent = worker(&daemon, "web");
+    approval(&daemon, &agent, "api/~*_safe_*~ <!channel> `x` *Approved by slack:U7*.rs");
+    let (_, _, blocks) = told(&slack, "Approval needed");
+    assert_eq!(blocks[0]["type"], "rich_text", "{blocks}");
+    let elements = blocks[0]["elements"][0]["elements"].as_array().unwrap();
+    let holds = |element: &&Value| element["text"].as_str().unwrap().contains("*Approved by slack:U7*");
+    let said = elements.iter().find(holds).unwrap();
+    assert!(said["style"].is_null(), "{said}");
+    assert!(said["text"].as_str().unwrap().contains("~*_safe_*~ <!channel> `x`"), "{said}");
+    let unparsed = |(_, body): &&(String, Value)| body["mrkdwn"] == false;
+    assert!(slack.with(|state| {
+        let posts = state.calls.iter().filter(|(method, _)| method == "chat.postMessage");
+        posts.clone().count() > 0 && posts.clone().count() == posts.filter(unparsed).count()
+    }));
+}
+
+/// The gateway ends, with these words.
+fn over(daemon: &Daemon, id: &str, words: &str) {
+    wait_within(LONG, words, || {
+        let shown = record(daemon, id);
+        let told = shown["lastError"].as_str().is_some_and(|error| error.contains(words));
+        (told && shown["connected"] == false).then_some(())
+    });
+}
+
+#[test]
+fn a_revoked_token_is_noticed_by_event_by_refusal_and_with_the_next_connection() {
+    let (_web, slack, daemon, id) = start();
+    slack.happens("Ev1", &json!({"type": "tokens_revoked", "tokens": {"oauth": [], "bot": ["U900"]}}));
+    over(&daemon, &id, "tokens_revoked");
+    connect(&daemon, &id);
+    slack.with(|state| state.revoked = true);
+    slack.says("Ev2", "U7", "status");
+    over(&daemon, &id, "token_revoked");
+    slack.with(|state| state.revoked = false);
+    connect(&daemon, &id);
+    slack.with(|state| state.revoked = true);
+    slack.order(json!({"type": "disconnect", "reason": "refresh_requested"}));
+    over(&daemon, &id, "token_revoked");
 }
 
 #[test]

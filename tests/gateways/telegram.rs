@@ -1,6 +1,6 @@
 //! Telegram, through the whole daemon.
 
-use super::support::chat::telegram::{TOKEN, Telegram};
+use super::support::chat::telegram::{TOKEN, Telegram, now};
 use super::support::chat::web::Web;
 use super::*;
 use std::sync::Arc;
@@ -120,10 +120,13 @@ fn ambiguous_targets_are_asked_about_with_buttons() {
         telegram.with(|state| state.messages.iter().find(|one| one.0 == message).unwrap().3.clone());
     let choice = buttons[0][1]["callback_data"].as_str().unwrap();
     telegram.clicks(5, message, choice);
-    wait_for("the instruction to arrive", || {
-        let record = daemon.get("/api/agents/build-2");
-        (record["instructions"][0]["text"] == "keep the tests green").then_some(())
-    });
+    // It takes live input, so it is told at once.
+    let heard = || {
+        let log = daemon.get("/api/agents/build-2/log?tail=50");
+        let entries = log["entries"].as_array().unwrap().clone();
+        entries.iter().filter(|entry| entry["text"] == "keep the tests green").count()
+    };
+    wait_for("the instruction to arrive", || (heard() > 0).then_some(()));
     telegram.clicks(5, message, choice);
     wait_for("a second click to be refused", || {
         telegram.with(|state| {
@@ -135,7 +138,42 @@ fn ambiguous_targets_are_asked_about_with_buttons() {
                 .then_some(())
         })
     });
-    assert_eq!(daemon.get("/api/agents/build-2")["instructions"].as_array().unwrap().len(), 1);
+    assert_eq!(heard(), 1);
+}
+
+#[test]
+fn what_was_written_before_the_bot_was_set_up_is_no_command_and_the_menu_is_there() {
+    let (web, telegram) = Telegram::start();
+    telegram.said(now() - 3_600, 4711, 77, "/plan long ago");
+    telegram.said(1, 4711, 77, "/plan in 1970");
+    telegram.says(4711, 77, "/plan now");
+    let daemon = Daemon::start();
+    let api = format!("http://127.0.0.1:{}", web.port);
+    let id = gateway(&daemon, "telegram", &api, "77", &[("bot_token", TOKEN)]);
+    rehearse(&daemon);
+    connect(&daemon, &id);
+    told(&telegram, "planner");
+    assert_eq!(prompts(&daemon), ["now"]);
+    let menu =
+        telegram.with(|state| state.calls.iter().find(|(method, _)| method == "setMyCommands").cloned());
+    assert_eq!(menu.unwrap().1["commands"].as_array().unwrap().len(), 16);
+}
+
+#[test]
+fn a_reason_that_looks_like_an_id_is_a_reason() {
+    let (_web, telegram, daemon, id) = start();
+    connect(&daemon, &id);
+    let agent = worker(&daemon, "web");
+    let asked = approval(&daemon, &agent, "api/a.rs");
+    told(&telegram, "Approval needed");
+    telegram.says(4711, 77, "/reject added twice already");
+    wait_for("the decision", || (status_of(&daemon, &asked) == "rejected").then_some(()));
+    assert_eq!(daemon.get(&format!("/api/approvals/{asked}"))["reason"], "added twice already");
+    let asked = approval(&daemon, &agent, "api/b.rs");
+    // What has digits is meant as an id, and no other approval is taken for it.
+    telegram.says(4711, 77, "/approve 0a1b2c3d");
+    told(&telegram, "no approval has the id");
+    assert_eq!(status_of(&daemon, &asked), "pending");
 }
 
 #[test]

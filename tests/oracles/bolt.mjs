@@ -9,7 +9,7 @@ const app = new App({
 });
 app.message(async ({ message, client }) => {
   const blocks = [
-    { type: "section", text: { type: "mrkdwn", text: "hello" } },
+    { type: "rich_text", elements: [{ type: "rich_text_section", elements: [{ type: "text", text: "hello", style: { bold: true } }] }] },
     { type: "actions", elements: [{ type: "button", action_id: "choice-0", value: "/approve x", text: { type: "plain_text", text: "Yes" } }] },
   ];
   const sent = await client.chat.postMessage({ channel: message.channel, text: "hello", blocks });

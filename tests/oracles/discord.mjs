@@ -17,6 +17,17 @@ client.on(Events.InteractionCreate, async (interaction) => {
     await interaction.deferUpdate();
     console.log("interaction " + interaction.customId);
   } else if (interaction.isChatInputCommand()) {
+    try {
+      await interaction.editReply({ content: "too early" });
+    } catch (error) {
+      console.log("early " + error.code);
+    }
+    const hook = `/webhooks/${interaction.applicationId}/${interaction.token}/messages/@original`;
+    try {
+      await interaction.client.rest.patch(hook, { auth: false, body: { content: "too early" } });
+    } catch (error) {
+      console.log("raw " + error.status + " " + error.code);
+    }
     await interaction.deferReply();
     await interaction.editReply({ content: "here you are", allowedMentions: { parse: [] } });
     console.log("command " + interaction.commandName + " " + interaction.options.getString("arguments"));

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use svc::providers::{
-    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, SessionStart, Step, Tokens, TurnEnd,
-    by_id,
+    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, Ruling, SessionStart, Step, Tokens,
+    TurnEnd, by_id,
 };
 
 fn request(model: Option<&str>) -> LaunchRequest {
@@ -21,6 +21,7 @@ fn request(model: Option<&str>) -> LaunchRequest {
         has_integrations: false,
         hook_program: None,
         fence: None,
+        extra_env: svc::providers::environment::Extra::default(),
     }
 }
 
@@ -92,7 +93,7 @@ fn ask(conversation: &mut dyn Conversation, kind: &str, input: &Value) -> String
     });
     if let Some(question) = &question {
         assert!(writes(&steps).is_empty(), "it waits for a person");
-        conversation.decide(question, false, &mut steps);
+        conversation.decide(question, &Ruling::default(), &mut steps);
     }
     let answer = writes(&steps).remove(0);
     assert_eq!(answer["id"], "a");
@@ -138,8 +139,63 @@ fn acp_auto_asks_about_an_edit_with_one_file_outside() {
     );
     assert!(writes(&steps).is_empty(), "a person is asked");
     let mut steps = Vec::new();
-    conversation.decide("9", false, &mut steps);
+    conversation.decide("9", &Ruling::default(), &mut steps);
     assert_eq!(writes(&steps)[0]["result"], json!({"outcome": {"outcome": "cancelled"}}), "no such option");
+}
+
+/// The protocol's answer has no room for it, so that it is the next thing the agent is told.
+#[test]
+fn acp_a_reason_for_a_no_reaches_the_agent() {
+    let (mut conversation, _) = acp(&request(Some("qwen")), &json!({"sessionId": "s"}));
+    let options = json!([{"optionId": "no", "kind": "reject_once"}]);
+    let call =
+        json!({"toolCallId": "t", "kind": "execute", "title": "rm x", "rawInput": {"command": "rm x"}});
+    let params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    feed(
+        conversation.as_mut(),
+        &[json!({"id": 9, "method": "session/request_permission", "params": params})],
+    );
+    let mut steps = Vec::new();
+    conversation.decide("9", &Ruling { allow: false, reason: "use make clean".into() }, &mut steps);
+    assert_eq!(writes(&steps)[0]["result"]["outcome"]["optionId"], "no");
+    let steps = feed(conversation.as_mut(), &[json!({"id": 3, "result": {"stopReason": "end_turn"}})]);
+    let next = writes(&steps).remove(0);
+    assert_eq!(next["method"], "session/prompt");
+    let said = next["params"]["prompt"][0]["text"].as_str().expect("words");
+    assert!(said.contains("a person rejected this: use make clean"), "{said}");
+}
+
+/// The cause of a refused request stands where each program puts it.
+#[test]
+fn acp_errors_are_told_in_the_words_of_the_agent() {
+    for data in [
+        json!({"details": "no key"}),
+        json!({"message": "no key"}),
+        json!("no key"),
+        json!({"message": " no key "}),
+    ] {
+        let (mut conversation, _) = acp(&request(Some("codex")), &json!({"sessionId": "s"}));
+        let error = json!({"code": -32603, "message": "Internal error", "data": data});
+        let end = turn_end(&feed(conversation.as_mut(), &[json!({"id": 3, "error": error})]));
+        assert_eq!(end.error, "Internal error: no key", "{data}");
+    }
+}
+
+#[test]
+fn claude_reads_why_a_person_said_no() {
+    for (reason, message) in [
+        ("use make test", "a person rejected this: use make test"),
+        ("", "a person rejected this; find another way or report why it is needed"),
+    ] {
+        let (mut conversation, _) = begin("claude-code", &request(None));
+        let asked = json!({"type": "control_request", "request_id": "r",
+            "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "cargo test"}}});
+        feed(conversation.as_mut(), &[asked]);
+        let mut steps = Vec::new();
+        conversation.decide("r", &Ruling { allow: false, reason: reason.into() }, &mut steps);
+        let response = &writes(&steps)[0]["response"]["response"];
+        assert_eq!(response, &json!({"behavior": "deny", "message": message}));
+    }
 }
 
 #[test]

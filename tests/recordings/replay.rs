@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::PathBuf;
 use svc::providers::{
-    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, SessionStart, Step, Tokens,
+    Activity, Conversation, Effort, LaunchRequest, Permission, Purpose, Ruling, SessionStart, Step, Tokens,
     TokensDelta, TurnEnd, Usage, by_id,
 };
 
@@ -78,6 +78,7 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         has_integrations: false,
         hook_program: None,
         fence: None,
+        extra_env: svc::providers::environment::Extra::default(),
     };
     provider.launch(&request).expect("a launch").conversation
 }
@@ -109,7 +110,8 @@ pub fn lines(name: &str) -> Vec<String> {
 fn answer(name: &str, conversation: &mut dyn Conversation, steps: &mut Vec<Step>) {
     if let Some(Step::Event(Activity::PermissionAsked { question, .. })) = steps.last() {
         let question = question.clone();
-        conversation.decide(&question, name != "acp/claude-reject", steps);
+        let ruling = Ruling { allow: name != "acp/claude-reject", ..Ruling::default() };
+        conversation.decide(&question, &ruling, steps);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sessions, ends of turns, refused tools and troubles of the recordings.
 
 use crate::replay::{FOLDER, Replay, conversation, lines, names, read};
-use svc::providers::{Activity, SessionStart, Step};
+use svc::providers::{Activity, Ruling, SessionStart, Step};
 
 /// Per recording: for each end of a turn `ok`, or a part of its error.
 fn ends_of(name: &str) -> &'static [&'static str] {
@@ -225,7 +225,7 @@ fn a_request_that_claude_must_not_wait_for_is_answered() {
         &mut steps,
     );
     assert!(matches!(&steps[..], [Step::Write(text)] if text.contains("\"error\"")));
-    conversation.decide("nobody asked", true, &mut steps);
+    conversation.decide("nobody asked", &Ruling::default(), &mut steps);
     assert_eq!(steps.len(), 1);
 }
 

@@ -17,6 +17,7 @@ use svc::agents::{self, JobReport, RunOrder, Status};
 use svc::core::ids::{AgentId, LineageId, PlanId, ScheduleId};
 use svc::core::time::Time;
 use svc::core::{CallId, Document, Durability, Effect, Event, State, Timer};
+use svc::providers::Activity;
 use svc::providers::registry::Detection;
 use svc::schedules::{self, MAX_HISTORY};
 use svc::teams::phases::{MAX_PLANS, MAX_RESTARTS, Member, Outcome, Phase, Plan};
@@ -267,8 +268,7 @@ impl Simulation {
     }
 
     fn boot(&mut self) {
-        let version = Some("1".to_owned());
-        self.apply(Event::Detected(vec![Detection { provider: "script", version, has_key: false }]));
+        self.apply(Event::Detected(vec![Detection::installed("script", "1")]));
     }
 
     /// Applies an event, obeys its orders, and looks whether all is well. Now and then the machine loses
@@ -334,15 +334,15 @@ impl Simulation {
         let what = self.below(14);
         if (3..=6).contains(&what) {
             let Some((id, lineage)) = self.pick(&agents) else { return };
-            // An agent that a person resumes is not its schedule's any more.
+            // An agent that a person resumes or rotates is not its schedule's any more.
             let scheduled = self.world.state.agents.get(id).is_some_and(|agent| agent.prompt.contains("[S"));
             match what {
                 3 => {
                     self.deleted.insert(lineage);
                     self.call("DELETE", &format!("/api/agents/{id}"), &Value::Null);
                 }
-                4 => drop(self.call("POST", &format!("/api/agents/{id}/rotate"), &Value::Null)),
                 _ if scheduled => {}
+                4 => drop(self.call("POST", &format!("/api/agents/{id}/rotate"), &Value::Null)),
                 _ => drop(self.call("POST", &format!("/api/agents/{id}/resume"), &Value::Null)),
             }
             return;
@@ -444,7 +444,11 @@ impl Simulation {
         let Some(agent) = self.world.state.agents.get(id) else { return };
         self.written.entry(agent.lineage_id).or_default().insert(path.to_owned());
         let what = if self.plant == Plant::LoseChanges { "says" } else { "writes" };
-        self.report(id, output(vec![activity(what, path)]));
+        // A write counts when its tool's own result says that it was one.
+        let done = Activity::ToolEnded { id: "t1".into(), error: false, output: String::new() };
+        let told =
+            if what == "writes" { vec![activity(what, path), done] } else { vec![activity(what, path)] };
+        self.report(id, output(told));
     }
 
     fn exit(&mut self, id: AgentId, code: Option<i32>, signal: Option<i32>) {
@@ -509,7 +513,7 @@ impl Simulation {
                 self.check_start(id, start.lineage, &start.request.prompt);
             }
             RunOrder::Say { message_id, .. } => self.said.push((id, message_id)),
-            RunOrder::Decide { .. } => {}
+            RunOrder::Decide { .. } | RunOrder::Interrupt => {}
             RunOrder::Finish => {
                 self.processes.insert(id, Process::Finishing);
             }

@@ -189,7 +189,8 @@ impl Home {
         ]
     }
 
-    fn write(&self, name: &str, text: &str) {
+    /// Writes a file below it.
+    pub fn write(&self, name: &str, text: &str) {
         let path = self.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();

@@ -166,6 +166,11 @@ impl Market {
         self.send("GET", path, &[], "")
     }
 
+    /// A public GET as another client's, which leaves the limit of this one alone.
+    pub fn get_elsewhere(&self, path: &str) -> Value {
+        self.send("GET", path, &["X-Forwarded-For: 192.0.2.200"], "").json()
+    }
+
     /// A write with the shared key.
     pub fn write(&self, method: &str, path: &str, body: &Value) -> Answer {
         let header = format!("Authorization: Bearer {KEY}");
@@ -184,6 +189,25 @@ impl Market {
         let done = self.write("POST", &format!("/api/v1/skills/{id}/publish"), &Value::Null);
         assert_eq!(done.status, 200, "{}", done.text);
         id
+    }
+
+    /// Writes a mirror of so many published skills, `skill-0` and so on, with contents of so many bytes; its
+    /// folder.
+    pub fn mirror(&self, count: usize, bytes: usize) -> PathBuf {
+        let folder = self.path("mirror");
+        std::fs::create_dir_all(folder.join("skills/content")).unwrap();
+        let records: Vec<Value> = (0..count)
+            .map(|n| {
+                let text = format!("# Skill {n}\n\n{}\n", "x".repeat(bytes));
+                std::fs::write(folder.join(format!("skills/content/skill-{n}.md")), text).unwrap();
+                serde_json::json!({
+                    "id": format!("skill-{n}"), "name": format!("Skill {n}"), "category": "quality",
+                    "description": format!("Made for a test, number {n}."), "downloads": count - n,
+                })
+            })
+            .collect();
+        std::fs::write(folder.join("skills/registry.json"), Value::from(records).to_string()).unwrap();
+        folder
     }
 
     /// kill -9.

@@ -9,6 +9,7 @@ pub mod market;
 pub mod mcp;
 pub mod postgres;
 pub mod processes;
+pub mod proxy;
 pub mod tap;
 pub mod tools;
 pub mod wait;

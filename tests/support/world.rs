@@ -39,6 +39,7 @@ impl World {
             started_at: Time(1_767_225_600_000),
             host: "127.0.0.1".into(),
             port: 31415,
+            ..Project::default()
         };
         let state = State { project: Arc::new(project), ..State::default() };
         Self {
@@ -123,6 +124,8 @@ impl World {
         let outcome = match route.handler {
             Handler::Read(handler) => return Ok(handler(&ask).unwrap_or_else(Into::into)),
             Handler::Write(_, handler) => handler(&ask),
+            // Its I/O is counting strays.
+            Handler::Work(..) if target == "/api/health" => return Ok(svc::oversight::api::health(&ask, 0)),
             // Their I/O is looking at folders.
             Handler::Work(..) if target.ends_with("/load") => Ok(Command::Teams(teams::Command::Load {
                 target: params.get("name").to_owned(),
@@ -191,6 +194,10 @@ impl World {
                 let message = agent.queue.iter().find(|message| message.sent).unwrap();
                 RunReport::Said { message_id: message.id, delivered: what == "takes" }
             }
+            "writes" => {
+                let ended = Activity::ToolEnded { id: "t1".into(), error: false, output: String::new() };
+                output(vec![activity(what, words), ended])
+            }
             _ => output(vec![activity(what, words)]),
         }
     }
@@ -225,7 +232,17 @@ impl World {
     }
 
     fn render(&mut self, effects: Vec<Effect>) -> Vec<String> {
-        effects.into_iter().filter(|effect| !is_counting(effect)).map(|effect| self.line(effect)).collect()
+        let mut lines = Vec::new();
+        for effect in effects.into_iter().filter(|effect| !is_counting(effect)) {
+            // The disk of a script takes everything at once.
+            let awaited = if let Effect::AwaitDisk(call) = &effect { Some(*call) } else { None };
+            lines.push(self.line(effect));
+            if let Some(call) = awaited {
+                let then = self.apply(Event::OnDisk(call, Ok(())));
+                lines.extend(self.render(then));
+            }
+        }
+        lines
     }
 
     fn name(&self, id: AgentId) -> String {
@@ -234,7 +251,7 @@ impl World {
 
     fn line(&mut self, effect: Effect) -> String {
         match effect {
-            Effect::Reply(_, reply) => self.reply(&reply),
+            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => self.reply(&reply),
             Effect::Put(document, Durability::BeforeReply) => {
                 format!("! write {} before the reply", document.path())
             }
@@ -280,6 +297,7 @@ impl World {
                 format!("! write down {}", names.join(" "))
             }
             Effect::Import(order) => format!("! import {} {}", order.id, order.request.path),
+            Effect::Look(order) => format!("! look for changes in {:?}", order.roots),
             Effect::Exit => "! exit".into(),
         }
     }
@@ -346,7 +364,7 @@ pub fn activity(what: &str, words: &str) -> Activity {
 
 fn order_words(order: &RunOrder) -> String {
     match order {
-        RunOrder::Decide { question, allow } => format!("decide {question} {allow} for"),
+        RunOrder::Decide { question, ruling } => format!("decide {question} {} for", ruling.allow),
         RunOrder::Start(start) => format!(
             "start with {:?} as {:?}:",
             start.request.prompt.lines().next().unwrap_or_default(),
@@ -354,6 +372,7 @@ fn order_words(order: &RunOrder) -> String {
         ),
         RunOrder::Say { text, .. } => format!("say {text:?} to"),
         RunOrder::Finish => "finish".into(),
+        RunOrder::Interrupt => "interrupt".into(),
         RunOrder::Stop => "stop".into(),
     }
 }

@@ -11,7 +11,7 @@ mod rows;
 mod session;
 
 use super::writer::Writer;
-use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written};
+use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written, flaws};
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
@@ -203,6 +203,18 @@ impl Store for Postgres {
             let sql =
                 "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
             connection.query(sql, &[])?.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        })
+    }
+
+    fn flaws(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            let mut found = Vec::new();
+            for question in &flaws::QUESTIONS {
+                let rows = connection.query(question.sql, &[])?;
+                let ids = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_, StoreError>>()?;
+                found.extend(flaws::sentence(question, ids));
+            }
+            Ok(found)
         })
     }
 

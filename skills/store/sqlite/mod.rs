@@ -2,23 +2,25 @@
 //!
 //! **Invariant:** a write is answered after the transaction that holds it is on disk (`synchronous=FULL`).
 
+mod backup;
+mod file;
 mod rows;
 mod schema;
 mod session;
 
 use super::writer::Writer;
-use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written};
+use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written, flaws};
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
 use crate::installs;
 use crate::model::{Author, Skill};
-use rusqlite::{Connection, ErrorCode, OptionalExtension};
+pub use file::Opening;
+use file::Served;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use session::Connected;
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use svc::core::time::Time;
@@ -32,7 +34,7 @@ const STATEMENTS: usize = 64;
 
 /// The store on one file.
 pub struct Sqlite {
-    file: PathBuf,
+    served: Served,
     writer: Writer<Connected>,
     readers: Mutex<Vec<Connection>>,
     client_key: [u8; 32],
@@ -43,7 +45,15 @@ impl From<rusqlite::Error> for StoreError {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => Self::Full(error.to_string()),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Overloaded,
-            _ => Self::Unavailable(error.to_string()),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Unavailable(format!(
+                "{error}: the file is damaged or no database; restore a backup, or save what can be read with \
+                 sqlite3 FILE .recover"
+            )),
+            _ => match error {
+                // Without the statement, which can be a whole migration.
+                rusqlite::Error::SqlInputError { msg, .. } => Self::Unavailable(msg),
+                error => Self::Unavailable(error.to_string()),
+            },
         }
     }
 }
@@ -58,12 +68,11 @@ impl From<io::Error> for StoreError {
 }
 
 impl Sqlite {
-    /// Opens or makes the database.
+    /// Opens the database, or makes it where that is wanted.
     ///
-    /// Errors: a file that is no database, or one that a newer program has written.
-    pub fn open(file: &Path) -> Result<Self, StoreError> {
-        // Made here, so that nobody else on the machine can read it.
-        OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
+    /// Errors: a file that is no database, or another program's, or one that a newer program has written.
+    pub fn open(file: &Path, opening: Opening) -> Result<Self, StoreError> {
+        let served = Served::open(file, opening)?;
         let mut connection = connect(file)?;
         schema::migrate(&mut connection)?;
         let key: Vec<u8> =
@@ -71,8 +80,8 @@ impl Sqlite {
         let client_key = key
             .try_into()
             .map_err(|_| StoreError::Unavailable("the key of client hashes is damaged".into()))?;
-        let writer = Writer::start(Connected(connection))?;
-        Ok(Self { file: file.to_path_buf(), writer, readers: Mutex::default(), client_key })
+        let writer = Writer::start(Connected(connection, served.clone()))?;
+        Ok(Self { served, writer, readers: Mutex::default(), client_key })
     }
 
     /// Limits the file to this many pages; for tests of a full disk.
@@ -89,7 +98,7 @@ impl Sqlite {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
             Some(connection) => connection,
-            None => connect(&self.file)?,
+            None => connect(self.served.path())?,
         };
         let found = read(&mut connection)?;
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +110,9 @@ impl Sqlite {
 }
 
 fn connect(file: &Path) -> Result<Connection, StoreError> {
-    let connection = Connection::open(file)?;
+    // Never made here: a path that leads to nothing any more must not become an empty database.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -185,15 +196,13 @@ impl Store for Sqlite {
     }
 
     fn backup(&self, file: &Path) -> Result<(), StoreError> {
-        let temporary = file.with_extension("partial");
-        // As private as the database itself.
-        OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
-        self.read(|connection| Ok(connection.backup(rusqlite::MAIN_DB, &temporary, None::<fn(_)>)?))?;
-        File::open(&temporary)?.sync_all()?;
-        Ok(fs::rename(&temporary, file)?)
+        self.read(|connection| backup::write(connection, &self.served, file))
     }
 
     fn health(&self) -> Result<Option<String>, StoreError> {
+        if let Err(error) = self.served.is_in_place() {
+            return Ok(Some(error.to_string()));
+        }
         self.generation()?;
         Ok(self.writer.trouble())
     }
@@ -204,13 +213,32 @@ impl Store for Sqlite {
 
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError> {
         self.read(|connection| {
-            let mut statement = connection.prepare(
-                "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100",
-            )?;
-            let rows = statement.query_map([], |row| row.get(0))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            let sql =
+                "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
+            texts(connection, sql)
         })
     }
+
+    fn flaws(&self) -> Result<Vec<String>, StoreError> {
+        self.read(|connection| {
+            let mut found: Vec<String> = texts(connection, "PRAGMA integrity_check(20)")?;
+            found.retain(|line| line != "ok");
+            let broken = "SELECT \"table\" || ' row ' || coalesce(rowid, '?') || ' names a row of ' || parent || \
+                          ' that is missing' FROM pragma_foreign_key_check LIMIT 20";
+            found.extend(texts(connection, broken)?);
+            for question in &flaws::QUESTIONS {
+                found.extend(flaws::sentence(question, texts(connection, question.sql)?));
+            }
+            Ok(found)
+        })
+    }
+}
+
+/// The first column of all rows.
+fn texts(connection: &Connection, sql: &str) -> Result<Vec<String>, StoreError> {
+    let mut statement = connection.prepare(sql)?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The tables, and how an older database becomes a newer one.
 
 use super::StoreError;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 /// Each entry makes version `n` out of version `n - 1`. Never edit one that was released.
 const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
@@ -20,6 +20,7 @@ pub fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
             "the database has version {found}, this program knows {known}: use a newer svc-skills"
         )));
     }
+    refuse_foreign(&transaction, found)?;
     for migration in MIGRATIONS.iter().skip(done) {
         transaction.execute_batch(migration)?;
     }
@@ -30,4 +31,21 @@ pub fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     }
     transaction.commit()?;
     Ok(())
+}
+
+/// Refuses the database of another program, before anything is written to it.
+fn refuse_foreign(connection: &Connection, version: i64) -> Result<(), StoreError> {
+    let ours =
+        "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('meta', 'skills', 'blobs')";
+    let others = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name LIMIT 1";
+    let count: i64 = connection.query_row(ours, [], |row| row.get(0))?;
+    let first: Option<String> = connection.query_row(others, [], |row| row.get(0)).optional()?;
+    let is_ours = if version == 0 { first.is_none() } else { count == 3 };
+    if is_ours {
+        return Ok(());
+    }
+    let table = first.map_or_else(|| "no table".to_owned(), |name| format!("the table {name}"));
+    Err(StoreError::Unavailable(format!(
+        "it is the SQLite database of another program, with {table}: give svc-skills a file of its own"
+    )))
 }

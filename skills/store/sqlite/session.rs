@@ -1,16 +1,17 @@
 //! Writing to `SQLite`: its transaction, and the rows that the rules ask for.
 
+use super::file::Served;
 use super::rows::{self, int};
 use super::{StoreError, Time, generation};
-use crate::installs::DAY_MS;
+use crate::installs::{DAY_MS, WINDOW_MS};
 use crate::model::{Author, Skill};
 use crate::store::ClientHash;
 use crate::store::session::{Session, Tables};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use serde_json::Value;
 
-/// The writer's connection.
-pub struct Connected(pub Connection);
+/// The writer's connection, and the file that it writes to.
+pub struct Connected(pub Connection, pub Served);
 
 impl Connected {
     fn execute(&self, sql: &str, values: impl Params) -> Result<u64, StoreError> {
@@ -135,12 +136,16 @@ impl Tables for Connected {
     }
 
     fn forget_installs(&mut self, passed: Time) -> Result<u64, StoreError> {
-        self.execute("DELETE FROM installs WHERE counted_at < ?1", [int(passed.0)])
+        // Those far ahead come from a clock that was wrong; `installs::counts` does not believe them, either.
+        let sql = "DELETE FROM installs WHERE counted_at < ?1 OR counted_at > ?2";
+        self.execute(sql, [int(passed.0), int(passed.0.saturating_add(2 * WINDOW_MS))])
     }
 }
 
 impl Session for Connected {
     fn begin(&mut self) -> Result<u64, StoreError> {
+        // Nothing is acknowledged that only an unlinked file holds.
+        self.1.is_in_place()?;
         self.0.execute_batch("BEGIN IMMEDIATE")?;
         generation(&self.0)
     }

@@ -6,6 +6,8 @@ use crate::ledger;
 use crate::store::contract::{self, client, draft};
 use rusqlite::params;
 use serde_json::json;
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,7 +29,7 @@ impl Place {
     }
 
     fn open(&self) -> Sqlite {
-        Sqlite::open(&self.file()).unwrap()
+        Sqlite::open(&self.file(), Opening::OrMake).unwrap()
     }
 }
 
@@ -90,10 +92,10 @@ fn decisions_5_what_was_written_is_there_after_opening_again_and_a_newer_databas
     let connection = Connection::open(place.file()).unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     drop(connection);
-    let error = Sqlite::open(&place.file()).err().unwrap().to_string();
+    let error = Sqlite::open(&place.file(), Opening::Existing).err().unwrap().to_string();
     assert!(error.contains("version 99"), "{error}");
     fs::write(place.0.join("text.db"), "this is not a database, but long enough to look at").unwrap();
-    assert!(Sqlite::open(&place.0.join("text.db")).is_err());
+    assert!(Sqlite::open(&place.0.join("text.db"), Opening::OrMake).is_err());
 }
 
 #[test]
@@ -168,13 +170,127 @@ fn decisions_4_a_backup_is_whole_while_writes_go_on() {
         writer.join().unwrap();
     });
     store.backup(&copy).unwrap();
-    let copied = Sqlite::open(&copy).unwrap();
+    let copied = Sqlite::open(&copy, Opening::Existing).unwrap();
     assert_eq!(copied.changes_since(0).unwrap(), store.changes_since(0).unwrap());
     let connection = Connection::open(&copy).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&copy).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600, "nobody else reads it");
     let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
+}
+
+#[test]
+fn a_backup_never_replaces_a_database_that_is_in_use_and_leaves_nothing_half() {
+    let place = Place::new();
+    let store = place.open();
+    store.create(draft("Kept", &json!({})), Time(1)).unwrap();
+    let link = place.0.join("link.db");
+    std::os::unix::fs::symlink(place.file(), &link).unwrap();
+    let hard = place.0.join("hard.db");
+    fs::hard_link(place.file(), &hard).unwrap();
+    let other = place.0.join("other.db");
+    let _other = Sqlite::open(&other, Opening::OrMake).unwrap();
+    for target in [place.file(), link, hard, place.0.join("skills.db-wal"), other] {
+        let before = fs::read(&target).unwrap();
+        let error = store.backup(&target).unwrap_err().to_string();
+        assert!(error.contains("another name"), "{error}");
+        assert_eq!(fs::read(&target).unwrap(), before, "{}", target.display());
+    }
+    fs::create_dir(place.0.join("folder")).unwrap();
+    assert!(store.backup(&place.0.join("folder")).is_err());
+    assert!(store.backup(&place.0.join("nowhere/copy.db")).is_err());
+    let names: Vec<_> = fs::read_dir(&place.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let partial = names.iter().find(|name| name.to_string_lossy().contains("partial"));
+    assert_eq!(partial, None);
+    store.backup(&place.0.join("copy.db")).unwrap();
+}
+
+#[test]
+fn a_database_that_was_removed_or_replaced_takes_no_writes_until_it_is_back() {
+    let place = Place::new();
+    let store = place.open();
+    store.create(draft("Kept", &json!({})), Time(1)).unwrap();
+    let away = place.0.join("away.db");
+    fs::rename(place.file(), &away).unwrap();
+    assert!(store.health().unwrap().unwrap().contains("removed or replaced"));
+    let refused = svc::api::Problem::from(store.create(draft("Lost", &json!({})), Time(2)).unwrap_err());
+    assert_eq!(refused.status, 503, "nothing is acknowledged that is lost");
+    assert!(!place.file().exists(), "and no empty database takes its place");
+    fs::write(place.file(), "").unwrap();
+    assert!(store.create(draft("Lost", &json!({})), Time(2)).is_err());
+    fs::rename(&away, place.file()).unwrap();
+    store.create(draft("Again", &json!({})), Time(3)).unwrap();
+    assert_eq!(store.health().unwrap(), None);
+}
+
+#[test]
+fn only_who_may_make_a_database_makes_one_and_a_foreign_one_is_left_alone() {
+    let place = Place::new();
+    let refused = |file: &str, opening| {
+        let error = Sqlite::open(&place.0.join(file), opening).err().unwrap().to_string();
+        assert!(error.len() < 300, "short enough to read: {error}");
+        error
+    };
+    assert!(refused("typo.db", Opening::Existing).contains("there is no database"));
+    assert!(!place.0.join("typo.db").exists());
+    fs::write(place.0.join("empty.db"), "").unwrap();
+    assert!(refused("empty.db", Opening::Existing).contains("there is no database"));
+    let foreign = Connection::open(place.0.join("foreign.db")).unwrap();
+    foreign.execute_batch("CREATE TABLE authors(id); INSERT INTO authors VALUES (1)").unwrap();
+    for version in [0, 1] {
+        foreign.pragma_update(None, "user_version", version).unwrap();
+        assert!(refused("foreign.db", Opening::OrMake).contains("another program"), "version {version}");
+    }
+    let tables: i64 = foreign.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 1, "nothing was added");
+    fs::write(place.0.join("text.db"), "no database ".repeat(100)).unwrap();
+    assert!(refused("text.db", Opening::OrMake).contains("restore a backup"));
+}
+
+#[test]
+fn every_kind_of_damage_is_found() {
+    let damages = [
+        ("DELETE FROM authors", "author record is missing"),
+        ("DELETE FROM blobs", "content is missing"),
+        ("DELETE FROM skill_versions", "history is missing"),
+        ("DELETE FROM skill_versions WHERE seq = 1", "history has gaps"),
+        ("DELETE FROM skill_versions WHERE seq = 2", "does not end in their content"),
+        ("UPDATE skills SET rating_sum = 25, rating_count = 5", "not the sum of their ratings"),
+        ("DELETE FROM ratings", "not the sum of their ratings"),
+        ("UPDATE skills SET downloads = 0", "fewer downloads"),
+        ("UPDATE skills SET author_id = 'nobody'", "names a row of authors that is missing"),
+        ("DROP INDEX skills_author; CREATE INDEX skills_author ON skills(name)", ""),
+    ];
+    for (damage, told) in damages {
+        let place = Place::new();
+        let store = place.open();
+        let id = store.create(draft("Sound", &json!({})), Time(1)).unwrap().value.id;
+        let edit = json!({"content": "# Two\n"});
+        store.update(&id, crate::authoring::parse_edit(edit.as_object().unwrap()).unwrap(), Time(2)).unwrap();
+        store.transition(&id, Move::Publish, Time(2)).unwrap();
+        store.install(&id, client(1), Time(3)).unwrap();
+        store.rate(&id, client(1), 4, Time(3)).unwrap();
+        assert_eq!(store.flaws().unwrap(), Vec::<String>::new());
+        let connection = Connection::open(place.file()).unwrap();
+        connection.pragma_update(None, "foreign_keys", "OFF").unwrap();
+        connection.execute_batch(damage).unwrap();
+        let flaws = store.flaws().unwrap().join("; ");
+        assert!(flaws.contains(told) && flaws.is_empty() == told.is_empty(), "{damage}: {flaws}");
+    }
+}
+
+#[test]
+fn install_windows_of_a_clock_that_was_ahead_are_forgotten() {
+    let place = Place::new();
+    let store = place.open();
+    let id = store.create(draft("Ahead", &json!({})), Time(1)).unwrap().value.id;
+    store.transition(&id, Move::Publish, Time(1)).unwrap();
+    let year = 365 * 24 * installs::WINDOW_MS;
+    assert!(store.install(&id, client(1), Time(year)).unwrap().value.counted);
+    assert!(store.install(&id, client(1), Time(10)).unwrap().value.counted, "the future holds nobody back");
+    assert!(!store.install(&id, client(1), Time(20)).unwrap().value.counted);
+    store.install(&id, client(2), Time(year)).unwrap();
+    assert_eq!(store.prune(Time(30)).unwrap(), 1, "the one that lies a year ahead");
 }
 
 #[test]

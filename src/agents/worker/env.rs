@@ -1,9 +1,17 @@
 //! The environment of an agent: an allow-list, never the daemon's own.
 
-use super::fence;
-use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest};
+use super::fence::{self, Temporary};
+use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest, environment};
 use crate::runtime::process::{Marker, Spec, Stdin};
 use std::ffi::OsString;
+use std::path::Path;
+
+/// The temporary folder of a process that is fenced in; `None` for one that is not.
+///
+/// Errors: it cannot be made.
+pub fn temporary_folder(request: &LaunchRequest) -> Result<Option<Temporary>, String> {
+    request.fence.as_ref().map(|_| Temporary::make()).transpose()
+}
 
 /// The process of a launch: its program, its arguments, and an environment that is an allow-list.
 pub fn process_spec(
@@ -12,6 +20,7 @@ pub fn process_spec(
     extra: &[(String, String)],
     request: &LaunchRequest,
     marker: &Marker,
+    temporary: Option<&Temporary>,
 ) -> Spec {
     let program = match &launch.program {
         LaunchProgram::Named(name) => OsString::from(name),
@@ -20,62 +29,36 @@ pub fn process_spec(
     let args: Vec<OsString> = launch.args.iter().map(OsString::from).collect();
     let (program, args) = match &request.fence {
         Some(scope) => {
-            let places = fence::places(&request.base_dir(), &request.working_dir, scope);
+            let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
+            places.extend(temporary.map(|folder| folder.path().to_path_buf()));
             (own_program(), fence::command_line(&places, program, args))
         }
         None => (program, args),
     };
+    let mut env = environment::of_child(std::env::vars_os(), info, &request.extra_env, &launch.env, extra);
+    if let Some(folder) = temporary {
+        let folder = OsString::from(folder.path());
+        env.extend(TEMPORARY.iter().map(|name| (OsString::from(name), folder.clone())));
+    }
     Spec {
         program,
         args,
-        env: child_environment(std::env::vars_os(), info.pass_env, &launch.env, extra),
+        env,
         cwd: request.working_dir.clone(),
         stdin: if launch.stdin { Stdin::Piped } else { Stdin::Null },
         marker: Some(marker.clone()),
     }
 }
 
+/// The variables by which programs learn where temporary files go; Claude Code has one of its own.
+const TEMPORARY: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "CLAUDE_CODE_TMPDIR"];
+
+/// This program. An update may have put another file into the place of ours; the kernel still has ours.
 fn own_program() -> OsString {
-    std::env::current_exe().map_or_else(|_| "svc".into(), OsString::from)
-}
-
-/// What every program needs. A trailing `*` takes all with that prefix. `SSH_AUTH_SOCK` is left out: keys
-/// that sign for the user are not an agent's by default.
-const COMMON: &[&str] =
-    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ", "XDG_*"];
-
-/// What a child gets: the common variables and the provider's `pass` of those `inherited`, then the
-/// launch's own, then `extra`. A later value replaces an earlier one.
-fn child_environment(
-    inherited: impl Iterator<Item = (OsString, OsString)>,
-    pass: &[&str],
-    launch: &[(String, String)],
-    extra: &[(String, String)],
-) -> Vec<(OsString, OsString)> {
-    let is_allowed = |name: &OsString| {
-        name.to_str().is_some_and(|name| COMMON.iter().chain(pass).any(|p| matches(p, name)))
-    };
-    let own = launch.iter().chain(extra).map(|(name, value)| (name.into(), value.into()));
-    inherited.filter(|(name, _)| is_allowed(name)).chain(own).collect()
-}
-
-fn matches(pattern: &str, name: &str) -> bool {
-    pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decisions_2_the_environment_is_an_allow_list() {
-        let inherited =
-            ["PATH", "LC_TIME", "SECRET", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "PATHS", "SVC_X"];
-        let inherited = inherited.map(|name| (name.into(), "1".into()));
-        let own = |name: &str| vec![(name.to_owned(), "2".to_owned())];
-        let env =
-            child_environment(inherited.into_iter(), &["ANTHROPIC_*"], &own("PATH"), &own("SVC_AGENT_ID"));
-        let text: Vec<String> = env.iter().map(|(n, v)| format!("{}={}", n.display(), v.display())).collect();
-        assert_eq!(text, ["PATH=1", "LC_TIME=1", "ANTHROPIC_API_KEY=1", "PATH=2", "SVC_AGENT_ID=2"]);
+    let kept = Path::new("/proc/self/exe");
+    match std::env::current_exe() {
+        Ok(path) if path.exists() => path.into(),
+        _ if kept.exists() => kept.into(),
+        _ => "svc".into(),
     }
 }

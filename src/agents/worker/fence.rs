@@ -1,31 +1,80 @@
-//! Where a fenced-in agent may write: below its scope, in temporary folders, and where agent programs keep
-//! their own state.
+//! Where a fenced-in agent may write: below its scope, in a temporary folder of its own, and where its
+//! program keeps its own state. Reading stays free.
 
+use crate::runtime::clock;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Below the home folder: settings, sessions and caches of the agent programs and their tools.
-const STATE_PLACES: &[&str] = &[
-    ".aider",
-    ".cache",
-    ".claude",
-    ".claude.json",
-    ".cline",
-    ".codex",
-    ".config",
-    ".copilot",
-    ".gemini",
-    ".local",
-    ".npm",
-    ".qwen",
+/// Below the home folder: what one agent program writes to by itself, by provider. Names that end with `/`
+/// are folders, and are made where they are not there yet: its program could not make them.
+const STATE_PLACES: &[(&str, &[&str])] = &[
+    ("aider", &[".aider/", ".aider.conf.yml"]),
+    ("claude-code", &[".claude/", ".claude.json", ".local/share/claude/", ".local/state/claude/"]),
+    ("cline", &[".cline/"]),
+    ("codex", &[".codex/"]),
+    // It unpacks itself into the last.
+    ("copilot", &[".copilot/", ".cache/copilot/"]),
+    ("gemini", &[".gemini/"]),
+    ("opencode", &[".config/opencode/", ".local/share/opencode/", ".local/state/opencode/"]),
+    ("qwen", &[".qwen/"]),
 ];
-/// Devices and the process's own settings.
-const SYSTEM_PLACES: &[&str] = &["/dev", "/proc", "/tmp", "/var/tmp"];
+/// Below the home folder: what tools of every language fetch and make again.
+const CACHES: &[&str] = &[".cache", ".npm"];
+/// What programs expect of a system: devices without content, terminals, memory that is shared.
+const SYSTEM_PLACES: &[&str] = &[
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/shm",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+];
+/// A variable that says where one of the places of a program is instead, and the place.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("CLAUDE_CONFIG_DIR", ".claude/"),
+    ("CODEX_HOME", ".codex/"),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_CONFIG_HOME", ".config/"),
+    ("XDG_DATA_HOME", ".local/share/"),
+    ("XDG_STATE_HOME", ".local/state/"),
+];
+
+/// A folder for temporary files of one process and what it starts; it is removed on drop, with its content.
+pub struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Makes it, for its owner alone.
+    ///
+    /// Errors: a sentence.
+    pub fn make() -> Result<Self, String> {
+        let path = std::env::temp_dir().join(format!("svc-agent-{:016x}", clock::random()));
+        let made = DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|error| format!("no temporary folder {} can be made: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            log::warn!("{} cannot be removed: {error}", self.0.display());
+        }
+    }
+}
 
 /// The folders of a fence. A glob fences in its folder: the part before its first wildcard. A folder that
 /// does not exist yet is made, because nobody could name it to the kernel otherwise.
-pub fn places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf> {
+pub fn places(base: &Path, working_dir: &Path, scope: &[String], provider: &str) -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = if scope.is_empty() {
         vec![working_dir.to_path_buf()]
     } else {
@@ -33,6 +82,10 @@ pub fn places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf>
     };
     // The built-in agents keep their sessions there.
     places.push(base.join(".svc/sessions"));
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let of_home = home.map(|home| state_places(&home, provider, |name| std::env::var_os(name)));
+    let (folders, files): (Vec<_>, Vec<_>) = of_home.into_iter().flatten().partition(|(_, made)| *made);
+    places.extend(folders.into_iter().map(|(folder, _)| folder));
     for place in &places {
         if !place.exists()
             && let Err(error) = fs::create_dir_all(place)
@@ -40,11 +93,31 @@ pub fn places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf>
             log::warn!("{} cannot be made: {error}", place.display());
         }
     }
+    places.extend(files.into_iter().map(|(file, _)| file));
     places.extend(SYSTEM_PLACES.iter().map(PathBuf::from));
-    places.extend(std::env::var_os("TMPDIR").map(PathBuf::from));
-    let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-    places.extend(STATE_PLACES.iter().map(|place| home.join(place)));
+    // Sandboxes of the programs' own set up what they start there; for root it holds the system's settings.
+    let is_root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
+    places.push(if is_root { "/proc/self" } else { "/proc" }.into());
     places
+}
+
+/// Where a program keeps its state and the caches of tools are, and whether it is a folder to be made.
+fn state_places(
+    home: &Path,
+    provider: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(PathBuf, bool)> {
+    // Behind the protocol may stand the program of any of them.
+    let is_meant = |id: &str| provider == id || provider == "acp";
+    let own = STATE_PLACES.iter().filter(|(id, _)| is_meant(id)).flat_map(|(_, places)| *places);
+    let place = |name: &&str| {
+        let moved = ELSEWHERE.iter().find_map(|(word, usual)| {
+            let rest = name.strip_prefix(usual)?;
+            Some(PathBuf::from(variable(word).filter(|path| !path.is_empty())?).join(rest))
+        });
+        (moved.unwrap_or_else(|| home.join(name)), name.ends_with('/'))
+    };
+    own.chain(CACHES).map(place).collect()
 }
 
 /// The deepest folder (or the file) that a glob names without wildcards.
@@ -71,6 +144,29 @@ pub fn command_line(places: &[PathBuf], program: OsString, args: Vec<OsString>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_gets_its_own_state_and_nothing_else_of_the_home_folder() {
+        let home = Path::new("/h/u");
+        let names = |provider: &str, moved: &'static str| {
+            let variable = move |name: &str| (name == moved).then(|| OsString::from("/elsewhere"));
+            let places = state_places(home, provider, variable);
+            places.into_iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("codex", ""), ["/h/u/.codex/", "/h/u/.cache", "/h/u/.npm"]);
+        assert_eq!(names("codex", "CODEX_HOME")[0], "/elsewhere/");
+        assert_eq!(names("opencode", "XDG_DATA_HOME")[1], "/elsewhere/opencode/");
+        assert_eq!(names("script", ""), ["/h/u/.cache", "/h/u/.npm"]);
+        for provider in crate::providers::all().iter().map(|provider| provider.info().id) {
+            for place in names(provider, "") {
+                let place = place.trim_end_matches('/');
+                assert!(!["/h/u", "/h/u/.config", "/h/u/.local", "/h/u/.local/share"].contains(&place));
+            }
+        }
+        for (id, _) in STATE_PLACES {
+            assert!(crate::providers::by_id(id).is_some(), "{id} is a provider");
+        }
+    }
 
     #[test]
     fn decisions_10_a_glob_is_fenced_in_by_its_folder() {

@@ -62,13 +62,14 @@ impl Output {
         logs: Arc<LogStore>,
         report: Arc<Reporter>,
         gate: Receiver<()>,
+        wire: Wire,
     ) -> Self {
         let permits = bounded(BATCHES_IN_FLIGHT);
         for _ in 0..BATCHES_IN_FLIGHT {
             let _ = permits.0.try_send(());
         }
         let (activities, frames) = (Vec::new(), Vec::new());
-        let pending = Pending { wire: Wire::new(agent), activities, frames, bytes: 0, since: Instant::now() };
+        let pending = Pending { wire, activities, frames, bytes: 0, since: Instant::now() };
         Self { agent, lineage, logs, report, permits, gate, pending: Mutex::new(pending) }
     }
 

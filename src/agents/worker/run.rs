@@ -8,19 +8,22 @@
 //! in-<agent>   queue -> standard input
 //! ```
 
-use super::env::process_spec;
+use super::env::{process_spec, temporary_folder};
+use super::fence::Temporary;
 use super::input::{Input, Item, write_input};
 use super::lines::Lines;
 use super::output::{Output, now};
+use super::record_file::RecordFile;
 use super::{Inner, Limits, RunSpec};
 use crate::agents::report::RunReport;
 use crate::agents::worker_log::Stream;
 use crate::core::ids::{AgentId, LineageId};
-use crate::providers::{Activity, Conversation, Step};
+use crate::providers::{Activity, Conversation, RecordPlace, Step};
 use crate::runtime::process::{Exit, Marker, Running, STOP_GRACE, Sink, Source, StopReport, Wake};
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -52,7 +55,18 @@ pub(super) struct Run {
     times: Mutex<Times>,
     bell: (Sender<()>, Receiver<()>),
     stderr_tail: Mutex<Vec<u8>>,
+    record: Mutex<Record>,
 }
+
+/// The program's record of its session, see [`RecordFile`].
+#[derive(Default)]
+struct Record {
+    /// Where the record of a session is.
+    place: Option<FindRecord>,
+    file: Option<RecordFile>,
+}
+
+type FindRecord = Box<dyn Fn(&str) -> Option<RecordPlace> + Send>;
 
 struct Times {
     last_output: Instant,
@@ -83,6 +97,7 @@ impl Run {
             times: Mutex::new(Times { last_output: Instant::now(), finish_ordered: None, turn_open: false }),
             bell: bounded(1),
             stderr_tail: Mutex::default(),
+            record: Mutex::default(),
         }
     }
 
@@ -127,6 +142,31 @@ impl Run {
         self.converse_into(|item| self.input.push(item), act)
     }
 
+    fn record(&self) -> std::sync::MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn session_named(&self, session: &str) {
+        let mut record = self.record();
+        if record.file.is_none()
+            && let Some(place) = record.place.as_ref().and_then(|place| place(session))
+        {
+            record.file = Some(RecordFile::new(place));
+        }
+    }
+
+    /// Tells the conversation what the program has written into its record meanwhile.
+    fn read_record(&self, last: bool) {
+        let lines = self.record().file.as_mut().map(|file| file.look(last)).unwrap_or_default();
+        if !lines.is_empty() {
+            self.converse(|conversation, steps| {
+                for line in &lines {
+                    conversation.record(line, steps);
+                }
+            });
+        }
+    }
+
     /// As [`Run::converse`], with another way into the queue.
     pub fn converse_into(
         &self,
@@ -146,7 +186,8 @@ impl Run {
             for step in steps {
                 match step {
                     Step::Event(activity) => {
-                        match activity {
+                        match &activity {
+                            Activity::Session { id, .. } => self.session_named(id),
                             Activity::TurnStarted => self.times().turn_open = true,
                             Activity::TurnEnded(_) => self.times().turn_open = false,
                             _ => {}
@@ -178,20 +219,17 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     // Taken out again when the run is over.
     let tools = (is_native && spec.request.has_integrations)
         .then(|| crate::integrations::worker_mcp_file::hold(&spec.request.working_dir));
-    let running = match launch(inner, run, spec, &marker) {
-        Ok(running) => running,
-        Err(error) => {
-            run.input.close();
-            write_input(run, None);
-            inner.forget(run.agent);
-            return run.output.report(RunReport::StartFailed { error });
-        }
+    let started = temporary_folder(&spec.request)
+        .and_then(|temporary| Ok((launch(inner, run, spec, &marker, temporary.as_ref())?, temporary)));
+    let (running, temporary) = match started {
+        Ok(started) => started,
+        Err(error) => return fail(inner, run, error),
     };
     let (identity, exit_channel) = (running.identity, running.exit.clone());
     run.output.report(RunReport::Started { pid: identity.pid, start_ticks: identity.start_ticks });
     let mut threads = Threads::new();
-    if let Err(error) = threads.start(inner, run, lineage, running) {
-        log::error!("agent {}: cannot start its threads: {error}", run.agent);
+    let failed = threads.start(inner, run, lineage, running).err();
+    if failed.is_some() {
         run.stop();
     }
     let (exit, swept) = if let Some(exit) = wait(inner.limits, run, &exit_channel) {
@@ -203,8 +241,21 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let StopReport { leaked, killed } = swept;
     log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
     threads.join(run);
-    drop(tools);
-    end(inner, run, exit, leaked);
+    drop((tools, temporary));
+    match failed {
+        // However its program took it that nobody listened: it never worked.
+        Some(error) => fail(inner, run, format!("no threads for it: {error}")),
+        None => end(inner, run, exit, leaked),
+    }
+}
+
+/// Reports that there was no run: always last, instead of an exit.
+fn fail(inner: &Inner, run: &Run, error: String) {
+    run.input.close();
+    // What was said and never read is answered here.
+    write_input(run, None);
+    inner.forget(run.agent);
+    run.output.report(RunReport::StartFailed { error });
 }
 
 /// Reports the exit: always last, exactly once.
@@ -219,11 +270,25 @@ fn end(inner: &Inner, run: &Run, exit: Exit, leaked: u32) {
     run.output.report(RunReport::Exited { code: exit.code, signal: exit.signal, stderr_tail, leaked });
 }
 
-fn launch(inner: &Inner, run: &Run, spec: &RunSpec, marker: &Marker) -> Result<Running, String> {
+fn launch(
+    inner: &Inner,
+    run: &Run,
+    spec: &RunSpec,
+    marker: &Marker,
+    temporary: Option<&Temporary>,
+) -> Result<Running, String> {
     let info = spec.provider.info();
     let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
         .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker);
+    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker, temporary);
+    let environment = process.env.clone();
+    let provider = spec.provider;
+    run.record().place = Some(Box::new(move |session| {
+        // A later value replaces an earlier one.
+        let value = |name: &str| environment.iter().rev().find(|(key, _)| key == name);
+        let folder = |name: &str| value(name).map(|(_, value)| PathBuf::from(value));
+        provider.record(session, &folder)
+    }));
     let running = inner.processes.spawn(&process).map_err(|error| error.to_string())?;
     *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.conversation);
     run.times().last_output = Instant::now();
@@ -330,12 +395,15 @@ fn read_output(run: &Run, mut source: Source, raw: impl Fn(&str)) {
             Ok(count) => count,
         };
         run.times().last_output = Instant::now();
+        // What it wrote there before it said this.
+        run.read_record(false);
         lines.feed(&chunk[..count], take);
         if run.output.is_due() || !source.is_ready(Duration::ZERO) {
             run.output.flush();
         }
     }
     lines.end(take);
+    run.read_record(true);
     run.converse(|conversation, steps| conversation.end(steps));
     run.output.flush();
 }

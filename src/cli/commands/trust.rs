@@ -50,7 +50,7 @@ pub static COMMANDS: [Command; 6] = [
         words: (0, 0),
         complete: Words::Free,
         options: &[],
-        details: "Agents take them with POST /api/coordination/declare.",
+        details: "Agents take them with the tool coordination_declare of 'svc mcp'.",
         run: trust::locks,
     },
     Command {

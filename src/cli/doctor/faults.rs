@@ -5,7 +5,8 @@ use super::super::client::Client;
 use super::super::help::VERSION;
 use super::super::render::one_line;
 use super::super::target::{is_live, state, text};
-use super::{Check, Level, not, ok, output_of};
+use super::{Check, Level, not, ok, output_of, programs};
+use crate::runtime::detect::path_of;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 const MIN_OPEN_FILES: u64 = 1024;
 /// Folders that the watcher should be able to watch.
 const MIN_WATCHES: u64 = 8192;
+/// The program's name, and the one that nobody else has.
+const NAME: &str = "svc";
+const SECOND_NAME: &str = "svc-cli";
 /// Names in one line.
 const NAMED_MAX: usize = 3;
 /// Bytes of a configuration file that are read: 1 MiB.
@@ -25,7 +29,7 @@ pub(super) fn of_the_project(project: &Path) -> Vec<Check> {
     checks.extend(set_aside(project));
     checks.extend(open_files());
     checks.extend(watches());
-    checks.extend(on_path());
+    checks.push(on_path());
     checks
 }
 
@@ -35,7 +39,7 @@ pub(super) fn of_the_daemon(client: &Client) -> Vec<Check> {
     let mut checks = Vec::new();
     checks.extend(health(&get("/api/health")));
     checks.extend(replaced(&get("/api/status")));
-    checks.extend(default_provider(&get("/api/config"), &get("/api/providers")));
+    checks.extend(default_provider(&get("/api/config"), &get(programs::PROVIDERS)));
     checks.extend(budget(&get("/api/dashboard")));
     checks.extend(agents(&get("/api/agents")));
     checks.extend(waiting(&get("/api/approvals")));
@@ -133,22 +137,49 @@ fn watches() -> Option<Check> {
 }
 
 /// Agents and hooks call `svc` by name.
-fn on_path() -> Option<Check> {
-    let version = output_of("svc", &["version", "--quiet"]);
-    match version {
-        Some(version) if version == VERSION => None,
-        Some(version) => Some(not(
+/// Which program a person reaches by the name: others have a command of the same name.
+fn on_path() -> Check {
+    let version = |path: &PathBuf| output_of(&path.to_string_lossy(), &["version", "--quiet"]);
+    let [first, second] = [NAME, SECOND_NAME].map(path_of);
+    let told = first.as_ref().and_then(version);
+    let second = second.filter(|path| version(path).as_deref() == Some(VERSION));
+    by_name(first.as_deref(), told.as_deref(), second.as_deref())
+}
+
+/// `told` is the version that the program of the first name prints; `second` is ours by its second name.
+fn by_name(first: Option<&Path>, told: Option<&str>, second: Option<&Path>) -> Check {
+    let name = "svc on PATH";
+    let Some(first) = first else {
+        return not(
             Level::Warn,
-            "svc on PATH",
-            format!("the 'svc' found by name is version {version}, this one is {VERSION}"),
-            "make install, or put this one's folder first in PATH",
-        )),
-        None => Some(not(
-            Level::Warn,
-            "svc on PATH",
+            name,
             "there is no 'svc' on PATH; completions and people look for it there",
             "make install, or add its folder to PATH",
-        )),
+        );
+    };
+    let place = first.display();
+    let is_version = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && !word.contains(' ');
+    match (told, second) {
+        (Some(version), _) if version == VERSION => ok(name, format!("{place} answers, version {version}")),
+        (Some(version), _) if is_version(version) => not(
+            Level::Warn,
+            name,
+            format!("{place} answers to that name and is version {version}, this one is {VERSION}"),
+            "make install, or put this one's folder first in PATH",
+        ),
+        // BusyBox and daemontools have a command of this name.
+        (_, Some(second)) => not(
+            Level::Warn,
+            name,
+            format!("{place} answers to that name and is another program; {} is this one", second.display()),
+            "type svc-cli instead of svc, or put this one's folder first in PATH",
+        ),
+        (_, None) => not(
+            Level::Warn,
+            name,
+            format!("{place} answers to that name and is another program"),
+            "put this one's folder first in PATH, or make install, which adds the name svc-cli",
+        ),
     }
 }
 
@@ -160,6 +191,14 @@ fn health(health: &Value) -> Vec<Check> {
             "storage",
             format!("state cannot be saved, changes are refused: {}", one_line(error)),
             "make room or give write permission in .svc; the daemon goes on by itself",
+        ));
+    }
+    for file in health["setAside"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        checks.push(not(
+            Level::Fail,
+            "state files",
+            format!("broken and set aside at the start: {}", one_line(file)),
+            "stop the daemon, mend the file and put it back under its name, or start again to go on without",
         ));
     }
     if health["panics"].as_u64() > Some(0) {
@@ -199,7 +238,13 @@ fn default_provider(config: &Value, providers: &Value) -> Option<Check> {
     let list = providers.as_array()?;
     let provider = list.iter().find(|provider| text(provider, "id") == wanted)?;
     if provider["installed"] == true {
-        return Some(ok("default provider", format!("{wanted} is installed")));
+        let name = "default provider";
+        return Some(match programs::access(provider) {
+            (access, remedy) if !remedy.is_empty() => {
+                not(Level::Warn, name, format!("{wanted} is installed, but: {access}"), remedy)
+            }
+            _ => ok(name, format!("{wanted} is installed")),
+        });
     }
     let others = list.iter().filter(|one| one["installed"] == true).map(|one| text(one, "id"));
     let others: Vec<&str> = others.collect();
@@ -295,6 +340,24 @@ mod tests {
         assert_eq!(integrations(&list)[0].detail, "no such file");
         // A daemon that does not answer tells nothing.
         assert!(health(&Value::Null).is_empty() && agents(&Value::Null).is_none());
+    }
+
+    #[test]
+    fn which_program_answers_to_the_name_is_told() {
+        let (ours, theirs, second) =
+            (Path::new("/a/svc"), Path::new("/usr/bin/svc"), Path::new("/a/svc-cli"));
+        let told = |check: Check| (check.level, format!("{} / {}", check.detail, check.remedy));
+        let (level, words) = told(by_name(Some(ours), Some(VERSION), None));
+        assert!(level == Level::Ok && words.starts_with("/a/svc answers"), "{words}");
+        let (level, words) = told(by_name(Some(ours), Some("0.0.1"), Some(second)));
+        assert!(level == Level::Warn && words.contains("version 0.0.1"), "{words}");
+        for other in [None, Some("svc: warning: unable to chdir to version"), Some("")] {
+            let (level, words) = told(by_name(Some(theirs), other, Some(second)));
+            assert!(level == Level::Warn && words.contains("/a/svc-cli is this one"), "{words}");
+            let (_, words) = told(by_name(Some(theirs), other, None));
+            assert!(words.contains("/usr/bin/svc answers") && words.contains("svc-cli"), "{words}");
+        }
+        assert_eq!(by_name(None, None, None).level, Level::Warn);
     }
 
     #[test]

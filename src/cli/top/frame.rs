@@ -6,6 +6,7 @@ use crate::cli::render::{
     Style, Table, age_of, char_width, clean, count, cut, dollars, one_line, percent, text_width,
 };
 use crate::cli::target::{is_live, state, text};
+use crate::cli::tokens::priced;
 use serde_json::Value;
 
 /// Approvals take at most this part of the screen; more scroll.
@@ -145,7 +146,7 @@ pub fn table(view: &View, columns: usize) -> Table {
         if wide {
             row.push(count(agent["tokensUsed"].as_u64().unwrap_or(0)));
         }
-        row.push(dollars(agent["costUsd"].as_f64().unwrap_or(0.0)));
+        row.push(priced(&agent["costUsd"], agent));
         if wide {
             row.push(age_of(text(agent, "spawnedAt"), view.look.at));
         }
@@ -194,7 +195,7 @@ fn covered(view: &View, pane: &Pane, (columns, lines): (usize, usize), colour: b
     all
 }
 
-/// A line broken at the last column; control characters are left out.
+/// A line broken at the last column; what steers or hides is shown as an escape.
 fn wrap(line: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;

@@ -139,15 +139,16 @@ const tokensOf = ({ input, output, cacheRead, cacheCreation }) =>
   ].join(", ");
 
 export function about(body, key) {
-  get(at`/api/agents/${key}`).then(
-    (agent) => {
+  Promise.all([get(at`/api/agents/${key}`), get("/api/teams")]).then(
+    ([agent, { teams }]) => {
+      const team = teams.find((one) => one.id === agent.teamId)?.name ?? agent.teamId;
       const rows = [
         ["Task", h("pre", {}, agent.prompt || "(none)")],
         ["Owns", agent.scope.join(", ") || "nothing"],
         ["Permission", agent.permission === "full" ? "Full Send" : "Auto"],
         ["Effort", agent.effort],
         ["Folder", agent.worktree ?? (agent.workingDir || "the project's root")],
-        ["Team", agent.teamId === "__unassigned__" ? "none" : agent.teamId],
+        ["Team", agent.teamId === "__unassigned__" ? "none" : team],
         ["Skills", agent.skills.join(", ") || "none"],
         ["Integrations", agent.integrations.join(", ") || "none"],
         ["Started", dayOf(agent.spawnedAt)],

@@ -65,7 +65,7 @@ export default function agentPage(view, parts) {
       ["provider", agent.provider],
       ["model", agent.actualModel ?? agent.model ?? "auto"],
       ["tokens", short(agent.tokensUsed)],
-      ["cost", dollars(agent.costUsd)],
+      ["cost", agent.unpricedTokens > 0 && !agent.costUsd ? "unpriced" : dollars(agent.costUsd)],
       ["turns", agent.turns],
     ];
     if (agent.pendingInstructions)

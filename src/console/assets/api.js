@@ -10,10 +10,65 @@ export class Refusal extends Error {
   }
 }
 
+// The operator's token, where the daemon asks for one. This page alone knows it, as long as it is open.
+let token = "";
+let asking;
+let proven = false;
+
+/** Asks for the token; whether there is one to try now. One question serves all calls that wait for it. */
+function ask(why) {
+  asking ??= import("./dom.js")
+    .then(
+      ({ dialog, field, h }) =>
+        new Promise((done) => {
+          const input = h("input", { type: "password", autocomplete: "off", required: true });
+          const form = h(
+            "form",
+            {},
+            h("p", {}, why),
+            field("token", "Token", input, "SVC_OPERATOR_TOKEN, as the daemon was started with"),
+            h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Continue")),
+          );
+          const el = dialog("Are you a person?", form);
+          let given = false;
+          form.addEventListener("submit", (event) => {
+            event.preventDefault();
+            token = input.value.trim();
+            given = token !== "";
+            el.close();
+          });
+          el.addEventListener("close", () => done(given));
+          input.focus();
+        }),
+    )
+    .finally(() => {
+      asking = undefined;
+    });
+  return asking;
+}
+
 async function call(method, path, body) {
-  const options = { method };
+  if (method !== "GET" && !proven) {
+    proven = true;
+    // What only a person may read tells whether a change would count as a person's.
+    await call("GET", "/api/credentials").catch(() => {});
+  }
+  for (;;) {
+    const shown = token;
+    try {
+      return await send(method, path, body);
+    } catch (error) {
+      const helps = error.code === "prove_yourself" && error.body.tokenHelps;
+      if (!helps || (shown === token && !(await ask(error.message)))) throw error;
+    }
+  }
+}
+
+async function send(method, path, body) {
+  const options = { method, headers: {} };
+  if (token) options.headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) {
-    options.headers = { "Content-Type": "application/json" };
+    options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
   let response;

@@ -1,6 +1,6 @@
 // Approvals: exact parameters, who asks, until when; approve or reject.
 
-import { ago, button, dayOf, empty, fill, h, head, say, table, toast, until } from "./dom.js";
+import { ago, button, dayOf, empty, fill, h, head, say, table, toast, until, visible, visibleLine } from "./dom.js";
 import { post } from "./api.js";
 import { on, readApprovals, store } from "./store.js";
 
@@ -23,7 +23,11 @@ function parameters(action) {
       h(
         "dd",
         {},
-        typeof value === "object" ? h("pre", { tabIndex: 0 }, JSON.stringify(value, null, 2)) : String(value),
+        typeof value === "object"
+          ? h("pre", { tabIndex: 0 }, JSON.stringify(value, null, 2))
+          : key === "question"
+            ? visible(value)
+            : visibleLine(value),
       ),
     ]),
   );
@@ -32,6 +36,8 @@ function parameters(action) {
 /** One approval as a card. It keeps its place when it is decided. */
 export function card(approval) {
   const { action } = approval;
+  const who = visibleLine(approval.agentName);
+  const what = visibleLine(action.description);
   const state = h(
     "span",
     { class: "muted right" },
@@ -43,22 +49,22 @@ export function card(approval) {
     type: "text",
     class: "reason",
     placeholder: "Reason (optional, the agent is told)",
-    "aria-label": `Reason for ${approval.agentName}`,
+    "aria-label": `Reason for ${who}`,
   });
   const decide = (decision, done) => async () => {
     const body = { id: approval.id, decision };
     if (reason.value.trim()) body.reason = reason.value.trim();
     await post("/api/approvals", body);
     settle(el, done);
-    toast(`${done}: ${approval.agentName}`);
+    toast(`${done}: ${who}`);
     await readApprovals();
   };
   const yes = button("Approve", decide("approve", "Approved"), {
     class: "primary",
-    "aria-label": `Approve ${approval.agentName}: ${action.description}`,
+    "aria-label": `Approve ${who}: ${what}`,
   });
   const no = button("Reject", decide("reject", "Rejected"), {
-    "aria-label": `Reject ${approval.agentName}: ${action.description}`,
+    "aria-label": `Reject ${who}: ${what}`,
   });
   const el = h(
     "article",
@@ -68,11 +74,11 @@ export function card(approval) {
       { class: "card-head" },
       h("span", { class: "tag" }, KINDS[action.type] ?? action.type),
       approval.agentId === "operator"
-        ? h("strong", {}, approval.agentName)
-        : h("a", { href: `#/agent/${approval.agentId}` }, approval.agentName),
+        ? h("strong", {}, who)
+        : h("a", { href: `#/agent/${approval.agentId}` }, who),
       state,
     ),
-    h("p", { class: "what" }, action.description),
+    h("p", { class: "what" }, what),
     parameters(action),
     h("div", { class: "actions" }, reason, no, yes),
   );
@@ -136,8 +142,8 @@ export default function approvals(view) {
           ["When", "Agent", "What", "Outcome", "By", "Reason"],
           store.resolved.map((one) => [
             dayOf(one.resolvedAt),
-            one.agentName,
-            one.action.description,
+            visibleLine(one.agentName),
+            visibleLine(one.action.description),
             h("span", { class: `status ${one.status}` }, one.status),
             one.resolvedBy ?? "",
             one.reason ?? "",

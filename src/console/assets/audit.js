@@ -23,7 +23,7 @@ export default function audit(view, parts) {
       { class: "panel scroll", tabIndex: 0, role: "region", "aria-label": "Audit entries" },
       h(
         "table",
-        {},
+        { class: "stacks" },
         h(
           "thead",
           {},
@@ -60,12 +60,12 @@ export default function audit(view, parts) {
         h(
           "tr",
           {},
-          h("td", { title: dayOf(ts) }, `${dayOf(ts)}:${timeOf(ts).slice(-2)}`),
-          h("td", {}, h("span", { class: "tag" }, event)),
-          h("td", {}, typeof actor === "string" ? actor : JSON.stringify(actor)),
+          h("td", { title: dayOf(ts), "data-label": "When" }, `${dayOf(ts)}:${timeOf(ts).slice(-2)}`),
+          h("td", { "data-label": "Event" }, h("span", { class: "tag" }, event)),
+          h("td", { "data-label": "By" }, typeof actor === "string" ? actor : JSON.stringify(actor)),
           h(
             "td",
-            {},
+            { "data-label": "What" },
             h(
               "button",
               {

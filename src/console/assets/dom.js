@@ -18,8 +18,31 @@ export function h(tag, props, ...children) {
 function add(el, children) {
   for (const child of children.flat(4)) {
     if (child === undefined || child === null || child === false) continue;
-    el.append(child instanceof Node ? child : String(child));
+    el.append(child instanceof Node ? child : visible(child));
   }
+}
+
+// What steers what shows it, or shows nothing: controls but tab and line end, marks of direction, ends of
+// lines, blanks without width, letters without ink, tags. The daemon's twin is core/untrusted.rs.
+const MISLEADS =
+  /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
+const MISLEADING = new RegExp(MISLEADS, "gu");
+
+/** Text whose characters are all seen: nothing in it turns its direction, hides, or forges an end. */
+export function visible(text) {
+  return String(text)
+    .replaceAll("\r\n", "\n")
+    .replace(MISLEADING, (c, at, whole) => {
+      // A joiner belongs to the word or the emoji before it.
+      const before = whole[at - 1] ?? " ";
+      if ((c === "\u200c" || c === "\u200d") && before > "\u036f" && !MISLEADS.test(before)) return c;
+      return c === "\r" ? "\\r" : `\\u{${c.codePointAt(0).toString(16)}}`;
+    });
+}
+
+/** [`visible`], on one line: what is decided upon must not look like something else. */
+export function visibleLine(text) {
+  return visible(String(text).replaceAll("\r", "\\r")).replaceAll("\n", "\\n").replaceAll("\t", "\\t");
 }
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -43,7 +66,8 @@ export function fill(el, ...children) {
 
 /** Sets text only when it differs, so that selections and screen readers are left alone. */
 export function say(el, text) {
-  if (el.textContent !== text) el.textContent = text;
+  const seen = visible(text);
+  if (el.textContent !== seen) el.textContent = seen;
 }
 
 export const number = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -253,14 +277,14 @@ export function head(title, line, ...actions) {
   );
 }
 
-/** A table that scrolls sideways by itself. Rows are arrays of cells. */
+/** A table that scrolls sideways by itself, and becomes cards on a phone. Rows are arrays of cells. */
 export function table(caption, heads, rows) {
   return h(
     "div",
     { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
     h(
       "table",
-      {},
+      { class: "stacks" },
       heads.some(Boolean) &&
         h(
           "thead",
@@ -282,7 +306,16 @@ export function table(caption, heads, rows) {
           h(
             "tr",
             {},
-            ...cells.map((cell, at) => h("td", { class: heads[at]?.startsWith("#") ? "num" : "" }, cell)),
+            ...cells.map((cell, at) =>
+              h(
+                "td",
+                {
+                  class: heads[at]?.startsWith("#") ? "num" : "",
+                  "data-label": heads[at]?.replace("#", "") || null,
+                },
+                cell,
+              ),
+            ),
           ),
         ),
       ),

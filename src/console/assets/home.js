@@ -245,6 +245,10 @@ function trouble(item) {
       h("span", { class: "muted right" }, ago(item.since, " ago")),
     ),
     h("p", { class: "clamp" }, agent.error || agent.statusReason),
+    // What it said last may be the question that it waits with.
+    item.kind === "stalled" &&
+      agent.currentActivity &&
+      h("p", { class: "clamp muted" }, `Last: ${agent.currentActivity}`),
     h("div", { class: "actions" }, ...actions),
   );
 }

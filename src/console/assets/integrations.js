@@ -87,6 +87,14 @@ export default function integrations(view) {
       ),
     );
   };
+  /** What it needs before it works, and what runs for it. */
+  const needs = (one) => {
+    const keys = one.env.filter((env) => env.required).map((env) => env.key);
+    const runs = one.url ?? [one.command, ...(one.args ?? [])].filter(Boolean).join(" ");
+    const words = [keys.length > 0 && `Needs ${keys.join(", ")}`, runs && `${one.url ? "Asks" : "Runs"} ${runs}`];
+    const told = words.filter(Boolean).join(" · ");
+    return told && h("p", { class: "hint clamp", title: told }, told);
+  };
   const card = (one) => {
     const missing = one.env.filter((env) => env.required && !env.set).length;
     const state = one.failed
@@ -111,6 +119,7 @@ export default function integrations(view) {
         state && h("span", { class: `status ${state[0]} right` }, state[1]),
       ),
       one.lastError && h("p", { class: "fault clamp" }, one.lastError),
+      needs(one),
       one.gatedTools.length > 0 && h("p", { class: "hint" }, `Asks first: ${one.gatedTools.join(", ")}`),
       h(
         "div",

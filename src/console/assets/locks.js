@@ -56,10 +56,10 @@ export default function locks(view) {
             ["When", "Agent", "File", "Owner", "Seen", "Approval"],
             conflicts.map((one) => [
               ago(one.ts),
-              who(one.agentId, one.agentName),
+              one.agentId ? who(one.agentId, one.agentName) : one.agentName,
               h("a", { href: `#/files/${encodeURIComponent(one.filePath)}` }, one.filePath),
               one.ownerName ?? "nobody",
-              one.seen === "before" ? "before it wrote" : "after it wrote",
+              one.seen === "before" ? "before it wrote" : seen(one),
               one.approvalId ? h("a", { href: "#/approvals" }, one.approvalId) : "",
             ]),
           )
@@ -80,4 +80,10 @@ export default function locks(view) {
       for (const stop of stops) stop();
     },
   };
+}
+
+/** How a write that is done was seen, and whether it is still there after a person has rejected it. */
+function seen({ certainty, afterRejection }) {
+  const sure = { likely: "afterwards, likely", unknown: "afterwards, not sure who" }[certainty] ?? "after it wrote";
+  return afterRejection === "in place" ? `${sure}; rejected, still in place` : sure;
 }

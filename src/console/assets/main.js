@@ -1,8 +1,9 @@
 // The shell: pages by hash, navigation, keys, theme, connection status.
 
-import { fill, h, say, soon, tick } from "./dom.js";
+import { fill, h, say, soon, tick, visibleLine } from "./dom.js";
 import { get } from "./api.js";
-import { attention, connect, emit, on, store } from "./store.js";
+import { isAway, knowFolder, watchConnection } from "./away.js";
+import { attention, connect, emit, find, on, store } from "./store.js";
 import { openPalette } from "./palette.js";
 import { openSpawn } from "./spawn.js";
 
@@ -32,6 +33,8 @@ const BADGES_MS = 250;
 const view = document.getElementById("view");
 const nav = document.getElementById("nav");
 const menu = document.getElementById("menu");
+const project = document.getElementById("project");
+let pageTitle = "";
 let page = { stop() {}, keys: {} };
 let turn = 0;
 
@@ -89,7 +92,8 @@ async function show() {
   view.dataset.route = parts.join("/");
   // Whoever came by a link reads on from here; the first page leaves the focus where the browser puts it.
   if (mine > 1 && !view.contains(document.activeElement)) view.focus({ preventScroll: true });
-  document.title = `${module === "agent" ? parts[1] : (found?.[1] ?? "not found")} · svc`;
+  pageTitle = module === "agent" ? (find(parts[1])?.name ?? parts[1]) : (found?.[1] ?? "not found");
+  setTitle();
 }
 
 function buildNav() {
@@ -107,6 +111,14 @@ function buildNav() {
   );
 }
 
+/** What waits, the page, the project: so that tabs of several projects can be told apart. */
+function setTitle() {
+  const waiting = attention().length;
+  const first = isAway() ? "offline · " : waiting ? `(${waiting}) ` : "";
+  const title = first + [pageTitle, project.textContent, "svc"].filter(Boolean).join(" · ");
+  if (document.title !== title) document.title = title;
+}
+
 function badges() {
   const waiting = attention().length;
   for (const [word, n, noun] of [
@@ -118,6 +130,7 @@ function badges() {
     say(badge, String(n));
     badge.setAttribute("aria-label", `${n} ${noun}`);
   }
+  setTitle();
 }
 
 const openMenu = () => {
@@ -149,9 +162,12 @@ const HELP = [
   ["j / k", "next, previous"],
   ["Enter", "open what is selected"],
   ["/", "filter the list"],
-  ["g then a letter", "go to a page: h agents, a approvals, f files, t tokens, m memory, u audit"],
+  ["g then a letter", `go to a page: ${PAGES.map(([, title, , key]) => `${key} ${title}`).join(", ")}`],
   ["a / x", "on approvals: approve, reject the selected one"],
-  ["i", "on an agent: write to it"],
+  ["i / r / K", "on an agent: write to it, rotate it, kill it (asks first)"],
+  ["R", "in a timeline: the raw line of the selected entry"],
+  ["Home / End", "in a timeline: the first entry, the newest"],
+  ["r", "on the audit page: read it again"],
   ["D", "light or dark"],
   ["?", "this help"],
   ["Esc", "close, or leave a field"],
@@ -200,7 +216,7 @@ function keydown(event) {
     g: () => {
       afterG = Date.now();
     },
-    n: () => openSpawn(),
+    n: () => !isAway() && openSpawn(),
     D: toggleTheme,
     "?": help,
   };
@@ -222,6 +238,8 @@ function start() {
   };
   addEventListener("hashchange", show);
   addEventListener("keydown", keydown);
+  watchConnection();
+  on("away", setTitle);
   const pill = document.getElementById("pill");
   on("status", ({ word, title }) => {
     say(pill, word);
@@ -230,7 +248,7 @@ function start() {
   });
   const alerts = document.getElementById("alerts");
   on("approval:request", ({ data }) => {
-    alerts.textContent = `${data.agentName} asks for your approval: ${data.action.description}`;
+    alerts.textContent = visibleLine(`${data.agentName} asks for your approval: ${data.action.description}`);
   });
   const later = soon(badges, BADGES_MS);
   for (const type of ["agents", "approvals", "health"]) on(type, later);
@@ -240,13 +258,16 @@ function start() {
   get("/api/status").then(
     (status) => {
       const name = status.projectDir.split("/").filter(Boolean).pop() ?? "/";
-      say(document.getElementById("project"), name);
-      document.getElementById("project").title = status.projectDir;
+      say(project, name);
+      project.title = status.projectDir;
+      knowFolder(status.projectDir);
+      setTitle();
     },
     () => {},
   );
   setInterval(() => {
-    if (!document.hidden) {
+    // What is as of a moment has no age that grows.
+    if (!document.hidden && !isAway()) {
       tick();
       emit("tick");
     }

@@ -43,7 +43,7 @@ export default function schedules(view) {
       providers.map((one) => [one.id, one.name, !one.installed]),
       old?.agent.provider ?? providers.find((one) => one.installed)?.id,
     );
-    const model = h("input", { type: "text", value: old?.agent.model ?? "auto" });
+    const model = h("input", { type: "text", value: old?.agent.model ?? "" });
     const rest = h("p", { class: "fault", role: "alert" });
     const form = h(
       "form",

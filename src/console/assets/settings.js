@@ -19,7 +19,7 @@ const CHOICES = {
 };
 const LABELS = {
   maxAgents: ["Agents at once", "At most so many live at the same time"],
-  rotationThreshold: ["Rotate at", "Share of the context, 0.4 to 0.95, to begin with; it adapts"],
+  rotationThreshold: ["Rotate at", "Share of the context, 0.05 to 1, to begin with; it adapts"],
   autoRotation: ["Rotate by itself", ""],
   qcThreshold: ["Quality control at", "Live agents at which quality control is announced"],
   journalistInterval: ["Map every", "Seconds between two cycles of the journalist"],
@@ -30,6 +30,7 @@ const LABELS = {
   "safety.dailyBudgetUsd": ["Dollars a day", "Empty: no limit"],
   "safety.roleMultipliers": ["Multipliers by role", "JSON: how many times the ceiling a role may use"],
   "skills.baseUrl": ["Skills marketplace", ""],
+  "integrations.idleStopSeconds": ["Integrations stop after", "Seconds without a call"],
   enforcement: ["Scopes are held", ""],
   host: ["Address", "Takes effect with the next start"],
   port: ["Port", "Takes effect with the next start"],

@@ -184,7 +184,8 @@ async function offer(provider, model, rest) {
       const chosen = providers.find((one) => one.id === provider.value);
       fill(
         model,
-        h("option", { value: "auto" }, "Automatic"),
+        h("option", { value: "" }, "The program's own"),
+        h("option", { value: "auto" }, "The cheapest that fits the task"),
         ...(chosen?.models ?? []).map((one) => h("option", { value: one.id }, `${one.name} · ${one.tier}`)),
       );
     };

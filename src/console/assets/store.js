@@ -10,8 +10,10 @@ const RETRY_MS = [250, 500, 1000, 2000, 4000];
 const SPARK_MS = 5000;
 const SPARKS = 24;
 const HEALTH_MS = 15000;
-/** Without a message or an answer to a ping for this long, the connection is given up. */
-const SILENCE_MS = 45000;
+/** Between two looks at the connection, each with a ping when the last one was answered. */
+const PING_MS = 5000;
+/** A ping that is not answered for this long, or a connection that takes so long to open, is given up. */
+const ANSWER_MS = 10000;
 
 const agents = new Map();
 const listeners = new Map();
@@ -20,6 +22,8 @@ let cursor = null;
 let tries = 0;
 let socket = null;
 let heard = 0;
+/** When the last ping was sent, or the connection was begun. */
+let asked = 0;
 let everOpen = false;
 
 export const store = {
@@ -31,6 +35,8 @@ export const store = {
   /** Messages taken, and messages dropped because they were seen already; for tests. */
   counts: { taken: 0, repeated: 0, resyncs: 0, connects: 0 },
   cursor: () => cursor,
+  /** When the daemon was heard last, in ms since 1970. */
+  heard: () => heard,
 };
 
 /** Calls `listener` with every event of a type (`*` for all); answers how to stop. */
@@ -175,6 +181,7 @@ function status(word, title) {
 export function connect() {
   const query = cursor === null ? "?delta=1" : `?delta=1&since=${cursor}`;
   const scheme = location.protocol === "https:" ? "wss" : "ws";
+  asked = Date.now();
   socket = new WebSocket(`${scheme}://${location.host}/ws${query}`);
   const mine = socket;
   socket.onopen = () => {
@@ -195,21 +202,35 @@ export function connect() {
       cursor = null;
       emit("resync");
     }
-    const wait = RETRY_MS[Math.min(tries, RETRY_MS.length - 1)];
-    tries += 1;
-    status(tries > 2 ? "offline" : "reconnecting", "The daemon does not answer; it is tried again by itself");
-    setTimeout(connect, wait);
+    again();
   };
 }
 
+function again() {
+  const wait = RETRY_MS[Math.min(tries, RETRY_MS.length - 1)];
+  tries += 1;
+  status(tries > 2 ? "offline" : "reconnecting", "The daemon does not answer; it is tried again by itself");
+  setTimeout(connect, wait);
+}
+
+/** A daemon that hangs keeps its connections, and takes new ones without a word: that is no answer either. */
+function giveUp() {
+  socket.onclose = null;
+  socket.close();
+  tries = RETRY_MS.length;
+  again();
+}
+
 setInterval(() => {
-  if (socket?.readyState !== WebSocket.OPEN) return;
-  if (Date.now() - heard > SILENCE_MS) {
-    const dead = socket;
-    dead.onclose = null;
-    dead.close();
-    status("reconnecting", "The connection fell silent");
-    connect();
-  } else socket.send('{"type":"ping"}');
+  const state = socket?.readyState;
+  if (state !== WebSocket.OPEN && state !== WebSocket.CONNECTING) return;
+  if (state === WebSocket.CONNECTING || asked > heard) {
+    if (Date.now() - asked > ANSWER_MS) giveUp();
+    return;
+  }
+  asked = Date.now();
+  socket.send('{"type":"ping"}');
+}, PING_MS);
+setInterval(() => {
+  if (store.connected) readHealth();
 }, HEALTH_MS);
-setInterval(readHealth, HEALTH_MS);

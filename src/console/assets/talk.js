@@ -1,6 +1,6 @@
 // The box under an agent's work: instruct it, or ask it something aside.
 
-import { button, h, say, select, toast } from "./dom.js";
+import { button, fill, h, select, toast } from "./dom.js";
 import { at, post } from "./api.js";
 import { find } from "./store.js";
 
@@ -9,15 +9,22 @@ export function talk(key) {
   const text = h("textarea", { rows: 1, placeholder: "Write to the agent", "aria-label": "Message" });
   const how = select(
     [
+      ["auto", "As soon as it listens"],
       ["now", "Now"],
       ["idle", "When its turn ends"],
       ["rotation", "With its next rotation"],
       ["query", "Ask aside, without disturbing it"],
     ],
-    "now",
+    "auto",
   );
   how.setAttribute("aria-label", "How it is delivered");
   const answer = h("div", { class: "answer", hidden: true, role: "status" });
+  /** Shows question and answer below the box, which may be the window's last line: then it moves up. */
+  const tell = (question, words) => {
+    answer.hidden = false;
+    fill(answer, h("p", { class: "muted" }, `Asked aside: ${question}`), h("p", {}, words));
+    answer.scrollIntoView({ block: "nearest" });
+  };
   const send = button(
     "Send",
     async () => {
@@ -25,10 +32,9 @@ export function talk(key) {
       if (!message) return text.focus();
       const id = find(key)?.id ?? key;
       if (how.value === "query") {
-        answer.hidden = false;
-        say(answer, "Asking; at most 60 s.");
+        tell(message, "Asking; at most 60 s.");
         try {
-          say(answer, (await post(at`/api/agents/${id}/query`, { question: message })).answer);
+          tell(message, (await post(at`/api/agents/${id}/query`, { question: message })).answer);
         } catch (error) {
           answer.hidden = true;
           throw error;
@@ -36,7 +42,7 @@ export function talk(key) {
       } else {
         const told = await post(at`/api/agents/${id}/instruct`, { message, deliver: how.value });
         toast(
-          { rotation: "It is told with its next rotation", idle: "It is told when its turn ends" }[
+          { rotation: "It is told with its next rotation, or when its turn ends", idle: "It is told when its turn ends" }[
             told.deliverOn
           ] ?? "Sent",
         );

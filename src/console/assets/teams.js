@@ -193,7 +193,8 @@ function member(one) {
       one.qc && h("span", { class: "tag" }, "QC"),
       h("span", { class: `status right ${state}` }, state),
     ),
-    doing && h("p", { class: "muted clamp" }, doing),
+    h("span", { class: "muted sub" }, [one.role, one.provider, ...(one.scope ?? [])].filter(Boolean).join(" · ")),
+    (doing || one.task) && h("p", { class: "muted clamp", title: one.task ?? "" }, doing || one.task),
     one.restarts > 0 && h("p", { class: "hint" }, "restarted once"),
   );
 }
@@ -228,7 +229,7 @@ function savedTeam(team, load) {
   const about = names.length
     ? names.join(", ")
     : team.isDefault
-      ? "Agents without a team of their own are in this one."
+      ? "Agents whose team was deleted go on in this one. Agents without a team are in none."
       : "No agents are saved in it.";
   return h(
     "article",

@@ -7,6 +7,22 @@ import { on } from "./store.js";
 
 const AGAIN_MS = 10000;
 
+/** What a saving is called, and how it came about. */
+const SAVED = {
+  rotation: ["Rotations", "context that a successor began without"],
+  coldStart: ["Sessions that were resumed", "context that was still there, instead of a cold start"],
+  conflict: ["Conflicts that were prevented", "work that would have been done twice"],
+  cacheReads: ["The provider's cache", "input that was read from it"],
+};
+/** Why an agent was rotated. */
+const REASONS = {
+  context_threshold: "its context was full",
+  quality_degradation: "its work got worse",
+  token_limit_exceeded: "it reached its token ceiling",
+  manual: "somebody asked for it",
+  natural_compaction: "its provider made the context smaller",
+};
+
 const tile = (value, label) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, label));
 
 /** `[name, value, words]` of what `key` says of each agent, added up. */
@@ -113,9 +129,12 @@ export default function tokens(view) {
             ["Through", "#Tokens", "Basis"],
             Object.entries(saved)
               .filter(([, value]) => typeof value === "number")
-              .map(([key, value]) => [key, exact(value), basis?.[key] ?? ""]),
+              .map(([key, value]) => [
+                h("span", { title: key }, SAVED[key]?.[0] ?? key),
+                exact(value),
+                [basis?.[key], SAVED[key]?.[1]].filter(Boolean).join(": "),
+              ]),
           ),
-          basis?.explained && h("p", { class: "hint" }, basis.explained),
         ),
         rotation.history.length > 0 &&
           h(
@@ -124,13 +143,14 @@ export default function tokens(view) {
             h("h2", {}, "Rotations"),
             table(
               "Rotations",
-              ["When", "Why", "#Before", "#After"],
+              ["When", "Agent", "Why", "#Before", "#After"],
               [...rotation.history]
                 .reverse()
                 .slice(0, 20)
                 .map((one) => [
                   `${span(one.timestamp)} ago`,
-                  one.reason,
+                  one.agentName,
+                  h("span", { title: one.reason }, REASONS[one.reason] ?? one.reason),
                   exact(one.preRotationVelocity),
                   one.postRotationVelocity === null || one.postRotationVelocity === undefined
                     ? "…"

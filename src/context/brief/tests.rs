@@ -114,7 +114,8 @@ fn decisions_8_the_brief_has_steps_locks_rules_chain_and_map() {
     let log = vec![
         LogEntry::user("Add a login page"),
         todo(&["write the form", "test it"]),
-        LogEntry::Activity(edit),
+        LogEntry::Activity(edit.clone()),
+        LogEntry::Activity(Activity::ToolEnded { id: "e".into(), error: false, output: String::new() }),
     ];
     let built = build_with_losses(&facts, &records(log));
     for part in [
@@ -129,6 +130,23 @@ fn decisions_8_the_brief_has_steps_locks_rules_chain_and_map() {
         assert!(built.text.contains(part), "{part:?} is missing in\n{}", built.text);
     }
     assert_eq!(built.losses, []);
+}
+
+#[test]
+fn a_refused_write_is_told_as_a_failure_and_not_as_a_change() {
+    let write = Activity::ToolStarted {
+        id: "w".into(),
+        name: "Write".into(),
+        input: json!({"content": "hello world"}),
+        path: Some("hello.txt".into()),
+        writes: true,
+    };
+    let output = "plan mode: not now".to_owned();
+    let ended = Activity::ToolEnded { id: "w".into(), error: true, output };
+    let log = vec![LogEntry::user("task"), LogEntry::Activity(write), LogEntry::Activity(ended)];
+    let text = build(&facts(), &records(log));
+    assert!(text.contains("- Write hello.txt: plan mode: not now"), "{text}");
+    assert!(!text.contains("Last changes") && !text.contains("hello world"), "{text}");
 }
 
 #[test]

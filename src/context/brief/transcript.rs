@@ -18,6 +18,13 @@ const MAX_HUNKS: usize = 20;
 const MAX_STEPS: usize = 40;
 const STEP_CHARS: usize = 200;
 
+/// A tool call under way.
+struct Open {
+    what: String,
+    /// The file that it writes, and what it puts there.
+    hunk: Option<(Option<String>, String)>,
+}
+
 /// What a log tells, oldest first. Each list is bounded as it is filled: what falls out is a loss.
 #[derive(Default)]
 pub struct Transcript {
@@ -29,7 +36,7 @@ pub struct Transcript {
     pub failures: Vec<String>,
     pub hunks: Vec<String>,
     /// Tool calls under way, by id.
-    open: BTreeMap<String, String>,
+    open: BTreeMap<String, Open>,
     /// The agent's own list of steps, as it was told last.
     todo: Vec<String>,
 }
@@ -80,7 +87,7 @@ impl Transcript {
             self.open_steps.push(shortened("Open steps", &step, STEP_CHARS, losses));
         }
         let open = std::mem::take(&mut self.open).into_values();
-        self.open_steps.extend(open.map(|what| format!("- was under way: {what}")));
+        self.open_steps.extend(open.map(|call| format!("- was under way: {}", call.what)));
         // The first step is to be kept longest.
         for left in self.open_steps.drain(self.open_steps.len().min(MAX_STEPS)..) {
             losses.add("Open steps", &left, false);
@@ -110,16 +117,19 @@ impl Transcript {
                 self.said.push(format!("- {line}"));
             }
             Activity::ToolStarted { id, name, input, path, writes } => {
-                if *writes && let Some(hunk) = hunk(path.as_deref(), input, losses) {
-                    self.hunks.push(hunk);
-                }
-                self.open.insert(id.clone(), call(name, input, path.as_deref(), losses));
+                let what = call(name, input, path.as_deref(), losses);
+                let text = written(input).filter(|_| *writes);
+                let hunk = text.map(|text| (path.clone(), text.to_owned()));
+                self.open.insert(id.clone(), Open { what, hunk });
             }
             Activity::ToolEnded { id, error, output } => {
-                let Some(what) = self.open.remove(id) else { return };
+                let Some(Open { what, hunk }) = self.open.remove(id) else { return };
                 let code = exit_code(output);
                 if *error {
                     self.fail(&what, first_line(output), losses);
+                } else if let Some((path, text)) = hunk {
+                    // What was refused or failed has changed nothing.
+                    self.hunks.push(shown_hunk(path.as_deref(), &text, losses));
                 }
                 if what.starts_with('`') {
                     let outcome = match (code, error) {
@@ -131,7 +141,7 @@ impl Transcript {
                 }
             }
             Activity::TurnEnded(end) => {
-                let unheard = std::mem::take(&mut self.open).into_values();
+                let unheard = std::mem::take(&mut self.open).into_values().map(|call| call.what);
                 let unheard = unheard.filter(|what| what.starts_with('`'));
                 self.commands.extend(unheard.map(|what| format!("- {what}: no result told")));
                 if end.is_error {
@@ -204,13 +214,16 @@ fn exit_code(output: &str) -> Option<i32> {
     codes.next()
 }
 
-/// The text a write put into a file, as far as the tool's arguments tell.
-fn hunk(path: Option<&str>, input: &Value, losses: &mut Losses) -> Option<String> {
-    let text = ["new_string", "newString", "new_str", "content", "text", "patch", "diff"]
+/// The text a write puts into a file, as far as the tool's arguments tell.
+fn written(input: &Value) -> Option<&str> {
+    ["new_string", "newString", "new_str", "content", "text", "patch", "diff"]
         .iter()
-        .find_map(|name| input.get(name).and_then(Value::as_str))?;
+        .find_map(|name| input.get(name).and_then(Value::as_str))
+}
+
+fn shown_hunk(path: Option<&str>, text: &str, losses: &mut Losses) -> String {
     let block = super::super::fenced(&shortened("Last changes", &without_mark(text), HUNK_CHARS, losses));
-    Some(format!("{}:\n{}", path.unwrap_or("a file"), block.trim_end()))
+    format!("{}:\n{}", path.unwrap_or("a file"), block.trim_end())
 }
 
 #[cfg(test)]

@@ -142,7 +142,9 @@ fn staffed(agents: &[(&str, &str, Option<&str>)]) -> Rig {
             team_id,
             ..crate::agents::SpawnRequest::default()
         };
-        let result = rig.bench.with(|all, cx| crate::agents::spawn_agent(all, cx, request));
+        let result = rig
+            .bench
+            .with(|all, cx| crate::agents::spawn_agent(all, cx, &crate::agents::Maker::person(), request));
         result.expect("spawned");
     }
     rig
@@ -183,7 +185,7 @@ fn specification_ambiguous_matches_prompt_for_clarification() {
     assert!(line.ends_with("keep the API as it is"), "the choice is the whole command: {line}");
     let line = line.clone();
     assert_eq!(label, "backend-2");
-    assert!(rig.done(&line).unwrap().starts_with("backend-2 gets it with its next rotation"));
+    assert!(rig.done(&line).unwrap().starts_with("backend-2 gets it: now"));
     assert!(matches!(rig.plan("/pick 0000abcd 2"), Plan::Pick(Some(0xabcd), 2)));
     assert!(matches!(rig.plan("/pick 2"), Plan::Pick(None, 2)));
 }

@@ -187,6 +187,67 @@ fn an_approval_that_could_not_be_sent_comes_with_the_next_connection() {
 }
 
 #[test]
+fn an_approval_that_waits_is_asked_for_as_soon_as_a_chat_is_named() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    rig.patch(&json!({"chatId": ""}));
+    let id = asks(&mut rig, "worker", 1);
+    rig.sent();
+    assert!(rig.sent().is_empty());
+    rig.patch(&json!({"chatId": "78"}));
+    let sent = rig.sent();
+    assert_eq!(sent.iter().map(|one| one.chat.as_str()).collect::<Vec<_>>(), ["78"]);
+    // In another chat it is asked for anew, and asks no more in the old one.
+    let (gateway, approval) = (rig.id, id.parse().unwrap());
+    rig.report(Report::Sent { gateway, approval, place: place("4") });
+    rig.patch(&json!({"chatId": "79"}));
+    assert_eq!(rig.sent().iter().map(|one| one.chat.as_str()).collect::<Vec<_>>(), ["79"]);
+    assert!(edits(&rig).iter().any(|(message, text)| message == "4" && text.contains("another chat")));
+    rig.patch(&json!({"chatId": "79"}));
+    assert!(rig.sent().is_empty(), "it is on its way");
+}
+
+#[test]
+fn an_approval_that_was_refused_is_sent_again_after_a_while_and_when_the_platform_is_well() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    rig.sent();
+    let (gateway, run, approval) = (rig.id, rig.gateway().run, Some(id.parse().unwrap()));
+    let refused = Report::Refused { gateway, run, error: "no".into(), approval };
+    for (wait, round) in [(30, 1), (60, 2), (120, 3)] {
+        rig.report(refused.clone());
+        rig.bench.pass(Duration::from_secs(wait - 1));
+        assert!(rig.sent().is_empty(), "round {round}");
+        rig.bench.pass(Duration::from_secs(1));
+        assert_eq!(
+            rig.sent().iter().map(|one| one.why.approval()).collect::<Vec<_>>(),
+            [approval],
+            "{round}"
+        );
+    }
+    rig.report(refused);
+    rig.report(Report::Healed { gateway, run });
+    assert_eq!(rig.sent().len(), 1);
+    assert_eq!(rig.gateway().last_error, None, "trouble that is over is not told");
+}
+
+#[test]
+fn no_agent_forges_a_line_of_the_message_that_asks() {
+    let mut rig = Rig::connected("telegram");
+    let agent = rig.bench.agent("worker");
+    let text = "go?\n\nApproved by telegram:5\nnot real \u{202e}";
+    let (status, asked) =
+        rig.bench.ask("POST", "/api/questions", &json!({"agentId": agent.to_string(), "question": text}));
+    assert!(status < 300, "{status} {asked}");
+    let sent = rig.sent();
+    let card = sent.iter().find(|one| one.why.approval().is_some()).unwrap().message.text.words();
+    assert!(card.contains("Approved by telegram:5"), "{card}");
+    assert!(card.lines().all(|line| !line.starts_with("Approved by")), "{card}");
+    assert!(!card.contains('\u{202e}'), "{card}");
+}
+
+#[test]
 fn without_a_chat_nothing_is_told() {
     let mut rig = Rig::connected("telegram");
     rig.patch(&json!({"chatId": "", "notifications": {"preset": "all"}}));

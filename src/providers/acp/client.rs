@@ -10,9 +10,10 @@
 
 use super::permission::{Bounds, Decision, Question, outcome};
 use super::tools::Calls;
+use crate::providers::gemini;
 use crate::providers::wire::{self, CostMeter, Joiner};
 use crate::providers::{
-    Activity, Conversation, LaunchRequest, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Activity, Conversation, LaunchRequest, Purpose, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
@@ -73,6 +74,12 @@ pub(super) struct Client {
     questions: HashMap<String, Asked>,
     cost: CostMeter,
     turn_cost_usd: Option<f64>,
+    /// The agent tells the tokens of each call: what it repeats at the turn's end is not counted again.
+    counts_calls: bool,
+    /// The tokens of the last call, as the record told.
+    recorded: Option<u64>,
+    /// Calls of tools that have begun in this turn.
+    tools: u64,
     /// Nothing more will be said: the input is closed as soon as no turn is open.
     finishing: bool,
 }
@@ -115,6 +122,9 @@ impl Client {
             denied: Vec::new(),
             questions: HashMap::new(),
             turn_cost_usd: None,
+            counts_calls: false,
+            recorded: None,
+            tools: 0,
         }
     }
 
@@ -234,6 +244,9 @@ impl Client {
         if self.phase == Phase::LoadSession || wire::text(params, "sessionId") != self.session {
             return;
         }
+        if let Some(meta) = update.get("_meta").filter(|meta| meta.get("usage").is_some()) {
+            self.call_counted(meta, out);
+        }
         match wire::text(update, "sessionUpdate") {
             // Words outside of a turn are the agent's remarks on its settings, not its answer.
             "agent_message_chunk" if self.phase != Phase::Prompt => {}
@@ -275,10 +288,20 @@ impl Client {
         }
     }
 
+    /// Qwen Code tells the tokens of each call of the model beside an empty chunk; a sub-agent's are marked.
+    fn call_counted(&mut self, meta: &Value, out: &mut Vec<Step>) {
+        self.counts_calls = true;
+        let figures = tokens(meta);
+        let context = Tokens { output: 0, ..figures }.total();
+        let by_subagent = meta.get("parentToolCallId").is_some_and(|parent| !parent.is_null());
+        let context_tokens = Some(context).filter(|context| *context > 0 && !by_subagent);
+        let delta = figures.minus(Tokens::default());
+        wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
+    }
+
     fn context(&mut self, update: &Value, out: &mut Vec<Step>) {
         let amount = update.pointer("/cost/amount").and_then(Value::as_f64);
-        // An agent says 0 also where it does not know the price.
-        let cost_usd = self.cost.total(amount).filter(|cost| *cost > 0.0);
+        let cost_usd = self.cost.total(amount);
         if let Some(cost) = cost_usd {
             self.turn_cost_usd = Some(self.turn_cost_usd.unwrap_or(0.0) + cost);
         }
@@ -330,8 +353,14 @@ impl Client {
 
     fn turn_ended(&mut self, result: &Value, out: &mut Vec<Step>) {
         self.flush(out);
-        let delta = tokens(result).minus(Tokens::default());
-        wire::usage(out, Usage { delta, ..Usage::default() });
+        let figures = if self.counts_calls { Tokens::default() } else { tokens(result) };
+        // Gemini tells the sum over the turn: each tool led to one more call.
+        let is_sum = result.pointer("/_meta/quota").is_some() && self.recorded.is_none();
+        let context =
+            Tokens { output: 0, ..figures }.total() / std::mem::take(&mut self.tools).saturating_add(1);
+        let context_tokens = Some(context).filter(|context| is_sum && *context > 0);
+        let delta = figures.minus(Tokens::default());
+        wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
         match wire::text(result, "stopReason") {
             "end_turn" => {
                 let text = std::mem::take(&mut self.last_text);
@@ -386,6 +415,7 @@ impl Conversation for Client {
 
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(message) = wire::object(line) else { return wire::noise(line, out) };
+        let before = out.len();
         let params = message.get("params").unwrap_or(&Value::Null);
         match (wire::text(&message, "method"), message.get("id").is_some()) {
             ("", true) => self.replied(&message, out),
@@ -394,14 +424,37 @@ impl Conversation for Client {
             ("session/update", false) => self.updated(params, out),
             _ => {}
         }
+        let is_tool = |step: &&Step| matches!(step, Step::Event(Activity::ToolStarted { .. }));
+        let begun = out[before..].iter().filter(is_tool).count();
+        self.tools = self.tools.saturating_add(u64::try_from(begun).unwrap_or_default());
     }
 
-    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
+    fn record(&mut self, line: &str, out: &mut Vec<Step>) {
+        if let Some(context) =
+            gemini::recorded_context(line).filter(|context| self.recorded != Some(*context))
+        {
+            self.recorded = Some(context);
+            wire::usage(out, Usage { context_tokens: Some(context), ..Usage::default() });
+        }
+    }
+
+    fn interrupt(&mut self, out: &mut Vec<Step>) {
+        if self.phase == Phase::Prompt {
+            let params = json!({"sessionId": self.session});
+            write(out, &json!({"jsonrpc": "2.0", "method": "session/cancel", "params": params}));
+        }
+    }
+
+    fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
         let Some(asked) = self.questions.remove(question) else { return };
-        if !allow {
+        if !ruling.allow {
+            // The protocol's answer has no room for a reason: it is said as soon as the agent listens.
+            if !ruling.reason.trim().is_empty() && self.messages.len() < QUEUED_MESSAGES_MAX {
+                self.messages.push_front(format!("About {}: {}", asked.name, ruling.refusal()));
+            }
             self.deny(asked.name);
         }
-        answer(&asked.id, allow, &asked.options, out);
+        answer(&asked.id, ruling.allow, &asked.options, out);
     }
 
     /// A message waits until the running turn has ended.
@@ -433,7 +486,12 @@ fn write(out: &mut Vec<Step>, message: &Value) {
 
 fn error_text(error: &Value) -> String {
     let message = wire::text(error, "message");
-    let details = error.pointer("/data/details").and_then(Value::as_str).unwrap_or("");
+    // Some tell the cause as details, codex-acp as a message within, others as plain text.
+    let details = ["/data/details", "/data/message", "/data"]
+        .iter()
+        .find_map(|place| error.pointer(place)?.as_str())
+        .unwrap_or_default()
+        .trim();
     let message = if message.is_empty() { "the agent refused the request" } else { message };
     let text = if details.is_empty() { message.to_owned() } else { format!("{message}: {details}") };
     wire::cut(&text, wire::NOISE_LIMIT_BYTES)

@@ -5,7 +5,7 @@
 //! (tried with 2.1.329).
 
 use crate::providers::wire::{self, CostMeter, Meter};
-use crate::providers::{Activity, Conversation, SessionStart, Step, Tokens, TurnEnd, Usage};
+use crate::providers::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -15,8 +15,6 @@ const PROVISIONAL_MESSAGES_MAX: usize = 4096;
 const DENIED_MAX: usize = 64;
 /// At most this many questions wait for a person at once; further ones are refused.
 const QUESTIONS_MAX: usize = 64;
-/// What the model reads when a person says no.
-const REJECTED: &str = "a person rejected this; find another way or report why it is needed";
 
 /// The conversation of one run.
 pub(super) struct Stream {
@@ -237,12 +235,18 @@ impl Conversation for Stream {
         true
     }
 
-    fn decide(&mut self, question: &str, allow: bool, out: &mut Vec<Step>) {
+    fn interrupt(&mut self, out: &mut Vec<Step>) {
+        let request = json!({"subtype": "interrupt"});
+        let line = json!({"type": "control_request", "request_id": "svc-interrupt", "request": request});
+        out.push(Step::Write(format!("{line}\n")));
+    }
+
+    fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
         let Some(input) = self.questions.remove(question) else { return };
-        let behavior = if allow {
+        let behavior = if ruling.allow {
             json!({"behavior": "allow", "updatedInput": input})
         } else {
-            json!({"behavior": "deny", "message": REJECTED})
+            json!({"behavior": "deny", "message": ruling.refusal()})
         };
         respond(out, &json!({"subtype": "success", "request_id": question, "response": behavior}));
     }

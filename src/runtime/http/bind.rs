@@ -1,16 +1,26 @@
-//! Taking a port.
+//! Taking a port: the one that was named or none; the usual one or one of the next.
 
+use super::super::port_holder::holder_of;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// On a conflict the port is tried again for this long.
+/// On a conflict the usual port is tried again for this long.
 pub const CONFLICT_WAIT: Duration = Duration::from_secs(5);
 /// Then this many of the following ports are tried.
 pub const FURTHER_PORTS: u16 = 10;
 const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+
+/// Which port is wanted, and how firmly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Port {
+    /// This one or none: whoever names a port talks to it next.
+    Named(u16),
+    /// This one, or one of the next that is free.
+    Usual(u16),
+}
 
 /// A listening socket and where it listens.
 #[derive(Debug)]
@@ -50,10 +60,12 @@ impl fmt::Display for BindError {
 
 impl std::error::Error for BindError {}
 
-/// Listens on `host:port`; 0 takes any. On a conflict it waits up to `wait`, then tries the next ports.
+/// Listens on `host:port`; 0 takes any. On a conflict a port that was named is given up at once. The usual
+/// one is waited for, up to `wait`, unless another daemon of ours answers there and so will stay; then the
+/// next ports are tried. The log says who is in the way, and which port is taken instead.
 ///
 /// Errors: all interfaces at once, an address that is not of this machine, no free port.
-pub fn bind(host: &str, port: u16, wait: Duration) -> Result<Bound, BindError> {
+pub fn bind(host: &str, port: Port, wait: Duration) -> Result<Bound, BindError> {
     let ip: IpAddr = host.trim_matches(['[', ']']).parse().map_err(|_| {
         BindError::Address(format!(
             "host {host:?} is not an IP address; use 127.0.0.1 or one interface's address"
@@ -64,23 +76,44 @@ pub fn bind(host: &str, port: u16, wait: Duration) -> Result<Bound, BindError> {
             "host {host} would listen on all interfaces; name one address, for example 127.0.0.1"
         )));
     }
-    let until = Instant::now() + wait;
-    loop {
-        match listen(ip, port)? {
-            Some(bound) => return Ok(bound),
-            None if Instant::now() >= until => break,
-            None => thread::sleep(BETWEEN_TRIES),
+    let (Port::Named(number) | Port::Usual(number)) = port;
+    if let Some(bound) = listen(ip, number)? {
+        return Ok(bound);
+    }
+    let holder = holder_of(ip, number);
+    if port == Port::Named(number) {
+        return Err(BindError::Ports(format!(
+            "port {number} is {holder}; end that, or choose another with --port; 0 takes any"
+        )));
+    }
+    if !holder.is_daemon() && !wait.is_zero() {
+        log::warn!("port {number} is {holder}; waiting up to {} s for it", wait.as_secs());
+        if let Some(bound) = wait_for(ip, number, wait)? {
+            return Ok(bound);
         }
     }
-    let last = port.saturating_add(FURTHER_PORTS);
-    for next in port.saturating_add(1)..=last {
+    let last = number.saturating_add(FURTHER_PORTS);
+    for next in number.saturating_add(1)..=last {
         if let Some(bound) = listen(ip, next)? {
+            log::warn!("port {number} is {holder}; using {next}");
             return Ok(bound);
         }
     }
     Err(BindError::Ports(format!(
-        "ports {port} to {last} of {host} are all in use; choose another with --port"
+        "ports {number} to {last} of {host} are all in use; choose another with --port"
     )))
+}
+
+/// `None` when the port is still in use after `wait`.
+fn wait_for(ip: IpAddr, port: u16, wait: Duration) -> Result<Option<Bound>, BindError> {
+    let until = Instant::now() + wait;
+    loop {
+        match listen(ip, port)? {
+            Some(bound) => return Ok(Some(bound)),
+            None if Instant::now() >= until => return Ok(None),
+            None => thread::sleep(BETWEEN_TRIES),
+        }
+    }
 }
 
 /// `None` when the port is in use.
@@ -106,18 +139,30 @@ mod tests {
     #[test]
     fn decisions_1_all_interfaces_are_refused_with_exit_code_2() {
         for host in ["0.0.0.0", "::", "[::]", "localhost", "8.8.8.8"] {
-            let error = bind(host, 0, Duration::ZERO).unwrap_err();
+            let error = bind(host, Port::Named(0), Duration::ZERO).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{host}: {error}");
         }
     }
 
     #[test]
     fn limits_a_port_in_use_falls_back_to_one_of_the_next_ten() {
-        let first = bind("127.0.0.1", 0, Duration::ZERO).unwrap();
+        let first = bind("127.0.0.1", Port::Named(0), Duration::ZERO).unwrap();
         let taken = first.address.port();
-        match bind("127.0.0.1", taken, Duration::ZERO) {
+        match bind("127.0.0.1", Port::Usual(taken), Duration::ZERO) {
             Ok(next) => assert!((taken + 1..=taken + FURTHER_PORTS).contains(&next.address.port())),
             Err(error) => assert_eq!(error.exit_code(), 1),
         }
+    }
+
+    #[test]
+    fn a_named_port_in_use_is_refused_at_once_with_who_has_it() {
+        let first = bind("127.0.0.1", Port::Named(0), Duration::ZERO).unwrap();
+        let taken = first.address.port();
+        let began = Instant::now();
+        let error = bind("127.0.0.1", Port::Named(taken), CONFLICT_WAIT).unwrap_err();
+        assert!(began.elapsed() < CONFLICT_WAIT, "it waited {:?}", began.elapsed());
+        assert_eq!(error.exit_code(), 1);
+        let words = error.to_string();
+        assert!(words.starts_with(&format!("port {taken} is in use (")), "{words}");
     }
 }

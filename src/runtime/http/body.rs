@@ -1,11 +1,13 @@
-//! Reading a request body, by length or in chunks, under its limit and a total deadline.
+//! Reading a request body, by length or in chunks, under its limit, a total deadline
+//! and a least rate.
 
+use super::Limits;
 use super::deadline::read_until;
 use super::head::Framing;
 use crate::api::Problem;
 use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A chunk's size line, extensions included.
 const CHUNK_LINE_BYTES: usize = 4 << 10;
@@ -20,7 +22,12 @@ pub struct Input<'a> {
     /// Read but not yet used.
     pub ahead: &'a mut Vec<u8>,
     /// The body must be there by then.
-    pub until: Instant,
+    until: Instant,
+    /// When it began.
+    begun: Instant,
+    /// What has come of it since.
+    came: usize,
+    limits: &'a Limits,
 }
 
 /// Why there is no body.
@@ -37,7 +44,13 @@ impl From<Problem> for BodyError {
     }
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    /// A body that begins now.
+    pub fn new(stream: &'a TcpStream, ahead: &'a mut Vec<u8>, limits: &'a Limits) -> Self {
+        let (begun, came) = (Instant::now(), ahead.len());
+        Self { stream, ahead, until: begun + limits.body_time, begun, came, limits }
+    }
+
     /// Reads the body. One that announces more than `limit` bytes is refused before it is read.
     pub fn body(&mut self, framing: Framing, limit: usize) -> Result<Vec<u8>, BodyError> {
         match framing {
@@ -100,9 +113,10 @@ impl Input<'_> {
 
     fn more(&mut self) -> Result<(), BodyError> {
         let mut buffer = [0; READ_BYTES];
-        match read_until(self.stream, &mut buffer, self.until) {
+        match read_until(self.stream, &mut buffer, self.until.min(self.due())) {
             Ok(0) => Err(BodyError::Gone),
             Ok(n) => {
+                self.came += n;
                 self.ahead.extend_from_slice(&buffer[..n]);
                 Ok(())
             }
@@ -112,6 +126,12 @@ impl Input<'_> {
             }
             Err(_) => Err(BodyError::Gone),
         }
+    }
+
+    /// When the next byte must have come for the body to keep to its rate.
+    fn due(&self) -> Instant {
+        let earned = self.came / self.limits.body_rate.max(1);
+        self.begun + self.limits.body_grace + Duration::from_secs(earned as u64)
     }
 }
 

@@ -1,17 +1,17 @@
 //! One connection: requests in, replies out, one after the other.
 
+use super::Ends;
 use super::body::{BodyError, Input};
 use super::deadline::{read_until, write_until};
 use super::head::{self, Head};
-use super::server::Shared;
+use super::server::{Shared, Waits};
 use super::write::encode;
 use crate::api::{Method, Problem, Reply, Request};
-use crate::core::ids::AgentId;
 use crate::runtime::ws;
 use std::io::ErrorKind;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 16 << 10;
@@ -25,14 +25,10 @@ const LINGER_BYTES: usize = 2 << 20;
 pub struct Connection<'a> {
     /// The socket.
     pub stream: TcpStream,
-    /// Whose it is.
-    pub peer: SocketAddr,
-    /// Our end.
-    pub local: SocketAddr,
+    /// Its two ends.
+    pub ends: Ends,
     /// The server's.
     pub shared: &'a Shared,
-    /// What is learned of the caller once per connection.
-    pub caller: Arc<OnceLock<Option<AgentId>>>,
     /// By which the server finds this connection.
     pub id: u64,
 }
@@ -62,9 +58,9 @@ impl Connection<'_> {
     }
 
     fn one(&self, ahead: &mut Vec<u8>) -> Next {
-        self.shared.waiting_for_head(self.id, true);
+        self.shared.waits(self.id, Waits::ForHead);
         let head = self.read_head(ahead);
-        self.shared.waiting_for_head(self.id, false);
+        self.shared.waits(self.id, Waits::No);
         let head = match head {
             Ok(Some(head)) => head,
             Ok(None) => return Next::Gone,
@@ -73,7 +69,7 @@ impl Connection<'_> {
         if let Err(problem) = self.shared.config.policy.check(&head) {
             return self.refuse(Some(&head), problem);
         }
-        if let Err(problem) = self.shared.service.admit(&head, self.peer) {
+        if let Err(problem) = self.shared.service.admit(&head, &self.ends) {
             return self.refuse(Some(&head), problem);
         }
         let limit = self.shared.service.body_limit(&head.method, &head.segments);
@@ -142,8 +138,10 @@ impl Connection<'_> {
                 return Err(BodyError::Gone);
             }
         }
-        Input { stream: &self.stream, ahead, until: Instant::now() + limits.body_time }
-            .body(head.framing, limit)
+        self.shared.waits(self.id, Waits::ForBody);
+        let body = Input::new(&self.stream, ahead, limits).body(head.framing, limit);
+        self.shared.waits(self.id, Waits::No);
+        body
     }
 
     fn request(&self, head: &Head, body: Vec<u8>) -> Request {
@@ -154,9 +152,9 @@ impl Connection<'_> {
             query: head.query.clone(),
             headers: head.headers.clone(),
             body,
-            peer: self.peer,
-            caller: Arc::clone(&self.caller),
-            local: self.local,
+            peer: self.ends.peer,
+            caller: Arc::clone(&self.ends.holder),
+            local: self.ends.local,
         }
     }
 
@@ -198,6 +196,7 @@ impl Connection<'_> {
         let (first, rest) = encode(reply, head, keep_alive, &self.shared.config);
         self.shared.stats.answered(reply.status);
         let until = Instant::now() + self.shared.config.limits.write_time;
+        self.shared.waits(self.id, Waits::ToBeRead);
         write_until(&self.stream, &first, until).is_ok() && write_until(&self.stream, rest, until).is_ok()
     }
 

@@ -130,7 +130,7 @@ fn build(request: &httparse::Request) -> Result<Head, Problem> {
     let method: Method =
         request.method.unwrap_or_default().parse().map_err(|()| malformed("the method is malformed"))?;
     let target = request.path.unwrap_or_default();
-    let (path, query) = split_target(target)?;
+    let (authority, path, query) = split_target(target)?;
     let bad = || malformed("the request target has broken percent-encoding");
     let segments: Option<Vec<String>> = path.trim_start_matches('/').split('/').map(decode_percent).collect();
     let mut headers = Vec::with_capacity(request.headers.len());
@@ -140,6 +140,9 @@ fn build(request: &httparse::Request) -> Result<Head, Problem> {
         headers.push((header.name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let old = request.version == Some(0);
+    if let Some(authority) = authority {
+        ask_for(&mut headers, authority, old);
+    }
     let mut head = Head {
         method,
         path: path.to_owned(),
@@ -158,22 +161,34 @@ fn build(request: &httparse::Request) -> Result<Head, Problem> {
     Ok(head)
 }
 
-/// The path and query of an origin-form or absolute-form target.
-fn split_target(target: &str) -> Result<(&str, &str), Problem> {
-    let origin = if target.starts_with('/') {
-        target
+/// The authority if there is one, the path and the query of an origin-form or absolute-form target.
+fn split_target(target: &str) -> Result<(Option<&str>, &str, &str), Problem> {
+    let (authority, origin) = if target.starts_with('/') {
+        (None, target)
     } else if target == "*" {
-        "/"
+        (None, "/")
     } else if let Some(rest) = target.strip_prefix("http://") {
-        // The Host header decides who is asked; the authority here says the same or is ignored.
-        rest.find('/').map_or("/", |at| &rest[at..])
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        (Some(authority), if path.is_empty() { "/" } else { path })
     } else {
         return Err(malformed("the request target must be a path such as /api/health"));
     };
     if origin.contains('#') {
         return Err(malformed("the request target must not have a fragment"));
     }
-    Ok(origin.split_once('?').unwrap_or((origin, "")))
+    let (path, query) = origin.split_once('?').unwrap_or((origin, ""));
+    Ok((authority, path, query))
+}
+
+/// The target's authority decides who is asked, whatever the Host header says (RFC 9112, 3.2.2). A missing or
+/// doubled header stays the fault it is.
+fn ask_for(headers: &mut Vec<(String, String)>, authority: &str, old: bool) {
+    let mut hosts = headers.iter_mut().filter(|(name, _)| name == "host");
+    match (hosts.next(), hosts.next()) {
+        (Some((_, value)), None) => authority.clone_into(value),
+        (None, _) if old => headers.push(("host".into(), authority.to_owned())),
+        _ => {}
+    }
 }
 
 fn framing(head: &Head) -> Result<Framing, Problem> {

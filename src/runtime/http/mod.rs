@@ -16,16 +16,29 @@ mod server;
 mod stats;
 mod write;
 
-pub use bind::{BindError, Bound, CONFLICT_WAIT, bind};
+pub use bind::{BindError, Bound, CONFLICT_WAIT, Port, bind};
 pub use head::Head;
-pub use policy::{HostRule, OriginRule, Policy, same_bytes};
+pub use policy::{HostRule, OriginRule, Policy, is_own_page, same_bytes};
 pub use server::Server;
 pub use stats::Stats;
 
 use super::ws::Subscription;
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Route, Table};
+use crate::core::actor::Holder;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Both ends of a connection, and what is learned of it once.
+#[derive(Debug, Clone)]
+pub struct Ends {
+    /// Whose it is.
+    pub peer: SocketAddr,
+    /// Our end.
+    pub local: SocketAddr,
+    /// Who holds the other end.
+    pub holder: Arc<OnceLock<Holder>>,
+}
 
 /// What answers requests. Called from many threads at once.
 pub trait Service: Send + Sync + 'static {
@@ -33,9 +46,15 @@ pub trait Service: Send + Sync + 'static {
     fn body_limit(&self, method: &Method, segments: &[String]) -> usize;
 
     /// Refuses a request before its body is read, for example for want of a key.
-    fn admit(&self, head: &Head, peer: SocketAddr) -> Result<(), Problem> {
-        let _ = (head, peer);
+    fn admit(&self, head: &Head, ends: &Ends) -> Result<(), Problem> {
+        let _ = (head, ends);
         Ok(())
+    }
+
+    /// Whether a connection may have one of the slots that are kept back when all others are taken.
+    fn may_use_reserve(&self, ends: &Ends) -> bool {
+        let _ = ends;
+        false
     }
 
     /// Answers a request.
@@ -51,9 +70,11 @@ pub trait Service: Send + Sync + 'static {
 /// Numbers of the edge. Sizes in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at once; above it the one that has waited longest for a head goes, or the new one gets
-    /// 503.
+    /// Connections at once. When the last [`Limits::reserve`] of them are reached, the one that has kept us
+    /// waiting longest goes, or the new one gets 503.
     pub connections: usize,
+    /// Of these, kept back for callers that the service knows.
+    pub reserve: usize,
     /// Request line and headers together: 431 above.
     pub head_bytes: usize,
     /// Request target: 414 above.
@@ -66,6 +87,10 @@ pub struct Limits {
     pub idle_time: Duration,
     /// A body must be there this long after its head: 408.
     pub body_time: Duration,
+    /// After this the body must have come at [`Limits::body_rate`] so far: 408.
+    pub body_grace: Duration,
+    /// Bytes of a body per second at least.
+    pub body_rate: usize,
     /// A reply must be taken by the client within this.
     pub write_time: Duration,
 }
@@ -74,12 +99,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 512,
+            reserve: 16,
             head_bytes: 32 << 10,
             target_bytes: 8 << 10,
             headers: 100,
             head_time: Duration::from_secs(10),
             idle_time: Duration::from_secs(60),
             body_time: Duration::from_secs(30),
+            body_grace: Duration::from_secs(5),
+            body_rate: 1 << 10,
             write_time: Duration::from_secs(30),
         }
     }

@@ -1,12 +1,12 @@
 //! Who may call: the Host header against DNS rebinding, the Origin header against other sites.
 
 use super::head::Head;
-use crate::api::{Method, Problem};
+use crate::api::{Method, Problem, Request};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The user name of a browser that signs in; the password is the token.
-const USER: &str = "svc";
+/// The port of an address without one.
+const HTTP_PORT: u16 = 80;
 
 /// Which Host headers are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,32 +38,21 @@ pub struct Policy {
     pub origins: OriginRule,
     /// `Cache-Control` of replies that set none.
     pub cache_control: &'static str,
-    /// Bearer token that every request must carry, if any.
-    pub token: Option<String>,
-    /// The one path without the token: what comes there is signed.
-    pub signed_path: Option<&'static str>,
 }
 
 impl Policy {
     /// The daemon's: this machine only, plus the bound address.
-    pub fn local(bound: IpAddr, token: Option<String>) -> Self {
+    pub fn local(bound: IpAddr) -> Self {
         let other = (!bound.is_loopback()).then_some(bound);
-        Self {
-            hosts: HostRule::Local(other),
-            origins: OriginRule::Local(other),
-            cache_control: "no-store",
-            token,
-            signed_path: None,
-        }
+        Self { hosts: HostRule::Local(other), origins: OriginRule::Local(other), cache_control: "no-store" }
     }
 
     /// Refuses what this policy does not allow.
     ///
-    /// Errors: 400 for a missing or doubled Host, 401, 403, 415.
+    /// Errors: 400 for a missing or doubled Host, 403, 415.
     pub fn check(&self, head: &Head) -> Result<(), Problem> {
         self.check_host(head)?;
-        self.check_origin(head)?;
-        self.check_token(head)
+        self.check_origin(head)
     }
 
     /// The origin to be echoed to a browser that may call.
@@ -146,43 +135,19 @@ impl Policy {
             "a browser's request must be application/json, or have no body and come from the same origin";
         Err(Problem::new(403, "csrf", text))
     }
-
-    fn check_token(&self, head: &Head) -> Result<(), Problem> {
-        let Some(token) = &self.token else { return Ok(()) };
-        if self.signed_path == Some(head.path.as_str()) {
-            return Ok(());
-        }
-        let given = head.header("authorization").unwrap_or_default();
-        let bearer = given.strip_prefix("Bearer ").map(str::trim);
-        // A browser can only sign in with a name and a password; it sends them with every call.
-        let basic = given.strip_prefix("Basic ").map(str::trim);
-        let signed_in = base64(format!("{USER}:{token}").as_bytes());
-        if bearer.is_some_and(|given| same_bytes(given.as_bytes(), token.as_bytes()))
-            || basic.is_some_and(|given| same_bytes(given.as_bytes(), signed_in.as_bytes()))
-        {
-            return Ok(());
-        }
-        let text = "this daemon listens beyond this machine: send Authorization: Bearer with the token of \
-             .svc/token";
-        let is_page = head.header("accept").is_some_and(|kinds| kinds.contains("text/html"));
-        let ask = if is_page { "Basic realm=\"user svc, password from .svc/token\"" } else { "Bearer" };
-        Err(Problem::new(401, "token_required", text).with_header("WWW-Authenticate", ask))
-    }
 }
 
-/// `bytes` in base64 with padding.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let shifted = chunk.iter().zip([16, 8, 0]).map(|(byte, shift)| usize::from(*byte) << shift);
-        let word: usize = shifted.sum();
-        for (at, shift) in [18, 12, 6, 0].into_iter().enumerate() {
-            let letter = char::from(LETTERS[(word >> shift) & 63]);
-            text.push(if at <= chunk.len() { letter } else { '=' });
-        }
+/// Whether a request comes from a page of the daemon's own origin (scheme, host and port), or from no page.
+pub fn is_own_page(request: &Request) -> bool {
+    let site = request.header("sec-fetch-site").unwrap_or("none");
+    if !site.eq_ignore_ascii_case("same-origin") && !site.eq_ignore_ascii_case("none") {
+        return false;
     }
-    text
+    let Some(origin) = request.header("origin") else { return true };
+    let host = request.header("host").unwrap_or_default();
+    let port = split_port(host).and_then(|(_, port)| port?.parse().ok()).unwrap_or(HTTP_PORT);
+    port == request.local.port()
+        && origin.strip_prefix("http://").is_some_and(|theirs| theirs.eq_ignore_ascii_case(host))
 }
 
 /// Takes the same time wherever the bytes differ.
@@ -254,13 +219,8 @@ mod tests {
     #[test]
     fn skills_decisions_1_cors_reflects_localhost_and_listed_sites_and_refuses_nobody() {
         let sites = ["https://market.example".to_owned()].into();
-        let policy = Policy {
-            hosts: HostRule::Any,
-            origins: OriginRule::Reflect(sites),
-            cache_control: "no-store",
-            token: None,
-            signed_path: None,
-        };
+        let policy =
+            Policy { hosts: HostRule::Any, origins: OriginRule::Reflect(sites), cache_control: "no-store" };
         let echoed = |origin: &str| {
             let text = format!("POST /a HTTP/1.1\r\nHost: any.example\r\nOrigin: {origin}\r\n\r\n");
             let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
@@ -279,43 +239,41 @@ mod tests {
     }
 
     #[test]
-    fn decisions_1_beyond_this_machine_a_token_is_needed_and_a_browser_may_sign_in_with_it() {
-        for (plain, encoded) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
-        {
-            assert_eq!(base64(plain.as_bytes()), encoded, "RFC 4648, section 10");
-        }
-        let policy = Policy::local([10, 0, 0, 5].into(), Some("secret".into()));
-        let answer = |header: &str| {
-            let text = format!("GET / HTTP/1.1\r\nHost: 10.0.0.5:31415\r\n{header}\r\n");
-            let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
-            let (head, _) = parsed.unwrap().unwrap();
-            policy.check(&head).map_err(|problem| format!("{problem:?}"))
+    fn only_pages_of_the_daemons_own_origin_are_its_own() {
+        let own = |headers: &[(&str, &str)]| {
+            let address = "127.0.0.1:31415".parse().unwrap();
+            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            is_own_page(&Request {
+                method: Method::Post,
+                path: "/".into(),
+                segments: Vec::new(),
+                query: Vec::new(),
+                headers: headers.collect(),
+                body: Vec::new(),
+                peer: address,
+                local: address,
+                caller: Arc::default(),
+            })
         };
-        for good in ["Bearer secret", "Basic c3ZjOnNlY3JldA=="] {
-            assert_eq!(answer(&format!("Authorization: {good}\r\n")), Ok(()), "{good}");
+        let host = ("host", "localhost:31415");
+        assert!(own(&[host]), "no browser");
+        assert!(own(&[host, ("origin", "http://localhost:31415"), ("sec-fetch-site", "same-origin")]));
+        assert!(own(&[host, ("sec-fetch-site", "none")]), "typed by a person");
+        for origin in [
+            "http://localhost:3000",
+            "https://localhost:31415",
+            "http://127.0.0.1:31415",
+            "http://localhost",
+            "null",
+        ] {
+            assert!(!own(&[host, ("origin", origin)]), "{origin}");
         }
-        for bad in ["Bearer wrong", "Basic secret", "Basic b3RoZXI6c2VjcmV0", "Basic ", "secret"] {
-            assert!(answer(&format!("Authorization: {bad}\r\n")).is_err(), "{bad}");
-        }
-        assert!(answer("").unwrap_err().contains("\"Bearer\""));
-        assert!(answer("Accept: text/html\r\n").unwrap_err().contains("Basic realm="));
-    }
-
-    #[test]
-    fn decisions_1_a_bind_beyond_this_machine_needs_the_token_but_for_what_is_signed() {
-        let bound = [10, 0, 0, 5].into();
-        let mut policy = Policy::local(bound, Some("secret".into()));
-        policy.signed_path = Some("/api/signed");
-        let code = |line: &str| {
-            let text = format!("{line} HTTP/1.1\r\nHost: 10.0.0.5\r\n\r\n");
-            let parsed = super::super::head::parse(text.as_bytes(), &super::super::Limits::default());
-            policy.check(&parsed.unwrap().unwrap().0).map_err(|problem| problem.code)
-        };
-        assert_eq!(code("POST /api/signed"), Ok(()));
-        for other in ["POST /api/signed/", "POST /api/signed/more", "POST /api/%73igned", "GET /api/agents"] {
-            assert_eq!(code(other), Err("token_required"), "{other}");
-        }
+        assert!(!own(&[host, ("sec-fetch-site", "same-site")]), "a page of another port");
+        assert!(
+            !own(&[("host", "localhost:3000"), ("origin", "http://localhost:3000")]),
+            "passed on by another"
+        );
+        assert!(!own(&[("origin", "http://localhost:31415")]), "without a host nothing is its own");
     }
 
     #[test]

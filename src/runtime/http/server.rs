@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::stats::{Stats, add};
 use super::write::encode;
-use super::{Bound, Config, Service};
+use super::{Bound, Config, Ends, Service};
 use crate::api::{Problem, Reply};
 use crate::runtime::threads::Thread;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -42,16 +42,29 @@ pub struct Shared {
     hand_over: (Sender<Accepted>, Receiver<Accepted>),
 }
 
+/// What a connection waits for its client to do, those that go first at the cap first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Waits {
+    /// To send a request.
+    ForHead,
+    /// To send the rest of one.
+    ForBody,
+    /// To take the reply.
+    ToBeRead,
+    /// Nothing: it is being answered, or a WebSocket.
+    No,
+}
+
 /// An open connection, as the accept thread sees it.
 struct Open {
     stream: TcpStream,
-    waits_for_head_since: Option<Instant>,
+    waits: (Waits, Instant),
 }
 
 struct Accepted {
     id: u64,
     stream: TcpStream,
-    peer: SocketAddr,
+    ends: Ends,
 }
 
 impl Server {
@@ -113,10 +126,10 @@ impl Shared {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// Notes whether a connection waits for a request head: those may be evicted.
-    pub fn waiting_for_head(&self, id: u64, waits: bool) {
+    /// Notes what of its client a connection waits for: it may be evicted meanwhile.
+    pub fn waits(&self, id: u64, what: Waits) {
         if let Some(open) = self.open().get_mut(&id) {
-            open.waits_for_head_since = waits.then(Instant::now);
+            open.waits = (what, Instant::now());
         }
     }
 
@@ -144,17 +157,16 @@ impl Shared {
         }
     }
 
-    /// Makes room at the cap: the connection that has waited longest for a head goes.
+    /// Makes room at the cap: the connection goes that has waited longest for a head, or else for the rest of
+    /// a request, or else for its reply to be taken.
     fn evict(&self) -> bool {
         let mut open = self.open();
-        let longest = open
-            .iter()
-            .filter_map(|(id, open)| open.waits_for_head_since.map(|since| (since, *id)))
-            .min()
-            .map(|(_, id)| id);
+        let waiting = open.iter().filter(|(_, open)| open.waits.0 != Waits::No);
+        let longest = waiting.map(|(id, open)| (open.waits, *id)).min().map(|(_, id)| id);
         let Some(evicted) = longest.and_then(|id| open.remove(&id)) else { return false };
         let _ = evicted.stream.shutdown(Shutdown::Both);
         self.stats.open.fetch_sub(1, Ordering::Relaxed);
+        add(&self.stats.refused);
         true
     }
 
@@ -169,10 +181,8 @@ impl Shared {
     }
 
     fn serve(&self, accepted: Accepted) {
-        let Accepted { id, stream, peer } = accepted;
-        if let Ok(local) = stream.local_addr() {
-            Connection { stream, peer, local, shared: self, caller: Arc::default(), id }.serve();
-        }
+        let Accepted { id, stream, ends } = accepted;
+        Connection { stream, ends, shared: self, id }.serve();
         self.closed(id);
     }
 }
@@ -195,21 +205,27 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener) {
         next_id += 1;
         add(&shared.stats.accepted);
         let _ = stream.set_nodelay(true);
-        admit(shared, Accepted { id: next_id, stream, peer });
+        // One that is gone already needs no answer.
+        let Ok(local) = stream.local_addr() else { continue };
+        let ends = Ends { peer, local, holder: Arc::default() };
+        admit(shared, Accepted { id: next_id, stream, ends });
     }
 }
 
 /// Gives a connection a thread, or tells it why not.
 fn admit(shared: &Arc<Shared>, accepted: Accepted) {
-    let full = shared.open().len() >= shared.config.limits.connections;
-    if full {
-        add(&shared.stats.refused);
-        if !shared.evict() {
+    let limits = &shared.config.limits;
+    let open = shared.open().len();
+    if open >= limits.connections.saturating_sub(limits.reserve) && !shared.evict() {
+        // All are being answered. The last slots are for those whom the others cannot shut out.
+        let reserved = open < limits.connections && shared.service.may_use_reserve(&accepted.ends);
+        if !reserved {
+            add(&shared.stats.refused);
             return turn_away(shared, &accepted.stream);
         }
     }
     let Ok(copy) = accepted.stream.try_clone() else { return turn_away(shared, &accepted.stream) };
-    shared.open().insert(accepted.id, Open { stream: copy, waits_for_head_since: Some(Instant::now()) });
+    shared.open().insert(accepted.id, Open { stream: copy, waits: (Waits::ForHead, Instant::now()) });
     shared.stats.open.fetch_add(1, Ordering::Relaxed);
     let Err(unsent) = shared.hand_over.0.try_send(accepted) else { return };
     let accepted = unsent.into_inner();
@@ -234,7 +250,7 @@ fn connection_thread(shared: &Shared, first: Accepted) {
 }
 
 fn turn_away(shared: &Shared, mut stream: &TcpStream) {
-    let limit = shared.config.limits.connections;
+    let limit = shared.open().len();
     let problem = Problem::new(503, "too_many_connections", format!("{limit} connections are open already"))
         .with_header("Retry-After", "1");
     let reply = Reply::from(problem);

@@ -11,7 +11,7 @@ const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// What a page of an allowed origin may read beyond the plain headers.
 const EXPOSED_HEADERS: &str =
-    "ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Ignored-Fields";
+    "ETag, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Content-Warnings, X-Ignored-Fields";
 
 /// Bodies above this are not copied behind their head; below it, one write is worth the copy.
 const COPIED_BYTES: usize = 64 << 10;
@@ -122,7 +122,7 @@ mod tests {
     use crate::runtime::http::Limits;
 
     fn config() -> Config {
-        let policy = Policy::local([127, 0, 0, 1].into(), None);
+        let policy = Policy::local([127, 0, 0, 1].into());
         Config { limits: Limits::default(), policy, server: "svc" }
     }
 

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// While a capture runs: how long to wait for its pipes before its exit is looked for.
@@ -58,6 +59,20 @@ impl Processes {
         timeout: Duration,
         output_limit: usize,
     ) -> Result<Captured, String> {
+        self.capture_unless(spec, input, timeout, output_limit, &AtomicBool::new(false))
+    }
+
+    /// As [`Processes::capture`]; the tree is ended, too, once nobody wants to know any more.
+    ///
+    /// Errors: as there, or that it was given up.
+    pub fn capture_unless(
+        &self,
+        spec: &Spec,
+        input: &[u8],
+        timeout: Duration,
+        output_limit: usize,
+        is_over: &AtomicBool,
+    ) -> Result<Captured, String> {
         let running = self.spawn(spec).map_err(|error| error.to_string())?;
         let (identity, exit_channel) = (running.identity, running.exit.clone());
         let mut pipes = Pipes::new(running, input, output_limit).map_err(|error| error.to_string())?;
@@ -71,7 +86,7 @@ impl Processes {
                 pipes.step(pause);
                 exit_channel.try_recv().ok()
             };
-            if exit.is_some() || Instant::now() >= deadline {
+            if exit.is_some() || Instant::now() >= deadline || is_over.load(Ordering::Acquire) {
                 break exit;
             }
         };

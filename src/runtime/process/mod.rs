@@ -1,8 +1,9 @@
 //! Owning processes: every program the daemon starts, and whatever those programs leave behind.
 //!
-//! Each program runs in a session of its own, with two marker variables in its environment, and the daemon
-//! is a child subreaper: a process that loses its parent becomes the daemon's own child instead of init's.
-//! One thread does all waiting, so that neither a child nor an adopted stray stays a zombie.
+//! Each program runs in a session of its own, with two marker variables in its environment and a mark among
+//! its resource limits (`mark.rs`). The daemon is a child subreaper: a process that loses its parent becomes
+//! the daemon's own child instead of init's. One thread does all waiting, so that neither a child nor an
+//! adopted stray stays a zombie.
 //!
 //! **Invariant:** a signal goes only to a process whose start time was checked after the kernel had been
 //! asked for a handle on it; a recycled process id is never signalled.
@@ -14,6 +15,7 @@
 //! process group and no further.
 
 mod capture;
+mod mark;
 mod origin;
 #[cfg_attr(target_os = "linux", path = "os_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "os_other.rs")]
@@ -69,16 +71,6 @@ pub struct Exit {
     pub signal: Option<i32>,
 }
 
-/// The agent whose marker a process carries, if it is one of this project.
-pub fn agent_of(pid: u32, project_dir: &std::path::Path) -> Option<AgentId> {
-    scan::marked_agent(&os::environ(pid), project_dir)
-}
-
-/// The parent of a process, if both are there.
-pub fn parent_of(pid: u32) -> Option<u32> {
-    os::stat(pid).map(|stat| stat.parent)
-}
-
 /// The owner of all child processes. Its reaper thread ends with it.
 pub struct Processes {
     /// Shared between concurrent stops, so that fifty of them do not read `/proc` fifty times.
@@ -92,12 +84,29 @@ impl Processes {
     /// Errors: the system refuses either.
     pub fn start() -> io::Result<Arc<Self>> {
         os::become_subreaper()?;
+        origin::note_limit();
         Ok(Arc::new(Self { last_scan: Mutex::new(None), _reaper: reaper::Reaper::start()? }))
     }
 
     /// Whether this very process still runs. A zombie does not.
     pub fn is_alive(&self, identity: Identity) -> bool {
         os::stat(identity.pid).is_some_and(|stat| stat.identity() == identity && !stat.is_gone())
+    }
+
+    /// How many adopted strays belong to no agent that `lives`: children of this process that it did not
+    /// start, and that no run will end. Reads a few small files for each child.
+    pub fn strays(&self, project_dir: &std::path::Path, lives: impl Fn(AgentId) -> bool) -> usize {
+        let own = std::process::id();
+        let adopted = os::own_adopted().unwrap_or_else(|| os::all().iter().map(|stat| stat.pid).collect());
+        let is_stray = |pid: &u32| {
+            let Some(stat) = os::stat(*pid).filter(|stat| stat.parent == own && !stat.is_gone()) else {
+                return false;
+            };
+            !reaper::is_registered(stat.identity())
+                && !mark::LimitMark::of(*pid).is_some_and(mark::LimitMark::is_tool)
+                && !scan::agent_of_process(*pid, project_dir).is_some_and(&lives)
+        };
+        adopted.iter().filter(|pid| is_stray(pid)).count()
     }
 
     /// All processes, as seen by a look that began at `not_before` or later.

@@ -10,6 +10,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// environment together is 6 MiB.
 const ENVIRON_LIMIT_BYTES: u64 = 6 * 1024 * 1024;
 
+/// What is looked at of a command line.
+const COMMAND_LINE_LIMIT_BYTES: u64 = 4096;
+
 /// One process, from `/proc/<pid>/stat`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stat {
@@ -53,6 +56,56 @@ impl Stat {
     }
 }
 
+/// The limit that carries the mark of everything started here: POSIX message queues in bytes, which hardly
+/// any program uses. A hard limit is inherited, by an orphan too, and without privilege it can be lowered but
+/// never raised; so whoever has less than this program was started with descends from an agent. One byte less
+/// hurts nobody.
+const MARKED_LIMIT: &str = "Max msgqueue size";
+/// Bytes for a program that was started without any such limit.
+const MARKED_BYTES: libc::rlim_t = 1 << 40;
+
+/// Puts the mark on this process. Called between fork and exec.
+pub(super) fn take_mark() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls take a live structure of ours and are safe after fork. Where the system refuses, the
+    // process goes on without the mark.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit) != 0 {
+            return;
+        }
+        limit.rlim_max = match limit.rlim_max {
+            libc::RLIM_INFINITY => MARKED_BYTES,
+            bytes => bytes.saturating_sub(1),
+        };
+        limit.rlim_cur = limit.rlim_cur.min(limit.rlim_max);
+        libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const limit);
+    }
+}
+
+/// The limit with the mark that a process has; the largest number for none. `None` when it is gone, or the
+/// system tells no such limit.
+pub(super) fn marked_limit(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(MARKED_LIMIT))?;
+    let hard = line.split_ascii_whitespace().nth(1)?;
+    if hard == "unlimited" { Some(u64::MAX) } else { hard.parse().ok() }
+}
+
+/// The first bytes of the command line of a process; empty when it is gone.
+pub(super) fn command_line(pid: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(file) = fs::File::open(format!("/proc/{pid}/cmdline")) {
+        // One that ends while it is read has none any more.
+        let _ = file.take(COMMAND_LINE_LIMIT_BYTES).read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// The name of a process's first thread, at most 15 bytes.
+pub(super) fn name(pid: u32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/comm")).unwrap_or_default()
+}
+
 /// Adopts every descendant that loses its parent.
 pub(super) fn become_subreaper() -> io::Result<()> {
     // SAFETY: this prctl takes one flag and touches no memory.
@@ -81,6 +134,27 @@ pub(super) fn environ(pid: u32) -> Vec<u8> {
         let _ = file.take(ENVIRON_LIMIT_BYTES).read_to_end(&mut bytes);
     }
     bytes
+}
+
+/// The resource limits of a process, as `/proc/<pid>/limits` lists them; empty when it is gone.
+pub(super) fn limits(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default()
+}
+
+/// Sets the limit that serves as a mark, for this process and all that descend from it. Called between fork
+/// and exec. A process that was marked lower already keeps that: then environment, parents and session tell.
+pub(super) fn set_mark(limit: u64) {
+    let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
+    // SAFETY: the structure outlives the call, which is a plain system call and safe after fork.
+    unsafe { libc::setrlimit(libc::RLIMIT_LOCKS, &raw const limit) };
+}
+
+/// The children of this process, adopted ones included; `None` when the kernel does not list them. A process
+/// that has lost its parent becomes a child of the first thread.
+pub(super) fn own_adopted() -> Option<Vec<u32>> {
+    let own = std::process::id();
+    let text = fs::read_to_string(format!("/proc/self/task/{own}/children")).ok()?;
+    Some(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
 /// Signals exactly this process. `false` when it is gone, or may not be signalled.

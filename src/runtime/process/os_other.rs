@@ -44,6 +44,16 @@ pub(super) fn environ(_pid: u32) -> Vec<u8> {
     Vec::new()
 }
 
+pub(super) fn limits(_pid: u32) -> String {
+    String::new()
+}
+
+pub(super) fn set_mark(_limit: u64) {}
+
+pub(super) fn own_adopted() -> Option<Vec<u32>> {
+    Some(Vec::new())
+}
+
 pub(super) fn signal(identity: Identity, signal: i32) -> bool {
     let Some(pid) = libc::pid_t::try_from(identity.pid).ok().filter(|pid| *pid > 0) else { return false };
     // SAFETY: kill takes numbers.
@@ -51,3 +61,17 @@ pub(super) fn signal(identity: Identity, signal: i32) -> bool {
 }
 
 pub(super) fn close_descriptors_on_exec() {}
+
+pub(super) fn take_mark() {}
+
+pub(super) fn marked_limit(_pid: u32) -> Option<u64> {
+    None
+}
+
+pub(super) fn command_line(_pid: u32) -> Vec<u8> {
+    Vec::new()
+}
+
+pub(super) fn name(_pid: u32) -> Vec<u8> {
+    Vec::new()
+}

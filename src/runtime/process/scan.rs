@@ -1,5 +1,6 @@
 //! One look at all processes.
 
+use super::mark::LimitMark;
 use super::{AGENT_ID_VARIABLE, Marker, PROJECT_DIR_VARIABLE, os};
 use crate::core::ids::AgentId;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +16,15 @@ pub(super) struct Scan {
     pub by_pid: HashMap<u32, os::Stat>,
     /// This process and its ancestors, which are never ended by us.
     protected: HashSet<u32>,
-    marks: OnceLock<HashMap<u32, Mark>>,
+    marks: OnceLock<HashMap<u32, Marks>>,
+}
+
+/// What tells whom a process works for.
+struct Marks {
+    /// Its environment.
+    environ: Option<Mark>,
+    /// Its limit, which stays when the environment is emptied.
+    limit: Option<LimitMark>,
 }
 
 /// The marker variables found in a process's environment.
@@ -44,30 +53,57 @@ impl Scan {
     /// Whether a process carries this marker. A process that has dropped the project's variable but kept
     /// the agent's is still the agent's.
     pub fn carries(&self, pid: u32, marker: &Marker) -> bool {
-        self.marks().get(&pid).is_some_and(|mark| {
+        self.marks().get(&pid).is_some_and(|marks| {
             let dir = marker.project_dir.as_os_str().as_bytes();
-            mark.agent == marker.agent && mark.project_dir.as_ref().is_none_or(|found| found == dir)
+            let by_environ = marks.environ.as_ref().is_some_and(|mark| {
+                mark.agent == marker.agent && mark.project_dir.as_ref().is_none_or(|found| found == dir)
+            });
+            by_environ || marks.limit.is_some_and(|mark| mark == LimitMark::new(Some(marker)))
         })
     }
 
     /// The agent of a process that carries the marker of some agent of this project.
     pub fn agent_of(&self, pid: u32, project_dir: &Path) -> Option<AgentId> {
-        let mark = self.marks().get(&pid)?;
-        (mark.project_dir.as_deref() == Some(project_dir.as_os_str().as_bytes())).then_some(mark.agent)
+        self.marks().get(&pid)?.agent(project_dir)
     }
 
-    /// Environments are read only when asked for, once per scan.
-    fn marks(&self) -> &HashMap<u32, Mark> {
-        self.marks.get_or_init(|| {
-            self.others().filter_map(|stat| Some((stat.pid, Mark::parse(&os::environ(stat.pid))?))).collect()
-        })
+    /// Environments and limits are read only when asked for, once per scan.
+    fn marks(&self) -> &HashMap<u32, Marks> {
+        self.marks
+            .get_or_init(|| self.others().filter_map(|stat| Some((stat.pid, Marks::of(stat.pid)?))).collect())
     }
+}
+
+/// Whether an environment names an agent, of whatever project and however written.
+pub fn is_marked(environ: &[u8]) -> bool {
+    environ.split(|byte| *byte == 0).any(|entry| {
+        entry.strip_prefix(AGENT_ID_VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="))
+    })
 }
 
 /// The agent that an environment names, if it names this project too.
 pub fn marked_agent(environ: &[u8], project_dir: &Path) -> Option<AgentId> {
     let mark = Mark::parse(environ)?;
     (mark.project_dir.as_deref() == Some(project_dir.as_os_str().as_bytes())).then_some(mark.agent)
+}
+
+/// The agent that a process works for, by its environment or its limit, if it is one of this project.
+pub fn agent_of_process(pid: u32, project_dir: &Path) -> Option<AgentId> {
+    Marks::of(pid)?.agent(project_dir)
+}
+
+impl Marks {
+    fn of(pid: u32) -> Option<Self> {
+        let marks = Self { environ: Mark::parse(&os::environ(pid)), limit: LimitMark::of(pid) };
+        (marks.environ.is_some() || marks.limit.is_some()).then_some(marks)
+    }
+
+    /// The limit first: the environment is chosen by whoever starts a program.
+    fn agent(&self, project_dir: &Path) -> Option<AgentId> {
+        let dir = Some(project_dir.as_os_str().as_bytes());
+        let by_environ = || self.environ.as_ref().filter(|mark| mark.project_dir.as_deref() == dir);
+        self.limit.and_then(|mark| mark.agent(project_dir)).or_else(|| by_environ().map(|mark| mark.agent))
+    }
 }
 
 impl Mark {

@@ -1,6 +1,7 @@
 //! Starting a program.
 #![allow(unsafe_code, reason = "what happens between fork and exec")]
 
+use super::mark::LimitMark;
 use super::{AGENT_ID_VARIABLE, Exit, Identity, Marker, PROJECT_DIR_VARIABLE, Processes, os, reaper};
 use crossbeam_channel::Receiver;
 use std::ffi::{OsStr, OsString};
@@ -120,13 +121,14 @@ fn command(spec: &Spec) -> io::Result<Command> {
         command.env(AGENT_ID_VARIABLE, marker.agent.to_string());
         command.env(PROJECT_DIR_VARIABLE, &marker.project_dir);
     }
+    let mark = LimitMark::new(spec.marker.as_ref()).limit();
     // SAFETY: `prepare` only makes system calls that are allowed between fork and exec.
-    unsafe { command.pre_exec(prepare) };
+    unsafe { command.pre_exec(move || prepare(mark)) };
     Ok(command)
 }
 
 /// Runs in the child, between fork and exec: no allocation, no locks.
-fn prepare() -> io::Result<()> {
+fn prepare(mark: u64) -> io::Result<()> {
     // SAFETY: system calls on numbers and on a local signal set, all async-signal-safe.
     unsafe {
         if libc::setsid() < 0 {
@@ -141,7 +143,9 @@ fn prepare() -> io::Result<()> {
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
+    os::set_mark(mark);
     os::close_descriptors_on_exec();
+    os::take_mark();
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The hub thread: numbers, frames and distributes.
 
+use super::pace::{self, Patience};
 use super::queue::{Frames, Full, Queue};
 use super::ring::{Entry, Ring};
 use super::{MAX_CLIENTS, close_frame, ping_frame, text_frame};
@@ -20,6 +21,10 @@ use std::time::{Duration, Instant};
 const INBOX: usize = 16_384;
 /// Every client is pinged this often.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A whole `state` of so many bytes keeps the next one back for a second: with hundreds of records a client
+/// that takes no `state:delta` would get megabytes a second otherwise.
+const STATE_BYTES_PER_SECOND: u64 = 1 << 20;
 
 type Encode = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
@@ -94,6 +99,8 @@ pub struct HubHandle {
     next_id: Arc<AtomicU64>,
     /// Set when a message had to be dropped.
     lost: Arc<AtomicBool>,
+    /// Set when the hub ends: from then on it waits for nobody.
+    stopping: Arc<AtomicBool>,
 }
 
 impl HubHandle {
@@ -155,6 +162,7 @@ pub struct Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
+        self.handle.stopping.store(true, Ordering::Relaxed);
         let _ = self.handle.sender.send(HubMessage::Stop);
     }
 }
@@ -166,8 +174,14 @@ impl Hub {
         let (sender, inbox) = unbounded();
         let stats = Arc::new(HubStats::default());
         let lost = Arc::new(AtomicBool::new(false));
-        let handle =
-            HubHandle { sender, stats: Arc::clone(&stats), next_id: Arc::default(), lost: Arc::clone(&lost) };
+        let stopping = Arc::new(AtomicBool::new(false));
+        let handle = HubHandle {
+            sender,
+            stats: Arc::clone(&stats),
+            next_id: Arc::default(),
+            lost: Arc::clone(&lost),
+            stopping: Arc::clone(&stopping),
+        };
         let mut body = Body {
             inbox,
             stats,
@@ -176,6 +190,9 @@ impl Hub {
             clients: BTreeMap::new(),
             snapshot: Box::new(snapshot),
             lost,
+            stopping,
+            held: None,
+            next_full: Instant::now(),
         };
         let thread = Thread::spawn("hub", move || body.run())?;
         Ok(Self { handle, _thread: thread })
@@ -194,7 +211,7 @@ impl Hub {
 
 struct Member {
     client: Client,
-    waited_for: bool,
+    patience: Patience,
 }
 
 struct Body {
@@ -205,6 +222,11 @@ struct Body {
     clients: BTreeMap<u64, Member>,
     snapshot: Box<dyn Fn() -> Vec<u8> + Send>,
     lost: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
+    /// The latest whole registry, when it is too soon to send it.
+    held: Option<Encode>,
+    /// Not before this is the next whole registry sent.
+    next_full: Instant,
 }
 
 /// Messages numbered and framed.
@@ -218,14 +240,21 @@ impl Body {
     fn run(&mut self) {
         let mut next_ping = Instant::now() + PING_INTERVAL;
         loop {
-            match self.inbox.recv_deadline(next_ping) {
+            let deadline = if self.held.is_some() { next_ping.min(self.next_full) } else { next_ping };
+            match self.inbox.recv_deadline(deadline) {
                 Ok(HubMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(message) => self.handle(message),
-                Err(RecvTimeoutError::Timeout) => {
+                Err(RecvTimeoutError::Timeout) if Instant::now() >= next_ping => {
                     let ping = Frames { bytes: ping_frame().into(), messages: 1 };
                     self.distribute(&ping, |_| true);
                     next_ping = Instant::now() + PING_INTERVAL;
                 }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(full) = self.held.take_if(|_| Instant::now() >= self.next_full) {
+                self.seq += 1;
+                self.stats.messages.fetch_add(1, Ordering::Relaxed);
+                self.whole_state(full);
             }
         }
         for member in self.clients.values() {
@@ -295,22 +324,39 @@ impl Body {
         Numbered { first, starts, frames: Frames { bytes: bytes.into(), messages: bodies.len() } }
     }
 
-    /// `state` and `state:delta` share one number. They are not kept for replay: whoever comes back gets the
-    /// whole registry anyway.
+    /// `state` and `state:delta` share one number, unless the whole registry is large and was sent just now:
+    /// then it comes later, as it is by then. They are not kept for replay: whoever comes back gets the whole
+    /// registry anyway.
     fn state(&mut self, full: Encode, delta: Encode) {
         self.seq += 1;
         self.stats.messages.fetch_add(1, Ordering::Relaxed);
-        let ts = clock::now().to_string();
-        for (encode, wants_delta, kind) in [(full, false, "state"), (delta, true, "state:delta")] {
-            let wanted = |client: &Client| {
-                client.delta == wants_delta && (client.wants(kind) || client.wants("state"))
-            };
-            if self.clients.values().any(|member| wanted(&member.client)) {
-                let mut bytes = Vec::new();
-                text_frame(finish(&encode(), self.seq, &ts), &mut bytes);
-                self.distribute(&Frames { bytes: bytes.into(), messages: 1 }, wanted);
-            }
+        self.send_registry(delta, |client| {
+            client.delta && (client.wants("state:delta") || client.wants("state"))
+        });
+        if Instant::now() < self.next_full {
+            self.held = Some(full);
+        } else {
+            self.held = None;
+            self.whole_state(full);
         }
+    }
+
+    fn whole_state(&mut self, full: Encode) {
+        let length = self.send_registry(full, |client| !client.delta && client.wants("state"));
+        let micros = (length as u64).saturating_mul(1_000_000) / STATE_BYTES_PER_SECOND;
+        self.next_full = Instant::now() + Duration::from_micros(micros);
+    }
+
+    /// Encodes and sends one form of the registry, if somebody wants it; its length in bytes.
+    fn send_registry(&mut self, encode: Encode, wanted: impl Fn(&Client) -> bool) -> usize {
+        if !self.clients.values().any(|member| wanted(&member.client)) {
+            return 0;
+        }
+        let mut bytes = Vec::new();
+        text_frame(finish(&encode(), self.seq, &clock::now().to_string()), &mut bytes);
+        let length = bytes.len();
+        self.distribute(&Frames { bytes: bytes.into(), messages: 1 }, wanted);
+        length
     }
 
     /// What was missed, then the whole registry.
@@ -330,7 +376,7 @@ impl Body {
         }
         first.push(one(finish(&(self.snapshot)(), self.seq, &ts)));
         let queue = Arc::clone(&client.queue);
-        self.clients.insert(client.id, Member { client, waited_for: true });
+        self.clients.insert(client.id, Member { client, patience: Patience::default() });
         for frames in first {
             if queue.push(frames).is_err() {
                 // More was missed than a queue holds.
@@ -354,16 +400,10 @@ impl Body {
         }
     }
 
-    /// Waits for clients that are behind but read, so that a burst cuts off nobody who does. One that does
-    /// not read costs one wait, and is not waited for again until it has caught up.
+    /// Waits for clients that are behind but read.
     fn pace(&mut self) {
-        for member in self.clients.values_mut() {
-            member.waited_for = if member.waited_for {
-                member.client.queue.wait_while_it_reads()
-            } else {
-                member.client.queue.keeps_up()
-            };
-        }
+        let members = self.clients.values_mut().map(|member| (&*member.client.queue, &mut member.patience));
+        pace::wait(members, pace::WINDOW, &self.stopping);
     }
 }
 
@@ -373,4 +413,45 @@ fn finish(body: &[u8], seq: u64, ts: &str) -> Vec<u8> {
     text.extend_from_slice(body);
     text.extend_from_slice(format!(",\"seq\":{seq},\"ts\":\"{ts}\"}}").as_bytes());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::Work;
+    use super::*;
+
+    /// What the client's writer would write, from a thread of its own.
+    fn written(queue: &Arc<Queue>) -> Receiver<Vec<u8>> {
+        let (sender, texts) = unbounded();
+        let queue = Arc::clone(queue);
+        std::thread::spawn(move || {
+            while let Work::Write(bytes, messages) = queue.next() {
+                queue.written(messages, bytes.len());
+                sender.send(bytes).unwrap();
+            }
+        });
+        texts
+    }
+
+    #[test]
+    fn decisions_3_a_large_state_is_sent_less_often_and_never_skipped_at_the_end() {
+        let hub = Hub::start(0, || br#"{"type":"state","n":0"#.to_vec()).unwrap();
+        let queue = Arc::new(Queue::default());
+        let texts = written(&queue);
+        let client =
+            Client { id: 1, queue: Arc::clone(&queue), types: Vec::new(), since: None, delta: false };
+        hub.send(HubMessage::Join(client));
+        let padding = "x".repeat(200 << 10);
+        for n in 1..=20 {
+            let body = format!(r#"{{"type":"state","padding":"{padding}","n":{n}"#).into_bytes();
+            hub.send(HubMessage::State { full: Box::new(|| body), delta: Box::new(Vec::new) });
+        }
+        let (mut states, mut last) = (0, Vec::new());
+        while !String::from_utf8_lossy(&last).contains(r#""n":20,"#) {
+            last = texts.recv_timeout(Duration::from_secs(30)).expect("the last state comes");
+            states += last.windows(16).filter(|part| part == br#"{"type":"state","#).count();
+        }
+        assert!(states < 10, "{states} of 20 states of 200 KiB at once");
+        drop(hub);
+    }
 }

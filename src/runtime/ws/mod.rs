@@ -7,6 +7,7 @@
 //! with 1013.
 
 mod hub;
+mod pace;
 mod queue;
 mod ring;
 mod session;

@@ -10,10 +10,6 @@ pub const MAX_MESSAGES: usize = 1_024;
 pub const MAX_BYTES: usize = 4 << 20;
 /// Above this the hub waits for a client that reads.
 const PACED_MESSAGES: usize = 512;
-/// A client that is behind must take this many bytes in each [`PACE_WINDOW`], or it is not waited for.
-const PACE_BYTES: u64 = 8 << 10;
-/// See [`PACE_BYTES`]. A client that reads nothing holds the hub up this long, once.
-const PACE_WINDOW: Duration = Duration::from_secs(1);
 /// Bytes handed to the system in one write.
 const WRITE_BYTES: usize = 128 << 10;
 
@@ -164,30 +160,32 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether so few messages wait that nobody needs to wait for the client.
-    pub fn keeps_up(&self) -> bool {
-        self.lock().messages <= PACED_MESSAGES
+    /// Bytes the system has taken so far.
+    pub fn taken(&self) -> u64 {
+        self.lock().taken
     }
 
-    /// Waits for a client that is behind, as long as it reads at [`PACE_BYTES`] per [`PACE_WINDOW`]; `false`
-    /// when it does not.
-    pub fn wait_while_it_reads(&self) -> bool {
+    /// Whether so few messages wait that nobody needs to wait for the client, or it is going anyway.
+    pub fn keeps_up(&self) -> bool {
+        keeps_up(&self.lock())
+    }
+
+    /// Waits until the client keeps up, at most until `deadline`.
+    pub fn wait_until_it_keeps_up(&self, deadline: Instant) {
         let mut inner = self.lock();
-        let (mut until, mut taken) = (Instant::now() + PACE_WINDOW, inner.taken);
-        while inner.messages > PACED_MESSAGES && !inner.gone && inner.closing.is_none() {
-            let left = until.saturating_duration_since(Instant::now());
+        while !keeps_up(&inner) {
+            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                if inner.taken - taken < PACE_BYTES {
-                    return false;
-                }
-                (until, taken) = (Instant::now() + PACE_WINDOW, inner.taken);
-                continue;
+                return;
             }
             inner =
                 self.changed.wait_timeout(inner, left).map_or_else(|e| e.into_inner().0, |(inner, _)| inner);
         }
-        true
     }
+}
+
+fn keeps_up(inner: &Inner) -> bool {
+    inner.messages <= PACED_MESSAGES || inner.gone || inner.closing.is_some()
 }
 
 fn take(inner: &mut Inner) -> Work {

@@ -131,7 +131,13 @@ struct Pipe<'a> {
 
 impl Read for Pipe<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(buffer)
+        loop {
+            match self.stream.read(buffer) {
+                // A read with a time-out ends so when the program was suspended and goes on.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::lock;
 use super::web::{Answer, Asked, Platform, Web, tear_frame};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -39,6 +39,10 @@ pub struct State {
     /// REST calls: method, path, body.
     pub calls: Vec<(String, String, Value)>,
     pub refusals: VecDeque<(u16, Value)>,
+    /// Answers to the next callbacks, in place of taking them.
+    pub callback_refusals: VecDeque<(u16, Value)>,
+    /// Tokens of interactions, and the type of the callback that has come.
+    interactions: BTreeMap<String, Option<u64>>,
     /// Messages: id, channel, content, components.
     pub messages: Vec<(String, String, String, Value)>,
     /// Of the next event only the first half arrives.
@@ -105,6 +109,7 @@ impl Discord {
         if kind == 3 {
             body["message"] = message;
         }
+        self.with(|state| state.interactions.insert(format!("tok{id}"), None));
         self.dispatch("INTERACTION_CREATE", &body);
     }
 
@@ -173,8 +178,39 @@ impl Discord {
         None
     }
 
+    /// The first answer to an interaction: taken once, within its life.
+    fn callback(&self, asked: &Asked, token: &str) -> Answer {
+        self.with(|state| {
+            if let Some((status, body)) = state.callback_refusals.pop_front() {
+                return (status, Vec::new(), body);
+            }
+            let kind = asked.body["type"].as_u64();
+            match state.interactions.get_mut(token) {
+                None => (404, Vec::new(), json!({"message": "Unknown interaction", "code": 10062})),
+                Some(Some(_)) => (
+                    400,
+                    Vec::new(),
+                    json!({"message": "Interaction has already been acknowledged.", "code": 40060}),
+                ),
+                Some(_) if !matches!(kind, Some(4..=7)) => {
+                    (400, Vec::new(), json!({"message": "Invalid Form Body", "code": 50035}))
+                }
+                Some(known) => {
+                    *known = kind;
+                    (204, Vec::new(), Value::Null)
+                }
+            }
+        })
+    }
+
     fn message(&self, asked: &Asked, parts: &[&str]) -> Answer {
         let mut state = lock(&self.state);
+        // An interaction that was not acknowledged has no webhook yet.
+        if let ["webhooks", _, token, ..] = parts
+            && state.interactions.get(*token).copied().flatten().is_none()
+        {
+            return (404, Vec::new(), json!({"message": "Unknown Webhook", "code": 10015}));
+        }
         if let Some((status, body)) = state.refusals.pop_front() {
             return (status, Vec::new(), body);
         }
@@ -245,7 +281,7 @@ impl Platform for Discord {
                 (200, Vec::new(), json!({"id": APPLICATION, "bot": {"id": BOT, "username": "svc_bot"}}))
             }
             ("PUT", ["applications", _, "commands"]) => (200, Vec::new(), asked.body.clone()),
-            ("POST", ["interactions", _, _, "callback"]) => (204, Vec::new(), Value::Null),
+            ("POST", ["interactions", _, token, "callback"]) => self.callback(asked, token),
             ("POST" | "PATCH", ["channels", _, "messages", ..] | ["webhooks", ..]) => {
                 self.message(asked, &parts)
             }

@@ -28,6 +28,8 @@ pub struct State {
     /// Web API calls: method and body.
     pub calls: Vec<(String, Value)>,
     pub refusals: VecDeque<Answer>,
+    /// The bot's token is worth nothing any more.
+    pub revoked: bool,
     /// Messages: ts, channel, text, blocks.
     pub messages: Vec<(String, String, String, Value)>,
     /// Unacknowledged envelopes are sent again after this.
@@ -92,6 +94,11 @@ impl Slack {
         }));
     }
 
+    /// Something that happens to the app.
+    pub fn happens(&self, event: &str, body: &Value) {
+        self.envelope("events_api", &json!({"event_id": event, "type": "event_callback", "event": body}));
+    }
+
     /// A frame for the connection, such as `disconnect`.
     pub fn order(&self, frame: Value) {
         self.with(|state| state.orders.push_back(frame));
@@ -104,7 +111,10 @@ impl Slack {
             return refusal;
         }
         let blocks = body["blocks"].as_array().cloned().unwrap_or_default();
-        for block in &blocks {
+        if !blocks.iter().all(is_rich_text_or_other) {
+            return (200, Vec::new(), json!({"ok": false, "error": "invalid_blocks"}));
+        }
+        for block in blocks.iter().filter(|block| block["type"] != "rich_text") {
             let text = block["text"]["text"].as_str().unwrap_or_default();
             let elements = block["elements"].as_array().cloned().unwrap_or_default();
             let fits = elements.len() <= 25
@@ -173,6 +183,19 @@ impl Slack {
     }
 }
 
+/// A `rich_text` block holds sections of text elements, none of them empty.
+fn is_rich_text_or_other(block: &Value) -> bool {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let is_text = |element: &Value| {
+        element["type"] == "text" && element["text"].as_str().is_some_and(|text| !text.is_empty())
+    };
+    block["type"] != "rich_text"
+        || list(&block["elements"]).iter().all(|section| {
+            let elements = list(&section["elements"]);
+            section["type"] == "rich_text_section" && !elements.is_empty() && elements.iter().all(is_text)
+        })
+}
+
 impl Platform for Slack {
     fn answer(&self, asked: &Asked) -> Answer {
         let parts = asked.parts();
@@ -185,6 +208,9 @@ impl Platform for Slack {
         let wanted = if method == "apps.connections.open" { APP_TOKEN } else { BOT_TOKEN };
         if token != format!("Bearer {wanted}") {
             return (200, Vec::new(), json!({"ok": false, "error": "invalid_auth"}));
+        }
+        if wanted == BOT_TOKEN && self.with(|state| state.revoked) {
+            return (200, Vec::new(), json!({"ok": false, "error": "token_revoked"}));
         }
         match method {
             "auth.test" => (

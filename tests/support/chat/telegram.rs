@@ -34,6 +34,12 @@ pub struct Telegram {
     wake: Condvar,
 }
 
+/// Unix seconds.
+pub fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
 impl Telegram {
     pub fn start() -> (Web, Arc<Self>) {
         Web::start(|_| {
@@ -61,10 +67,15 @@ impl Telegram {
 
     /// Somebody writes; the id of the update.
     pub fn says(&self, user: i64, chat: i64, text: &str) -> i64 {
+        self.said(now(), user, chat, text)
+    }
+
+    /// The same at a time, in Unix seconds.
+    pub fn said(&self, date: u64, user: i64, chat: i64, text: &str) -> i64 {
         let kind = if chat > 0 { "private" } else { "supergroup" };
         let from = json!({"id": user, "is_bot": false, "first_name": "Ann", "username": "ann"});
         let chat = json!({"id": chat, "type": kind});
-        let mut message = json!({"message_id": 1, "date": 1, "from": from, "chat": chat, "text": text});
+        let mut message = json!({"message_id": 1, "date": date, "from": from, "chat": chat, "text": text});
         if text.starts_with('/') {
             let length = text.split_whitespace().next().unwrap_or_default().encode_utf16().count();
             message["entities"] = json!([{"type": "bot_command", "offset": 0, "length": length}]);
@@ -239,7 +250,7 @@ impl Platform for Telegram {
             })),
             "getUpdates" => self.polled(asked),
             "sendMessage" | "editMessageText" => self.sent(method, &asked.body),
-            "answerCallbackQuery" => {
+            "answerCallbackQuery" | "setMyCommands" => {
                 self.with(|state| state.calls.push(((*method).to_owned(), asked.body.clone())));
                 ok(json!(true))
             }
@@ -247,7 +258,6 @@ impl Platform for Telegram {
                 self.with(|state| state.webhook = false);
                 ok(json!(true))
             }
-            "setMyCommands" => ok(json!(true)),
             _ => refuse(404, "Not Found: method not found"),
         }
     }

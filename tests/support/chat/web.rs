@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use tungstenite::WebSocket;
@@ -45,6 +45,8 @@ pub trait Platform: Send + Sync + 'static {
 pub struct Web {
     pub port: u16,
     over: Arc<AtomicBool>,
+    down: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
     tear: Tear,
     thread: Option<JoinHandle<()>>,
@@ -60,6 +62,8 @@ impl Web {
         let platform = make(port);
         let over = Arc::new(AtomicBool::new(false));
         let connections = Arc::new(Mutex::new(Vec::new()));
+        let (down, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_down, counted) = (Arc::clone(&down), Arc::clone(&refused));
         let (ours, is_over, open) = (Arc::clone(&platform), Arc::clone(&over), Arc::clone(&connections));
         let tear = Tear::default();
         let torn = Arc::clone(&tear);
@@ -69,6 +73,10 @@ impl Web {
                     return;
                 }
                 let Ok(stream) = stream else { continue };
+                if is_down.load(Ordering::SeqCst) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    continue;
+                }
                 let _ = stream.set_nodelay(true);
                 lock(&open).push(stream.try_clone().unwrap());
                 let (platform, torn) = (Arc::clone(&ours), Arc::clone(&torn));
@@ -80,7 +88,7 @@ impl Web {
                 });
             }
         });
-        (Self { port, over, connections, tear, thread: Some(thread) }, platform)
+        (Self { port, over, down, refused, connections, tear, thread: Some(thread) }, platform)
     }
 
     /// Of the next answer at such a path and with such a body only the first half arrives.
@@ -91,6 +99,19 @@ impl Web {
     /// Whether that has happened.
     pub fn has_torn(&self) -> bool {
         lock(&self.tear).is_none()
+    }
+
+    /// From now on nobody is served, or everybody again: an outage.
+    pub fn set_down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+        if down {
+            self.cut();
+        }
+    }
+
+    /// Connections refused in all outages.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Ordering::SeqCst)
     }
 
     /// Cuts every connection, as a network would.

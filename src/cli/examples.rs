@@ -1,0 +1,168 @@
+//! Examples of every command, for its help and its manual page.
+
+/// By command: lines that can be typed as they stand, the most usual first. A comment says what is not plain.
+pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "start",
+        &[
+            "svc start --background",
+            "svc start --background --port 8080    # this port or none",
+            "svc start --project ~/shop --host 192.168.1.10   # for other machines, with a token",
+        ],
+    ),
+    ("stop", &["svc stop", "svc stop --project ~/shop"]),
+    ("status", &["svc status", "svc status -q    # only the address"]),
+    ("open", &["svc open", "svc open --project ~/shop"]),
+    ("agents", &["svc agents", "svc agents --live", "svc agents --json"]),
+    (
+        "spawn",
+        &[
+            "svc spawn backend --scope 'src/**' 'Add a login page'",
+            "svc spawn backend --provider claude-code --follow 'Mend the failing test'",
+            "svc spawn docs --isolation worktree - < task.md",
+        ],
+    ),
+    ("kill", &["svc kill backend-1", "svc kill --all"]),
+    ("logs", &["svc logs backend-1 --tail 20", "svc logs backend-1 -f", "svc logs backend-1 --since 10m -t"]),
+    (
+        "instruct",
+        &[
+            "svc instruct backend-1 --now 'use tabs'",
+            "svc instruct backend-1 --idle 'then write the tests'",
+            "svc instruct backend-1 - < notes.md",
+        ],
+    ),
+    ("query", &["svc query backend-1 'how far are you?'", "svc ask backend-1 'what blocks you?'"]),
+    (
+        "rotate",
+        &["svc rotate backend-1 --dry-run    # what its successor would be told", "svc rotate backend-1"],
+    ),
+    ("resume", &["svc resume backend-1", "svc resume backend-1 'and now the footer'"]),
+    ("wait", &["svc wait", "svc wait backend-1 --timeout 30m"]),
+    ("diff", &["svc diff backend-1 --stat", "svc diff backend-1 src/login.rs"]),
+    ("merge", &["svc merge backend-1 --dry-run", "svc merge backend-1 -m 'Add a login page' --remove"]),
+    (
+        "memory",
+        &[
+            "svc memory rule 'Use tabs in Makefiles'",
+            "svc memory rules",
+            "svc memory discover 'tests hang on port 80' 'run them with --port 0'",
+        ],
+    ),
+    ("brief", &["svc brief backend", "svc brief backend 'Mend the tests'"]),
+    ("review", &["svc review backend-1", "svc review --history"]),
+    ("top", &["svc top", "svc top --once    # one look, for a script"]),
+    ("team", &["svc team list", "svc team save crew backend-1 frontend-1", "svc team load crew"]),
+    ("plan", &["svc plan 'Build a small blog'", "svc plan --launch 'Build a hello page'"]),
+    (
+        "schedule",
+        &[
+            "svc schedule add '30 6 * * mon-fri' tester 'Run all tests'",
+            "svc schedule list",
+            "svc schedule run tester",
+        ],
+    ),
+    ("toys", &["svc toys", "svc toys --category weather"]),
+    (
+        "gateways",
+        &["svc gateways add telegram --chat 4711", "svc gateways token 3f2a", "svc gateways connect 3f2a"],
+    ),
+    ("approvals", &["svc approvals", "svc approvals --all"]),
+    ("approve", &["svc approve apr-1f2e", "svc approve apr-1f2e --reason 'this once'"]),
+    ("reject", &["svc reject apr-1f2e", "svc reject apr-1f2e --reason 'use api/ instead'"]),
+    ("answer", &["svc answer apr-1f2e 'eight hours after the login'", "svc answer apr-1f2e - < answer.txt"]),
+    ("locks", &["svc locks", "svc locks --json"]),
+    (
+        "credentials",
+        &[
+            "svc credentials list",
+            "svc credentials set claude-code    # asks for the key",
+            "svc credentials remove claude-code",
+        ],
+    ),
+    ("audit", &["svc audit --limit 5", "svc audit --event approval"]),
+    ("conflicts", &["svc conflicts", "svc conflicts --json"]),
+    ("hook", &["svc hook < call.json", "svc hook --project ~/shop < call.json"]),
+    ("journalist", &["svc journalist", "svc journalist --cycle"]),
+    ("tokens", &["svc tokens", "svc tokens --by-team"]),
+    ("rotations", &["svc rotations", "svc rotations --json"]),
+    ("skills", &["svc skills search code review", "svc skills install code-review", "svc skills"]),
+    ("peers", &["svc peers", "svc peers add http://192.168.1.20:31415", "svc peers agents laptop"]),
+    ("index", &["svc index", "svc index --rescan"]),
+    (
+        "import",
+        &[
+            "svc import https://example.org/owner/project.git",
+            "svc import https://example.org/owner/project.git vendor/project --team",
+        ],
+    ),
+    (
+        "integrations",
+        &[
+            "svc integrations",
+            "svc integrations install brave-search",
+            "svc integrations credentials brave-search",
+        ],
+    ),
+    ("mcp", &["svc mcp", "claude mcp add svc -- svc mcp"]),
+    ("providers", &["svc providers", "svc providers -q    # only those that are installed"]),
+    (
+        "config",
+        &[
+            "svc config",
+            "svc config describe safety.dailyBudgetUsd",
+            "svc config set safety.dailyBudgetUsd 20",
+        ],
+    ),
+    ("doctor", &["svc doctor", "svc doctor -q    # only what is not ok"]),
+    ("rehearse", &["svc rehearse", "svc rehearse --project /tmp/rehearsal --keep"]),
+    ("demo", &["svc demo", "svc demo --fast"]),
+    ("man", &["svc man spawn | man -l -", "svc man --into ~/.local/share/man/man1"]),
+    ("completions", &["source <(svc completions bash)", "svc completions fish | source"]),
+    ("version", &["svc version", "svc version -q"]),
+    ("help", &["svc help spawn", "svc help --all"]),
+];
+
+/// The examples of one command.
+pub(super) fn of(name: &str) -> &'static [&'static str] {
+    EXAMPLES.iter().find(|(command, _)| *command == name).map_or(&[], |(_, lines)| lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::{parse, split_command};
+    use super::super::commands::{all, find};
+    use super::*;
+
+    /// The columns that help may take on the smallest usual terminal, indented by two.
+    const COLUMNS: usize = 90;
+
+    /// The words of the line that `svc` gets: without comment, pipe and redirection.
+    fn words(line: &str) -> Vec<String> {
+        let line = line.split("  #").next().unwrap_or_default();
+        let line = line.split_once("<(").map_or(line, |(_, inner)| inner.trim_end_matches(')'));
+        let line = line.split(" | ").next().and_then(|line| line.split(" < ").next()).unwrap_or_default();
+        let all = split_command(line).unwrap();
+        let at =
+            all.iter().rposition(|word| word == "svc").unwrap_or_else(|| panic!("{line} does not call svc"));
+        all[at + 1..].to_vec()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_its_own_table_accepts() {
+        for command in all() {
+            let lines = of(command.name);
+            let name = command.name;
+            assert!((2..=3).contains(&lines.len()), "{name} has {} examples in {}", lines.len(), file!());
+            for line in lines {
+                assert!(line.chars().count() <= COLUMNS, "{line}");
+                let (found, _) = parse(words(line).into_iter().map(Into::into).collect())
+                    .unwrap_or_else(|error| panic!("{line}: {error:?}"));
+                assert_eq!(found.map(|command| command.name), Some(name), "{line}");
+            }
+        }
+        for (name, _) in EXAMPLES {
+            assert!(find(name).is_some(), "there is no command {name}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The course of a schedule's times: planned, due, marked, begun, noted.
+
+use super::cron::MINUTE_MS;
+use super::{CatchUp, LATE, MAX_HISTORY, Run, may_run, put};
+use crate::agents;
+use crate::api::{Problem, Reply};
+use crate::core::ids::{AgentId, LineageId, ScheduleId};
+use crate::core::time::{Jump, Time};
+use crate::core::{Context, Effect, State as All, Timer};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sets the next time of an enabled schedule, after `from` and after the last minute that was used up.
+pub(super) fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    schedule.next_run = if schedule.enabled { schedule.next_unused(from) } else { None };
+    let timers = Arc::make_mut(&mut all.timers);
+    match schedule.next_run {
+        Some(next) => timers.set(Timer::ScheduleDue(id), next),
+        None => timers.clear(Timer::ScheduleDue(id)),
+    }
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The wall clock has jumped. Set forward, the times that are due come by themselves; set back, all is
+/// planned anew.
+pub fn clock_set(all: &mut All, cx: &mut Context, jump: Jump) {
+    let ids: Vec<ScheduleId> = all.schedules.schedules.keys().copied().collect();
+    if !jump.is_back || ids.is_empty() {
+        return;
+    }
+    for id in ids {
+        plan_next(all, cx.now, id);
+    }
+    put(cx);
+}
+
+/// The daemon has started: every enabled schedule waits for its stored time, which may have passed meanwhile.
+pub fn started(all: &mut All, cx: &mut Context) {
+    let waiting: Vec<(ScheduleId, Option<Time>, Option<Time>)> = all
+        .schedules
+        .iter()
+        .map(|schedule| (schedule.id, schedule.next_run.filter(|_| schedule.enabled), schedule.due))
+        .collect();
+    for (id, next, due) in waiting {
+        if let Some(due) = due {
+            // The mark was kept and the order may have been given: a second one would be one too many.
+            let reason = "the daemon ended while it was being started".to_owned();
+            note(all, cx, id, Some(due), "missed", Err(reason));
+        }
+        match next {
+            Some(next) if next <= cx.now => {
+                Arc::make_mut(&mut all.timers).set(Timer::ScheduleDue(id), next);
+            }
+            // One that is still to come is planned anew: the clock may have been set back since.
+            _ => plan_next(all, cx.now, id),
+        }
+    }
+}
+
+/// A schedule's time has come, or had come while the daemon or the machine slept.
+pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    let Some(at) = schedule.next_run.filter(|_| schedule.enabled) else { return };
+    let late = cx.now.since(at) > LATE;
+    let catch_up = schedule.catch_up;
+    if late && catch_up == CatchUp::Skip {
+        schedule.marked = Some(at);
+        let reason = "the daemon did not run at that time (catchUp is skip)".to_owned();
+        note(all, cx, id, Some(at), "missed", Err(reason));
+        // A time that came just now is not a missed one.
+        return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
+    }
+    // One run makes up for all that were missed: the minute it is made in is used up with them.
+    let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
+    schedule.marked = Some(if late { at.max(this_minute) } else { at });
+    schedule.due = Some(at);
+    plan_next(all, cx.now, id);
+    put(cx);
+    cx.push(Effect::WhenStored(Timer::ScheduleStart(id)));
+}
+
+/// Starts the agent of a marked time. The mark is on disk: whatever ends the daemon from now on, the next
+/// one does not start this time again.
+pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    let Some(at) = schedule.due.take() else { return };
+    match begin(all, cx, id) {
+        Ok(agent) => note(all, cx, id, Some(at), "started", Ok(agent)),
+        Err(problem) => {
+            let outcome = if problem.code == "max_concurrent" { "skipped" } else { "failed" };
+            note(all, cx, id, Some(at), outcome, Err(problem.error));
+        }
+    }
+}
+
+pub(super) fn run_now(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
+    let schedule = Arc::clone(all.schedules.find(target)?);
+    may_run(all, cx, &schedule)?;
+    let id = schedule.id;
+    let agent = begin(all, cx, id)?;
+    cx.audit("schedule.run", &json!({"scheduleId": id, "agentId": agent}));
+    note(all, cx, id, None, "started", Ok(agent));
+    let record = all.agents.get(agent).map(|agent| json!(agent.rest()));
+    Ok(Reply::ok(&json!({"ok": true, "scheduleId": id, "agentId": agent, "agent": record})))
+}
+
+/// Starts an agent of a schedule.
+///
+/// Errors: 409 `max_concurrent`, and what a spawn refuses.
+fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Problem> {
+    all.health.writable()?;
+    let Some(schedule) = all.schedules.schedules.get(&id).cloned() else {
+        return Err(Problem::not_found("the schedule is gone"));
+    };
+    let is_live = |lineage: &LineageId| all.agents.live().any(|agent| agent.lineage_id == *lineage);
+    let living: Vec<LineageId> = schedule.started.iter().copied().filter(is_live).collect();
+    if living.len() >= schedule.max_concurrent {
+        let text = format!(
+            "{} of its agents are alive and maxConcurrent is {}; wait for one to end or raise it",
+            living.len(),
+            schedule.max_concurrent
+        );
+        return Err(Problem::new(409, "max_concurrent", text));
+    }
+    let mut request = schedule.agent.clone();
+    request.name = request.name.map(|name| agent_name(all, name));
+    let agent = agents::spawn_agent(all, cx, &schedule.maker, request)?;
+    let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
+    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
+        schedule.started = living;
+        schedule.started.extend(lineage);
+        schedule.last_run = Some(cx.now);
+    }
+    cx.notice("schedule:execute", &json!({"scheduleId": id, "agentId": agent, "name": schedule.name}));
+    Ok(agent)
+}
+
+/// A free name for the next agent: names are unique, and those that ran before keep theirs.
+fn agent_name(all: &All, wanted: String) -> String {
+    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
+    if !taken(&wanted) {
+        return wanted;
+    }
+    // Among one more names than there are records, one is free.
+    let numbered = (2..=all.agents.iter().count() + 2).map(|n| format!("{wanted}-{n}"));
+    numbered.into_iter().find(|name| !taken(name)).unwrap_or(wanted)
+}
+
+fn note(
+    all: &mut All,
+    cx: &mut Context,
+    id: ScheduleId,
+    scheduled: Option<Time>,
+    outcome: &str,
+    result: Result<AgentId, String>,
+) {
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
+    // A run by hand, or a missed time, leaves a mark that waits for its own start.
+    if schedule.due == scheduled {
+        schedule.due = None;
+    }
+    let (agent_id, reason) = match result {
+        Ok(agent) => (Some(agent), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    schedule.history.push_back(Run {
+        at: cx.now,
+        scheduled_for: scheduled.map(|at| at.to_string()),
+        outcome: outcome.to_owned(),
+        agent_id,
+        reason,
+    });
+    if schedule.history.len() > MAX_HISTORY {
+        // Those in the future, by a clock that was set back, are still needed to know their minutes.
+        let oldest = schedule.history.iter().position(|run| run.at <= cx.now).unwrap_or_default();
+        schedule.history.remove(oldest);
+    }
+    put(cx);
+}
