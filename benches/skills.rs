@@ -3,18 +3,21 @@
 //! The service runs on one core and the clients on the others, where `taskset` and a second core are there,
 //! so that a rate is what one core serves. "Bare handler" is a second process on the same core: the same
 //! HTTP edge, which answers everything with ready bytes of the same size.
-//! `cargo bench --bench skills` takes two minutes.
+//! `cargo bench --bench skills` takes two minutes; with `SVC_BENCH_MANY=1`, in some more, also a catalogue of
+//! 100 000.
 
 #[path = "support/bare.rs"]
 mod bare;
+#[path = "support/load.rs"]
+mod load;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use bare::{BareProcess, serve_bare};
+use load::{Client, Load, get, load, to_f64};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,12 +32,17 @@ const LOAD: Duration = Duration::from_millis(1500);
 const WARM_UP: Duration = Duration::from_millis(300);
 const SKILLS: usize = 10_000;
 const SKILLS_FOR_MEMORY: usize = 1_000;
+/// A catalogue larger than any that is known, measured where `SVC_BENCH_MANY` is set.
+const MANY_SKILLS: usize = 100_000;
 const CONNECTIONS: usize = 16;
 const INSTALLERS: usize = 64;
 /// Different searches, so that hardly one is answered from the cache of list bodies.
 const SEARCHES: usize = 5_000;
-/// Clock ticks of `/proc/PID/stat` in a second, on every Linux.
-const TICKS_PER_SECOND: f64 = 100.0;
+/// What a search may take at [`SKILLS`] and at [`MANY_SKILLS`].
+const SEARCH_P99_MS: f64 = 5.0;
+const MANY_SEARCH_P99_MS: f64 = 50.0;
+/// Writes one after another, in one run.
+const WRITES: usize = 400;
 
 const ADJECTIVES: [&str; 20] = [
     "tidy", "careful", "quick", "silent", "modern", "strict", "gentle", "robust", "lazy", "typed", "async",
@@ -124,10 +132,14 @@ fn main() {
     let folder = imported(SKILLS, &cores);
     let market = serve(&folder, cores.service.as_deref());
     reads(&mut table, &market, &cores);
-    searches(&mut table, &market, &cores);
+    searches(&mut table, &market, &cores, SEARCH_P99_MS);
     drop(market);
     installs(&mut table, &folder, &cores);
+    single_writes(&mut table, &folder, &cores, SKILLS);
     memory(&mut table, &cores);
+    if std::env::var_os("SVC_BENCH_MANY").is_some() {
+        many(&mut table, &cores);
+    }
     println!("{}\n", machine(&cores));
     table.print();
 }
@@ -201,11 +213,6 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "figures for people")]
-fn to_f64(value: u64) -> f64 {
-    value as f64
-}
-
 fn millis(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1000.0
 }
@@ -272,106 +279,6 @@ fn start_up(table: &mut Table) {
     }
     table.at_most("start-up with the seeds, new database", median(first), "ms", 100.0);
     table.at_most("start-up with the seeds, known database", median(again), "ms", 100.0);
-}
-
-/// A keep-alive connection that speaks just enough HTTP.
-struct Client {
-    stream: TcpStream,
-    buffer: Vec<u8>,
-}
-
-impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: vec![0; 256 << 10] }
-    }
-
-    /// Sends a request and reads the whole answer, which must have this status.
-    fn ask(&mut self, request: &[u8], status: u16) {
-        self.stream.write_all(request).unwrap();
-        let mut filled = 0;
-        loop {
-            let n = self.stream.read(&mut self.buffer[filled..]).unwrap();
-            assert!(n > 0, "the connection ended");
-            filled += n;
-            let Some(end) = self.buffer[..filled].windows(4).position(|w| w == b"\r\n\r\n") else { continue };
-            let head = std::str::from_utf8(&self.buffer[..end]).unwrap();
-            assert!(head[9..].starts_with(&status.to_string()), "{head}");
-            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
-            let whole = end + 4 + if status == 304 { 0 } else { length.unwrap().parse::<usize>().unwrap() };
-            self.buffer.resize(whole.max(self.buffer.len()), 0);
-            while filled < whole {
-                let n = self.stream.read(&mut self.buffer[filled..]).unwrap();
-                assert!(n > 0, "the connection ended");
-                filled += n;
-            }
-            return;
-        }
-    }
-}
-
-/// What one measurement gave.
-struct Load {
-    /// Requests a second.
-    rate: f64,
-    /// Requests a second of CPU time that the process used.
-    rate_per_core: f64,
-    /// Sorted, in microseconds.
-    times: Vec<u64>,
-}
-
-impl Load {
-    fn percentile(&self, part: usize) -> f64 {
-        let at = (self.times.len() * part / 100).min(self.times.len().saturating_sub(1));
-        self.times.get(at).map_or(f64::NAN, |micros| to_f64(*micros) / 1000.0)
-    }
-}
-
-/// CPU seconds that a process has used.
-fn cpu_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let rest = stat.rsplit(')').next().unwrap_or_default().to_owned();
-    // utime and stime, counted from the field after the name; the first one is a letter.
-    let fields: Vec<u64> = rest.split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
-    to_f64(fields.get(10).unwrap_or(&0) + fields.get(11).unwrap_or(&0)) / TICKS_PER_SECOND
-}
-
-/// Asks for a while over so many connections; `request` makes the n-th request.
-fn load(
-    address: SocketAddr,
-    pid: u32,
-    connections: usize,
-    time: Duration,
-    status: u16,
-    request: &(impl Fn(u64) -> Vec<u8> + Sync),
-) -> Load {
-    let next = AtomicU64::new(0);
-    let cpu = cpu_seconds(pid);
-    let began = Instant::now();
-    let mut times: Vec<u64> = std::thread::scope(|scope| {
-        let one = || {
-            let mut client = Client::connect(address);
-            let mut times = Vec::new();
-            while began.elapsed() < time {
-                let bytes = request(next.fetch_add(1, Ordering::Relaxed));
-                let sent = Instant::now();
-                client.ask(&bytes, status);
-                times.push(u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX));
-            }
-            times
-        };
-        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(one)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    let count = to_f64(times.len() as u64);
-    let (rate, used) = (count / began.elapsed().as_secs_f64(), cpu_seconds(pid) - cpu);
-    times.sort_unstable();
-    Load { rate, rate_per_core: count / used, times }
-}
-
-fn get(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
 }
 
 /// A read with what it is to reach.
@@ -471,11 +378,11 @@ fn search_of(n: u64) -> Vec<u8> {
     get(&format!("/api/v1/skills?search={words}{sort}&offset={}", n % 40))
 }
 
-fn searches(table: &mut Table, market: &Market, cores: &Cores) {
+fn searches(table: &mut Table, market: &Market, cores: &Cores, p99_ms: f64) {
     let bare = BareProcess::start(200, market.get("/api/v1/skills?search=tests").text.len(), |given| {
         on(cores.service.as_deref(), given)
     });
-    for connections in [1, CONNECTIONS / 4] {
+    for connections in [1, CONNECTIONS / 4, CONNECTIONS] {
         let ask = |address, pid, time| load(address, pid, connections, time, 200, &search_of);
         ask(market.address, market.pid(), WARM_UP);
         let pairs: Vec<(Load, Load)> = (0..RUNS)
@@ -485,7 +392,7 @@ fn searches(table: &mut Table, market: &Market, cores: &Cores) {
         let what = |figure: &str| format!("search, {connections} connections: {figure}");
         table.add(what("rate"), of(&|p| p.0.rate), "req/s");
         table.add(what("p50"), of(&|p| p.0.percentile(50)), "ms");
-        table.at_most(what("p99"), of(&|p| p.0.percentile(99)), "ms", 5.0);
+        table.at_most(what("p99"), of(&|p| p.0.percentile(99)), "ms", p99_ms);
         table.add(what("p99 of the bare handler"), of(&|p| p.1.percentile(99)), "ms");
         table.add(what("ratio to the bare handler"), of(&|p| p.0.rate / p.1.rate), "ratio");
     }
@@ -503,6 +410,15 @@ fn fsync_ms(folder: &Folder) -> f64 {
     median(std::iter::repeat_with(once).take(50).collect())
 }
 
+/// The n-th install, each of another skill and from another client, so that every one counts.
+fn install(n: u64, skills: usize) -> Vec<u8> {
+    let at = usize::try_from(n.wrapping_mul(7919)).unwrap() % skills;
+    let id = format!("{}-{}-{at}", ADJECTIVES[at % 20], NOUNS[at / 20 % 25]);
+    let ip = format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255);
+    let head = format!("POST /api/v1/skills/{id}/install HTTP/1.1\r\nHost: localhost\r\n");
+    format!("{head}X-Forwarded-For: {ip}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+}
+
 fn installs(table: &mut Table, folder: &Arc<Folder>, cores: &Cores) {
     // On all cores: it is the disk that this asks about.
     let market = serve(folder, cores.all.as_deref());
@@ -510,13 +426,7 @@ fn installs(table: &mut Table, folder: &Arc<Folder>, cores: &Cores) {
     let sent = AtomicU64::new(0);
     let run = || {
         load(market.address, market.pid(), INSTALLERS, LOAD, 200, &|_| {
-            // Another client each time, so that every install counts.
-            let n = sent.fetch_add(1, Ordering::Relaxed);
-            let at = usize::try_from(n.wrapping_mul(7919)).unwrap() % SKILLS;
-            let id = format!("{}-{}-{at}", ADJECTIVES[at % 20], NOUNS[at / 20 % 25]);
-            let ip = format!("10.{}.{}.{}", n >> 16 & 255, n >> 8 & 255, n & 255);
-            let head = format!("POST /api/v1/skills/{id}/install HTTP/1.1\r\nHost: localhost\r\n");
-            format!("{head}X-Forwarded-For: {ip}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+            install(sent.fetch_add(1, Ordering::Relaxed), SKILLS)
         })
     };
     let runs: Vec<Load> = (0..RUNS).map(|_| run()).collect();
@@ -527,6 +437,68 @@ fn installs(table: &mut Table, folder: &Arc<Folder>, cores: &Cores) {
     table.at_least(what("rate"), median(runs.iter().map(|run| run.rate).collect()), "req/s", 5000.0);
     table.add(what("p50"), median(runs.iter().map(|run| run.percentile(50)).collect()), "ms");
     table.add(what("p99"), median(runs.iter().map(|run| run.percentile(99)).collect()), "ms");
+}
+
+/// What a transaction of one row costs in a database with the service's own settings, in the same folder.
+fn bare_commits(folder: &Folder) -> Vec<f64> {
+    let path = folder.path().join("bare.db");
+    let database = rusqlite::Connection::open(&path).unwrap();
+    database.pragma_update(None, "journal_mode", "WAL").unwrap();
+    database.pragma_update(None, "synchronous", "FULL").unwrap();
+    database.execute_batch("CREATE TABLE IF NOT EXISTS bare (id INTEGER PRIMARY KEY, words TEXT)").unwrap();
+    let mut insert = database.prepare("INSERT INTO bare (words) VALUES (?1)").unwrap();
+    let once = || {
+        let began = Instant::now();
+        insert.execute(["one row"]).unwrap();
+        millis(began)
+    };
+    std::iter::repeat_with(once).take(WRITES).collect()
+}
+
+/// One client that writes again and again, in turn with bare commits on the same disk.
+fn single_writes(table: &mut Table, folder: &Arc<Folder>, cores: &Cores, skills: usize) {
+    let market = serve(folder, cores.all.as_deref());
+    let mut client = Client::connect(market.address);
+    // Far from the numbers of [`installs`], so that each of these counts, too.
+    let mut sent = 1 << 23;
+    let mut pairs = Vec::new();
+    for _ in 0..RUNS {
+        let writes: Vec<f64> = std::iter::repeat_with(|| {
+            sent += 1;
+            let request = install(sent, skills);
+            let began = Instant::now();
+            client.ask(&request, 200);
+            millis(began)
+        })
+        .take(WRITES)
+        .collect();
+        pairs.push((median(writes), median(bare_commits(folder))));
+    }
+    let of = |figure: &dyn Fn(&(f64, f64)) -> f64| median(pairs.iter().map(figure).collect());
+    table.add(format!("one durable install at {skills} skills"), of(&|pair| pair.0), "ms");
+    table.add("a bare commit of one row on this disk", of(&|pair| pair.1), "ms");
+    let ratio = of(&|pair| pair.0 / pair.1);
+    table.at_most("one durable install: ratio to the bare commit", ratio, "ratio", 3.0);
+}
+
+/// Start, search and one write where there are very many skills.
+fn many(table: &mut Table, cores: &Cores) {
+    let began = Instant::now();
+    let folder = imported(MANY_SKILLS, cores);
+    table.add(format!("import of {MANY_SKILLS} skills"), millis(began) / 1000.0, "s");
+    let mut starts = Vec::new();
+    for _ in 0..RUNS {
+        let began = Instant::now();
+        let market = serve(&folder, cores.all.as_deref());
+        starts.push(millis(began) / 1000.0);
+        drop(market);
+    }
+    table.add(format!("start-up with {MANY_SKILLS} skills"), median(starts), "s");
+    let market = serve(&folder, cores.service.as_deref());
+    table.add("resident memory after it", to_f64(resident_bytes(market.pid())) / 1e6, "MB");
+    searches(table, &market, cores, MANY_SEARCH_P99_MS);
+    drop(market);
+    single_writes(table, &folder, cores, MANY_SKILLS);
 }
 
 /// All counters together.

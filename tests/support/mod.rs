@@ -3,6 +3,7 @@
 
 pub mod aimock;
 pub mod chat;
+pub mod chat_endpoint;
 pub mod daemon;
 pub mod folder;
 pub mod market;
@@ -10,6 +11,7 @@ pub mod mcp;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod rehearsal;
 pub mod tap;
 pub mod tools;
 pub mod wait;

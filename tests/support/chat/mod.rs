@@ -1,6 +1,6 @@
 //! Servers that speak the protocols of Telegram, Discord and Slack, as strict as the originals where it
 //! matters: tokens, lengths, limits, order. Written from the official documentation;
-//! `tests/gateways_oracles.rs` has the platforms' own public libraries talk to them.
+//! `tests/it/gateways_oracles.rs` has the platforms' own public libraries talk to them.
 
 pub mod discord;
 pub mod slack;

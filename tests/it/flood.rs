@@ -1,0 +1,169 @@
+//! Fifty agents at once, ten thousand lines each, twenty WebSocket clients, one of which never reads: no line
+//! is lost for the others, memory stays bounded, and the stuck one is closed with 1013.
+
+use crate::support::daemon::Daemon;
+use crate::support::folder::Folder;
+use crate::support::processes::resident_bytes;
+use crate::support::wait::wait_within;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tungstenite::Message;
+use tungstenite::protocol::frame::coding::CloseCode;
+
+const AGENTS: usize = 50;
+const LINES: u64 = 10_000;
+const CLIENTS: usize = 20;
+/// The daemon's resident memory must stay below this; idle it has a tenth of it.
+const MEMORY_BYTES: u64 = 200 << 20;
+/// On a loaded machine; alone it takes a tenth.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// What the test looks at of a message: nine million of them are too many to be made whole trees of.
+#[derive(Deserialize)]
+struct Frame<'a> {
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(rename = "agentId", default)]
+    agent: &'a str,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Output<'a> {
+    subtype: Option<&'a str>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Words<'a> {
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+}
+
+/// What one client saw: lines by agent, and whether `seq` ever went wrong.
+#[derive(Default)]
+struct Seen {
+    lines: BTreeMap<String, u64>,
+    exits: usize,
+}
+
+#[test]
+fn fifty_agents_flood_and_only_the_stuck_client_is_cut_off() {
+    let folder = Arc::new(Folder::new("flood"));
+    folder.write(".svc/config.json", r#"{"maxAgents": 60}"#);
+    let scenario = json!({"description": "a flood", "steps": [
+        {"waitForFile": {"path": "go", "timeoutMs": 120_000}},
+        {"flood": {"lines": LINES, "bytes": 80}},
+        {"answer": "done"},
+    ]});
+    folder.write(".svc/rehearsals/wave.json", &scenario.to_string());
+    let daemon = Daemon::start_in(folder, &[]);
+    let stuck_code = std::sync::Mutex::new(None);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut stuck = daemon.connect("");
+        let (daemon_ref, code) = (&daemon, &stuck_code);
+        scope.spawn(move || {
+            // It reads nothing until the daemon has given it up; then what the system had buffered, and the
+            // close.
+            wait_within(LIMIT, "the stuck client to be cut off", || slow_closed(daemon_ref).then_some(()));
+            let close = loop {
+                match stuck.read() {
+                    Ok(Message::Close(frame)) => break frame.map(|frame| frame.code),
+                    Ok(_) => {}
+                    Err(error) => panic!("cut off without a close: {error}"),
+                }
+            };
+            *code.lock().unwrap() = close;
+        });
+        let clients: Vec<_> = (1..CLIENTS)
+            .map(|_| {
+                let socket = daemon.connect("?types=agent:output,agent:exit");
+                scope.spawn(move || follow(socket))
+            })
+            .collect();
+        for _ in 0..AGENTS {
+            daemon.spawn("wave");
+        }
+        let pid = daemon.pid();
+        let done = &done;
+        let peak = scope.spawn(move || {
+            let mut peak = 0;
+            while !done.load(Ordering::Relaxed) {
+                peak = peak.max(resident_bytes(pid));
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+            peak
+        });
+        // Also when a client panics: the scope waits for the thread that looks.
+        let end = SetOnDrop(done);
+        std::fs::write(daemon.project.join("go"), "").unwrap();
+        for (n, client) in clients.into_iter().enumerate() {
+            let seen = client.join().unwrap();
+            assert_eq!(seen.lines.len(), AGENTS, "client {n}");
+            for (agent, lines) in seen.lines {
+                assert_eq!(lines, LINES, "client {n}, agent {agent}");
+            }
+        }
+        drop(end);
+        let peak = peak.join().unwrap();
+        assert!(peak < MEMORY_BYTES, "the daemon took {peak} bytes");
+    });
+    assert_eq!(*stuck_code.lock().unwrap(), Some(CloseCode::Again), "1013");
+    assert!(slow_closed(&daemon), "nobody else was cut off");
+    assert_eq!(daemon.get("/api/health")["leaked"], 0);
+}
+
+/// Sets its flag when it goes.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether exactly one client was cut off.
+fn slow_closed(daemon: &Daemon) -> bool {
+    let metrics = daemon.send("GET", "/metrics", &Value::Null).1;
+    metrics.as_str().unwrap().contains("svc_websocket_slow_closed_total 1\n")
+}
+
+/// Reads until all agents have ended.
+fn follow(
+    mut socket: tungstenite::WebSocket<tungstenite::stream::MaybeTlsStream<std::net::TcpStream>>,
+) -> Seen {
+    let mut seen = Seen::default();
+    while seen.exits < AGENTS {
+        let text = match socket.read().unwrap() {
+            Message::Text(text) => text,
+            Message::Close(frame) => panic!("a client that reads was cut off: {frame:?}"),
+            _ => continue,
+        };
+        let frame: Frame = serde_json::from_str(&text).unwrap();
+        match frame.kind {
+            "agent:output" => {
+                let output: Output = serde_json::from_str(frame.data.unwrap().get()).unwrap();
+                let said = output.data.filter(|_| output.subtype == Some("assistant"));
+                let said = said.map(|data| serde_json::from_str::<Words>(data.get()).unwrap());
+                let words = said.and_then(|said| said.text).unwrap_or_default();
+                if words.starts_with("line ") {
+                    let count = seen.lines.entry(frame.agent.to_owned()).or_default();
+                    *count += 1;
+                    assert!(words.starts_with(&format!("line {count} of ")), "out of order: {words}");
+                }
+            }
+            "agent:exit" => seen.exits += 1,
+            _ => {}
+        }
+    }
+    seen
+}

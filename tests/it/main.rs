@@ -1,0 +1,62 @@
+//! All tests of the built programs, in one program of their own: what they share is compiled and linked once.
+//! Each subject is a module; `cargo nextest run --test it trust::` runs one of them.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod api;
+mod callers;
+mod cleanup;
+mod cli;
+mod cli_finish;
+mod cli_top;
+mod command_line;
+mod console;
+mod cron;
+mod daemon;
+mod edge;
+mod federation;
+mod files;
+mod flood;
+mod gateways;
+mod gateways_oracles;
+mod guide;
+mod import;
+mod indexer;
+mod integrations;
+mod integrations_agents;
+mod integrations_secrets;
+mod isolation;
+mod kill_nine;
+mod market;
+mod memory;
+mod ollama_agent;
+mod ownership;
+mod process_strays;
+mod processes;
+mod providers;
+mod real_claude;
+mod real_clis;
+mod real_environment;
+mod real_integrations;
+mod real_mcp;
+mod real_skills;
+mod recordings;
+mod rotation_triggers;
+mod runs;
+mod script_agent;
+mod simulation;
+mod simulation_plans;
+mod simulation_trust;
+mod skills_api;
+mod skills_cli;
+mod skills_kill_nine;
+mod skills_schema;
+mod skills_service;
+mod teams;
+mod tidy;
+mod transcripts;
+mod trust;
+mod trust_session;
+mod watch;
+mod websocket;

@@ -1,0 +1,202 @@
+//! The walls of the house, held by reading the source: who may touch the outside world, who may know whom,
+//! how long a file may grow, and that the README lists the endpoints there are.
+//!
+//! `UPDATE_EXPECT=1` rewrites the README's endpoint table and the reference of the configuration.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MAX_FILE_LINES: usize = 600;
+const MAX_LINE_CHARS: usize = 110;
+const MAX_STRING_LINE_CHARS: usize = 140;
+
+/// Every text file below `folders` with one of these endings: its path from the package's root, and its text.
+fn files(folders: &[&str], endings: &[&str]) -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut open: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
+    let mut found = Vec::new();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if endings.iter().any(|ending| path.to_string_lossy().ends_with(ending)) {
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
+            found.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+    found.sort();
+    assert!(found.len() > 5, "nothing found below {folders:?}");
+    found
+}
+
+/// Places where a pattern stands, comments apart, in the files that `allowed` does not let have it.
+fn trespassers(files: &[(String, String)], patterns: &[&str], allowed: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, text) in files.iter().filter(|(name, _)| !allowed(name)) {
+        for (at, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for pattern in patterns.iter().filter(|pattern| code.contains(*pattern)) {
+                found.push(format!("{name}:{}: {pattern}", at + 1));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a file is one of the places with threads: `runtime/`, a feature's `worker*`, or a process side.
+fn does_io(name: &str) -> bool {
+    let folders = ["src/runtime/", "src/cli/", "src/rehearsal/", "src/ollama/"];
+    name == "src/main.rs"
+        || folders.iter().any(|folder| name.starts_with(folder))
+        || name.split('/').any(|part| part.starts_with("worker"))
+}
+
+fn assert_none(found: &[String], rule: &str) {
+    assert!(found.is_empty(), "{rule}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn design_3_only_workers_and_the_runtime_touch_the_outside_world() {
+    let patterns = [
+        "std::fs",
+        "std::process",
+        "std::thread",
+        "std::env",
+        "TcpStream",
+        "TcpListener",
+        "UnixStream",
+        "Instant::now",
+        "SystemTime",
+        "crossbeam_channel",
+        "jiff::Timestamp::now",
+        "ureq::",
+        "Mutex<",
+    ];
+    let is_test = |name: &str| name.ends_with("/tests.rs");
+    let found = trespassers(&files(&["src"], &[".rs"]), &patterns, |name| does_io(name) || is_test(name));
+    assert_none(&found, "features are pure; I/O, clocks and channels belong into worker*.rs or runtime/");
+}
+
+#[test]
+fn design_3_features_never_import_the_runtime() {
+    let found = trespassers(&files(&["src"], &[".rs"]), &["crate::runtime"], |name| {
+        does_io(name) || name == "src/routes.rs"
+    });
+    assert_none(&found, "only worker*.rs, routes.rs and the process sides know the runtime");
+}
+
+#[test]
+fn the_wall_test_can_fail() {
+    let planted =
+        [("src/agents/mod.rs".to_owned(), "use std::fs;\n// std::process in a comment\n".to_owned())];
+    assert_eq!(
+        trespassers(&planted, &["std::fs", "std::process"], does_io),
+        ["src/agents/mod.rs:1: std::fs"]
+    );
+}
+
+#[test]
+fn unsafe_code_stands_only_in_the_runtime_and_says_why() {
+    let sources = files(&["src", "tests", "benches"], &[".rs"]);
+    let marks = ["unsafe {", "unsafe fn", "unsafe impl"];
+    let outside = trespassers(&sources, &marks, |name| {
+        name.starts_with("src/runtime/") || name.starts_with("tests/") || name.starts_with("benches/")
+    });
+    assert_none(&outside, "unsafe code belongs into src/runtime/");
+    let mut silent = Vec::new();
+    for (name, text) in sources.iter().filter(|(name, _)| name.starts_with("src/runtime/")) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let before = &lines[at.saturating_sub(8)..at];
+            if marks.iter().any(|mark| code.contains(mark)) && !before.iter().any(|l| l.contains("SAFETY:")) {
+                silent.push(format!("{name}:{}", at + 1));
+            }
+        }
+    }
+    assert_none(&silent, "unsafe code has a SAFETY comment above it");
+}
+
+#[test]
+fn files_and_lines_keep_to_their_room() {
+    let mut found = Vec::new();
+    for (name, text) in files(&["src", "skills", "tests", "benches"], &[".rs"]) {
+        if text.lines().count() > MAX_FILE_LINES {
+            found.push(format!("{name} has {} lines, {MAX_FILE_LINES} are allowed", text.lines().count()));
+        }
+        let mut in_string = false;
+        for (at, line) in text.lines().enumerate() {
+            // The formatter does not break a string, and a broken one reads worse. One may go on for lines.
+            let limit = if in_string || line.contains('"') { MAX_STRING_LINE_CHARS } else { MAX_LINE_CHARS };
+            in_string = line.ends_with('\\');
+            if line.chars().count() > limit {
+                found.push(format!("{name}:{} is longer than {limit} characters", at + 1));
+            }
+        }
+    }
+    assert_none(&found, "split along the meaning");
+}
+
+#[test]
+fn nothing_is_left_undone_or_switched_off() {
+    let marks = ["todo!", "unimplemented!", "#[ignore", "dbg!"];
+    let sources = files(&["src", "skills", "tests", "benches"], &[".rs"]);
+    assert_none(&trespassers(&sources, &marks, |name| name == "tests/it/tidy.rs"), "finish it or say so");
+    let waits = trespassers(&files(&["tests"], &[".rs"]), &["thread::sleep"], |name| {
+        // The one place that polls conditions under a deadline.
+        name == "tests/support/wait.rs" || name == "tests/it/tidy.rs"
+    });
+    assert_none(&waits, "tests wait on conditions with deadlines, never for a time");
+}
+
+#[test]
+fn nothing_names_a_machine_or_a_registry() {
+    let folders = ["src", "skills", "tests", "data", "docs", "benches", "README.md", "Makefile", ".ci"];
+    let hosts = ["crates.", "registry.npmjs", "pypi.", "deb.debian"];
+    let patterns: Vec<String> = hosts.iter().map(|host| format!("{host}org")).collect();
+    let mut patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();
+    let homes = ["/home/", "/work/", "/root/"].map(|home| format!("\"{home}"));
+    patterns.extend(homes.iter().map(String::as_str));
+    let endings = [".rs", ".md", ".json", ".txt", ".sh", ".mjs", ".js", ".py", "run", "setup", "Makefile"];
+    let own = |name: &str| name == "tests/it/tidy.rs" || name.starts_with("tests/data/recordings/");
+    assert_none(&trespassers(&files(&folders, &endings), &patterns, own), "the project runs anywhere");
+}
+
+#[test]
+fn the_endpoint_table_of_the_readme_is_the_route_table() {
+    let table = svc::routes::table();
+    let rows: BTreeSet<(&str, String, &str)> =
+        table.routes().iter().map(|r| (r.path, r.method.to_string(), r.summary)).collect();
+    let mut wanted = String::from("| | Path | What it does |\n|---|---|---|\n");
+    for (path, method, summary) in rows {
+        let _ = writeln!(wanted, "| {method} | `{path}` | {summary} |");
+    }
+    assert_shown("README.md", "endpoints", &wanted);
+}
+
+/// The part of a page between the marks of this name is `wanted`.
+fn assert_shown(page: &str, mark: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = fs::read_to_string(&path).unwrap();
+    let (begin, end) = (format!("<!-- {mark} -->\n"), format!("<!-- /{mark} -->"));
+    let (before, rest) = text.split_once(&begin).expect("the page has the mark of the table's begin");
+    let (shown, after) = rest.split_once(&end).expect("the page has the mark of the table's end");
+    if shown != wanted && std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, format!("{before}{begin}{wanted}{end}{after}")).unwrap();
+        return;
+    }
+    assert!(shown == wanted, "{page} is behind the code; UPDATE_EXPECT=1 rewrites its table to\n{wanted}");
+}
+
+#[test]
+fn the_configuration_reference_is_the_table_of_settings() {
+    let defaults = serde_json::Value::Object(svc::settings::defaults());
+    let mut wanted = String::from("| Key | Default | Takes | What it does |\n|---|---|---|---|\n");
+    for key in svc::settings::keys::KEYS {
+        let default = &defaults[key.key.split('.').next().unwrap()];
+        let default = key.key.split('.').skip(1).fold(default, |value, part| &value[part]);
+        let _ = writeln!(wanted, "| `{}` | `{default}` | {} | {} |", key.key, key.takes, key.what);
+    }
+    assert_shown("docs/configuration.md", "settings", &wanted);
+}
