@@ -9,25 +9,21 @@
 //!
 //! **Invariant:** every call gets exactly one reply, at once or through a later event.
 
-pub mod actor;
 pub mod clock;
 mod context;
 mod documents;
-pub mod ids;
 pub mod moments;
-pub mod nearest;
 #[cfg(test)]
 pub mod testing;
-pub mod time;
 mod timers;
-mod untrusted;
 
-pub use actor::Actor;
 pub use context::Context;
 pub use documents::{Document, DocumentError, Journal};
 pub use moments::Moment;
+pub use svc_base::actor::Actor;
+pub use svc_base::untrusted::{untrusted_line, untrusted_prose, untrusted_text};
+pub use svc_base::{actor, ids, nearest, time};
 pub use timers::{Timer, Timers};
-pub use untrusted::{untrusted_line, untrusted_prose, untrusted_text};
 
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};

@@ -2,7 +2,7 @@
 //! runs.
 
 use super::mcp_file::{Change, add, remove};
-use crate::runtime::store::replace;
+use crate::runtime::files::replace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};

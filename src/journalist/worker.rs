@@ -1,7 +1,7 @@
 //! The thread that writes the journalist's documents into the project's root.
 
 use super::Report;
-use crate::runtime::store::replace;
+use crate::runtime::files::replace;
 use crate::runtime::threads::Thread;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use std::fs::File;

@@ -2,7 +2,7 @@
 
 use super::{Installed, digest};
 use crate::api::Problem;
-use crate::runtime::store::replace;
+use crate::runtime::files::replace;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

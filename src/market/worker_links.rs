@@ -9,7 +9,7 @@
 use super::worker_files::{FOLDER, folder_of, is_intact, sweep};
 use super::{Attached, check_id};
 use crate::agents::worker::Prepare;
-use crate::runtime::store::replace;
+use crate::runtime::files::replace;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The history of a session: in memory while the process lives, in `.svc/sessions/` for a resume.
 
-use crate::runtime::store::replace;
+use crate::runtime::files::replace;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;

@@ -1,7 +1,6 @@
 //! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
 
 use super::regular;
-use super::store::replace;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::context::triggers;
@@ -19,6 +18,7 @@ use crate::memory;
 use crate::oversight::cleanup;
 use crate::oversight::pm;
 use crate::oversight::timeline;
+use crate::runtime::files::replace;
 use crate::schedules;
 use crate::settings;
 use crate::teams;

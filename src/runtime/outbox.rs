@@ -74,7 +74,9 @@ impl Outbox {
             Effect::Append(journal, line) => self.store.append(journal, line),
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),
             Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),
-            Effect::Output(batch) => self.hub.send(HubMessage::Output(batch)),
+            Effect::Output(batch) => {
+                self.hub.send(HubMessage::Output { frames: batch.frames, credit: Box::new(batch.credit) })
+            }
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order),
             Effect::Integration(order) => self.servers.order(order),

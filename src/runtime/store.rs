@@ -4,9 +4,8 @@
 //! A document is written to a temporary file, synced, renamed over the old one, and the folder synced. When
 //! the disk refuses, the document stays due and is tried again every second; callers get 503.
 
+use super::files::{missing_is_fine, replace, sync_folder};
 use super::journal::{append_rotating, trim_lines};
-use super::regular;
-use super::reserve::with_reserve;
 use super::threads::Thread;
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
@@ -16,9 +15,8 @@ use crate::core::time::Time;
 use crate::core::{Document, Journal, State, Timer, remedy};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -440,49 +438,6 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         trims: std::mem::take(&mut inbox.trims),
         closing: inbox.closing,
     }
-}
-
-/// Syncs a folder, so that the names in it are on disk.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    with_reserve(|| File::open(folder))?.sync_all()
-}
-
-/// A file that is not there needs no removing.
-pub fn missing_is_fine(error: io::Error) -> io::Result<()> {
-    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-/// Replaces a file by a synced temporary one, readable by its owner alone. The folder is yet to be synced.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    swap_in(path, bytes, true)
-}
-
-/// As [`replace`], without waiting for the disk: for what can be made again after a power cut.
-pub fn replace_soon(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    swap_in(path, bytes, false)
-}
-
-fn swap_in(path: &Path, bytes: &[u8], waits_for_disk: bool) -> io::Result<()> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(named)?;
-    }
-    let temporary = path.with_extension("tmp");
-    let write = || -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = with_reserve(|| regular::open(&temporary, &mut options))?;
-        file.write_all(bytes)?;
-        if waits_for_disk {
-            file.sync_all()?;
-        }
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|error| {
-        // A half-written temporary file would keep the very space that is short.
-        let _ = fs::remove_file(&temporary);
-        named(error)
-    })
 }
 
 #[cfg(test)]

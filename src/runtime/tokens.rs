@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The variable with the operator's token.
-pub const VARIABLE: &str = "SVC_OPERATOR_TOKEN";
+pub use svc_sys::secrets::OPERATOR_TOKEN as VARIABLE;
 /// The user name of a browser that signs in; the password is the token.
 const USER: &str = "svc";
 /// Wrong tokens of one source within [`WINDOW`]; then it is not listened to until the window is over.
@@ -243,7 +243,7 @@ fn of_file(folder: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
         Ok(_) | Err(_) => {}
     }
     let token = make();
-    super::store::replace(&path, format!("{token}\n").as_bytes())?;
+    super::files::replace(&path, format!("{token}\n").as_bytes())?;
     Ok(token)
 }
 

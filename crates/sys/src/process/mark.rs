@@ -8,10 +8,10 @@
 //! Source: getrlimit(2), proc(5) `/proc/PID/limits`.
 
 use super::{Marker, os};
-use crate::core::ids::AgentId;
 use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use svc_base::ids::AgentId;
 
 /// The topmost byte of each mark. A limit that somebody has set for a reason is unlikely to be that high, and
 /// no limit at all is all ones.

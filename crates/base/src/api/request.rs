@@ -1,7 +1,7 @@
 //! A request as handlers see it: decoded, bounded, and already past the Host and Origin checks.
 
 use super::{Method, Problem};
-use crate::core::actor::Holder;
+use crate::actor::Holder;
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};

@@ -3,7 +3,7 @@
 
 use super::head::Head;
 use super::{Config, Policy};
-use crate::api::{Problem, Reply};
+use svc_base::api::{Problem, Reply};
 use tiny_http::{HTTPVersion, Header, Response, StatusCode};
 
 /// The methods told to a browser that asks before it calls.
@@ -119,7 +119,7 @@ fn header(name: &str, value: &str) -> Option<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::http::Limits;
+    use crate::http::Limits;
 
     fn config() -> Config {
         let policy = Policy::local([127, 0, 0, 1].into());

@@ -1,9 +1,9 @@
 //! Who may call: the Host header against DNS rebinding, the Origin header against other sites.
 
 use super::head::Head;
-use crate::api::{Method, Problem, Request};
 use std::net::IpAddr;
 use std::sync::Arc;
+use svc_base::api::{Method, Problem, Request};
 
 /// The port of an address without one.
 const HTTP_PORT: u16 = 80;

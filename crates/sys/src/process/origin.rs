@@ -8,9 +8,9 @@
 
 use super::reaper::Purpose;
 use super::{os, reaper, scan};
-use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use std::path::Path;
 use std::sync::OnceLock;
+use svc_base::ids::{AgentId, UNKNOWN_AGENT};
 
 /// Ancestors looked at, so that a damaged process table cannot keep us here.
 const MAX_ANCESTORS: usize = 128;

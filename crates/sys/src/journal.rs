@@ -3,9 +3,9 @@
 //! **Invariant:** a line is whole or not there. A write that fails is taken back; what a crash has torn off
 //! is closed with a line end before the next line, and passed over by readers.
 
+use super::files::{missing_is_fine, replace, sync_folder};
 use super::regular;
 use super::reserve::with_reserve;
-use super::store::{missing_is_fine, replace, sync_folder};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

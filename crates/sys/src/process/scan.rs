@@ -2,12 +2,12 @@
 
 use super::mark::LimitMark;
 use super::{AGENT_ID_VARIABLE, Marker, PROJECT_DIR_VARIABLE, os};
-use crate::core::ids::AgentId;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Instant;
+use svc_base::ids::AgentId;
 
 /// All processes at one time.
 pub(super) struct Scan {

@@ -6,13 +6,13 @@ use super::deadline::{read_until, write_until};
 use super::head::{self, Head};
 use super::server::{Shared, Waits};
 use super::write::encode;
-use crate::api::{Method, Problem, Reply, Request};
-use crate::runtime::ws;
+use crate::ws;
 use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use svc_base::api::{Method, Problem, Reply, Request};
 
 const READ_BYTES: usize = 16 << 10;
 /// After a refusal, what the client still sends is read and dropped this long, so that it sees the reply

@@ -6,7 +6,6 @@
 #![allow(unsafe_code, reason = "system calls that std does not offer")]
 
 use super::{Exit, Identity};
-use crate::core::ids::AgentId;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::io;
@@ -14,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use svc_base::ids::AgentId;
 
 /// How long the reaper may take to notice that it should end, before it is woken again.
 const WAKE_AGAIN: Duration = Duration::from_millis(50);

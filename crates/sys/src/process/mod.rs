@@ -32,12 +32,12 @@ pub use pipe::{Progress, Sink, Source, Wake};
 pub use spawn::{Running, Spec, Stdin};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};
 
-use crate::core::ids::AgentId;
 use scan::Scan;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use svc_base::ids::AgentId;
 
 /// The variable that marks an agent's processes with its id.
 pub const AGENT_ID_VARIABLE: &str = "SVC_AGENT_ID";

@@ -11,10 +11,10 @@
 
 use super::scan::Scan;
 use super::{Identity, Marker, Processes, os, reaper};
-use crate::core::ids::AgentId;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use svc_base::ids::AgentId;
 
 /// Between TERM and KILL when a person stops an agent.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);

@@ -1,6 +1,6 @@
 //! Taking a port: the one that was named or none; the usual one or one of the next.
 
-use super::super::port_holder::holder_of;
+use crate::port_holder::holder_of;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};

@@ -23,11 +23,11 @@ pub use server::Server;
 pub use stats::Stats;
 
 use super::ws::Subscription;
-use crate::api::{Found, Method, Params, Problem, Reply, Request, Route, Table};
-use crate::core::actor::Holder;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use svc_base::actor::Holder;
+use svc_base::api::{Found, Method, Params, Problem, Reply, Request, Route, Table};
 
 /// Both ends of a connection, and what is learned of it once.
 #[derive(Debug, Clone)]

@@ -4,8 +4,10 @@
 //! Source: prctl(2) `PR_SET_DUMPABLE`, proc(5) `/proc/PID/environ`.
 #![allow(unsafe_code, reason = "prctl and the memory of the first environment, which std does not offer")]
 
-use super::tokens::VARIABLE;
 use std::ffi::OsStr;
+
+/// The environment variable that names the operator's token.
+pub const OPERATOR_TOKEN: &str = "SVC_OPERATOR_TOKEN";
 
 /// Ends of the names of variables that hold secrets.
 const SECRET_ENDS: [&str; 6] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS", "_PAT"];
@@ -18,7 +20,7 @@ const SECRET_ENDS: [&str; 6] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CRED
 pub fn hide() {
     #[cfg(target_os = "linux")]
     environment::clear();
-    if std::env::var_os(VARIABLE).is_some_and(|token| !token.is_empty()) {
+    if std::env::var_os(OPERATOR_TOKEN).is_some_and(|token| !token.is_empty()) {
         keep_memory();
     }
 }

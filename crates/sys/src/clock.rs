@@ -4,10 +4,10 @@
 //! slept, the one thread that asks for it ([`follow`]) takes the jump over and tells the core of it; until
 //! then, and everywhere else, time just goes on.
 
-use crate::core::time::{Jump, Time};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use svc_base::time::{Jump, Time};
 
 /// A difference up to this is no jump: the two clocks are read one after the other, and network time moves
 /// the wall clock by steps of up to 128 ms.

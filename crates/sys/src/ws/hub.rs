@@ -4,9 +4,8 @@ use super::pace::{self, Patience};
 use super::queue::{Frames, Full, Queue};
 use super::ring::{Entry, Ring};
 use super::{MAX_CLIENTS, close_frame, ping_frame, text_frame};
-use crate::agents::report::Batch;
-use crate::runtime::clock;
-use crate::runtime::threads::Thread;
+use crate::clock;
+use crate::threads::Thread;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +35,12 @@ pub enum HubMessage {
     /// brace. It is not kept for replay.
     To(Vec<u64>, Arc<[u8]>),
     /// Output of a run.
-    Output(Batch),
+    Output {
+        /// `agent:output` messages, in order: JSON objects without their closing brace.
+        frames: Vec<Arc<[u8]>>,
+        /// Dropped when the hub has taken the frames.
+        credit: Box<dyn Send>,
+    },
     /// The registry has changed. Each form is encoded only if a client wants it.
     State {
         /// The whole registry.
@@ -272,10 +276,10 @@ impl Body {
                 let Numbered { frames, .. } = self.number(std::slice::from_ref(&body));
                 self.distribute(&frames, |client| clients.contains(&client.id));
             }
-            HubMessage::Output(batch) => {
-                self.publish("agent:output", &batch.frames);
+            HubMessage::Output { frames, credit } => {
+                self.publish("agent:output", &frames);
                 // Only now may the run send more.
-                drop(batch.credit);
+                drop(credit);
                 self.pace();
             }
             HubMessage::State { full, delta } => self.state(full, delta),

@@ -4,8 +4,7 @@ use super::connection::Connection;
 use super::stats::{Stats, add};
 use super::write::encode;
 use super::{Bound, Config, Ends, Service};
-use crate::api::{Problem, Reply};
-use crate::runtime::threads::Thread;
+use crate::threads::Thread;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -14,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use svc_base::api::{Problem, Reply};
 
 const CONNECTION_STACK_BYTES: usize = 512 << 10;
 /// A thread without a connection waits this long for the next one.

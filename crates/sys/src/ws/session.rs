@@ -3,14 +3,14 @@
 use super::hub::{Client, HubHandle, HubMessage};
 use super::queue::{Frames, Queue, Work};
 use super::{Listener, MAX_CLIENTS, close_frame, text_frame};
-use crate::api::{Method, Problem};
-use crate::runtime::http::Head;
-use crate::runtime::threads::Thread;
+use crate::http::Head;
+use crate::threads::Thread;
 use serde_json::Value;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use svc_base::api::{Method, Problem};
 use tungstenite::error::{CapacityError, ProtocolError};
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Error, Message, WebSocket};

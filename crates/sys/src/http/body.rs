@@ -4,10 +4,10 @@
 use super::Limits;
 use super::deadline::read_until;
 use super::head::Framing;
-use crate::api::Problem;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
+use svc_base::api::Problem;
 
 /// A chunk's size line, extensions included.
 const CHUNK_LINE_BYTES: usize = 4 << 10;

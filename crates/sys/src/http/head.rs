@@ -2,7 +2,7 @@
 //! may read an unclear message otherwise.
 
 use super::Limits;
-use crate::api::{Method, Problem, decode_percent, parse_query};
+use svc_base::api::{Method, Problem, decode_percent, parse_query};
 
 /// How the body is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

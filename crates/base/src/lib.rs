@@ -1,0 +1,9 @@
+//! The words that every part of `svc` shares: requests and replies, ids, points in time, who calls, and text
+//! that may be shown. Pure: no thread, file, socket or clock.
+
+pub mod actor;
+pub mod api;
+pub mod ids;
+pub mod nearest;
+pub mod time;
+pub mod untrusted;

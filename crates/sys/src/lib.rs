@@ -1,0 +1,22 @@
+//! What `svc` needs of the system: processes, sockets, files, threads, clocks and signals. It knows nothing
+//! of agents but their ids.
+
+pub mod beneath;
+pub mod clock;
+pub mod confine;
+pub mod descriptors;
+pub mod files;
+pub mod http;
+pub mod journal;
+pub mod logger;
+pub mod port_holder;
+pub mod process;
+pub mod regular;
+pub mod rehearsal_signals;
+pub mod reserve;
+pub mod secrets;
+pub mod signals;
+pub mod socket_table;
+pub mod terminal;
+pub mod threads;
+pub mod ws;
