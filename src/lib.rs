@@ -1,11 +1,11 @@
 //! `svc` runs many AI coding agents on one machine: it spawns, tracks, rotates and stops them, holds
 //! their registry, pushes state over WebSocket and answers REST calls on one local port.
 //!
-//! The modules in reading order: [`core`] is the pure heart (state, events, effects), then the features, then
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), the features, then
 //! [`routes`], the one list of endpoints, then [`runtime`], which puts the daemon together. Below them are
 //! two crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes).
-//! nothing else with it.
+//! [`rehearsal`] and [`ollama`] are the process side of the built-in agents; [`cli`] is a client of the REST
+//! API and shares nothing else with it.
 
 pub mod core;
 
