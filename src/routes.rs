@@ -51,6 +51,9 @@ pub enum Access {
 pub enum Handler {
     /// Answers from the snapshot.
     Read(fn(&Ask) -> Result<Reply, Problem>),
+    /// As `Read`, and without a query it looks at nothing but the snapshot: its bytes serve all who ask
+    /// before the next change. On paths without parameters.
+    Shared(fn(&Ask) -> Result<Reply, Problem>),
     /// Becomes a command; the core answers.
     Write(Access, fn(&Ask) -> Result<Command, Problem>),
     /// Does I/O on the connection's thread, and then answers or becomes a command.

@@ -1,12 +1,13 @@
 //! `/api/agents`: fields in, records out.
 
+use super::record::View;
 use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
-use crate::api::{Fields, Method, Problem, Reply, Request, Route};
+use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
 use crate::routes::{Access, Ask, Handler};
 use crate::schedules;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Characters of a prompt, instruction or question.
 pub const MAX_PROMPT_CHARS: usize = 200_000;
@@ -68,9 +69,11 @@ fn talk_routes() -> Vec<Route<Handler>> {
 
 fn record_routes() -> Vec<Route<Handler>> {
     use Access::Anyone;
-    use Handler::{Read, Work, Write};
+    use Handler::{Read, Shared, Work, Write};
     vec![
-        Route::new(Method::Get, "/api/agents", "All agents", Read(list)),
+        Route::new(Method::Get, "/api/agents", "All agents", Shared(list))
+            .query(&[("fields", "names of fields, separated by commas: only these of each record")])
+            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")]),
         Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, worker_api::spawn))
             .body(spawn_schema)
             .body_limit(2 << 20)
@@ -114,7 +117,27 @@ pub(crate) fn target(ask: &Ask) -> String {
 }
 
 fn list(ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&ask.state.agents.iter().map(|agent| agent.rest()).collect::<Vec<_>>()))
+    let agents = ask.state.agents.iter().map(|agent| agent.rest());
+    match ask.request.query("fields") {
+        None => Ok(Reply::ok(&agents.collect::<Vec<_>>())),
+        Some(names) => Ok(Reply::ok(&agents.map(|agent| only(names, agent)).collect::<Result<Vec<_>, _>>()?)),
+    }
+}
+
+/// These fields of a record, in the record's own order.
+///
+/// Errors: 400 for a field that no record has.
+fn only(names: &str, agent: View) -> Result<Map<String, Value>, Problem> {
+    let names: Vec<&str> = names.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
+    let Value::Object(mut all) = json!(agent) else { return Ok(Map::new()) };
+    if let Some(name) = names.iter().find(|name| !all.contains_key(**name)) {
+        let known = all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let error =
+            FieldError { field: "fields".into(), message: format!("\"{name}\" is none; there are {known}") };
+        return Err(Problem::validation(vec![error]));
+    }
+    all.retain(|name, _| names.contains(&name.as_str()));
+    Ok(all)
 }
 
 fn get(ask: &Ask) -> Result<Reply, Problem> {

@@ -95,7 +95,9 @@ impl Core {
             find_caller: &find_caller,
         };
         let command = match route.handler {
-            Handler::Read(handler) => return Some(handler(&ask).unwrap_or_else(Into::into)),
+            Handler::Read(handler) | Handler::Shared(handler) => {
+                return Some(handler(&ask).unwrap_or_else(Into::into));
+            }
             Handler::Write(_, handler) => handler(&ask),
             Handler::Work(..) => agents::api::parse_spawn(&request)
                 .map(|request| Command::Agents(agents::Command::Spawn(Box::new(request)))),

@@ -134,7 +134,7 @@ impl Bench {
         let ask = Ask { request, params, state: &self.state, now: self.now, find_caller: &find_caller };
         let refuse = |problem: Problem| Ok(problem.into());
         match handler {
-            Handler::Read(read) => read(&ask).or_else(refuse),
+            Handler::Read(read) | Handler::Shared(read) => read(&ask).or_else(refuse),
             Handler::Write(_, parse) => match parse(&ask) {
                 Ok(command) => Err(command),
                 Err(problem) => refuse(problem),

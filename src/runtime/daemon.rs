@@ -7,6 +7,7 @@ use super::lock::{Lock, LockError};
 use super::outbox::{Outbox, state_body};
 use super::process::Processes;
 use super::service::Service;
+use super::shared_replies::SharedReplies;
 use super::signals::Signals;
 use super::state_thread::{Core, RunningCore};
 use super::store::{Store, Told};
@@ -232,6 +233,7 @@ impl Daemon {
             hub: hub_handle.clone(),
             listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
             tokens: tokens(folder, &bound)?,
+            shared: SharedReplies::default(),
         };
         let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
         let state = RunningCore::start(core.clone(), thread, outbox)?;

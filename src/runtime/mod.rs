@@ -10,6 +10,7 @@ pub mod host;
 pub mod lock;
 mod outbox;
 mod service;
+mod shared_replies;
 pub mod state_thread;
 pub mod store;
 mod tokens;

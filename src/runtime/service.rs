@@ -4,6 +4,7 @@ use super::caller;
 use super::clock;
 use super::host::Host;
 use super::http::{self, Ends, Head};
+use super::shared_replies::SharedReplies;
 use super::state_thread::Core;
 use super::tokens::{Source, Tokens, VARIABLE};
 use super::ws::{HubHandle, Listener, Subscription};
@@ -33,6 +34,8 @@ pub struct Service {
     pub listener: Arc<dyn Listener>,
     /// Which tokens are in force.
     pub tokens: Tokens,
+    /// What is answered to many from one snapshot.
+    pub shared: SharedReplies,
 }
 
 impl http::Service for Service {
@@ -68,7 +71,7 @@ impl http::Service for Service {
             let state = self.core.snapshot();
             let find_caller = || self.caller(&state, request).agent();
             let ask = Ask { request, params, state: &state, now: clock::now(), find_caller: &find_caller };
-            let reply = self.answer(route, &ask).unwrap_or_else(Into::into);
+            let reply = self.answer(route, &ask, &state).unwrap_or_else(Into::into);
             self.with_remedy(&ask, reply)
         })
     }
@@ -81,9 +84,10 @@ impl http::Service for Service {
 }
 
 impl Service {
-    fn answer(&self, route: &Route<Handler>, ask: &Ask) -> Result<Reply, Problem> {
+    fn answer(&self, route: &Route<Handler>, ask: &Ask, state: &Arc<State>) -> Result<Reply, Problem> {
         match route.handler {
             Handler::Read(read) => read(ask),
+            Handler::Shared(read) => self.shared.get(route.path, state, ask.request, || read(ask)),
             Handler::Write(access, parse) => {
                 self.allow(access, ask)?;
                 Ok(self.core.call(ask.actor(), parse(ask)?))

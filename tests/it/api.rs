@@ -71,6 +71,29 @@ fn script(extra: &Value) -> Value {
 }
 
 #[test]
+fn the_list_has_a_tag_and_gives_only_the_fields_that_are_asked_for() {
+    let daemon = Daemon::start();
+    let id = daemon.spawn("quick");
+    daemon.wait_state(&id, &["completed"]);
+    let url = format!("{}/api/agents", daemon.url);
+    let first = ureq::get(&url).call().unwrap();
+    let tag = first.headers()["etag"].to_str().unwrap().to_owned();
+    let again = ureq::get(&url).header("If-None-Match", &tag).call().unwrap();
+    assert_eq!(again.status(), 304);
+    daemon.send("PATCH", &format!("/api/agents/{id}"), &json!({"name": "renamed-1"}));
+    let mut changed = ureq::get(&url).header("If-None-Match", &tag).call().unwrap();
+    assert_eq!(changed.status(), 200);
+    let list: Value = serde_json::from_str(&changed.body_mut().read_to_string().unwrap()).unwrap();
+    assert_eq!(list[0]["name"], "renamed-1");
+
+    let few = daemon.get("/api/agents?fields=name,%20id");
+    assert_eq!(few, json!([{"id": id, "name": "renamed-1"}]));
+    let (status, problem) = daemon.send("GET", "/api/agents?fields=id,colour", &Value::Null);
+    assert_eq!((status, &problem["errors"][0]["field"]), (400, &json!("fields")));
+    assert!(problem["error"].as_str().unwrap().contains("\"colour\" is none; there are"), "{problem}");
+}
+
+#[test]
 fn spec_agent_the_record_has_every_field_in_rest_and_websocket() {
     let daemon = Daemon::start();
     let mut socket = daemon.connect("");

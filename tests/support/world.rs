@@ -122,7 +122,9 @@ impl World {
             find_caller: &|| None,
         };
         let outcome = match route.handler {
-            Handler::Read(handler) => return Ok(handler(&ask).unwrap_or_else(Into::into)),
+            Handler::Read(handler) | Handler::Shared(handler) => {
+                return Ok(handler(&ask).unwrap_or_else(Into::into));
+            }
             Handler::Write(_, handler) => handler(&ask),
             // Its I/O is counting strays.
             Handler::Work(..) if target == "/api/health" => return Ok(svc::oversight::api::health(&ask, 0)),

@@ -178,7 +178,7 @@ fn agents_may_look_and_nothing_else() {
     let mut changing = 0;
     for route in ours {
         match route.handler {
-            Handler::Read(_) => assert_eq!(route.method, crate::api::Method::Get),
+            Handler::Read(_) | Handler::Shared(_) => assert_eq!(route.method, crate::api::Method::Get),
             Handler::Write(access, _) | Handler::Work(access, _) => {
                 changing += 1;
                 assert_eq!(access, Access::OperatorOnly, "{} {}", route.method, route.path);
