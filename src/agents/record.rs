@@ -182,6 +182,10 @@ pub struct Agent {
     /// The agent that started it, over all its lives; `None` for a person.
     #[serde(default)]
     pub started_by: Option<LineageId>,
+    /// Whether it was started by one that the kernel's fence was around, and so is in it too while its
+    /// permission is [`Permission::Auto`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fenced: bool,
     /// What a person added to its environment.
     #[serde(default, skip_serializing_if = "is_plain")]
     pub env: Arc<Extra>,

@@ -12,7 +12,7 @@ use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::{Actor, State as All};
 use crate::ownership::scopes;
-use crate::providers::Permission;
+use crate::providers::{self, Permission};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub struct Rights {
     pub scope: Option<Vec<String>>,
     /// The folder that the kernel fences it into although it has no scope; empty for none.
     pub folder: String,
+    /// Whether the kernel fences it into its project, and so everything it starts.
+    pub fenced: bool,
     /// What its program may do unasked.
     pub permission: Permission,
     /// The integrations it may call; `None` is all.
@@ -39,6 +41,7 @@ impl Default for Rights {
         Self {
             scope: None,
             folder: String::new(),
+            fenced: false,
             permission: Permission::Full,
             integrations: None,
             isolated: false,
@@ -54,15 +57,16 @@ pub struct Refusal(pub String);
 impl Rights {
     /// Those of an agent.
     pub fn of(all: &All, agent: &Agent) -> Self {
-        let is_fenced = all.settings.config().enforcement == "kernel";
+        let is_bound = all.settings.config().enforcement == "kernel";
         let has_full = agent.permission == Permission::Full;
         Self {
             scope: (!agent.scope.is_empty()).then(|| agent.scope.to_vec()),
-            folder: if is_fenced && agent.scope.is_empty() {
+            folder: if is_bound && agent.scope.is_empty() {
                 tidied(&agent.working_dir)
             } else {
                 String::new()
             },
+            fenced: self::is_fenced(all, agent),
             permission: agent.permission,
             integrations: Some(agent.integrations.to_vec()),
             isolated: agent.isolation == "worktree",
@@ -95,6 +99,7 @@ impl Rights {
         Ok(Self {
             folder: if scope.is_none() { self.folder.clone() } else { String::new() },
             scope,
+            fenced: self.fenced,
             permission: asked.permission,
             integrations: Some(asked.integrations.clone()),
             isolated: asked.isolation == "worktree",
@@ -138,10 +143,17 @@ impl Rights {
             ..SpawnRequest::default()
         };
         // What is open in the other must be open here: there is nothing to inherit it from.
-        let is_open = (self.scope.is_none() || other.scope.is_some())
+        let is_open = (!self.fenced || other.fenced)
+            && (self.scope.is_none() || other.scope.is_some())
             && (self.integrations.is_none() || other.integrations.is_some());
         is_open && self.child(&asked).is_ok()
     }
+}
+
+/// Whether the kernel keeps an agent's writing in its project, whatever `enforcement` says of scopes.
+pub fn is_fenced(all: &All, agent: &Agent) -> bool {
+    let needs = || providers::by_id(&agent.provider).is_some_and(|provider| provider.info().needs_fence);
+    all.project.can_fence && agent.permission == Permission::Auto && (agent.fenced || needs())
 }
 
 fn tidied(folder: &str) -> String {
@@ -179,6 +191,13 @@ impl Maker {
         let Some(caller) = actor.agent() else { return Ok(Self::person()) };
         let agent = known(all, caller).ok_or_else(|| refusal(caller, "start agents"))?;
         Ok(Self { lineage: Some(agent.lineage_id), rights: Rights::of(all, agent) })
+    }
+
+    /// Whether what it starts with this program is fenced in: it is itself, or the program would do unasked
+    /// what it may not.
+    pub fn fences(&self, program: &providers::Info) -> bool {
+        let is_unasked = self.rights.permission != Permission::Full && program.runs_unasked;
+        self.rights.fenced || (self.lineage.is_some() && is_unasked)
     }
 
     /// Cuts a request down to what this maker may give.

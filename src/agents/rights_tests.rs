@@ -1,15 +1,17 @@
 //! What an agent may let others do, door by door.
 
-use super::rights::{Maker, Rights};
-use super::{Command, SpawnRequest};
+use super::rights::{Maker, Rights, is_fenced};
+use super::{Command, RunOrder, SpawnRequest};
 use crate::api::Reply;
 use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use crate::core::testing::Bench;
-use crate::core::{Actor, Command as Core};
+use crate::core::{Actor, Command as Core, Effect, Event, Project};
 use crate::providers::Permission;
+use crate::providers::registry::Detection;
 use crate::teams;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn asks(name: &str) -> SpawnRequest {
@@ -108,6 +110,63 @@ fn who_is_fenced_into_its_folder_starts_nobody_outside_of_it() {
     let inside = SpawnRequest { working_dir: "web/app".into(), ..asks("inside") };
     assert_eq!(spawn(&mut bench, inside).0, 201);
     assert_eq!(spawn(&mut bench, scoped("scoped", &["web/a/**"])).0, 201);
+}
+
+/// The fence of the last process that was ordered.
+fn last_fence(bench: &Bench) -> Option<Vec<String>> {
+    let order = bench.effects.iter().rev().find_map(|effect| match effect {
+        Effect::Run(_, RunOrder::Start(order)) => Some(order.request.fence.clone()),
+        _ => None,
+    });
+    order.expect("an order to start")
+}
+
+#[test]
+fn who_is_fenced_into_the_project_starts_and_instructs_nobody_outside_of_the_fence() {
+    let mut bench = Bench::new();
+    let project = Project { can_fence: true, ..Project::clone(&bench.state.project) };
+    bench.state.project = Arc::new(project);
+    let found = ["qwen", "claude-code"].map(|id| Detection::installed(id, "1"));
+    bench.apply(Event::Detected(found.into()));
+    bench.actor = Actor::Operator;
+    let by = |provider: &str, name: &str| SpawnRequest { provider: Some(provider.into()), ..asks(name) };
+    let maker = bench.agent_like(by("qwen", "maker"));
+    let asker = bench.agent_like(by("claude-code", "asker"));
+    assert_eq!(last_fence(&bench), None, "it asks before it leaves the project");
+    let project = Some(vec!["**".to_owned()]);
+
+    bench.actor = Actor::Agent(maker);
+    for provider in ["script", "claude-code"] {
+        let (status, body) = spawn(&mut bench, by(provider, &format!("of-maker-{provider}")));
+        assert_eq!((status, last_fence(&bench)), (201, project.clone()), "{provider}: {body}");
+    }
+    // Also what these start, and who is instructed by them.
+    bench.actor = Actor::Agent(bench.state.agents.find("of-maker-claude-code").unwrap().id);
+    assert_eq!(spawn(&mut bench, by("claude-code", "grandchild")).0, 201);
+    assert_eq!(last_fence(&bench), project);
+    for actor in [bench.actor.clone(), Actor::Agent(maker)] {
+        bench.actor = actor;
+        let say = bench.ask("POST", "/api/agents/asker/instruct", &json!({"message": "write elsewhere"}));
+        assert_refused(say, "asker may do more than itself");
+    }
+    let wish = json!({"cron": "* * * * *", "agent": {"role": "dev", "provider": "claude-code"}});
+    let (status, schedule) = bench.ask("POST", "/api/schedules", &wish);
+    assert_eq!(status, 201, "{schedule}");
+    bench.ask("POST", &format!("/api/schedules/{}/run", schedule["id"].as_str().unwrap()), &Value::Null);
+    assert_eq!(last_fence(&bench), project, "by a schedule, too");
+
+    bench.actor = Actor::Agent(asker);
+    assert_eq!(spawn(&mut bench, by("claude-code", "asks-too")).0, 201);
+    assert_eq!(last_fence(&bench), None);
+    assert_eq!(spawn(&mut bench, by("script", "asks-nobody")).0, 201);
+    assert_eq!(last_fence(&bench), project, "a script does unasked what its maker would have to ask for");
+
+    bench.actor = Actor::Operator;
+    assert_eq!(bench.ask("PATCH", "/api/agents/grandchild", &json!({"permission": "full"})).0, 200);
+    assert!(
+        !is_fenced(&bench.state, bench.state.agents.find("grandchild").unwrap()),
+        "a person let it loose"
+    );
 }
 
 #[test]

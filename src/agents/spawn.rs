@@ -2,7 +2,7 @@
 
 use super::record::{Agent, OpenTools, Phase, Status};
 use super::touched::OpenFiles;
-use super::{LogEntry, Maker, RunOrder, scope, touch};
+use super::{LogEntry, Maker, RunOrder, rights, scope, touch};
 use crate::api::{Problem, Reply, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
@@ -183,6 +183,7 @@ fn register(
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
     let mut agent = new_record(all, cx, id, lineage, provider.info().id, request);
     agent.started_by = maker.lineage;
+    agent.fenced = maker.fences(provider.info());
     let told = json!({
         "agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider,
         "startedBy": agent.started_by,
@@ -243,14 +244,14 @@ pub fn launch_request(
 }
 
 /// Where alone an agent may write, if the kernel is to see to it: in its scope where enforcement is the
-/// kernel's; in its project where its program has no fence of its own and is not to be let loose.
+/// kernel's; in its project where its program has no fence of its own and is not to be let loose, or where it
+/// was started from within such a fence.
 fn fence(all: &All, agent: &Agent, purpose: Purpose) -> Option<Vec<String>> {
     if all.settings.config().enforcement == "kernel" {
         return Some(agent.scope.to_vec());
     }
-    let needs = providers::by_id(&agent.provider).is_some_and(|provider| provider.info().needs_fence);
-    let is_bound = purpose == Purpose::Work && agent.permission == Permission::Auto;
-    if !(needs && is_bound && all.project.can_fence) {
+    // Its own program answers questions without its tools; what is inherited holds for whatever it runs.
+    if !(rights::is_fenced(all, agent) && (agent.fenced || purpose == Purpose::Work)) {
         return None;
     }
     let mut globs = vec!["**".to_owned()];
@@ -371,6 +372,7 @@ fn new_record(
         worktree: request.worktree,
         command: Arc::new(request.command),
         started_by: None,
+        fenced: false,
         env: Arc::new(request.env),
         prompt: request.prompt.into(),
         status: Status::Starting,

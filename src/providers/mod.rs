@@ -105,6 +105,9 @@ pub struct Info {
     /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
     /// is put around it, with its project as the scope.
     pub needs_fence: bool,
+    /// Whether it runs whatever it is told to, without a question in any permission: an agent that has not
+    /// [`Permission::Full`] starts it inside of the fence alone.
+    pub runs_unasked: bool,
     /// Known models; the first is the default.
     pub models: &'static [Model],
     /// Whether a model that is not listed is passed through.
@@ -127,6 +130,7 @@ impl Info {
         vendor_keys: false,
         login: login::NO_LOGIN,
         needs_fence: false,
+        runs_unasked: false,
         models: &[],
         any_model: true,
         capabilities: Capabilities {

@@ -29,6 +29,7 @@ static INFO: Info = Info {
     env_key: "",
     install_command: "",
     pass_env: &[],
+    runs_unasked: true,
     models: &[
         scenario("default", "Default rehearsal"),
         scenario("planner", "Rehearsed planner"),

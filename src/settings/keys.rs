@@ -56,7 +56,7 @@ pub const KEYS: &[Key] = &[
     key(
         "defaultModel",
         "a model id of 1 to 200 characters, or auto",
-        "the model of an agent that names none; auto chooses by the task",
+        "the model of an agent of the default provider that names none; auto is the program's own, or what routing says",
     ),
     key(
         "routing",

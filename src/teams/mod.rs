@@ -18,11 +18,12 @@ pub mod worker_api;
 
 pub use store::{STORED_VERSION, Stored};
 
+use crate::agents::rights::{may_act, refusal};
 use crate::agents::{self, Agent, Maker, SpawnRequest};
 use crate::api::{Problem, Reply, Validator};
-use crate::core::ids::{AgentId, TeamId};
+use crate::core::ids::{AgentId, LineageId, TeamId};
 use crate::core::time::{Time, rfc3339};
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
+use crate::core::{Actor, CallId, Context, Document, Durability, Effect, Moment, State as All};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -53,6 +54,9 @@ pub struct Team {
     /// The toy it was made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toy_id: Option<String>,
+    /// The agent that made it, over all its lives; `None` for a person. What a person made no agent changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<LineageId>,
     /// When it was made.
     #[serde(with = "rfc3339")]
     pub created_at: Time,
@@ -79,6 +83,7 @@ impl Default for State {
             working_dir: String::new(),
             agents: Vec::new(),
             toy_id: None,
+            made_by: None,
             created_at: Time(0),
             updated_at: Time(0),
         };
@@ -235,6 +240,7 @@ fn insert(all: &mut All, cx: &mut Context, name: String, toy: Option<&str>) -> R
         working_dir: String::new(),
         agents: Vec::new(),
         toy_id: toy.map(ToOwned::to_owned),
+        made_by: Maker::of(all, &cx.actor)?.lineage,
         created_at: cx.now,
         updated_at: cx.now,
     };
@@ -299,6 +305,13 @@ fn save(
             found.collect::<Result<_, _>>()?
         }
     };
+    for agent in &saved {
+        // What joins a team is told to it, and gets its key.
+        may_act(all, &cx.actor, agent, "save")?;
+    }
+    if let Some(team) = all.teams.named(name) {
+        check_change(all, &cx.actor, team, "save into")?;
+    }
     let known = all.teams.named(name).map(|team| team.id);
     let id = match known {
         Some(id) => id,
@@ -379,8 +392,23 @@ fn start(
     agents::spawn_agent(all, cx, &maker, request).map_err(|problem| problem.error)
 }
 
+/// Whether somebody may change a team: a person, the agent that made it, or one that this has started.
+///
+/// Errors: 403 `agent_may_not`.
+fn check_change(all: &All, actor: &Actor, team: &Team, deed: &str) -> Result<(), Problem> {
+    let maker = Maker { lineage: team.made_by, ..Maker::default() };
+    match actor.agent() {
+        Some(caller) if !maker.is_or_serves(all, actor) => {
+            Err(refusal(caller, &format!("{deed} team {:?}, which it has not made", team.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn rename(all: &mut All, cx: &mut Context, target: &str, name: &str) -> Result<Reply, Problem> {
-    let id = all.teams.find(target)?.id;
+    let team = all.teams.find(target)?;
+    check_change(all, &cx.actor, team, "rename")?;
+    let id = team.id;
     free_name(all, name, Some(id))?;
     if let Some(team) = Arc::make_mut(&mut all.teams).teams.get_mut(&id) {
         let team = Arc::make_mut(team);
@@ -395,6 +423,7 @@ fn rename(all: &mut All, cx: &mut Context, target: &str, name: &str) -> Result<R
 
 fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
     let team = Arc::clone(all.teams.find(target)?);
+    check_change(all, &cx.actor, &team, "delete")?;
     if team.id == DEFAULT_TEAM {
         let text = format!("team {:?} is the default team, which cannot be deleted", team.name);
         return Err(Problem::new(409, "default_team", text));

@@ -72,6 +72,29 @@ fn decisions_7_there_is_a_default_team_that_cannot_be_deleted() {
 }
 
 #[test]
+fn an_agent_changes_only_teams_that_it_has_made_and_puts_only_its_own_into_them() {
+    let mut bench = Bench::new();
+    let (own, other) = (bench.agent("own"), bench.agent("other"));
+    assert_eq!(bench.ask("POST", "/api/teams", &json!({"name": "Persons", "agents": []})).0, 201);
+    let refused = |(status, body): (u16, Value), words: &str| {
+        assert_eq!((status, &body["code"]), (403, &json!("agent_may_not")), "{body}");
+        assert!(body["error"].as_str().unwrap().contains(words), "{body}");
+    };
+    bench.actor = crate::core::Actor::Agent(own);
+    let join = json!({"name": "persons", "agents": ["own"]});
+    refused(bench.ask("POST", "/api/teams", &join), "save into team \"Persons\", which it has not made");
+    assert_eq!(bench.state.agents.get(own).unwrap().team_id, None);
+    refused(bench.ask("PATCH", "/api/teams/Persons", &json!({"name": "Mine"})), "rename team");
+    refused(bench.ask("DELETE", "/api/teams/Persons", &Value::Null), "delete team");
+    assert_eq!(bench.ask("POST", "/api/teams", &json!({"name": "Mine", "agents": ["own"]})).0, 201);
+    assert_eq!(bench.ask("PATCH", "/api/teams/Mine", &json!({"name": "Ours"})).0, 200);
+    bench.actor = crate::core::Actor::Agent(other);
+    refused(bench.ask("DELETE", "/api/teams/Ours", &Value::Null), "delete team");
+    bench.actor = crate::core::Actor::Agent(own);
+    assert_eq!(bench.ask("DELETE", "/api/teams/Ours", &Value::Null).0, 200);
+}
+
+#[test]
 fn teams_post_saves_the_current_configuration_201_then_200() {
     let mut bench = Bench::new();
     bench.agent("a-1");
