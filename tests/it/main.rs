@@ -10,6 +10,7 @@ mod cleanup;
 mod cli;
 mod cli_finish;
 mod cli_top;
+mod clock;
 mod command_line;
 mod console;
 mod cron;
