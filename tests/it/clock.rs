@@ -1,4 +1,5 @@
-//! The system's clock is set while the built daemon runs: time-outs keep their length, what people see follows.
+//! The system's clock is set while the built daemon runs: time-outs keep their length, and what people see
+//! follows.
 //!
 //! A small library before the C library gives the daemon a wall clock that the test sets.
 

@@ -46,6 +46,7 @@ mod recordings;
 mod rotation_triggers;
 mod runs;
 mod script_agent;
+mod shortage;
 mod simulation;
 mod simulation_plans;
 mod simulation_trust;
