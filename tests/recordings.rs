@@ -13,6 +13,8 @@ mod ledger;
 mod mutations;
 #[path = "recordings/replay.rs"]
 mod replay;
+#[path = "recordings/signals.rs"]
+mod signals;
 #[path = "recordings/turns.rs"]
 mod turns;
 #[allow(dead_code, reason = "only a part of it is needed here")]
