@@ -28,5 +28,5 @@ pub mod state_thread;
 pub mod store;
 pub mod terminal;
 pub mod threads;
-mod tokens;
+pub(crate) mod tokens;
 pub mod ws;

@@ -3,11 +3,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cards;
 mod cli;
 mod discord;
 mod secrets;
 mod slack;
 mod telegram;
+mod threads;
 
 use serde_json::{Value, json};
 use std::time::Duration;
