@@ -31,12 +31,12 @@ pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunRepor
         RunReport::StartFailed { error } => start_failed(all, cx, id, &error),
         RunReport::Output(batch) => output(all, cx, id, batch),
         RunReport::Said { message_id, delivered } => say::said(all, cx, id, message_id, delivered),
-        RunReport::Exited { code, signal, stderr_tail, leaked } => {
+        RunReport::Exited { code, signal, signalled, stderr_tail, leaked } => {
             if leaked > 0 {
                 Arc::make_mut(&mut all.health).leaked += u64::from(leaked);
                 cx.push(Effect::Warn(format!("agent {id}: {leaked} of its processes could not be ended")));
             }
-            exited(all, cx, id, code, signal, stderr_tail);
+            exited(all, cx, id, &Exit { code, signal, signalled, complaints: &stderr_tail });
         }
     }
 }
@@ -61,7 +61,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
         let (status, reason) = match &phase {
-            Phase::Stopping(..) => verdict(agent, &phase, None, None, ""),
+            Phase::Stopping(..) => verdict(agent, &phase, &Exit::NONE),
             _ => (Status::Crashed, format!("its process could not be started: {error}")),
         };
         agent.set_status(cx.now, status, reason);
@@ -261,14 +261,21 @@ pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Optio
     touch(all, cx, Durability::Soon);
 }
 
-fn exited(
-    all: &mut All,
-    cx: &mut Context,
-    id: AgentId,
+/// How a program ended, see [`RunReport::Exited`].
+struct Exit<'a> {
     code: Option<i32>,
     signal: Option<i32>,
-    stderr_tail: String,
-) {
+    signalled: bool,
+    /// The end of its standard error.
+    complaints: &'a str,
+}
+
+impl Exit<'_> {
+    /// There was no program.
+    const NONE: Self = Self { code: None, signal: None, signalled: false, complaints: "" };
+}
+
+fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
     Arc::make_mut(&mut all.timers).clear(Timer::Silence(id));
     let mut calls = Vec::new();
     let mut why = None;
@@ -278,10 +285,10 @@ fn exited(
             why = Some(*stop);
             calls.clone_from(waiting);
         }
-        agent.exit = Some(ExitInfo { code, signal, at: cx.now });
-        let (status, reason) = verdict(agent, &phase, code, signal, &stderr_tail);
-        if status == Status::Crashed && !stderr_tail.trim().is_empty() {
-            agent.error = Some(stderr_tail);
+        agent.exit = Some(ExitInfo { code: exit.code, signal: exit.signal, at: cx.now });
+        let (status, reason) = verdict(agent, &phase, exit);
+        if status == Status::Crashed && !exit.complaints.trim().is_empty() {
+            agent.error = Some(exit.complaints.to_owned());
         } else if status == Status::Crashed {
             agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
         }
@@ -318,13 +325,7 @@ fn exited(
 
 /// Status and reason of an ended run, read from three things together: whether a stop was ordered, the
 /// last turn's outcome, the exit status.
-fn verdict(
-    agent: &Agent,
-    phase: &Phase,
-    code: Option<i32>,
-    signal: Option<i32>,
-    complaints: &str,
-) -> (Status, String) {
+fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, String) {
     match phase {
         Phase::Stopping(Stop::Kill, _) => return (Status::Killed, "stopped on request".into()),
         Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, "replaced by its successor".into()),
@@ -340,31 +341,38 @@ fn verdict(
         }
         _ => {}
     }
+    if let (None, Some(signal), false) = (exit.code, exit.signal, exit.signalled) {
+        // Whatever its turn came to: some programs end a turn well, others badly, because of the signal.
+        return (Status::Killed, format!("{FOREIGN_SIGNAL}{signal} ended it; the daemon did not send it"));
+    }
     let turn = agent.last_turn.as_ref();
     if let Some(turn) = turn.filter(|turn| turn.is_error) {
         let remedy = login_remedy(&agent.provider, &turn.text);
         return (Status::Crashed, format!("its last turn failed: {}{remedy}", turn.text));
     }
     let finishing = *phase == Phase::Finishing;
-    match (code, signal) {
+    match (exit.code, exit.signal) {
         (Some(0), _) => (Status::Completed, completed_reason(agent)),
         // It was told to end after a good turn: how its launcher dies then says nothing of the work.
         _ if finishing && !agent.turn_open => (Status::Completed, completed_reason(agent)),
         (Some(code), _) => {
-            let why = cause(complaints).map(|cause| format!(": {cause}")).unwrap_or_default();
+            let why = cause(exit.complaints).map(|cause| format!(": {cause}")).unwrap_or_default();
             (Status::Crashed, format!("it exited with code {code}{why}"))
         }
-        (None, Some(signal)) => {
-            (Status::Killed, format!("{FOREIGN_SIGNAL}{signal} ended it; the daemon did not send it"))
-        }
+        (None, Some(signal)) => (Status::Killed, format!("the daemon ended it with signal {signal}")),
         (None, None) => (Status::Crashed, "its process vanished without an exit status".into()),
     }
 }
 
-/// The line of standard error that tells most: the first that calls itself an error, else the last.
+/// The line of standard error that tells most: the first that calls itself an error, else the last. A line
+/// of a log is taken only where there is nothing else.
 fn cause(complaints: &str) -> Option<String> {
     let plain = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned();
-    let lines: Vec<String> = complaints.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    let mut lines: Vec<String> = complaints.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    let is_log = |line: &String| line.starts_with("timestamp=") && line.contains(" level=");
+    if !lines.iter().all(is_log) {
+        lines.retain(|line| !is_log(line));
+    }
     let is_error = |line: &&String| {
         let line = line.to_lowercase();
         line.starts_with("error") || line.contains("error: ")

@@ -68,6 +68,9 @@ pub enum RunReport {
         code: Option<i32>,
         /// Signal number, if a signal ended it.
         signal: Option<i32>,
+        /// Whether signals were sent from here before it ended: because it was to stop, or because it did not
+        /// end when it was told to.
+        signalled: bool,
         /// Its last lines of standard error (at most 4 KiB).
         stderr_tail: String,
         /// Descendants that could not be ended. Anything but 0 is a bug and shown in `/api/health`.

@@ -166,11 +166,21 @@ fn why_a_program_crashed_stands_in_its_reason() {
         ("Reading\nNot inside a trusted directory.\n\n", ": Not inside a trusted directory."),
         ("  at a\n\u{1b}[31mTypeError: x is null\u{1b}[0m\nNode.js v22\n", ": [31mTypeError: x is null[0m"),
         (" \n", ""),
+        (
+            "timestamp=1 level=ERROR message=\"x\" cause=\"Error: y\"\nSession not found\n",
+            ": Session not found",
+        ),
         (long.as_str(), &format!(": {}…", &long[..300])),
     ] {
         let mut bench = bench(&[], false);
         let id = bench.agent("a");
-        let exited = RunReport::Exited { code: Some(1), signal: None, stderr_tail: said.into(), leaked: 0 };
+        let exited = RunReport::Exited {
+            code: Some(1),
+            signal: None,
+            stderr_tail: said.into(),
+            leaked: 0,
+            signalled: false,
+        };
         bench.apply(Event::Run(id, exited));
         let (_, body) = bench.ask("GET", "/api/agents/a", &Value::Null);
         assert_eq!(body["statusReason"], format!("it exited with code 1{told}"), "{said:?}");
@@ -201,4 +211,29 @@ fn a_crash_for_want_of_a_login_says_what_to_do() {
         assert!(reason.starts_with(&format!("its last turn failed: {error}{remedy}")), "{reason}");
         assert_eq!(reason.ends_with(error), remedy.is_empty(), "{reason}");
     }
+}
+
+#[test]
+fn a_signal_tells_of_the_work_only_where_the_daemon_did_not_send_it() {
+    let told = |signalled: bool, activities: Vec<Activity>| {
+        let mut bench = bench(&[], false);
+        let id = bench.agent("a");
+        bench.does(id, activities);
+        let stderr_tail = String::new();
+        let exited = RunReport::Exited { code: None, signal: Some(15), signalled, stderr_tail, leaked: 0 };
+        bench.apply(Event::Run(id, exited));
+        let (_, body) = bench.ask("GET", "/api/agents/a", &Value::Null);
+        format!("{}: {}", body["state"].as_str().unwrap(), body["statusReason"].as_str().unwrap())
+    };
+    let good = || TurnEnd { text: "done".into(), ..TurnEnd::default() };
+    let bad = || TurnEnd { is_error: true, error: "cut short".into(), ..TurnEnd::default() };
+    let foreign = "killed: signal 15 ended it; the daemon did not send it";
+    for end in [good(), bad()] {
+        assert_eq!(told(false, vec![Activity::TurnStarted, Activity::TurnEnded(end)]), foreign);
+    }
+    assert_eq!(told(false, vec![Activity::TurnStarted]), foreign);
+    // It was told to finish, and did not heed that.
+    assert_eq!(told(true, vec![Activity::TurnStarted, Activity::TurnEnded(good())]), "completed: finished");
+    let failed = told(true, vec![Activity::TurnStarted, Activity::TurnEnded(bad())]);
+    assert_eq!(failed, "crashed: its last turn failed: cut short");
 }

@@ -6,11 +6,16 @@
 //!
 //! Source: Model Context Protocol 2025-06-18.
 
+mod offers;
+
 use super::client::{CallError, Client, encode};
 use super::session::{Failure, Outcome, Session};
 use super::target::text;
 use crate::integrations::protocol::{ACCEPTED, PROTOCOL};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use offers::{LOOK_EVERY, MAX_INTEGRATIONS, Offers};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,20 +34,29 @@ struct Server<'a> {
     role: String,
     output: Mutex<io::Stdout>,
     calls: AtomicUsize,
+    offers: Offers,
+    /// Rings when there may be other integrations.
+    bell: Sender<()>,
 }
 
 /// `svc mcp`.
 pub fn mcp(session: &Session) -> Outcome {
+    let (bell, rings) = bounded(1);
+    let (alive, over) = bounded::<()>(0);
     let server = Server {
         session,
         agent: session.caller().unwrap_or_default().to_owned(),
         role: std::env::var("SVC_AGENT_ROLE").unwrap_or_default(),
         output: Mutex::new(io::stdout()),
         calls: AtomicUsize::new(0),
+        offers: Offers::default(),
+        bell,
     };
     let mut input = io::stdin().lock();
     let mut line = Vec::new();
     thread::scope(|scope| {
+        // Ends the thread that looks when the input has ended.
+        let _alive = alive;
         loop {
             line.clear();
             let read = input.by_ref().take(LINE_LIMIT_BYTES).read_until(b'\n', &mut line);
@@ -52,8 +66,12 @@ pub fn mcp(session: &Session) -> Outcome {
             }
             // What is no message is dropped, as other servers do.
             let Ok(message) = serde_json::from_slice::<Value>(&line) else { continue };
-            let is_call = message["method"] == "tools/call" && !message["id"].is_null();
-            if !is_call {
+            let asks_daemon = matches!(message["method"].as_str(), Some("tools/call" | "tools/list"));
+            if message["method"] == "tools/list" && server.offers.is_unwatched() {
+                let (server, rings, over) = (&server, &rings, &over);
+                scope.spawn(move || server.watch(rings, over));
+            }
+            if !asks_daemon || message["id"].is_null() {
                 server.quick(&message);
             } else if server.calls.fetch_add(1, Ordering::AcqRel) >= MAX_CALLS {
                 server.calls.fetch_sub(1, Ordering::AcqRel);
@@ -61,7 +79,10 @@ pub fn mcp(session: &Session) -> Outcome {
             } else {
                 let server = &server;
                 scope.spawn(move || {
-                    let result = server.tool(&message["params"]);
+                    let result = match message["method"].as_str() {
+                        Some("tools/list") => server.listed(),
+                        _ => server.tool(&message["params"]),
+                    };
                     server.answer(&message["id"], "result", result);
                     server.calls.fetch_sub(1, Ordering::AcqRel);
                 });
@@ -74,6 +95,10 @@ impl Server<'_> {
     fn answer(&self, id: &Value, kind: &str, content: Value) {
         let mut message = json!({"jsonrpc": "2.0", "id": id});
         message[kind] = content;
+        self.write(&message);
+    }
+
+    fn write(&self, message: &Value) {
         if let Ok(mut output) = self.output.lock() {
             // Nobody reads any more: standard input ends as well then.
             let _ = writeln!(output, "{message}").and_then(|()| output.flush());
@@ -94,17 +119,70 @@ impl Server<'_> {
                 let version = if ACCEPTED.contains(&wanted) { wanted } else { PROTOCOL };
                 let result = json!({
                     "protocolVersion": version,
-                    "capabilities": {"tools": {}},
+                    "capabilities": {"tools": {"listChanged": true}},
                     "serverInfo": {"name": "svc", "version": crate::VERSION},
-                    "instructions": "Tools of the integrations attached to this agent, locks on shared resources, \
-                                     the project's memory, and questions to a person. Begin with integration_tools.",
+                    "instructions": "Tools of the integrations attached to this agent (INTEGRATION__TOOL; those that are \
+                                     not listed so by integration_tools and integration_exec), locks on shared \
+                                     resources, the project's memory, and questions to a person.",
                 });
                 self.answer(id, "result", result);
             }
             "ping" => self.answer(id, "result", json!({})),
-            "tools/list" => self.answer(id, "result", json!({"tools": tools()})),
             _ => self.refuse(id, -32601, "Method not found"),
         }
+    }
+
+    /// The tools of its own, and those of the integrations.
+    fn listed(&self) -> Value {
+        let mut tools = tools();
+        if let Some(list) = tools.as_array_mut() {
+            list.extend(self.offers.list());
+        }
+        json!({"tools": tools})
+    }
+
+    /// Looks for other integrations now and then, until the input has ended.
+    fn watch(&self, rings: &Receiver<()>, over: &Receiver<()>) {
+        loop {
+            self.look();
+            self.offers.looked();
+            crossbeam_channel::select! {
+                recv(rings) -> _ => {}
+                recv(over) -> _ => return,
+                default(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// Asks the integrations that are new for their tools. The daemon starts their servers for that.
+    fn look(&self) {
+        let Ok(attached) = self.attached() else { return };
+        let own = attached.as_array().map(Vec::as_slice).unwrap_or_default();
+        let signs: BTreeMap<String, String> = own
+            .iter()
+            .take(MAX_INTEGRATIONS)
+            .map(|one| (text(one, "id").to_owned(), format!("{}{}", one["configured"], one["gatedTools"])))
+            .collect();
+        let (to_ask, is_news) = self.offers.attach(&signs);
+        if is_news {
+            self.list_changed();
+        }
+        thread::scope(|scope| {
+            for id in to_ask {
+                let sign = signs.get(&id).cloned().unwrap_or_default();
+                scope.spawn(move || {
+                    let path = format!("/api/integrations/{}/tools", encode(&id));
+                    let listed = self.call("GET", &path, None).unwrap_or_default();
+                    if self.offers.found(&id, &sign, &listed) {
+                        self.list_changed();
+                    }
+                });
+            }
+        });
+    }
+
+    fn list_changed(&self) {
+        self.write(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
     }
 
     /// Runs a tool; its failure is a result that says so.
@@ -119,7 +197,11 @@ impl Server<'_> {
     fn run(&self, name: &str, given: &Value) -> Result<Value, String> {
         let integration = encode(text(given, "integration"));
         match name {
-            "integration_tools" if integration.is_empty() => self.attached().map(|value| shown(&value)),
+            "integration_tools" if integration.is_empty() => {
+                // A bell that rings already is enough.
+                let _ = self.bell.try_send(());
+                self.attached().map(|value| shown(&value))
+            }
             "integration_tools" => self
                 .call("GET", &format!("/api/integrations/{integration}/tools"), None)
                 .map(|value| shown(&value)),
@@ -147,7 +229,10 @@ impl Server<'_> {
                 }
                 self.call("POST", "/api/memory/discoveries", Some(&body)).map(|value| shown(&value))
             }
-            other => Err(format!("there is no tool {other:?}; tools/list names them")),
+            other => match offers::call_of(other, given) {
+                Some((integration, call)) => self.exec(&encode(&integration), &call),
+                None => Err(format!("there is no tool {other:?}; tools/list names them")),
+            },
         }
     }
 
@@ -220,14 +305,15 @@ fn tools() -> Value {
     json!([
         tool(
             "integration_tools",
-            "List the integrations attached to you, or with integration the tools of one with their inputSchema",
+            "List the integrations attached to you, or with integration all tools of one with their inputSchema",
             json!({"integration": integration}),
             &[],
         ),
         tool(
             "integration_exec",
-            "Call a tool of an integration. A gated tool answers with requiresApproval and an approvalId: a person \
-             decides, you are told, then repeat the same call with approvalId",
+            "Call a tool of an integration that has no name INTEGRATION__TOOL of its own here. A gated tool answers with \
+             requiresApproval and an approvalId: a person decides, you are told, then repeat the same call with \
+             approvalId",
             json!({
                 "integration": integration,
                 "tool": string("its exact name"),

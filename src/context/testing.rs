@@ -171,8 +171,13 @@ impl Core {
 
     /// The process of an agent ends.
     pub fn exit(&mut self, agent: AgentId, code: i32) {
-        let report =
-            RunReport::Exited { code: Some(code), signal: None, stderr_tail: String::new(), leaked: 0 };
+        let report = RunReport::Exited {
+            code: Some(code),
+            signal: None,
+            stderr_tail: String::new(),
+            leaked: 0,
+            signalled: false,
+        };
         self.apply(Event::Run(agent, report));
     }
 

@@ -171,8 +171,13 @@ impl Bench {
 
     /// The process of an agent exits with this code.
     pub fn exits(&mut self, id: AgentId, code: i32) {
-        let report =
-            RunReport::Exited { code: Some(code), signal: None, stderr_tail: String::new(), leaked: 0 };
+        let report = RunReport::Exited {
+            code: Some(code),
+            signal: None,
+            stderr_tail: String::new(),
+            leaked: 0,
+            signalled: false,
+        };
         self.apply(Event::Run(id, report));
     }
 

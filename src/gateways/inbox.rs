@@ -13,9 +13,9 @@
 //! **Invariant:** a platform is told that we have a message only after it is on disk.
 //! **Invariant:** a command that changes something is begun at most once.
 
-use super::message::{Text, cut};
+use super::message::{Place, Text, cut, split_thread};
 use super::record::GatewayId;
-use super::{Order, save};
+use super::{Order, notify, save};
 use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Durability, Effect, State as All};
@@ -49,6 +49,8 @@ pub struct Heard {
     pub reply_to: String,
     /// It was a click on a button.
     pub button: bool,
+    /// The platform's id of the message with that button; empty where it says none.
+    pub clicked: String,
     /// The new cursor, when it moves on.
     pub cursor: Option<String>,
     /// It is done only when it is released: the platform wants its acknowledgement before any answer.
@@ -120,6 +122,11 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
         return Err(Problem::new(429, "busy", text));
     }
     cx.audit("gateway.command", &details);
+    if heard.button && !heard.clicked.is_empty() {
+        let place = Place { chat: split_thread(&heard.chat).0.to_owned(), message: heard.clicked };
+        notify::clicked(all, cx, id, &heard.text, place);
+    }
+    let gateways = Arc::make_mut(&mut all.gateways);
     let entry = Arc::new(Entry {
         number,
         gateway: id,
@@ -189,6 +196,8 @@ pub fn own_up(all: &mut All, cx: &mut Context) {
             message: text.into(),
             reply_to: String::new(),
             why: super::Why::Answer,
+            key: String::new(),
+            again: false,
         }))));
     }
     save(cx, Durability::Soon);

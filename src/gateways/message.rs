@@ -166,6 +166,19 @@ pub struct Place {
     pub message: String,
 }
 
+/// Between a chat and a thread of it. No platform has it in its ids.
+const THREAD: char = ':';
+
+/// A chat, or a thread of it, as one word: an answer goes where the question was asked.
+pub fn in_thread(chat: &str, thread: Option<&str>) -> String {
+    thread.map_or_else(|| chat.to_owned(), |thread| format!("{chat}{THREAD}{thread}"))
+}
+
+/// A chat, and the thread of it.
+pub fn split_thread(chat: &str) -> (&str, Option<&str>) {
+    chat.split_once(THREAD).map_or((chat, None), |(chat, thread)| (chat, Some(thread)))
+}
+
 /// At most so many characters of a text, with `…` where more was.
 pub fn cut(text: &str, max_chars: usize) -> String {
     if text.char_indices().nth(max_chars).is_none() {

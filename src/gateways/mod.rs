@@ -184,6 +184,11 @@ pub struct Outgoing {
     pub reply_to: String,
     /// Why.
     pub why: Why,
+    /// The same for the same message in the same chat, however often and by which daemon it is sent, so
+    /// that a platform that knows it takes it once; may be empty.
+    pub key: String,
+    /// It may stand there already: who sent it before may not have heard that.
+    pub again: bool,
 }
 
 /// An order to the gateways' threads.
@@ -358,6 +363,7 @@ fn create(all: &mut All, cx: &mut Context, kind: Kind, wish: Wish) -> Result<Rep
         cursor: String::new(),
         recent: std::collections::VecDeque::new(),
         created_at: cx.now,
+        moves: 0,
         connected: false,
         last_error: None,
         run: 0,
@@ -402,6 +408,9 @@ fn patch(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<Re
     cx.audit("gateway.update", &json!({"gatewayId": id}));
     let gateway = all.gateways.find(target)?;
     if gateway.chat_id != before.chat_id {
+        if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(id) {
+            gateway.moves = gateway.moves.wrapping_add(1);
+        }
         notify::leave_chat(all, cx, id);
     }
     let gateway = all.gateways.find(target)?;

@@ -5,7 +5,9 @@
 //! approvals are told at once, one message each, with buttons.
 //!
 //! **Invariant:** one pending approval is one message in each chat; after the decision it says what was
-//! decided.
+//! decided. A daemon that is killed between a platform's taking a message and its own hearing of that finds
+//! the message again where the platform can be asked for it (by [`Outgoing::key`]), and where somebody
+//! clicks it.
 
 use super::digest::describe;
 use super::message::{Button, Look, Message, Place, Text, cut};
@@ -40,6 +42,8 @@ pub struct Card {
     pub run: u64,
 }
 
+/// Messages that ask for one approval through one gateway at most: each kill of the daemon may leave one.
+const MAX_CARDS: usize = 8;
 /// An approval that a platform did not take is sent again after this, and after twice as long each
 /// further time.
 const RETRY: Duration = Duration::from_secs(30);
@@ -110,18 +114,26 @@ pub fn digest_due(all: &mut All, cx: &mut Context, id: GatewayId) {
     let digest = Arc::make_mut(&mut all.gateways).digests.remove(&id);
     let Some(gateway) = all.gateways.get(id).filter(|gateway| is_told(gateway)) else { return };
     let Some(text) = digest.and_then(super::digest::Digest::message) else { return };
-    push(cx, gateway, text.into(), Why::Notice);
+    push(cx, outgoing(gateway, text.into(), Why::Notice));
 }
 
-fn push(cx: &mut Context, gateway: &Gateway, message: Message, why: Why) {
-    let outgoing = Outgoing {
-        gateway: gateway.id,
-        chat: gateway.chat_id.clone(),
-        message,
-        reply_to: String::new(),
-        why,
-    };
+/// A message to the gateway's chat.
+fn outgoing(gateway: &Gateway, message: Message, why: Why) -> Outgoing {
+    let (chat, reply_to, key) = (gateway.chat_id.clone(), String::new(), String::new());
+    Outgoing { gateway: gateway.id, chat, message, reply_to, why, key, again: false }
+}
+
+fn push(cx: &mut Context, outgoing: Outgoing) {
     cx.push(Effect::Gateway(Order::Send(Box::new(outgoing))));
+}
+
+/// Names the message that asks for this approval in the gateway's present chat.
+fn card_key(gateway: &Gateway, approval: ApprovalId) -> String {
+    // FNV-1a; only to tell a few chats of one bot apart.
+    let words = format!("{} {} {}", gateway.id, gateway.chat_id, gateway.moves);
+    let hash =
+        words.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{approval}-{hash:08x}")
 }
 
 fn send_cards(all: &mut All, cx: &mut Context, data: &Value) {
@@ -129,13 +141,16 @@ fn send_cards(all: &mut All, cx: &mut Context, data: &Value) {
     let Ok(approval) = all.approvals.find(id).cloned() else { return };
     let ids: Vec<GatewayId> = all.gateways.iter().filter(|g| is_told(g)).map(|g| g.id).collect();
     for gateway in ids {
-        send_card(all, cx, gateway, &approval);
+        send_card(all, cx, gateway, &approval, false);
     }
 }
 
-fn send_card(all: &mut All, cx: &mut Context, id: GatewayId, approval: &Approval) {
+/// Sends a card. `again`: it may stand in the chat already.
+fn send_card(all: &mut All, cx: &mut Context, id: GatewayId, approval: &Approval, again: bool) {
     let Some(gateway) = all.gateways.get(id).cloned() else { return };
-    push(cx, &gateway, request(approval), Why::Approval(approval.id));
+    let key = card_key(&gateway, approval.id);
+    let card = outgoing(&gateway, request(approval), Why::Approval(approval.id));
+    push(cx, Outgoing { key, again, ..card });
     let cards = &mut Arc::make_mut(&mut all.gateways).cards;
     cards.retain(|card| card.gateway != id || card.approval != approval.id);
     cards.push(Card { gateway: id, approval: approval.id, place: None, run: gateway.run });
@@ -180,7 +195,7 @@ pub fn send_missing_cards(all: &mut All, cx: &mut Context, id: GatewayId) {
     let missing: Vec<Arc<Approval>> =
         all.approvals.pending().filter(|approval| !is_shown(approval.id)).cloned().collect();
     for approval in missing {
-        send_card(all, cx, id, &approval);
+        send_card(all, cx, id, &approval, true);
     }
     let decided = |card: &&Card| {
         card.gateway == id && card.place.is_some() && all.approvals.pending().all(|p| p.id != card.approval)
@@ -195,7 +210,9 @@ pub fn send_missing_cards(all: &mut All, cx: &mut Context, id: GatewayId) {
 /// An approval stands in a chat now. It may have been decided on the way.
 pub fn sent(all: &mut All, cx: &mut Context, id: GatewayId, approval: ApprovalId, place: Place) {
     let cards = &mut Arc::make_mut(&mut all.gateways).cards;
-    let card = cards.iter_mut().find(|card| card.gateway == id && card.approval == approval);
+    let of_it = |card: &&mut Card| card.gateway == id && card.approval == approval;
+    // One that has a place was found by a click meanwhile.
+    let card = cards.iter_mut().filter(of_it).min_by_key(|card| card.place.is_some());
     let Some(card) = card else {
         // Decided while it was being sent; the message still asks.
         if let Ok(approval) = all.approvals.find(&approval.to_string()) {
@@ -204,9 +221,40 @@ pub fn sent(all: &mut All, cx: &mut Context, id: GatewayId, approval: ApprovalId
         }
         return;
     };
-    card.place = Some(place);
+    if card.place.is_none() {
+        card.place = Some(place);
+    } else if card.place.as_ref() != Some(&place) {
+        adopt(all, id, approval, place);
+    }
     if let Some(gateway) = Arc::make_mut(&mut all.gateways).edit(id) {
         gateway.unsent = 0;
+    }
+    // At once: until it is on disk, the next daemon may ask a second time.
+    save(cx, Durability::BeforeReply);
+    if all.approvals.pending().all(|pending| pending.id != approval) {
+        settle(all, cx, approval);
+    }
+}
+
+/// Takes a message for one that asks for this approval; `false` when it is known, or there are too many.
+fn adopt(all: &mut All, id: GatewayId, approval: ApprovalId, place: Place) -> bool {
+    let cards = &mut Arc::make_mut(&mut all.gateways).cards;
+    let of_it = || cards.iter().filter(|card| card.gateway == id && card.approval == approval);
+    if of_it().count() >= MAX_CARDS || of_it().any(|card| card.place.as_ref() == Some(&place)) {
+        return false;
+    }
+    cards.push(Card { gateway: id, approval, place: Some(place), run: 0 });
+    true
+}
+
+/// Somebody has clicked a button below a message. If that asks for an approval, it is to show the decision,
+/// also where nobody knew of it: who sent it may have been killed before it heard where it stands.
+pub fn clicked(all: &mut All, cx: &mut Context, id: GatewayId, command: &str, place: Place) {
+    let mut words = command.split_whitespace();
+    let (Some("/approve" | "/reject"), Some(approval)) = (words.next(), words.next()) else { return };
+    let Ok(approval) = all.approvals.find(approval).map(|approval| approval.id) else { return };
+    if !adopt(all, id, approval, place) {
+        return;
     }
     save(cx, Durability::Soon);
     if all.approvals.pending().all(|pending| pending.id != approval) {

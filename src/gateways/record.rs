@@ -188,6 +188,9 @@ pub struct Gateway {
     /// When it was made.
     #[serde(with = "rfc3339")]
     pub created_at: Time,
+    /// How often it was given another chat: what was asked in one before is asked there anew.
+    #[serde(default)]
+    pub moves: u32,
     /// Whether its connection stands.
     #[serde(skip)]
     pub connected: bool,

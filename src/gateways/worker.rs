@@ -4,7 +4,7 @@
 //! until it is on disk before the platform hears that we have it. The sending thread is alone with its
 //! queue: order is kept, limits of the platform are waited for, what fails for a while is tried again.
 
-use super::message::Text;
+use super::message::{Text, split_thread};
 use super::worker_desk::Desk;
 use super::worker_http::Http;
 use super::worker_queue::{Item, Queue};
@@ -20,6 +20,7 @@ use crate::runtime::clock;
 use crate::runtime::state_thread::Core;
 use crate::runtime::threads::Thread;
 use crossbeam_channel::{Sender, TrySendError, bounded};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -179,6 +180,10 @@ pub(super) struct Piece<'a> {
     pub(super) reply_to: &'a str,
     /// The pieces before it in the same message.
     pub(super) number: usize,
+    /// As in [`Outgoing::key`].
+    pub(super) key: &'a str,
+    /// It may have been taken before.
+    pub(super) again: bool,
 }
 
 /// What became of what somebody said.
@@ -407,6 +412,8 @@ impl Shared {
             message,
             reply_to: reply_to.to_owned(),
             why: Why::Answer,
+            key: String::new(),
+            again: false,
         })));
     }
 
@@ -459,7 +466,9 @@ impl Shared {
         dropped: u64,
         last: &mut BTreeMap<String, Instant>,
     ) -> Result<(), Unsent> {
-        let Outgoing { chat, message, reply_to, why, .. } = outgoing;
+        let Outgoing { chat, message, reply_to, why, key, again, .. } = outgoing;
+        // However often it is tried, it is this message.
+        let key = if key.is_empty() { &format!("{:016x}", clock::random()) } else { key };
         let mut text = message.text.clone();
         if dropped > 0 {
             text = Text::from(format!("({dropped} earlier messages could not be sent)")).line(text);
@@ -469,8 +478,16 @@ impl Shared {
         for (number, words) in pieces.iter().enumerate() {
             let buttons = if number + 1 == count { message.buttons.as_slice() } else { &[] };
             let text = &render::markup(self.kind(), words);
-            let piece = Piece { chat, text, words, buttons, reply_to, number };
-            let place = self.paced(chat, last, || self.line.send(&piece))?;
+            let again = Cell::new(*again);
+            let send = || {
+                let again_now = again.get();
+                let piece = Piece { chat, text, words, buttons, reply_to, number, key, again: again_now };
+                let sent = self.line.send(&piece);
+                // It may have been taken although nobody heard that.
+                again.set(again_now || matches!(sent, Err(Refusal::Later(_))));
+                sent
+            };
+            let place = self.paced(split_thread(chat).0, last, send)?;
             if let (Why::Approval(approval), Some(place), true) = (*why, place, number + 1 == count) {
                 self.core.report(Event::Gateway(Report::Sent { gateway: self.id, approval, place }));
             }

@@ -59,8 +59,16 @@ pub fn test(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let line = Line::new(gateway.id.kind, gateway.api(), token, None);
     let text = Text::new().bold("Test").plain(format!(" from svc, gateway {}", gateway.id));
     let markup = &render::markup(gateway.id.kind, &text);
-    let piece =
-        Piece { chat: &gateway.chat_id, text: markup, words: &text, buttons: &[], reply_to: "", number: 0 };
+    let piece = Piece {
+        chat: &gateway.chat_id,
+        text: markup,
+        words: &text,
+        buttons: &[],
+        reply_to: "",
+        number: 0,
+        key: "",
+        again: false,
+    };
     match line.send(&piece) {
         Ok(_) => Ok(Answer::Reply(Reply::ok(&json!({"ok": true})))),
         Err(refusal) => Err(refused(refusal)),

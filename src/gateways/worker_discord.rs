@@ -463,6 +463,7 @@ impl Client<'_> {
             text,
             reply_to: format!("{kind}:{application}:{token}"),
             button,
+            clicked: data["message"]["id"].as_str().unwrap_or_default().to_owned(),
             ..Heard::default()
         };
         Some((heard, acknowledge))

@@ -114,6 +114,8 @@ mod tests {
             message: Text::from("x").into(),
             reply_to: String::new(),
             why,
+            key: String::new(),
+            again: false,
         }))
     }
 

@@ -7,7 +7,7 @@
 //! `slackapi/node-slack-sdk`.
 
 use super::commands::{ALL, normalise};
-use super::message::{Button, Look, Text};
+use super::message::{Button, Look, Text, in_thread, split_thread};
 use super::worker::{Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::worker_socket::{Event, Socket};
@@ -25,6 +25,10 @@ const SILENCE: Duration = Duration::from_secs(45);
 const DRAIN: Duration = Duration::from_secs(2);
 /// Nothing for this long: an old connection has nothing more.
 const DRAIN_QUIET: Duration = Duration::from_millis(300);
+/// Messages of a chat among which one is looked for that may stand there already.
+const LOOK_BACK: usize = 100;
+/// What the metadata of our own messages are called.
+const METADATA: &str = "svc_message";
 /// Answers that one response address takes.
 const MAX_RESPONSES: usize = 5;
 /// Words with which Slack says that trying again does not help.
@@ -265,7 +269,7 @@ impl Client<'_> {
             key: payload["event_id"].as_str()?.to_owned(),
             user_name: user.clone(),
             user,
-            chat: event["channel"].as_str()?.to_owned(),
+            chat: in_thread(event["channel"].as_str()?, event["thread_ts"].as_str()),
             text: normalise(&unescaped(text), "", true)?,
             ..Heard::default()
         })
@@ -322,11 +326,15 @@ fn click(payload: &Value, envelope: &str) -> Option<Heard> {
     }
     let user = &payload["user"];
     let chat = payload["channel"]["id"].as_str().or_else(|| payload["container"]["channel_id"].as_str())?;
+    let container = &payload["container"];
+    let thread = container["thread_ts"].as_str().or_else(|| payload["message"]["thread_ts"].as_str());
+    let clicked = container["message_ts"].as_str().or_else(|| payload["message"]["ts"].as_str());
     Some(Heard {
         key: payload["trigger_id"].as_str().unwrap_or(envelope).to_owned(),
         user: user["id"].as_str()?.to_owned(),
         user_name: user["username"].as_str().or_else(|| user["name"].as_str()).unwrap_or_default().to_owned(),
-        chat: chat.to_owned(),
+        chat: in_thread(chat, thread),
+        clicked: clicked.unwrap_or_default().to_owned(),
         text: payload["actions"][0]["value"].as_str()?.to_owned(),
         reply_to: reply_to("click", payload["response_url"].as_str().unwrap_or_default()),
         button: true,
@@ -374,18 +382,46 @@ fn blocks(words: &Text, buttons: &[Button]) -> Value {
     json!(blocks)
 }
 
+/// One of our own messages among the last of a chat or thread. `None` also where the bot may not read there
+/// (it needs a `history` scope): Slack takes the same message twice and knows no better way.
+fn find(line: &Line, chat: &str, thread: Option<&str>, key: &str) -> Option<Place> {
+    // Ids of Slack need no escaping; a name is none.
+    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || c == '.');
+    if !is_plain(chat) || !thread.is_none_or(is_plain) {
+        return None;
+    }
+    let (method, of_thread) = match thread {
+        Some(thread) => ("conversations.replies", format!("&ts={thread}")),
+        None => ("conversations.history", String::new()),
+    };
+    let query = format!("channel={chat}{of_thread}&limit={LOOK_BACK}&include_all_metadata=true");
+    let url = format!("{}/{method}?{query}", line.api);
+    let authorization = format!("Bearer {}", line.bot_token.expose());
+    let answer = line.http.call("GET", &url, Some(&authorization), None, CALL_TIMEOUT).ok()?;
+    let mut messages = answer.body["messages"].as_array()?.iter();
+    let found = messages.find(|message| {
+        let metadata = &message["metadata"];
+        metadata["event_type"] == METADATA && metadata["event_payload"]["key"] == key
+    })?;
+    Some(Place { chat: chat.to_owned(), message: found["ts"].as_str()?.to_owned() })
+}
+
 /// Sends one piece.
 pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal> {
+    let (chat, thread) = split_thread(piece.chat);
     if let Some((kind, url)) = piece.reply_to.split_once(':')
         && piece.number < MAX_RESPONSES
         && (url.starts_with("https://") || line.is_plain())
     {
         // Only the one who clicked sees the answer to a click.
         let kind = if kind == "click" { "ephemeral" } else { "in_channel" };
-        let body = json!({
+        let mut body = json!({
             "text": piece.text, "mrkdwn": false, "blocks": blocks(piece.words, piece.buttons),
             "response_type": kind, "replace_original": false,
         });
+        if let Some(thread) = thread {
+            body["thread_ts"] = json!(thread);
+        }
         // The address itself is the permission: no token goes along.
         let answer = line.http.call("POST", url, None, Some(&body), CALL_TIMEOUT).map_err(Refusal::Later)?;
         match answer.status {
@@ -395,16 +431,30 @@ pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal>
             _ => {}
         }
     }
-    let body = json!({
-        "channel": piece.chat, "text": piece.text, "mrkdwn": false,
+    let key = format!("{}-{}", piece.key, piece.number);
+    if piece.again
+        && !piece.key.is_empty()
+        && piece.reply_to.is_empty()
+        && let Some(place) = find(line, chat, thread, &key)
+    {
+        return Ok(Some(place));
+    }
+    let mut body = json!({
+        "channel": chat, "text": piece.text, "mrkdwn": false,
         "blocks": blocks(piece.words, piece.buttons),
         "unfurl_links": false, "unfurl_media": false,
     });
+    if let Some(thread) = thread {
+        body["thread_ts"] = json!(thread);
+    }
+    if !piece.key.is_empty() {
+        body["metadata"] = json!({"event_type": METADATA, "event_payload": {"key": key}});
+    }
     let answer = call(line, line.bot_token.expose(), "chat.postMessage", &body).map_err(Refusal::Later)?;
     if answer.body["ok"] != true {
         return Err(refusal(&answer));
     }
-    let chat = answer.body["channel"].as_str().unwrap_or(piece.chat).to_owned();
+    let chat = answer.body["channel"].as_str().unwrap_or(chat).to_owned();
     Ok(answer.body["ts"].as_str().map(|ts| Place { chat, message: ts.to_owned() }))
 }
 

@@ -1,6 +1,8 @@
 //! WebSocket connections to a platform, over TLS by rustls, and the stop that ends them.
 
 use super::worker_http::Http;
+use crate::core::untrusted_line;
+use crate::runtime::tokens::base64;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
+use ureq::{Proxy, ProxyProtocol};
 
 /// Until a connection stands, each address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -18,6 +21,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// One write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Bytes of a proxy's answer.
+const PROXY_ANSWER_BYTES: usize = 8 << 10;
 /// Bytes of one message taken; Discord's largest are guild lists.
 const MESSAGE_LIMIT_BYTES: usize = 16 << 20;
 /// Bytes that may wait to be written.
@@ -136,10 +141,16 @@ pub enum Event {
 pub struct Socket(WebSocket<Stream>);
 
 impl Socket {
-    /// Connects to a `ws://` or `wss://` address. `plain`: the former is allowed.
+    /// Connects to a `ws://` or `wss://` address. `plain`: the former is allowed, for the server is on this
+    /// machine; elsewhere the proxy of the environment is taken, as for the Web API.
     ///
     /// Errors: a sentence without the address's query, which may hold a ticket.
     pub fn connect(url: &str, plain: bool, stopper: &Stopper) -> Result<Self, String> {
+        let proxy = if plain { None } else { Proxy::try_from_env() };
+        Self::connect_by(proxy.as_ref(), url, plain, stopper)
+    }
+
+    fn connect_by(proxy: Option<&Proxy>, url: &str, plain: bool, stopper: &Stopper) -> Result<Self, String> {
         let shown = url.split('?').next().unwrap_or_default().to_owned();
         let failed = |what: &str| format!("cannot connect to {shown}: {what}");
         let (tls, rest) = match (url.strip_prefix("wss://"), url.strip_prefix("ws://")) {
@@ -150,7 +161,10 @@ impl Socket {
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         let (host, port) = host_and_port(authority, if tls { 443 } else { 80 })
             .ok_or_else(|| failed("its host or port cannot be read"))?;
-        let stream = dial(&host, port).map_err(|error| failed(&error.to_string()))?;
+        let stream = match proxy.filter(|proxy| !is_excepted(proxy, &host)) {
+            Some(proxy) => dial_by(proxy, &host, port).map_err(|error| failed(&error))?,
+            None => dial(&host, port).map_err(|error| failed(&error.to_string()))?,
+        };
         stopper.watch(&stream).map_err(|error| failed(&error.to_string()))?;
         let stream = if tls {
             Stream::Tls(Box::new(secure(&host, stream).map_err(|error| failed(&error))?))
@@ -264,6 +278,50 @@ fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
+/// Whether `NO_PROXY` names this host.
+fn is_excepted(proxy: &Proxy, host: &str) -> bool {
+    let bare = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    format!("https://{bare}/").parse().is_ok_and(|uri| proxy.is_no_proxy(&uri))
+}
+
+/// A connection to a host through a proxy.
+///
+/// Source: RFC 9110, section 9.3.6 (CONNECT).
+fn dial_by(proxy: &Proxy, host: &str, port: u16) -> Result<TcpStream, String> {
+    if proxy.protocol() != ProxyProtocol::Http {
+        let text = "the proxy that the environment names speaks another protocol than HTTP; set HTTPS_PROXY to an \
+                    http:// address, or name the host in NO_PROXY";
+        return Err(text.into());
+    }
+    let failed = |error: io::Error| format!("the proxy {}: {error}", proxy.host());
+    let mut stream = dial(proxy.host(), proxy.port()).map_err(failed)?;
+    let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
+    if let Some(user) = proxy.username() {
+        let word = base64(format!("{user}:{}", proxy.password().unwrap_or_default()).as_bytes());
+        request = format!("{request}Proxy-Authorization: Basic {word}\r\n");
+    }
+    request.push_str("\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let until = Instant::now() + HANDSHAKE_TIMEOUT;
+    let mut answer = Vec::new();
+    // Byte by byte: what follows the head belongs to the host.
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if answer.len() >= PROXY_ANSWER_BYTES || Instant::now() >= until {
+            return Err(format!("the proxy {} gave no answer of its kind in time", proxy.host()));
+        }
+        stream.read_exact(&mut byte).map_err(failed)?;
+        answer.extend(byte);
+    }
+    let status = answer.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    match String::from_utf8_lossy(status.get(..3).unwrap_or_default()).as_ref() {
+        "200" => Ok(stream),
+        "407" => Err(format!("the proxy {} wants another user and password (407)", proxy.host())),
+        status => Err(format!("the proxy {} refused with {}", proxy.host(), untrusted_line(status))),
+    }
+}
+
 fn secure(host: &str, stream: TcpStream) -> Result<StreamOwned<ClientConnection, TcpStream>, String> {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -320,5 +378,74 @@ mod tests {
         for bad in ["", "user@host", "host:port", "host:99999", "[::1"] {
             assert_eq!(read(bad), None, "{bad}");
         }
+    }
+
+    /// A proxy that answers so, and what it was asked; then it echoes as a host would.
+    fn proxy(answer: &'static str) -> (u16, std::thread::JoinHandle<String>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let asked = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a head");
+                head.extend(byte);
+            }
+            stream.write_all(answer.as_bytes()).expect("it is taken");
+            let mut rest = [0; 4];
+            if stream.read_exact(&mut rest).is_ok() {
+                stream.write_all(&rest).expect("it is taken");
+            }
+            String::from_utf8_lossy(&head).into_owned()
+        });
+        (port, asked)
+    }
+
+    #[test]
+    fn a_proxy_is_asked_for_the_host_and_gives_way() {
+        let (port, asked) = proxy("HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n");
+        let proxy = Proxy::new(&format!("http://ann:h%40sh@127.0.0.1:{port}")).expect("a proxy");
+        let mut stream = dial_by(&proxy, "gateway.discord.gg", 443).expect("a way through");
+        stream.write_all(b"ping").expect("written");
+        let mut back = [0; 4];
+        stream.read_exact(&mut back).expect("read");
+        assert_eq!(&back, b"ping", "nothing of the host's was swallowed");
+        let head = asked.join().expect("it ends");
+        assert!(
+            head.starts_with("CONNECT gateway.discord.gg:443 HTTP/1.1\r\nHost: gateway.discord.gg:443\r\n"),
+            "{head}"
+        );
+        assert!(head.contains("Proxy-Authorization: Basic YW5uOmhAc2g=\r\n"), "{head}");
+    }
+
+    #[test]
+    fn a_proxy_that_refuses_is_named_and_its_password_is_not() {
+        let stopper = Stopper::new(Http::new(Vec::new(), true));
+        for (answer, part) in [
+            ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "(407)"),
+            ("HTTP/1.1 503 No\r\n\r\n", "refused with 503"),
+        ] {
+            let (port, asked) = proxy(answer);
+            let proxy = Proxy::new(&format!("http://ann:hush@127.0.0.1:{port}")).expect("a proxy");
+            let refused =
+                Socket::connect_by(Some(&proxy), "wss://chat.example/?ticket=hush", false, &stopper);
+            let words = refused.err().expect("no way through");
+            assert!(
+                words.contains(part) && words.contains("127.0.0.1") && !words.contains("hush"),
+                "{words}"
+            );
+            asked.join().expect("it ends");
+        }
+        let other = Proxy::new("socks5://127.0.0.1:9").map(|proxy| dial_by(&proxy, "x", 1).expect_err("no"));
+        assert!(other.is_err() || other.is_ok_and(|words| words.contains("HTTPS_PROXY")));
+    }
+
+    #[test]
+    fn hosts_that_no_proxy_names_are_called_directly() {
+        let proxy = ureq::Proxy::builder(ProxyProtocol::Http).host("127.0.0.1").port(9);
+        let proxy = proxy.no_proxy("chat.example").no_proxy("127.0.0.1").build().expect("a proxy");
+        assert!(is_excepted(&proxy, "chat.example") && is_excepted(&proxy, "127.0.0.1"));
+        assert!(!is_excepted(&proxy, "gateway.discord.gg") && !is_excepted(&proxy, "::1"));
     }
 }

@@ -6,6 +6,7 @@
 //! Source: core.telegram.org/bots/api; `tdlib/telegram-bot-api`, Client.cpp.
 
 use super::commands::{ALL, normalise};
+use super::message::{in_thread, split_thread};
 use super::worker::{Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::{Heard, Place};
@@ -170,10 +171,11 @@ fn heard(bot: &str, update: &Value) -> Option<Heard> {
         return Some(Heard {
             user: from["id"].as_i64()?.to_string(),
             user_name: name_of(from),
-            chat: click["message"]["chat"]["id"].as_i64()?.to_string(),
+            chat: chat_of(&click["message"])?,
             text: click["data"].as_str()?.to_owned(),
             reply_to: format!("click:{}", click["id"].as_str()?),
             button: true,
+            clicked: click["message"]["message_id"].as_i64().map_or_else(String::new, |id| id.to_string()),
             ..Heard::default()
         });
     }
@@ -186,10 +188,17 @@ fn heard(bot: &str, update: &Value) -> Option<Heard> {
     Some(Heard {
         user: from["id"].as_i64()?.to_string(),
         user_name: name_of(from),
-        chat: message["chat"]["id"].as_i64()?.to_string(),
+        chat: chat_of(message)?,
         text: normalise(message["text"].as_str()?, bot, addressed)?,
         ..Heard::default()
     })
+}
+
+/// Where a message stands: its chat, and in a forum its topic. Elsewhere a thread is but a row of replies.
+fn chat_of(message: &Value) -> Option<String> {
+    let topic = message["message_thread_id"].as_i64().filter(|_| message["is_topic_message"] == true);
+    let topic = topic.map(|topic| topic.to_string());
+    Some(in_thread(&message["chat"]["id"].as_i64()?.to_string(), topic.as_deref()))
 }
 
 fn name_of(from: &Value) -> String {
@@ -223,10 +232,14 @@ pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal>
             return Ok(None);
         }
     }
+    let (chat, topic) = split_thread(piece.chat);
     let mut body = json!({
-        "chat_id": piece.chat, "text": piece.text, "parse_mode": "HTML",
+        "chat_id": chat, "text": piece.text, "parse_mode": "HTML",
         "link_preview_options": {"is_disabled": true},
     });
+    if let Some(topic) = topic.and_then(|topic| topic.parse::<i64>().ok()) {
+        body["message_thread_id"] = json!(topic);
+    }
     if !piece.buttons.is_empty() {
         let button =
             |button: &super::message::Button| json!({"text": button.label, "callback_data": button.command});
@@ -240,11 +253,17 @@ pub(super) fn send(line: &Line, piece: &Piece) -> Result<Option<Place>, Refusal>
         body["chat_id"] = json!(chat);
         answer = call(line, "sendMessage", &body, CALL_TIMEOUT).map_err(Refusal::Later)?;
     }
+    let is_gone = |words: &str| words.contains("message thread not found") || words.contains("TOPIC_CLOSED");
+    if answer.body["description"].as_str().is_some_and(is_gone) {
+        // The topic was removed or closed meanwhile: better in the chat than nowhere.
+        drop(body.as_object_mut().map(|body| body.remove("message_thread_id")));
+        answer = call(line, "sendMessage", &body, CALL_TIMEOUT).map_err(Refusal::Later)?;
+    }
     if answer.body["ok"] != true {
         return Err(refusal(&answer));
     }
     let result = &answer.body["result"];
-    let chat = result["chat"]["id"].as_i64().map_or_else(|| piece.chat.to_owned(), |id| id.to_string());
+    let chat = result["chat"]["id"].as_i64().map_or_else(|| chat.to_owned(), |id| id.to_string());
     Ok(result["message_id"].as_i64().map(|id| Place { chat, message: id.to_string() }))
 }
 

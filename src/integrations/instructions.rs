@@ -21,9 +21,10 @@ pub fn lines(all: &All, provider: &str, integrations: &[String], agent: Option<A
     }
     if is_native(provider) {
         return vec![format!(
-            "The MCP server \"{}\" gives you the tools of these integrations: {}. Begin with its tool \
-             integration_tools. A call that needs a person's approval says so; go on with other work, or end your \
-             turn, until you are told the decision.",
+            "The MCP server \"{}\" gives you the tools of these integrations: {}. They are named \
+             INTEGRATION__TOOL; those that are not listed so are found by integration_tools and called by \
+             integration_exec. A call that needs a person's approval says so; go on with other work, or end your turn, \
+             until you are told the decision.",
             super::mcp_file::SERVER,
             integrations.join(", ")
         )];

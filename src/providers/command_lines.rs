@@ -132,7 +132,7 @@ fn facts_1_1_gemini() {
 
 #[test]
 fn facts_1_1_opencode() {
-    let base = "opencode run --format json";
+    let base = "opencode run --format json --print-logs --log-level ERROR";
     let check = |case, rest: &str| check("opencode", case, &format!("{base}{rest}"));
     check(Case::Auto, "");
     check(Case::Full, " --auto");

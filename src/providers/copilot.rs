@@ -100,6 +100,8 @@ struct Stream {
     open_calls: HashMap<String, String>,
     last_text: String,
     error: String,
+    /// Somebody has broken its turn off; its result calls that a success.
+    aborted: bool,
     denied: Vec<String>,
 }
 
@@ -152,11 +154,13 @@ impl Stream {
         }
         self.turn_started(out);
         self.working = false;
-        let is_error = event.get("exitCode").and_then(Value::as_i64) != Some(0);
+        let aborted = std::mem::take(&mut self.aborted);
+        let is_error = aborted || event.get("exitCode").and_then(Value::as_i64) != Some(0);
         let text = std::mem::take(&mut self.last_text);
         let mut error = std::mem::take(&mut self.error);
         if error.is_empty() {
-            "the turn failed".clone_into(&mut error);
+            let words = if aborted { "the turn was aborted" } else { "the turn failed" };
+            words.clone_into(&mut error);
         }
         wire::emit(
             out,
@@ -202,6 +206,7 @@ impl Conversation for Stream {
             "session.error" => {
                 self.error = wire::cut(wire::text(data, "message"), wire::NOISE_LIMIT_BYTES);
             }
+            "abort" => self.aborted = true,
             "session.compaction_complete" => wire::emit(out, Activity::Compacted),
             "result" => self.result(&event, out),
             _ => {}

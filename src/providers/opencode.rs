@@ -1,7 +1,8 @@
 //! opencode, one `opencode run` a turn.
 //!
 //! The prompt comes on standard input, which is then closed: an argument with a space would reach the
-//! model in quotes (tried with opencode 1.18.33).
+//! model in quotes (tried with opencode 1.18.33). That its model cannot be reached, and that it tries again,
+//! it tells in its log alone, for which standard error is asked.
 
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
@@ -60,7 +61,8 @@ impl Provider for OpenCode {
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
-        let mut args: Vec<String> = ["run", "--format", "json"].map(str::to_owned).into();
+        let mut args: Vec<String> =
+            ["run", "--format", "json", "--print-logs", "--log-level", "ERROR"].map(str::to_owned).into();
         let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
         match (request.purpose, request.permission) {
             // Its built-in agent that may not edit.
@@ -252,10 +254,26 @@ impl Conversation for Stream {
         }
     }
 
+    fn complaint(&mut self, line: &str, out: &mut Vec<Step>) {
+        if let Some(error) = stream_error(line) {
+            wire::trouble(out, &format!("the call of its model failed: {error}"));
+        }
+    }
+
     /// The input was closed behind the prompt.
     fn finish(&mut self, _out: &mut Vec<Step>) {}
 
     fn end(&mut self, out: &mut Vec<Step>) {
         self.turn_ended(out);
     }
+}
+
+/// Why a call of the model failed, from a line of its log. That of its small model, which only writes a
+/// title, holds nobody up.
+fn stream_error(line: &str) -> Option<&str> {
+    if !line.contains(" message=\"stream error\" ") || line.contains(" small=true ") {
+        return None;
+    }
+    let (_, error) = line.split_once(" error.error=\"")?;
+    error.split('"').next().filter(|error| !error.is_empty())
 }

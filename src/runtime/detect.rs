@@ -22,6 +22,11 @@ use std::{env, fs};
 
 /// A program that does not tell its version in this time counts as installed, version unknown.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(60);
+/// One that could not be asked for its version, or did not answer, is asked again when somebody looks, but
+/// not before this time is over.
+const VERSION_AGAIN: Duration = Duration::from_secs(5);
+/// How often in all.
+const VERSION_TRIES: u32 = 3;
 /// A program that does not tell its login in this time leaves it unknown.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// A login that was told is not asked about again before this time is over.
@@ -63,10 +68,33 @@ struct Entry {
     file: Option<FileMark>,
     detection: Detection,
     login_told: Option<Instant>,
+    /// How often its version was asked for in vain, and when last.
+    unanswered: (u32, Option<Instant>),
     /// Somebody wants to know who is logged in.
     wants_login: bool,
     /// A thread asks, and goes on until nothing more is wanted.
     is_being_asked: bool,
+}
+
+impl Entry {
+    fn new(file: Option<FileMark>, detection: Detection, is_being_asked: bool) -> Self {
+        Self { file, detection, login_told: None, unanswered: (0, None), wants_login: false, is_being_asked }
+    }
+
+    /// Whether its version is worth another question.
+    fn asks_again(&self) -> bool {
+        let (tries, last) = self.unanswered;
+        (1..VERSION_TRIES).contains(&tries) && last.is_some_and(|last| last.elapsed() >= VERSION_AGAIN)
+    }
+
+    /// Takes what the program said to the question for its version, if it said anything.
+    fn told_version(&mut self, answer: Option<&(String, bool)>) {
+        self.unanswered = match answer {
+            Some(_) => (0, None),
+            None => (self.unanswered.0 + 1, Some(Instant::now())),
+        };
+        self.detection.presence = Presence::Version(version_in(answer));
+    }
 }
 
 /// What is to be asked of a program next.
@@ -172,14 +200,13 @@ impl Known {
                     let detection = first(info, file.is_some());
                     changed.push(detection.clone());
                     let is_being_asked = known.is_some_and(|entry| entry.is_being_asked);
-                    let entry =
-                        Entry { file, detection, login_told: None, wants_login: false, is_being_asked };
-                    self.programs.insert(info.id, entry);
+                    self.programs.insert(info.id, Entry::new(file, detection, is_being_asked));
                 }
             }
             let Some(entry) = self.programs.get_mut(info.id) else { continue };
             let has_login = entry.login_told.is_some_and(|told| told.elapsed() < LOGIN_FRESH);
-            let no_version = entry.detection.presence == Presence::Present && info.program != Program::Itself;
+            let is_unasked = entry.detection.presence == Presence::Present && info.program != Program::Itself;
+            let no_version = is_unasked || entry.asks_again();
             let asks_login = with_logins && !matches!(info.login.source, Source::Nowhere) && !has_login;
             let is_there = entry.detection.presence != Presence::Absent;
             entry.wants_login |= is_there && asks_login;
@@ -206,9 +233,7 @@ impl Shared {
             match &question {
                 Question::Version(path, args) => {
                     let answer = self.run(info, path, args, VERSION_TIMEOUT);
-                    self.report(info.id, path, |entry| {
-                        entry.detection.presence = Presence::Version(version_in(answer.as_ref()));
-                    });
+                    self.report(info.id, path, |entry| entry.told_version(answer.as_ref()));
                 }
                 Question::Login(path) => {
                     let login = self.login(info, path.as_deref());
@@ -228,10 +253,9 @@ impl Shared {
         let entry = known.programs.get_mut(info.id)?;
         let path = entry.file.as_ref().map(|file| file.path.clone());
         let is_over = self.is_over.load(Ordering::Acquire) || entry.detection.presence == Presence::Absent;
-        match (path, &entry.detection.presence, info.program) {
-            (Some(path), Presence::Present, Program::OnPath(_, args)) if !is_over => {
-                Some(Question::Version(path, args))
-            }
+        let is_wanted = entry.detection.presence == Presence::Present || entry.asks_again();
+        match (path, is_wanted, info.program) {
+            (Some(path), true, Program::OnPath(_, args)) if !is_over => Some(Question::Version(path, args)),
             (path, _, _) if !is_over && std::mem::take(&mut entry.wants_login) => Some(Question::Login(path)),
             _ => {
                 entry.is_being_asked = false;

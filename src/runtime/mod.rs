@@ -13,7 +13,7 @@ mod service;
 mod shared_replies;
 pub mod state_thread;
 pub mod store;
-mod tokens;
+pub(crate) mod tokens;
 
 pub use svc_sys::{
     beneath, clock, confine, descriptors, files, http, journal, logger, port_holder, process, regular,

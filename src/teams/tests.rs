@@ -346,7 +346,13 @@ fn a_stopped_builder_blocks_and_a_foreign_signal_restarts() {
     let mut bench = Bench::new();
     launch(&mut bench, planned(&json!([builder("b-1"), builder("b-2")])));
     let id = bench.state.agents.find("b-1").unwrap().id;
-    let died = RunReport::Exited { code: None, signal: Some(9), stderr_tail: String::new(), leaked: 0 };
+    let died = RunReport::Exited {
+        code: None,
+        signal: Some(9),
+        stderr_tail: String::new(),
+        leaked: 0,
+        signalled: false,
+    };
     bench.apply(Event::Run(id, died.clone()));
     assert_eq!(state_of(&bench, "b-1"), Status::Starting);
     let id = bench.state.agents.find("b-2").unwrap().id;

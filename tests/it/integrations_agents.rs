@@ -147,6 +147,8 @@ struct Mcp {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     last_id: u64,
+    /// Methods of the notifications that came.
+    told: Vec<String>,
 }
 
 impl Mcp {
@@ -160,18 +162,43 @@ impl Mcp {
             .unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, input, output, last_id: 0 }
+        Self { child, input, output, last_id: 0, told: Vec::new() }
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Value {
         self.last_id += 1;
         let message = json!({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params});
         writeln!(self.input, "{message}").unwrap();
+        loop {
+            let answer = self.read();
+            if answer.get("id").is_some() {
+                assert_eq!(answer["id"], self.last_id);
+                return answer;
+            }
+            self.told.push(answer["method"].as_str().unwrap().to_owned());
+        }
+    }
+
+    fn read(&mut self) -> Value {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        let answer: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(answer["id"], self.last_id);
-        answer
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Waits until it was told that there are other tools.
+    fn list_changed(&mut self) {
+        while self.told.is_empty() {
+            let told = self.read();
+            self.told.push(told["method"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(self.told.remove(0), "notifications/tools/list_changed");
+    }
+
+    /// The tool of this name, as listed.
+    fn tool(&mut self, name: &str) -> Value {
+        let mut tools = self.ask("tools/list", &json!({}))["result"]["tools"].take();
+        let found = tools.as_array_mut().unwrap().iter_mut().find(|tool| tool["name"] == name);
+        found.map(Value::take).unwrap_or_default()
     }
 
     fn call(&mut self, tool: &str, arguments: &Value) -> Value {
@@ -214,6 +241,67 @@ fn issue_4_svc_mcp_offers_the_bridge_and_locks_as_tools() {
     assert!(pending.to_string().contains("Which port?"), "{pending}");
     drop(mcp.input);
     assert_eq!(mcp.child.wait().unwrap().code(), Some(0), "it ends with its input");
+}
+
+#[test]
+fn svc_mcp_lists_tools_of_integrations_by_their_names_and_tells_of_others() {
+    let daemon = Daemon::start();
+    add(&daemon, "hub", &[]);
+    let mut mcp = Mcp::start(&daemon);
+    let hello = mcp.ask("initialize", &json!({"protocolVersion": "2025-06-18", "capabilities": {}}));
+    assert_eq!(hello["result"]["capabilities"]["tools"], json!({"listChanged": true}));
+    let own = daemon.get("/api/integrations/hub/tools");
+    let own = own["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "echo").unwrap();
+    assert_eq!(mcp.tool("hub__echo")["inputSchema"], own["inputSchema"], "the server's own schema");
+    let said = mcp.call("hub__echo", &json!({"text": "x"}));
+    assert_eq!(said["structuredContent"], json!({"text": "x"}), "the server's own result");
+
+    // A gated tool runs once a person has approved exactly this call.
+    assert_eq!(mcp.tool("hub__send")["inputSchema"]["properties"]["approvalId"]["type"], "string");
+    let file = daemon.project.join("sent");
+    let gated = mcp.call("hub__send", &json!({"file": file}));
+    let answer: Value = serde_json::from_str(gated["content"][0]["text"].as_str().unwrap()).unwrap();
+    let approval = answer["approvalId"].as_str().unwrap();
+    let pending = daemon.get("/api/approvals")["pending"].clone();
+    assert!(pending.to_string().contains("send") && !pending.to_string().contains("approvalId"), "{pending}");
+    daemon.post(&format!("/api/approvals/{approval}/approve"), &json!({}));
+    let other = mcp.call("hub__send", &json!({"file": "elsewhere", "approvalId": approval}));
+    assert_eq!(other["isError"], true, "another call than the one a person saw: {other}");
+    let sent = mcp.call("hub__send", &json!({"file": file, "approvalId": approval}));
+    assert_eq!(sent["content"][0]["text"], "sent", "{sent}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "sent\n", "once");
+
+    add(&daemon, "lab", &[]);
+    assert_eq!(mcp.tool("lab__echo"), Value::Null);
+    mcp.call("integration_tools", &json!({}));
+    mcp.list_changed();
+    assert_eq!(mcp.tool("lab__echo")["name"], "lab__echo");
+    assert_eq!(daemon.send("DELETE", "/api/integrations/hub", &json!({})).0, 200);
+    mcp.call("integration_tools", &json!({}));
+    mcp.list_changed();
+    assert_eq!(mcp.tool("hub__echo"), Value::Null);
+    assert_eq!(mcp.call("hub__echo", &json!({}))["isError"], true);
+    drop(mcp.input);
+    assert_eq!(mcp.child.wait().unwrap().code(), Some(0), "it ends with its input");
+}
+
+#[test]
+fn svc_mcp_lists_an_agents_own_integrations_alone() {
+    let daemon = daemon_with_claude();
+    add(&daemon, "hub", &[]);
+    add(&daemon, "lab", &[]);
+    let listing = CLAUDE
+        .replace(
+            "\"tools/call\", {\"name\": \"integration_exec\", \"arguments\": arguments}",
+            "\"tools/list\", {}",
+        )
+        .replace("\"tool\": \"echo\"", "\"tool\": \"none\"");
+    assert!(listing.contains("tools/list"), "the stand-in lists");
+    fs::write(daemon.project.join("bin/claude"), listing).unwrap();
+    let (_, agent) = spawn(&daemon, "claude-code", &["lab"]);
+    daemon.wait_state(agent["id"].as_str().unwrap(), &["completed"]);
+    let seen = fs::read_to_string(daemon.project.join("seen.json")).unwrap();
+    assert!(seen.contains("\"lab__echo\"") && !seen.contains("hub__"), "{seen}");
 }
 
 #[test]

@@ -137,6 +137,21 @@ fn what_is_installed_or_removed_later_is_seen() {
     assert_eq!(spawn(&daemon, &dev("codex")).0, 400);
 }
 
+/// It may have been too busy to answer.
+#[test]
+fn a_version_that_was_not_told_is_asked_for_again() {
+    let stage = Stage::new();
+    let bin = stage.project.path().join("bin");
+    // The script is there, what runs it is not: it cannot be asked.
+    fs::write(bin.join("codex"), format!("#!{}/late\n", bin.display())).unwrap();
+    fs::set_permissions(bin.join("codex"), fs::Permissions::from_mode(0o755)).unwrap();
+    let daemon = stage.daemon(&[]);
+    let version = || provider(&daemon, "", "codex")["version"].as_str().map(str::to_owned);
+    wait_for("the question in vain", || version().filter(|version| version == "unknown"));
+    stage.program("late", "echo codex-cli 7.8.9");
+    wait_for("the next question", || version().filter(|version| version == "7.8.9"));
+}
+
 #[test]
 fn doctor_and_providers_tell_who_is_logged_in_and_never_a_secret() {
     let stage = Stage::new();

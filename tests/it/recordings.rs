@@ -7,8 +7,8 @@ mod context;
 mod ledger;
 mod mutations;
 mod replay;
+mod signals;
 mod turns;
-#[allow(dead_code, reason = "only a part of it is needed here")]
 use replay::{Replay, names, read};
 use std::fmt::Write as _;
 use std::path::Path;

@@ -199,11 +199,16 @@ fn texts(reports: &[RunReport]) -> Vec<String> {
 
 fn exit(reports: &[RunReport]) -> (Option<i32>, Option<i32>, String, u32) {
     match reports.last() {
-        Some(RunReport::Exited { code, signal, stderr_tail, leaked }) => {
+        Some(RunReport::Exited { code, signal, stderr_tail, leaked, .. }) => {
             (*code, *signal, stderr_tail.clone(), *leaked)
         }
         other => panic!("{other:?} is no exit"),
     }
+}
+
+/// Whether the exit says that signals were sent from here.
+fn was_signalled(reports: &[RunReport]) -> bool {
+    matches!(reports.last(), Some(RunReport::Exited { signalled: true, .. }))
 }
 
 #[test]
@@ -234,6 +239,7 @@ fn decisions_2_a_child_that_outlives_the_program_does_not_delay_its_exit() {
     let reports = desk.all();
     let (code, signal, _, leaked) = exit(&reports);
     assert_eq!((code, signal, leaked), (None, Some(9), 0));
+    assert!(!was_signalled(&reports), "its child was, but only after its end");
     assert_eq!(texts(&reports), ["<end>"]);
 }
 

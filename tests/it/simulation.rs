@@ -233,7 +233,16 @@ impl Simulation {
             return;
         }
         let signal = if code.is_none() { Some(15) } else { None };
-        self.report(id, RunReport::Exited { code, signal, stderr_tail: String::new(), leaked: 0 });
+        self.report(
+            id,
+            RunReport::Exited {
+                code,
+                signal,
+                stderr_tail: String::new(),
+                leaked: 0,
+                signalled: signal.is_some(),
+            },
+        );
     }
 
     fn job(&mut self) {

@@ -361,8 +361,8 @@ impl Simulation {
     fn exit(&mut self, agent: AgentId) {
         self.processes.remove(&agent);
         if self.bug != Bug::ExitIsLost {
-            let report =
-                RunReport::Exited { code: Some(0), signal: None, stderr_tail: String::new(), leaked: 0 };
+            let (code, signal, signalled, stderr_tail, leaked) = (Some(0), None, false, String::new(), 0);
+            let report = RunReport::Exited { code, signal, signalled, stderr_tail, leaked };
             self.event(Event::Run(agent, report));
         }
     }

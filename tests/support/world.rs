@@ -184,12 +184,14 @@ impl World {
                 signal: None,
                 stderr_tail: String::new(),
                 leaked: 0,
+                signalled: false,
             },
             "dies-by-signal" => RunReport::Exited {
                 code: None,
                 signal: Some(number(words)),
                 stderr_tail: String::new(),
                 leaked: 0,
+                signalled: false,
             },
             "takes" | "refuses" => {
                 let agent = self.state.agents.find(name).unwrap();

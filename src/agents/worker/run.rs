@@ -213,7 +213,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
     let lineage = spec.lineage;
     if run.is_stopping() {
-        return end(inner, run, Exit::default(), 0);
+        return end(inner, run, Exit::default(), false, 0);
     }
     let is_native = crate::integrations::instructions::is_native(spec.provider.info().id);
     // Taken out again when the run is over.
@@ -232,7 +232,9 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     if failed.is_some() {
         run.stop();
     }
-    let (exit, swept) = if let Some(exit) = wait(inner.limits, run, &exit_channel) {
+    let ended = wait(inner.limits, run, &exit_channel);
+    let signalled = ended.is_none();
+    let (exit, swept) = if let Some(exit) = ended {
         (exit, inner.processes.sweep(identity, Some(&marker)))
     } else {
         let report = inner.processes.stop_tree(identity, Some(&marker), inner.limits.stop_grace);
@@ -245,7 +247,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     match failed {
         // However its program took it that nobody listened: it never worked.
         Some(error) => fail(inner, run, format!("no threads for it: {error}")),
-        None => end(inner, run, exit, leaked),
+        None => end(inner, run, exit, signalled, leaked),
     }
 }
 
@@ -259,7 +261,7 @@ fn fail(inner: &Inner, run: &Run, error: String) {
 }
 
 /// Reports the exit: always last, exactly once.
-fn end(inner: &Inner, run: &Run, exit: Exit, leaked: u32) {
+fn end(inner: &Inner, run: &Run, exit: Exit, signalled: bool, leaked: u32) {
     run.input.close();
     // What was said and never read is answered here when no input thread did.
     write_input(run, None);
@@ -267,7 +269,8 @@ fn end(inner: &Inner, run: &Run, exit: Exit, leaked: u32) {
     let tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
     let stderr_tail = String::from_utf8_lossy(&tail).into_owned();
     drop(tail);
-    run.output.report(RunReport::Exited { code: exit.code, signal: exit.signal, stderr_tail, leaked });
+    let Exit { code, signal } = exit;
+    run.output.report(RunReport::Exited { code, signal, signalled, stderr_tail, leaked });
 }
 
 fn launch(

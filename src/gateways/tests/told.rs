@@ -256,3 +256,75 @@ fn without_a_chat_nothing_is_told() {
     rig.bench.pass(COALESCE * 2);
     assert!(rig.sent().is_empty());
 }
+
+#[test]
+fn a_card_has_the_same_key_whoever_sends_it_and_its_place_is_on_disk_at_once() {
+    let mut rig = Rig::connected("discord");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    let first = rig.sent().remove(0);
+    assert!(!first.again && first.key.starts_with(&id), "{}", first.key);
+    assert!(first.key.len() + 3 <= 25, "Discord's limit, with the number of a piece");
+    // Another thread set, or another daemon, does not know what became of it.
+    rig.bench.ask("POST", &format!("/api/gateways/{}/disconnect", rig.id), &json!({}));
+    rig.connect();
+    let (gateway, run) = (rig.id, rig.gateway().run);
+    rig.report(Report::Connected { gateway, run, bot: "b".into() });
+    let second = rig.sent().remove(0);
+    assert_eq!((second.key.as_str(), second.again), (first.key.as_str(), true));
+    rig.bench.effects.clear();
+    rig.report(Report::Sent { gateway, approval: id.parse().unwrap(), place: place("9") });
+    let is_saved =
+        |effect: &Effect| matches!(effect, Effect::Put(Document::Gateways, Durability::BeforeReply));
+    assert!(rig.bench.effects.iter().any(is_saved));
+    // In another chat it is another message, and in the first one again, too.
+    let mut keys = vec![first.key];
+    for chat in ["78", "77"] {
+        rig.patch(&json!({"chatId": chat}));
+        keys.extend(rig.sent().into_iter().map(|one| one.key));
+    }
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+}
+
+fn click(rig: &mut Rig, key: &str, text: &str, message: &str) {
+    let heard = Heard {
+        key: key.into(),
+        user: "5".into(),
+        chat: "77:12".into(),
+        text: text.into(),
+        button: true,
+        clicked: message.into(),
+        ..Heard::default()
+    };
+    let command = CoreCommand::Gateways(Command::Take(rig.id, Box::new(heard)));
+    assert_eq!(rig.bench.command(command).unwrap().status, 200);
+}
+
+#[test]
+fn a_message_that_is_clicked_shows_the_decision_known_or_not() {
+    let mut rig = Rig::connected("telegram");
+    rig.bench.agent("worker");
+    let id = asks(&mut rig, "worker", 1);
+    let approval = id.parse().unwrap();
+    let gateway = rig.id;
+    // Clicked while the one that is known is still on its way.
+    click(&mut rig, "k1", &format!("/approve {id}"), "3");
+    click(&mut rig, "k2", &format!("/approve {id}"), "3");
+    rig.report(Report::Sent { gateway, approval, place: place("9") });
+    rig.bench.ask("POST", &format!("/api/approvals/{id}/approve"), &json!({}));
+    let mut shown: Vec<String> = edits(&rig).into_iter().map(|(message, _)| message).collect();
+    shown.sort();
+    assert_eq!(shown, ["3", "9"]);
+    // After the decision nothing waits for one.
+    rig.bench.effects.clear();
+    click(&mut rig, "k3", &format!("/reject {id}"), "2");
+    let told = edits(&rig);
+    assert!(told.len() == 1 && told[0].0 == "2" && told[0].1.starts_with("Approved"), "{told:?}");
+    // Other buttons, and approvals that nobody knows, lead nowhere.
+    rig.bench.effects.clear();
+    click(&mut rig, "k4", "/pick 00000001 1", "1");
+    click(&mut rig, "k5", "/approve apr-00000000", "1");
+    assert!(edits(&rig).is_empty());
+}

@@ -1,10 +1,12 @@
 //! The built daemon against servers that speak the protocols of the chat platforms.
 
+mod cards;
 mod cli;
 mod discord;
 mod secrets;
 mod slack;
 mod telegram;
+mod threads;
 
 use crate::support::daemon::Daemon;
 use crate::support::wait::{wait_for, wait_within};

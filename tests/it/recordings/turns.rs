@@ -9,8 +9,8 @@ fn ends_of(name: &str) -> &'static [&'static str] {
         // The stream just stops; in the last two it never began, or is not one.
         "claude-drop" | "claude-sigkill" | "claude-sigterm" | "codex-sigkill" | "codex-sigterm"
         | "gemini-sigkill" | "gemini-sigterm" | "gemini-noauth" | "gemini-json" | "qwen-sigkill"
-        | "qwen-sigterm" | "qwen-json" | "copilot-sigkill" | "copilot-sigterm" | "copilot-noauth"
-        | "cline-sigkill" | "cline-sigterm" => &[],
+        | "qwen-sigterm" | "qwen-json" | "copilot-sigkill" | "copilot-sigterm" | "copilot-sigtermgrp"
+        | "copilot-noauth" | "cline-sigkill" | "cline-sigterm" => &[],
         "claude-err401" => &["Failed to authenticate. API Error: 401 scripted 401"],
         "claude-noauth" => &["Not logged in"],
         "claude-interrupt" => &["the turn was interrupted", "ok"],
@@ -21,7 +21,13 @@ fn ends_of(name: &str) -> &'static [&'static str] {
         "gemini-drop" => &["[API Error: terminated]"],
         "gemini-err401" | "cline-err401" => &["scripted 401"],
         "opencode-err401" => &["error 401: scripted 401"],
-        "opencode-sigkill" | "opencode-sigterm" => &["the model's stream was cut short"],
+        "opencode-sigkill"
+        | "opencode-sigterm"
+        | "opencode-sigtermgrp"
+        | "opencode-sighup"
+        | "opencode-sigint" => &["the model's stream was cut short"],
+        // Its result calls that a success.
+        "copilot-sigintgrp" => &["the turn was aborted"],
         "acp/gemini-cancel" => &["the turn was cancelled"],
         "qwen-err401" => &["[API Error: 401 scripted 401]"],
         "qwen-noauth" => &["No auth type is selected."],
@@ -82,6 +88,7 @@ fn every_session_is_named_once() {
                 | "copilot-noauth"
                 | "copilot-sigkill"
                 | "copilot-sigterm"
+                | "copilot-sigtermgrp"
                 | "aider-plain"
                 | "aider-err401"
                 | "aider-sigterm"
@@ -140,6 +147,22 @@ fn gemini_tells_its_retries_only_on_standard_error() {
     }
     let [Step::Event(Activity::Trouble { text })] = steps.as_slice() else { panic!("{steps:?}") };
     assert!(text.starts_with("Attempt 1 failed with status 429. Retrying with backoff..."), "{text}");
+}
+
+/// Each line of its log after one more call that the endpoint refused; the last but one asks for a title.
+#[test]
+fn opencode_tells_of_a_busy_endpoint_only_in_its_log() {
+    let mut conversation = conversation("opencode-plain", SessionStart::Fresh);
+    let mut steps = Vec::new();
+    for line in read(&format!("{FOLDER}/opencode-err429.stderr.txt")).lines() {
+        conversation.complaint(line.trim_start().split_once(' ').map_or("", |(_, rest)| rest), &mut steps);
+    }
+    let trouble = |step: &Step| match step {
+        Step::Event(Activity::Trouble { text }) => text.clone(),
+        other => panic!("{other:?}"),
+    };
+    let troubles: Vec<String> = steps.iter().map(trouble).collect();
+    assert_eq!(troubles, ["the call of its model failed: AI_APICallError: scripted 429"; 4]);
 }
 
 #[test]

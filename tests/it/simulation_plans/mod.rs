@@ -457,7 +457,16 @@ impl Simulation {
         if code == Some(1) {
             self.crashed = self.world.state.agents.get(id).map(|agent| agent.lineage_id);
         }
-        self.report(id, RunReport::Exited { code, signal, stderr_tail: String::new(), leaked: 0 });
+        self.report(
+            id,
+            RunReport::Exited {
+                code,
+                signal,
+                stderr_tail: String::new(),
+                leaked: 0,
+                signalled: signal.is_some(),
+            },
+        );
     }
 
     fn report(&mut self, id: AgentId, report: RunReport) {

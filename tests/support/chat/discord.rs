@@ -43,6 +43,8 @@ pub struct State {
     pub callback_refusals: VecDeque<(u16, Value)>,
     /// Tokens of interactions, and the type of the callback that has come.
     interactions: BTreeMap<String, Option<u64>>,
+    /// Nonces that are to be taken once, and the messages they led to.
+    nonces: BTreeMap<String, String>,
     /// Messages: id, channel, content, components.
     pub messages: Vec<(String, String, String, Value)>,
     /// Of the next event only the first half arrives.
@@ -88,16 +90,28 @@ impl Discord {
     }
 
     pub fn says(&self, id: &str, user: &str, text: &str) {
+        self.says_in("55", id, user, text);
+    }
+
+    /// The same in another channel; a thread is one.
+    pub fn says_in(&self, channel: &str, id: &str, user: &str, text: &str) {
         let author = json!({"id": user, "username": "ann", "bot": false});
-        let data = json!({"id": id, "channel_id": "55", "author": author, "content": text, "mentions": [], "guild_id": "1"});
+        let data = json!({"id": id, "channel_id": channel, "author": author, "content": text, "mentions": [], "guild_id": "1"});
         self.dispatch("MESSAGE_CREATE", &data);
     }
 
     pub fn interacts(&self, id: &str, user: &str, kind: u64, data: &Value) {
         let member = json!({"user": {"id": user, "username": "ann"}});
         let author = json!({"id": BOT, "username": "svc_bot", "discriminator": "0", "bot": true});
+        // The message with this button.
+        let clicked = self.with(|state| {
+            let has_it = |one: &&(String, String, String, Value)| {
+                one.3.to_string().contains(&data["custom_id"].to_string())
+            };
+            state.messages.iter().find(has_it).map_or("m0".to_owned(), |one| one.0.clone())
+        });
         let message = json!({
-            "id": "m0", "channel_id": "55", "author": author, "content": "", "timestamp": "2026-01-01T00:00:00Z",
+            "id": clicked, "channel_id": "55", "author": author, "content": "", "timestamp": "2026-01-01T00:00:00Z",
             "edited_timestamp": null, "tts": false, "mention_everyone": false, "mentions": [], "type": 0,
             "mention_roles": [], "attachments": [], "embeds": [], "pinned": false, "components": [],
         });
@@ -219,7 +233,9 @@ impl Discord {
         let rows = body["components"].as_array().cloned().unwrap_or_default();
         let buttons: Vec<&Value> =
             rows.iter().flat_map(|row| row["components"].as_array().unwrap()).collect();
+        let nonce = body["nonce"].as_str().unwrap_or_default();
         let bad = content.is_empty()
+            || nonce.len() > 25
             || content.chars().count() > 2000
             || body["allowed_mentions"]["parse"] != json!([])
             || rows.iter().any(|row| row["type"] != 1 || row["components"].as_array().unwrap().len() > 5)
@@ -235,7 +251,11 @@ impl Discord {
             ["channels", channel, "messages", id] => (*channel, Some(*id)),
             _ => ("interaction", None),
         };
-        let id = if let Some(id) = known {
+        let nonce = (body["enforce_nonce"] == true && !nonce.is_empty()).then(|| nonce.to_owned());
+        let same = nonce.as_ref().and_then(|nonce| state.nonces.get(nonce)).cloned();
+        let id = if let Some(id) = same {
+            id
+        } else if let Some(id) = known {
             let Some(message) = state.messages.iter_mut().find(|one| one.0 == id) else {
                 return (404, Vec::new(), json!({"message": "Unknown Message", "code": 10008}));
             };
@@ -243,6 +263,7 @@ impl Discord {
             id.to_owned()
         } else {
             let id = format!("m{}", state.messages.len());
+            state.nonces.extend(nonce.map(|nonce| (nonce, id.clone())));
             state.messages.push((id.clone(), channel.to_owned(), content.to_owned(), json!(rows)));
             id
         };

@@ -30,6 +30,10 @@ pub struct State {
     pub refusals: VecDeque<Answer>,
     /// The bot's token is worth nothing any more.
     pub revoked: bool,
+    /// The bot may read what stands in channels.
+    pub reads: bool,
+    /// Metadata of messages, by their ts.
+    metadata: Vec<(String, Value)>,
     /// Messages: ts, channel, text, blocks.
     pub messages: Vec<(String, String, String, Value)>,
     /// Unacknowledged envelopes are sent again after this.
@@ -79,6 +83,14 @@ impl Slack {
         self.envelope("events_api", &json!({"event_id": event, "type": "event_callback", "event": body}));
     }
 
+    /// Somebody mentions the bot in a thread of a channel.
+    pub fn says_in_thread(&self, event: &str, user: &str, text: &str, thread: &str) {
+        let text = format!("<@U900> {text}");
+        let body = json!({"type": "app_mention", "user": user, "text": text, "channel": "C55", "ts": "2.0",
+                          "thread_ts": thread});
+        self.envelope("events_api", &json!({"event_id": event, "type": "event_callback", "event": body}));
+    }
+
     pub fn commands(&self, trigger: &str, user: &str, command: &str, text: &str) {
         self.envelope("slash_commands", &json!({
             "command": command, "text": text, "user_id": user, "user_name": "ann", "channel_id": "C55",
@@ -87,8 +99,14 @@ impl Slack {
     }
 
     pub fn clicks(&self, trigger: &str, user: &str, value: &str) {
+        // The message with this button.
+        let ts = self.with(|state| {
+            let has_it = |one: &&(String, String, String, Value)| one.3.to_string().contains(value);
+            state.messages.iter().find(has_it).map(|one| one.0.clone())
+        });
         self.envelope("interactive", &json!({
             "type": "block_actions", "user": {"id": user, "username": "ann"}, "channel": {"id": "C55"},
+            "container": {"type": "message", "message_ts": ts, "channel_id": "C55"},
             "trigger_id": trigger, "actions": [{"type": "button", "action_id": "choice-0", "value": value}],
             "response_url": format!("http://127.0.0.1:{}/response/{trigger}", self.port),
         }));
@@ -144,11 +162,33 @@ impl Slack {
         } else {
             let ts = format!("17.{:06}", state.messages.len());
             state.messages.push((ts.clone(), channel.clone(), text, json!(blocks)));
+            state.metadata.push((ts.clone(), body["metadata"].clone()));
             ts
         };
         drop(state);
         self.wake.notify_all();
         (200, Vec::new(), json!({"ok": true, "channel": channel, "ts": ts}))
+    }
+
+    /// The last messages of a channel, with their metadata.
+    fn history(&self, asked: &Asked) -> Answer {
+        let query = asked.path.split_once('?').map_or("", |(_, query)| query);
+        let wanted = |part: &str| query.split('&').any(|one| one == part);
+        self.with(|state| {
+            state.calls.push(("conversations.history".to_owned(), json!(query)));
+            if !state.reads {
+                return (200, Vec::new(), json!({"ok": false, "error": "missing_scope", "needed": "channels:history"}));
+            }
+            let of_it = state.messages.iter().filter(|one| wanted(&format!("channel={}", one.1)));
+            let list: Vec<Value> = of_it
+                .map(|one| {
+                    let metadata = state.metadata.iter().find(|(ts, _)| *ts == one.0);
+                    let metadata = metadata.filter(|_| wanted("include_all_metadata=true"));
+                    json!({"type": "message", "ts": one.0, "text": one.2, "metadata": metadata.map(|(_, one)| one)})
+                })
+                .collect();
+            (200, Vec::new(), json!({"ok": true, "messages": list, "has_more": false}))
+        })
     }
 
     /// What to send now: an ordered frame, or an envelope that is new or was not acknowledged in time.
@@ -228,6 +268,7 @@ impl Platform for Slack {
                 let url = format!("ws://127.0.0.1:{}/link/?ticket={ticket}&app_id=A1", self.port);
                 (200, Vec::new(), json!({"ok": true, "url": url}))
             }
+            "conversations.history" => self.history(asked),
             "chat.postMessage" | "chat.update" => self.post(method, &asked.body),
             _ => (200, Vec::new(), json!({"ok": false, "error": "unknown_method"})),
         }

@@ -83,6 +83,15 @@ impl Telegram {
         self.update("message", &message)
     }
 
+    /// Somebody writes in a topic of a forum.
+    pub fn says_in_topic(&self, user: i64, chat: i64, topic: i64, text: &str) -> i64 {
+        let from = json!({"id": user, "is_bot": false, "first_name": "Ann"});
+        self.update("message", &json!({
+            "message_id": 1, "date": now(), "from": from, "chat": {"id": chat, "type": "supergroup", "is_forum": true},
+            "message_thread_id": topic, "is_topic_message": true, "text": text,
+        }))
+    }
+
     /// Somebody clicks a button of a message.
     pub fn clicks(&self, user: i64, message: i64, data: &str) -> i64 {
         let chat = self.with(|state| {
@@ -158,6 +167,9 @@ impl Telegram {
         let chat = plain(&body["chat_id"]);
         if chat == "404" {
             return refuse(400, "Bad Request: chat not found");
+        }
+        if body["message_thread_id"] == 404 {
+            return refuse(400, "Bad Request: message thread not found");
         }
         let rows = body["reply_markup"]["inline_keyboard"].as_array().cloned().unwrap_or_default();
         for button in rows.iter().flat_map(|row| row.as_array().unwrap()) {
