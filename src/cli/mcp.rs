@@ -172,8 +172,8 @@ impl Server<'_> {
                 let sign = signs.get(&id).cloned().unwrap_or_default();
                 scope.spawn(move || {
                     let path = format!("/api/integrations/{}/tools", encode(&id));
-                    let listed = self.call("GET", &path, None).unwrap_or_default();
-                    if self.offers.found(&id, &sign, &listed) {
+                    let listed = self.call("GET", &path, None).ok();
+                    if self.offers.found(&id, &sign, listed.as_ref()) {
                         self.list_changed();
                     }
                 });

@@ -59,6 +59,7 @@ scenarios!(
         an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
         a_kill_leaves_no_process,
+        a_signal_from_outside_is_told,
         an_agent_that_ends_leaves_no_process,
         a_question_does_not_disturb_the_agent,
         a_refused_request_crashes_the_agent_and_says_why,
@@ -121,6 +122,7 @@ scenarios!(
         an_ended_agent_goes_on_and_counts_what_its_program_counts,
         rotation_ends_the_old_agent_and_hands_over,
         a_kill_leaves_no_process,
+        a_signal_from_outside_is_told,
         an_agent_that_ends_leaves_no_process,
         a_question_does_not_disturb_the_agent,
         a_refused_request_crashes_the_agent_and_says_why,
@@ -136,6 +138,12 @@ fn codex_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
 #[test]
 fn claude_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
     a_dead_endpoint_disturbs_nobody(Cli::Claude, &["retr"]);
+}
+
+/// It says so only in its log.
+#[test]
+fn opencode_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
+    a_dead_endpoint_disturbs_nobody(Cli::OpenCode, &["the call of its model failed"]);
 }
 
 /// It says so only on its standard error.
@@ -480,6 +488,19 @@ fn a_kill_leaves_no_process(stage: &Stage) {
     );
     stage.kill(&id);
     assert!(!stage.daemon.project.join("long.ended").exists());
+}
+
+/// These two are ended by it; claude and gemini make an exit code of it, or nothing.
+fn a_signal_from_outside_is_told(stage: &Stage) {
+    let id = stage.spawn_long();
+    let pid = stage.record(&id)["pid"].to_string();
+    let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+    assert!(sent.success());
+    let record = stage.wait_state(&id, &["completed", "crashed", "killed", "interrupted"]);
+    let told = (&record["state"], &record["statusReason"], &record["exit"]["signal"]);
+    let wanted = "signal 15 ended it; the daemon did not send it";
+    assert_eq!(told, (&json!("killed"), &json!(wanted), &json!(15)), "{}", stage.told(&id));
+    assert_eq!(alive(&id), Vec::<u32>::new(), "what it had started is gone");
 }
 
 /// A command that the agent left in the background goes with it.

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// A turn of the slowest program takes 4 s on an idle machine.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A daemon whose agents find the program, and one agent of it that has done its task; its record.
-fn completed(cli: Cli) -> Option<(Daemon, Value)> {
+/// A daemon whose agents find the program, and one agent of it that has done this task; its record.
+fn completed(cli: Cli, task: &str) -> Option<(Daemon, Value)> {
     if !cli.is_here() {
         return None;
     }
@@ -34,7 +34,7 @@ fn completed(cli: Cli) -> Option<(Daemon, Value)> {
     });
     let mut body = json!({
         "role": "builder", "provider": cli.provider(), "permission": "full", "integrations": ["hub"],
-        "prompt": "Please do REAL-EXEC now.",
+        "prompt": format!("Please do {task} now."),
     });
     if let Some(model) = cli.model() {
         body["model"] = json!(model);
@@ -66,7 +66,7 @@ fn audited(daemon: &Daemon, record: &Value) {
 
 #[test]
 fn issue_4_codex_calls_the_exec_and_declare_endpoints_by_curl() {
-    let Some((daemon, record)) = completed(Cli::Codex) else { return };
+    let Some((daemon, record)) = completed(Cli::Codex, "REAL-EXEC") else { return };
     audited(&daemon, &record);
     let answer = fs::read_to_string(daemon.project.join("answer.json")).unwrap();
     assert!(answer.contains("from the real agent"), "{answer}");
@@ -76,7 +76,13 @@ fn issue_4_codex_calls_the_exec_and_declare_endpoints_by_curl() {
 
 #[test]
 fn issue_4_claude_calls_the_tool_by_its_mcp_json() {
-    let Some((daemon, record)) = completed(Cli::Claude) else { return };
+    let Some((daemon, record)) = completed(Cli::Claude, "REAL-EXEC") else { return };
     audited(&daemon, &record);
     assert!(!daemon.project.join(".mcp.json").exists(), "gone with the agent");
+}
+
+#[test]
+fn claude_calls_a_tool_of_an_integration_by_its_own_name() {
+    let Some((daemon, record)) = completed(Cli::Claude, "REAL-NAMED") else { return };
+    audited(&daemon, &record);
 }

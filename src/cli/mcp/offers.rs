@@ -23,6 +23,8 @@ const MAX_NAME_CHARS: usize = 52;
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How often is looked whether other integrations are there.
 pub const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// How often one is asked that does not answer; a server may be downloaded first.
+const MAX_TRIES: u32 = 3;
 /// The argument that a tool's own arguments get beside them.
 pub const APPROVAL: &str = "approvalId";
 /// Between an integration and its tool.
@@ -32,6 +34,8 @@ const JOINT: &str = "__";
 struct Shelf {
     sign: String,
     tools: Vec<Value>,
+    /// How often it was asked in vain.
+    unanswered: u32,
 }
 
 #[derive(Default)]
@@ -70,20 +74,24 @@ impl Offers {
         inner.shelves.retain(|id, _| signs.contains_key(id));
         let is_news = before != inner.shelves.len() && inner.is_listed;
         let is_known = |(id, sign): &(&String, &String)| {
-            inner.shelves.get(*id).is_some_and(|shelf| shelf.sign == **sign)
+            let is_done = |shelf: &&Shelf| shelf.unanswered == 0 || shelf.unanswered >= MAX_TRIES;
+            inner.shelves.get(*id).filter(is_done).is_some_and(|shelf| shelf.sign == **sign)
         };
         let to_ask = signs.iter().filter(|one| !is_known(one)).take(MAX_INTEGRATIONS);
         (to_ask.map(|(id, _)| id.clone()).collect(), is_news)
     }
 
-    /// What was found of one, nothing where it cannot be asked: then it is not asked again before its sign
-    /// changes. Whether the client's list is out of date.
-    pub fn found(&self, id: &str, sign: &str, listed: &Value) -> bool {
-        let tools: Vec<Value> =
-            listed["tools"].as_array().into_iter().flatten().filter_map(|tool| offer(id, tool)).collect();
+    /// What was found of one; `None` where it could not be asked: then it is asked again a few times. Whether
+    /// the client's list is out of date.
+    pub fn found(&self, id: &str, sign: &str, listed: Option<&Value>) -> bool {
+        let tools = listed.and_then(|listed| listed["tools"].as_array()).into_iter().flatten();
+        let tools: Vec<Value> = tools.filter_map(|tool| offer(id, tool)).collect();
         let mut inner = self.lock();
-        let is_same = inner.shelves.get(id).map_or(tools.is_empty(), |shelf| shelf.tools == tools);
-        inner.shelves.insert(id.to_owned(), Shelf { sign: sign.to_owned(), tools });
+        let before = inner.shelves.get(id);
+        let is_same = before.map_or(tools.is_empty(), |shelf| shelf.tools == tools);
+        let tries = before.filter(|shelf| shelf.sign == sign).map_or(0, |shelf| shelf.unanswered);
+        let unanswered = if listed.is_some() { 0 } else { tries + 1 };
+        inner.shelves.insert(id.to_owned(), Shelf { sign: sign.to_owned(), tools, unanswered });
         !is_same && inner.is_listed
     }
 
@@ -216,20 +224,25 @@ mod tests {
         let signs = |ids: &[&str]| ids.iter().map(|id| ((*id).to_owned(), "1".to_owned())).collect();
         assert_eq!(offers.attach(&signs(&["a", "b"])), (vec!["a".into(), "b".into()], false));
         let many: Vec<Value> = (0..MAX_TOOLS).map(|n| tool(&format!("t{n}"), false)).collect();
-        assert!(!offers.found("a", "1", &json!({"tools": many})), "nobody has a list yet");
+        assert!(!offers.found("a", "1", Some(&json!({"tools": many}))), "nobody has a list yet");
         offers.looked();
         assert_eq!(names(&offers).len(), MAX_TOOLS);
-        assert!(offers.found("b", "1", &json!({"tools": [tool("echo", false)]})), "the list is out of date");
+        let echo = json!({"tools": [tool("echo", false)]});
+        assert!(offers.found("b", "1", Some(&echo)), "the list is out of date");
         assert_eq!(names(&offers).len(), MAX_TOOLS, "no room for another");
-        assert!(!offers.found("b", "1", &json!({"tools": [tool("echo", false)]})));
+        assert!(!offers.found("b", "1", Some(&echo)));
         assert_eq!(offers.attach(&signs(&["b"])), (Vec::new(), true), "one is gone");
         assert_eq!(names(&offers), ["b__echo"]);
         let mut large = tool("large", false);
         large["description"] = "x".repeat(MAX_BYTES).into();
-        offers.found("b", "2", &json!({"tools": [large, tool("echo", false)]}));
+        offers.found("b", "2", Some(&json!({"tools": [large, tool("echo", false)]})));
         assert_eq!(names(&offers), ["b__echo"], "what does not fit is left out");
-        // One that could not be asked is not asked again and again.
-        offers.found("c", "1", &Value::Null);
-        assert_eq!(offers.attach(&signs(&["b", "c"])).0, ["b"], "only what has changed");
+        assert_eq!(offers.attach(&signs(&["b"])).0, ["b"], "its sign is another one");
+        // One that could not be asked is asked again, but not for ever.
+        for _ in 0..MAX_TRIES {
+            assert_eq!(offers.attach(&signs(&["c"])).0, ["c"]);
+            assert!(!offers.found("c", "1", None));
+        }
+        assert!(offers.attach(&signs(&["c"])).0.is_empty());
     }
 }
