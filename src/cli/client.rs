@@ -2,12 +2,12 @@
 
 use super::progress::during;
 use super::session::Failure;
-use super::words::with_commands;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use svc_base::words::with_commands;
 
 /// Calls that the daemon answers from memory.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);

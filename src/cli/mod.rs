@@ -41,6 +41,7 @@ mod top;
 pub mod toys;
 pub mod trust;
 pub mod wait;
+#[cfg(test)]
 mod words;
 
 use args::Args;

@@ -10,6 +10,7 @@ use crate::core::time::Time;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::words::with_commands;
 
 /// Rows of a list at most; further ones are counted.
 pub const MAX_ROWS: usize = 30;
@@ -202,6 +203,9 @@ pub fn reply(answer: &Answer, status: u16, body: &Value) -> Text {
         let words = body["error"].as_str().unwrap_or("it was refused");
         // In a chat nobody calls endpoints.
         let words = words.replace("GET /api/approvals lists them", "/brief lists those that wait");
+        let words = words.replace("GET /api/teams lists them", "/teams lists them");
+        let words = words.replace("GET /api/agents lists them", "/agents lists them");
+        let words = with_commands(&words);
         return Text::new().bold("Refused: ").plain(words);
     }
     let word = |field: &str| body[field].as_str().unwrap_or_default().to_owned();

@@ -36,6 +36,12 @@ const fn act(name: &'static str, arguments: &'static str, summary: &'static str)
     Described { name, arguments, summary, looks_only: false }
 }
 
+/// Whether a command (its words begin with `/`) changes nothing; what is no command changes nothing either.
+pub fn looks_only(text: &str) -> bool {
+    let name = text.trim_start_matches('/').split_whitespace().next().unwrap_or_default();
+    ALL.iter().find(|known| known.name == name).is_none_or(|known| known.looks_only)
+}
+
 /// All commands, in the order of the help.
 pub const ALL: [Described; 16] = [
     look("status", "how the daemon and its agents are"),

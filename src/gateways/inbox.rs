@@ -15,16 +15,20 @@
 
 use super::message::{Place, Text, cut, split_thread};
 use super::record::GatewayId;
-use super::{Order, notify, save};
+use super::{Order, commands, notify, save};
 use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Durability, Effect, State as All};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Commands of one gateway that wait or run, at most; a further one is refused with a word to its user.
 pub const MAX_WAITING: usize = 50;
+/// What changes something is done only when it was said at most so long ago: after an outage a platform
+/// hands over what a person may have thought better of.
+const MAX_AGE: Duration = Duration::from_secs(10 * 60);
 /// Keys of messages remembered per gateway, to know what comes again.
 pub const MAX_RECENT: usize = 500;
 /// Characters of a command's text; a longer one is refused.
@@ -51,6 +55,8 @@ pub struct Heard {
     pub button: bool,
     /// The platform's id of the message with that button; empty where it says none.
     pub clicked: String,
+    /// When it was said, by the platform's clock; `None` where it says nothing of it.
+    pub said_at: Option<Time>,
     /// The new cursor, when it moves on.
     pub cursor: Option<String>,
     /// It is done only when it is released: the platform wants its acknowledgement before any answer.
@@ -84,8 +90,8 @@ pub struct Entry {
 
 /// Takes what was said, durably: 200 with its number, when it is a command to be done.
 ///
-/// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 413 `too_long`, 429 `busy`; the platform is told that
-/// we have it all the same.
+/// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 410 `stale`, 413 `too_long`, 429 `busy`; the platform is
+/// told that we have it all the same.
 pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Result<Reply, Problem> {
     let gateways = Arc::make_mut(&mut all.gateways);
     let waiting = gateways.inbox.iter().filter(|entry| entry.gateway == id).count();
@@ -120,6 +126,15 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
         let text =
             format!("{MAX_WAITING} commands wait already; this one was not taken, repeat it in a while");
         return Err(Problem::new(429, "busy", text));
+    }
+    if let Some(age) = heard.said_at.map(|at| cx.now.since(at)).filter(|age| *age > MAX_AGE)
+        && !commands::looks_only(&heard.text)
+    {
+        cx.audit("gateway.stale", &details);
+        let minutes = age.as_secs() / 60;
+        let text =
+            format!("that was said {minutes} minutes ago and was not done; say it again if it still holds");
+        return Err(Problem::new(410, "stale", text));
     }
     cx.audit("gateway.command", &details);
     if heard.button && !heard.clicked.is_empty() {

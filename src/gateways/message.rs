@@ -188,6 +188,18 @@ pub fn cut(text: &str, max_chars: usize) -> String {
     format!("{kept}…")
 }
 
+/// A text with at most so many characters: of a longer one its begin and its end, and how much is missing.
+pub fn cut_middle(text: &str, max_chars: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let Some(missing) = chars.len().checked_sub(max_chars).filter(|missing| *missing > 0) else {
+        return text.to_owned();
+    };
+    let part = |chars: &[char]| chars.iter().collect::<String>();
+    let end = max_chars / 3;
+    let (first, last) = (part(&chars[..max_chars - end]), part(&chars[chars.len() - end..]));
+    format!("{first} … {missing} characters are not shown here … {last}")
+}
+
 /// The first line of a text, at most so many characters of it.
 pub fn first_line(text: &str, max_chars: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();

@@ -10,7 +10,7 @@
 //! clicks it.
 
 use super::digest::describe;
-use super::message::{Button, Look, Message, Place, Text, cut};
+use super::message::{Button, Look, Message, Place, Text, cut_middle};
 use super::record::{Gateway, GatewayId, Preset};
 use super::{Order, Outgoing, Why, save};
 use crate::approvals::{Action, Approval, ApprovalId, Status};
@@ -330,7 +330,7 @@ fn params(action: &Action) -> Option<String> {
         return None;
     };
     let text = params.as_str().map_or_else(|| params.to_string(), ToOwned::to_owned);
-    (text != "{}" && text != "null").then(|| cut(&text, MAX_PARAMS_CHARS))
+    (text != "{}" && text != "null").then(|| cut_middle(&text, MAX_PARAMS_CHARS))
 }
 
 /// What the message says after the decision.

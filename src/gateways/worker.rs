@@ -384,7 +384,7 @@ impl Shared {
                         return Receipt::NotYet;
                     }
                 }
-                status @ (403 | 413 | 429) => {
+                status @ (403 | 410 | 413 | 429) => {
                     let words = body()["error"].as_str().unwrap_or("it was refused").to_owned();
                     return Receipt::Refused(words, status == 403);
                 }

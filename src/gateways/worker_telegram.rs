@@ -10,6 +10,7 @@ use super::message::{in_thread, split_thread};
 use super::worker::{Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::{Heard, Place};
+use crate::core::time::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -190,6 +191,7 @@ fn heard(bot: &str, update: &Value) -> Option<Heard> {
         user_name: name_of(from),
         chat: chat_of(message)?,
         text: normalise(message["text"].as_str()?, bot, addressed)?,
+        said_at: message["date"].as_u64().map(|seconds| Time(seconds * 1000)),
         ..Heard::default()
     })
 }

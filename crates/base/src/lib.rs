@@ -7,3 +7,4 @@ pub mod ids;
 pub mod nearest;
 pub mod time;
 pub mod untrusted;
+pub mod words;

@@ -4,6 +4,7 @@ use super::super::digest::{MAX_BYTES, MAX_LINES};
 use super::super::notify::COALESCE;
 use super::chat::asks;
 use super::*;
+use crate::core::time::Time;
 use std::time::Duration;
 
 #[test]
@@ -327,4 +328,37 @@ fn a_message_that_is_clicked_shows_the_decision_known_or_not() {
     click(&mut rig, "k4", "/pick 00000001 1", "1");
     click(&mut rig, "k5", "/approve apr-00000000", "1");
     assert!(edits(&rig).is_empty());
+}
+
+#[test]
+fn what_was_said_long_ago_is_looked_at_but_changes_nothing() {
+    let mut rig = Rig::connected("telegram");
+    let now = rig.bench.now;
+    let mut say = |key: &str, text: &str, minutes: u64| {
+        let heard = Heard {
+            key: key.into(),
+            user: "1".into(),
+            chat: "77".into(),
+            text: text.into(),
+            said_at: Some(Time(now.0 - minutes * 60_000)),
+            ..Heard::default()
+        };
+        let reply = rig.bench.command(CoreCommand::Gateways(Command::Take(rig.id, Box::new(heard)))).unwrap();
+        (reply.status, String::from_utf8_lossy(reply.body.bytes()).into_owned())
+    };
+    let (status, words) = say("1", "/approve apr-1", 180);
+    assert_eq!(status, 410, "{words}");
+    assert!(words.contains("said 180 minutes ago and was not done"), "{words}");
+    assert_eq!(say("2", "/spawn dev", 11).0, 410);
+    assert_eq!(say("3", "/status", 180).0, 200);
+    assert_eq!(say("4", "/kill dev-1", 9).0, 200);
+}
+
+#[test]
+fn a_long_call_shows_its_begin_and_its_end() {
+    let text = format!("{}{}", "x".repeat(5_000), "; rm -rf ~");
+    let shown = crate::gateways::message::cut_middle(&text, 1_500);
+    assert!(shown.starts_with("xxx") && shown.ends_with("; rm -rf ~"), "{shown}");
+    assert!(shown.contains("3510 characters are not shown here"), "{shown}");
+    assert_eq!(crate::gateways::message::cut_middle("short", 1_500), "short");
 }
