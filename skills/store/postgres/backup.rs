@@ -2,9 +2,9 @@
 
 use super::connection::Connection;
 use super::{MIGRATIONS, StoreError};
-use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, IntoInnerError, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use crate::store::Partial;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// All tables but the request counts of a minute, referred ones before those that refer to them; and whether
@@ -28,18 +28,17 @@ pub const TABLES: [(&str, bool); 14] = [
 
 /// Writes it; to be restored into an empty database by `psql --single-transaction --file FILE`.
 pub fn write(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
-    let temporary = file.with_extension("partial");
-    let kept = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
+    let partial = Partial::create(file)?;
+    let out = OpenOptions::new().write(true).open(partial.path())?;
     connection.begin_long("ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
-    let kept = script(connection, kept)?;
+    script(connection, out)?;
     connection.batch("COMMIT")?;
     connection.opened()?.set_patient(false)?;
-    kept.sync_all()?;
-    Ok(fs::rename(&temporary, file)?)
+    Ok(partial.keep(file)?)
 }
 
-fn script(connection: &mut Connection, kept: File) -> Result<File, StoreError> {
-    let mut out = BufWriter::new(kept);
+fn script(connection: &mut Connection, file: File) -> Result<(), StoreError> {
+    let mut out = BufWriter::new(file);
     writeln!(out, "-- svc-skills: restore into an empty database with psql --single-transaction --file")?;
     for migration in MIGRATIONS {
         writeln!(out, "{migration}")?;
@@ -54,7 +53,7 @@ fn script(connection: &mut Connection, kept: File) -> Result<File, StoreError> {
     for (table, _) in TABLES.iter().filter(|(_, numbered)| *numbered) {
         writeln!(out, "{};", numbering(table))?;
     }
-    Ok(out.into_inner().map_err(IntoInnerError::into_error)?)
+    Ok(out.flush()?)
 }
 
 /// Lets the server number further rows of a table behind those that are there.

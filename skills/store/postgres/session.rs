@@ -3,7 +3,7 @@
 use super::connection::{Connection, Server};
 use super::rows::{self, Bound, int};
 use super::wire::ToText;
-use crate::installs::DAY_MS;
+use crate::installs::{DAY_MS, WINDOW_MS};
 use crate::model::{Author, Skill};
 use crate::store::session::{Session, Tables};
 use crate::store::{ClientHash, StoreError};
@@ -185,7 +185,9 @@ impl Tables for Connected {
     }
 
     fn forget_installs(&mut self, passed: Time) -> Result<u64, StoreError> {
-        self.execute("DELETE FROM installs WHERE counted_at < $1", &[&int(passed.0)])
+        // Those far ahead come from a clock that was wrong; `installs::counts` does not believe them, either.
+        let sql = "DELETE FROM installs WHERE counted_at < $1 OR counted_at > $2";
+        self.execute(sql, &[&int(passed.0), &int(passed.0.saturating_add(2 * WINDOW_MS))])
     }
 }
 

@@ -160,6 +160,44 @@ fn a_statement_that_was_refused_leaves_the_connection_usable_and_a_broken_one_is
 }
 
 #[test]
+fn connections_that_were_ended_while_they_were_idle_cost_no_answer() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (name, url) = cluster.database();
+    let store = Postgres::open(&url).unwrap();
+    for round in 0..3 {
+        store.create(draft("Before", &json!({})), Time(1)).unwrap();
+        let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE application_name = 'svc-skills'";
+        assert_ne!(cluster.psql(&name, &["--command", sql]), "0");
+        store.create(draft("After", &json!({})), Time(2)).unwrap();
+        assert_eq!(store.changes_since(0).unwrap().skills.len(), 2 * (round + 1));
+    }
+}
+
+#[test]
+fn a_backup_that_fails_leaves_nothing_and_no_other_file_is_touched() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = Postgres::open(&cluster.database().1).unwrap();
+    let folder = std::env::temp_dir().join(format!("svc-postgres-backups-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("market.partial"), "mine").unwrap();
+    let names = || {
+        let entries = std::fs::read_dir(&folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    store.backup(&folder.join("market.sql")).unwrap();
+    assert_eq!(names(), ["market.partial", "market.sql"]);
+    assert_eq!(std::fs::read_to_string(folder.join("market.partial")).unwrap(), "mine");
+    cluster.crash();
+    store.backup(&folder.join("second.sql")).unwrap_err();
+    assert_eq!(names(), ["market.partial", "market.sql"], "nothing half");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_server_that_goes_away_is_503_and_comes_back() {
     let Some(cluster) = Cluster::start() else { return };
     let store = Postgres::open(&cluster.database().1).unwrap();

@@ -365,11 +365,16 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// What a client says of a server that lets everybody in and then answers each question with these bytes.
-    fn asked(answer: Vec<u8>) -> (WireError, Client) {
+    fn target(port: u16) -> Target {
+        let url = format!("postgresql://a@127.0.0.1:{port}/d?sslmode=disable&connect_timeout=1");
+        Target::parse(&url).unwrap()
+    }
+
+    /// A client on a server that lets everybody in and then answers whatever it is asked with these bytes.
+    fn on(answer: Vec<u8>) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut length = [0; 4];
             stream.read_exact(&mut length).unwrap();
@@ -383,12 +388,38 @@ mod tests {
             // Until the client has gone, so that nothing is reset under it.
             let _ = io::copy(&mut stream, &mut io::sink());
         });
-        let url = format!("postgresql://a@127.0.0.1:{port}/d?sslmode=disable");
-        let mut client = Client::connect(&Target::parse(&url).unwrap()).unwrap();
-        let error = client.batch("SELECT 1").unwrap_err();
-        client.socket().write_all(b"").unwrap();
-        drop(server);
-        (error, client)
+        Client::connect(&target(port)).unwrap()
+    }
+
+    fn asked(answer: Vec<u8>) -> (WireError, Client) {
+        let mut client = on(answer);
+        (client.batch("SELECT 1").unwrap_err(), client)
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_is_given_up_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = Client::connect(&target(listener.local_addr().unwrap().port())).err().unwrap();
+        assert_eq!(error.to_string(), "the server does not answer in time");
+    }
+
+    #[test]
+    fn damaged_answers_cause_no_panic_and_no_wait() {
+        let whole = b"1\0\0\0\x04t\0\0\0\x06\0\0T\0\0\0\x1b\0\x01nn\0\0\0\0\0\0\0\0\0\0\x14\0\x08\xff\xff\xff\xff\0\0\
+            Z\0\0\0\x05I2\0\0\0\x04D\0\0\0\x0c\0\x01\0\0\0\x0242C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I";
+        let rows = on(whole.to_vec()).query("SELECT 42", &[]).unwrap();
+        assert_eq!(rows[0].get::<i64>("nn").unwrap(), 42, "the answer is right before it is damaged");
+        for at in 0..whole.len() {
+            for byte in [0, 1, 0x7f, 0xff] {
+                let mut damaged = whole.to_vec();
+                damaged[at] = byte;
+                if let Ok(rows) = on(damaged).query("SELECT 42", &[]) {
+                    for row in rows {
+                        let _ = row.get::<i64>("nn");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
