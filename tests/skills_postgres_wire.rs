@@ -3,8 +3,11 @@
 
 mod support;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConnection, ServerConnection, StreamOwned};
 use serde_json::json;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,6 +15,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 use support::folder::Folder;
 use support::market::{KEY, Market};
 use support::postgres::Cluster;
@@ -143,6 +147,102 @@ fn a_server_without_tls_is_spoken_to_in_the_clear_only_where_that_is_told() {
         assert!(said.contains("takes no TLS") && said.contains("sslmode=disable"), "{said}");
     }
     assert!(trouble(&url("channel_binding=require")).contains("takes no TLS"));
+}
+
+/// Somebody between us and the server who has a certificate of their own, and hears and says everything.
+struct Eavesdropper {
+    port: u16,
+}
+
+impl Eavesdropper {
+    fn start(folder: &Path, server_port: u16) -> Self {
+        let at = |name: &str| folder.join(name);
+        let provider = || Arc::new(rustls::crypto::ring::default_provider());
+        let chain =
+            CertificateDer::pem_file_iter(at("stranger/server.pem")).unwrap().map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_file(at("stranger/server.key")).unwrap();
+        let server = rustls::ServerConfig::builder_with_provider(provider());
+        let server = server.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+        let server = Arc::new(server.with_single_cert(chain, key).unwrap());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(at("authority.pem")).unwrap()).unwrap();
+        let client = rustls::ClientConfig::builder_with_provider(provider());
+        let client = client.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        let client = Arc::new(client.with_no_client_auth());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // The threads end with the test's process; who leaves in the middle ends a connection only.
+        thread::spawn(move || {
+            for ours in listener.incoming().flatten() {
+                let (server, client) = (Arc::clone(&server), Arc::clone(&client));
+                thread::spawn(move || drop(listen_in(ours, server_port, server, client)));
+            }
+        });
+        Self { port }
+    }
+}
+
+fn listen_in(
+    mut ours: TcpStream,
+    server_port: u16,
+    server: Arc<rustls::ServerConfig>,
+    client: Arc<rustls::ClientConfig>,
+) -> io::Result<()> {
+    let mut theirs = TcpStream::connect(("127.0.0.1", server_port))?;
+    let (mut asks, mut answer) = ([0; 8], [0]);
+    ours.read_exact(&mut asks)?;
+    theirs.write_all(&asks)?;
+    theirs.read_exact(&mut answer)?;
+    ours.write_all(&answer)?;
+    let name = ServerName::try_from("localhost").unwrap();
+    let (mut ours_tls, mut theirs_tls) =
+        (ServerConnection::new(server).unwrap(), ClientConnection::new(client, name).unwrap());
+    while ours_tls.is_handshaking() {
+        ours_tls.complete_io(&mut ours)?;
+    }
+    while theirs_tls.is_handshaking() {
+        theirs_tls.complete_io(&mut theirs)?;
+    }
+    // Nobody says anything out of turn, so that one thread can look at both in short turns.
+    for socket in [&ours, &theirs] {
+        socket.set_read_timeout(Some(Duration::from_millis(20)))?;
+    }
+    let (mut ours, mut theirs) = (StreamOwned::new(ours_tls, ours), StreamOwned::new(theirs_tls, theirs));
+    loop {
+        carry(&mut ours, &mut theirs)?;
+        carry(&mut theirs, &mut ours)?;
+    }
+}
+
+/// Carries over what one has said; an error where it has left.
+fn carry(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut bytes = [0; 8192];
+    match from.read(&mut bytes) {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => to.write_all(&bytes[..count]).and_then(|()| to.flush()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[test]
+fn who_stands_between_is_found_out_by_the_login_that_is_bound_to_tls() {
+    let Some((cluster, database, folder)) = secured() else { return };
+    let between = Eavesdropper::start(folder.path(), cluster.port());
+    let url = |more: &str| {
+        format!(
+            "postgresql://market:{ENCODED}@localhost:{}/{database}?connect_timeout=20&{more}",
+            between.port
+        )
+    };
+    assert_eq!(trouble(&url("sslmode=require&channel_binding=disable")), "", "unbound nobody notices");
+    let said = trouble(&url("sslmode=require&channel_binding=require"));
+    assert!(said.contains("channel binding"), "{said}");
+    let said = trouble(&url("sslmode=require"));
+    assert!(said.contains("channel binding"), "where the server offers it, it is used: {said}");
+    let right = folder.path().join("authority.pem").display().to_string();
+    let said = trouble(&url(&format!("sslmode=verify-full&sslrootcert={right}&channel_binding=disable")));
+    assert!(said.contains("invalid peer certificate"), "{said}");
 }
 
 /// How a line behaves when somebody sends the order to commit a write.
