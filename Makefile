@@ -37,12 +37,11 @@ test: ## all tests
 	cargo nextest run --locked || { cargo nextest --version >/dev/null 2>&1 && exit 1 || cargo test --locked; }
 
 test-postgres: ## the marketplace on a real PostgreSQL, where one is installed
-	cargo nextest run --locked --features postgres --bin svc-skills --test skills_postgres -E 'binary(skills_postgres) | test(/store::postgres/)'
+	cargo nextest run --locked --bin svc-skills --test it -E 'test(/^skills_(postgres|migrate)/) | test(/store::postgres/)'
 
 check: ## formatting, lints, no async runtime in the tree
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --features postgres --bin svc-skills --test skills_postgres -- -D warnings
 	tests/no-async-runtime
 
 bench: ## speed and memory, as a table with the machine

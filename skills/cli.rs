@@ -6,9 +6,10 @@ use crate::config::{ADDRESS, Config};
 use crate::mirror::Trust;
 use crate::model::Verification;
 use crate::review::NOTE_CHARS;
+use crate::store::migrate::Trouble;
 use crate::store::sqlite::Opening;
 use crate::store::{Partial, Store, StoreError};
-use crate::{help, log_lines, mirror, seed, serve};
+use crate::{help, log_lines, mirror, seed, serve, store};
 use lexopt::prelude::*;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -31,6 +32,8 @@ struct Args {
     database: Option<PathBuf>,
     seeds: bool,
     trust: Trust,
+    from: Option<PathBuf>,
+    to: Option<String>,
     wants_help: bool,
 }
 
@@ -65,12 +68,16 @@ fn parse(args: Vec<OsString>) -> Result<Option<Args>, lexopt::Error> {
         database: None,
         seeds: true,
         trust: Trust::Text,
+        from: None,
+        to: None,
         wants_help: false,
     };
     while let Some(arg) = parser.next()? {
         match arg {
             Long("addr") => parsed.address = Some(parser.value()?.string()?),
             Long("db") => parsed.database = Some(parser.value()?.into()),
+            Long("from") => parsed.from = Some(parser.value()?.into()),
+            Long("to") => parsed.to = Some(parser.value()?.string()?),
             Long("no-seed") => parsed.seeds = false,
             Long("trust") => parsed.trust = Trust::Figures,
             Long("help") | Short('h') => parsed.wants_help = true,
@@ -106,6 +113,9 @@ fn dispatch(args: &Args) -> Said {
         ["help", command] => return helped(command),
         _ => {}
     }
+    if words != ["migrate"] && (args.from.is_some() || args.to.is_some()) {
+        return Err(usage("--from and --to belong to migrate"));
+    }
     let config = configured(args)?;
     let database = Database { config: &config };
     match words[..] {
@@ -124,6 +134,7 @@ fn dispatch(args: &Args) -> Said {
             let changed = store.take_in(seeds, now()).map_err(|error| database.met(&error))?.value;
             Ok(format!("took in {changed} new or changed skills\n"))
         }
+        ["migrate"] => migrate(args, &config),
         ["check"] => check(&database),
         [command, ..] => Err(usage(format!("{command:?} is no command, or its words are wrong; see --help"))),
     }
@@ -205,6 +216,30 @@ fn backup(database: &Database, file: &Path) -> Said {
     let _signals = signals.map_err(|error| failed(format!("cannot catch signals: {error}")))?;
     store.backup(file).map_err(|error| failed(format!("cannot back up to {}: {error}", file.display())))?;
     Ok(format!("backed up to {}\n", file.display()))
+}
+
+fn migrate(args: &Args, config: &Config) -> Said {
+    let from = args.from.as_deref();
+    let from = from.ok_or_else(|| usage("migrate needs the database to move: --from FILE"))?;
+    let to = args.to.as_deref().or(config.database_url.as_deref());
+    let to = to.ok_or_else(|| {
+        usage("migrate needs the database to move to: DATABASE_URL in the environment, or --to URL")
+    })?;
+    let moved = store::migrate::run(from, to, &mut |progress| eprintln!("{progress}"));
+    let moved = moved.map_err(|trouble| match trouble {
+        Trouble::Source(error) => failed(format!("{}: {error}", from.display())),
+        Trouble::Target(StoreError::OutcomeUnknown(error)) => failed(format!(
+            "the new database was lost at the very end, it has all or nothing: run this again, which refuses a \
+             database that has it all ({error})"
+        )),
+        Trouble::Target(error) => failed(format!("the new database: {error}")),
+    })?;
+    let mut said = String::new();
+    for (table, rows) in moved {
+        let _ = writeln!(said, "{rows:>10}  {table}");
+    }
+    let _ = writeln!(said, "all of it is in the new database, compared; {} is as it was", from.display());
+    Ok(said)
 }
 
 fn waiting(database: &Database) -> Said {

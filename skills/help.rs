@@ -10,7 +10,7 @@ struct Command {
     more: &'static str,
 }
 
-const COMMANDS: [Command; 10] = [
+const COMMANDS: [Command; 11] = [
     Command {
         usage: "serve [--addr IP:PORT] [--no-seed]",
         does: "serve the API (the default)",
@@ -56,6 +56,14 @@ const COMMANDS: [Command; 10] = [
                -shm files, copy FILE to its place, svc-skills check, start the service.\n",
     },
     Command {
+        usage: "migrate --from FILE [--to URL]",
+        does: "move everything from SQLite to an empty PostgreSQL database",
+        more: "Drafts, history, ratings, installs, authors, events and the ledger, with all ids and times; counts\n\
+               and contents are compared before any of it shows. End the service on FILE first: it cannot write\n\
+               meanwhile, and what it writes later stays behind. FILE is not changed. Without --to it is\n\
+               DATABASE_URL, which other users of this machine cannot read off the list of processes.\n",
+    },
+    Command {
         usage: "seed",
         does: "take in the embedded skills again",
         more: "Their texts are brought up to date; counters, status and marks stay.\n",
@@ -93,7 +101,7 @@ pub fn general() -> String {
 pub fn of(name: &str) -> Option<String> {
     let is_it = |command: &&Command| command.usage.split(' ').next() == Some(name);
     let command = COMMANDS.iter().find(is_it)?;
-    let database = if name == "help" { "" } else { " [--db FILE]" };
+    let database = if matches!(name, "help" | "migrate") { "" } else { " [--db FILE]" };
     Some(format!(
         "usage: svc-skills {}{database}\n\n{}\n{}{}",
         command.usage,

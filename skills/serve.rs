@@ -6,6 +6,7 @@ use crate::http::{Discovery, Market, Moved, routes};
 use crate::limits::Limiter;
 use crate::seed;
 use crate::store::Store;
+use crate::store::postgres::Postgres;
 use crate::store::sqlite::{Opening, Sqlite};
 use crossbeam_channel::{RecvTimeoutError, bounded};
 use std::io::{self, Write};
@@ -21,6 +22,8 @@ use svc::runtime::signals::Signals;
 const GRACE: Duration = Duration::from_secs(3);
 /// How often writes of other processes are looked for.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+/// How often instances tell each other how many public requests have passed: as much of that a crash loses.
+const SHARE_EVERY: Duration = Duration::from_secs(1);
 /// How often passed windows are forgotten.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
@@ -36,19 +39,11 @@ pub fn open_store(config: &Config, opening: Opening) -> Result<Arc<dyn Store>, S
     Ok(Arc::new(store))
 }
 
-#[cfg(feature = "postgres")]
 fn open_shared(url: &str) -> Result<Arc<dyn Store>, String> {
     // Without the URL in the message: it holds a password.
-    let store = crate::store::postgres::Postgres::open(url)
-        .map_err(|error| format!("cannot open the database of DATABASE_URL: {error}"))?;
+    let store =
+        Postgres::open(url).map_err(|error| format!("cannot open the database of DATABASE_URL: {error}"))?;
     Ok(Arc::new(store))
-}
-
-#[cfg(not(feature = "postgres"))]
-fn open_shared(_: &str) -> Result<Arc<dyn Store>, String> {
-    Err("DATABASE_URL is set, but this build knows SQLite only: build it with --features postgres, unset it, or \
-         use --db FILE"
-        .into())
 }
 
 /// Serves until a signal says to end.
@@ -105,10 +100,11 @@ fn market(config: &Config, store: Arc<dyn Store>, url: &str) -> Result<Arc<Marke
     let base_url = config.base_url.clone().unwrap_or_else(|| url.to_owned());
     let catalogue =
         Catalogue::load(store, base_url).map_err(|error| format!("cannot load the catalogue: {error}"))?;
+    let limiter = Limiter::new(config.public_rpm, catalogue.store().shares_requests());
     Ok(Arc::new(Market {
         catalogue,
         keys: config.keys.clone(),
-        limiter: Limiter::new(config.public_rpm),
+        limiter,
         proxies: config.proxies.clone(),
         has_base: config.base_url.is_some(),
         discovery: Discovery::default(),
@@ -132,7 +128,7 @@ fn edge(config: &Config) -> http::Config {
 
 /// Follows other writers and forgets what has passed, until told to stop.
 fn keep_house(market: &Market, stopped: &crossbeam_channel::Receiver<()>) {
-    let mut swept = Instant::now();
+    let (mut swept, mut shared) = (Instant::now(), Instant::now());
     let mut trouble = false;
     while stopped.recv_timeout(FOLLOW_EVERY) == Err(RecvTimeoutError::Timeout) {
         if let Err(error) = market.catalogue.follow() {
@@ -142,6 +138,10 @@ fn keep_house(market: &Market, stopped: &crossbeam_channel::Receiver<()>) {
             trouble = true;
         } else {
             trouble = false;
+        }
+        if shared.elapsed() >= SHARE_EVERY {
+            shared = Instant::now();
+            market.share_all();
         }
         if swept.elapsed() >= SWEEP_EVERY {
             swept = Instant::now();

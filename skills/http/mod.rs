@@ -26,6 +26,8 @@ use svc::runtime::http::{Ends, Head, Service, Stats};
 
 /// Largest request body.
 pub const BODY_LIMIT_BYTES: usize = 512 << 10;
+/// Clients of one statement when instances tell each other what has passed.
+const SHARED_CLIENTS: usize = 1000;
 /// What caches may do with public reads.
 const CACHE_PUBLIC: &str = "public, max-age=0, must-revalidate";
 /// What they may do with what a key has opened.
@@ -96,23 +98,55 @@ impl Market {
         Err(problem)
     }
 
-    /// What this instance says, and where instances share a client's limit, what all of them say together.
+    /// What this instance says, and where instances share a client's limit, what it knows of the others.
     fn verdict(&self, client: Client) -> Option<Verdict> {
         let now = self.started.elapsed();
-        let own = self.limiter.ask(client, now)?;
-        let limit = self.limiter.limit()?;
-        if !own.passes {
-            return Some(own);
+        let asked = self.limiter.ask(client, now)?;
+        if !asked.share {
+            return Some(asked.verdict);
         }
+        self.share(&[(client, self.limiter.take_untold(client))]);
+        if asked.verdict.passes {
+            return Some(asked.verdict);
+        }
+        // What was known of the others may have left the window.
+        self.limiter.ask(client, now).map(|asked| asked.verdict)
+    }
+
+    /// Tells the other instances what has passed here, and learns what has passed there; whether that worked.
+    /// A database that is away takes no reads down: then each instance counts for itself.
+    fn share(&self, told: &[(Client, u32)]) -> bool {
         let store = self.catalogue.store();
-        // A database that is away takes no reads down: then each instance counts for itself.
-        let Ok(Some(all)) = store.count_request(client.hash(&store.client_key()), limit) else {
-            return Some(own);
+        let key = store.client_key();
+        let hashed: Vec<_> = told.iter().map(|(client, count)| (client.hash(&key), *count)).collect();
+        let now = self.started.elapsed();
+        let Ok(elsewhere) = store.share_requests(&hashed) else {
+            self.untell(told);
+            return false;
         };
-        if !all.passes {
-            self.limiter.close(client, now, all.reset_ms);
+        for ((client, _), elsewhere) in told.iter().zip(elsewhere) {
+            self.limiter.told(*client, now, elsewhere);
         }
-        Some(all)
+        true
+    }
+
+    fn untell(&self, told: &[(Client, u32)]) {
+        for (client, count) in told {
+            self.limiter.untell(*client, *count);
+        }
+    }
+
+    /// Tells the other instances of all clients what they do not know yet. To be called about once a second.
+    pub fn share_all(&self) {
+        let untold = self.limiter.take_all_untold();
+        let mut reaches = true;
+        for told in untold.chunks(SHARED_CLIENTS) {
+            if reaches {
+                reaches = self.share(told);
+            } else {
+                self.untell(told);
+            }
+        }
     }
 
     /// Whether a request is for a file of an index that the client has fetched.

@@ -192,6 +192,8 @@ fn installs_count_once_per_window(store: &Arc<dyn Store>) {
     assert_eq!(read(&**store, &id).downloads, 3);
     assert_eq!(store.prune(Time(10_000 + 2 * WINDOW_MS)).unwrap(), 1, "the second client's has passed");
     assert_eq!(at(1, 10_000 + 2 * WINDOW_MS - 1), (3, false), "a window that holds is not forgotten");
+    assert_eq!(at(3, 10_000 + 9 * WINDOW_MS), (4, true), "by a clock that is far ahead");
+    assert_eq!(store.prune(Time(10_000 + 2 * WINDOW_MS)).unwrap(), 1, "which is not believed");
 }
 
 fn hidden_skills_take_neither_rating_nor_install(store: &Arc<dyn Store>) {

@@ -1,14 +1,15 @@
 //! Where everything lasts: one trait of coarse, atomic operations, and the stores that keep it.
 //!
 //! **Invariant:** an operation that returned `Ok` is durable and will be there after a kill; one that
-//! returned `Err` has changed nothing. Each write raises the store's generation; what changed after a
-//! generation can be asked for, so that a catalogue in memory follows any number of writers.
+//! returned `Err` has changed nothing, but for [`StoreError::OutcomeUnknown`], which says so. Each write
+//! raises the store's generation; what changed after a generation can be asked for, so that a catalogue in
+//! memory follows any number of writers.
 
 #[cfg(test)]
 pub mod contract;
 pub mod flaws;
+pub mod migrate;
 mod partial;
-#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod session;
 pub mod sqlite;
@@ -18,7 +19,7 @@ mod writes;
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
-use crate::limits::Verdict;
+use crate::limits::Elsewhere;
 use crate::model::{Author, Skill};
 pub use partial::Partial;
 use std::fmt;
@@ -41,6 +42,9 @@ pub enum StoreError {
     Full(String),
     /// The database cannot be used at the moment, or a bug: the message is for the log.
     Unavailable(String),
+    /// The connection was lost between the order to commit and its answer, and the database could not be
+    /// asked afterwards: the change was made or not.
+    OutcomeUnknown(String),
 }
 
 impl From<Problem> for StoreError {
@@ -57,6 +61,12 @@ impl From<StoreError> for Problem {
             StoreError::Full(_) => {
                 ("storage_full", "the storage takes no more at the moment, nothing was changed", "10")
             }
+            StoreError::OutcomeUnknown(_) => {
+                // Without `Retry-After`: who sends it again at once may do it twice.
+                let text = "the database was lost while it kept the change: whether it was made is not known; \
+                            look with GET before you send it again";
+                return Problem::new(503, "outcome_unknown", text);
+            }
             StoreError::Unavailable(_) => {
                 ("storage_unavailable", "the storage cannot be used at the moment, nothing was changed", "5")
             }
@@ -72,6 +82,12 @@ impl fmt::Display for StoreError {
             Self::Overloaded => f.write_str("too many writes wait"),
             Self::Full(text) => write!(f, "the storage takes no more: {text}"),
             Self::Unavailable(text) => f.write_str(text),
+            Self::OutcomeUnknown(text) => {
+                write!(
+                    f,
+                    "whether the last changes were kept is not known, look before you repeat them: {text}"
+                )
+            }
         }
     }
 }
@@ -170,10 +186,15 @@ pub trait Store: Send + Sync {
     /// The key under which clients are hashed; the same for all instances on one database.
     fn client_key(&self) -> [u8; 32];
 
-    /// Counts a public request where all instances on one database share the limit of a client; `None` from a
-    /// store whose instances count for themselves.
-    fn count_request(&self, _client: ClientHash, _limit: u32) -> Result<Option<Verdict>, StoreError> {
-        Ok(None)
+    /// Whether instances on this database share the limit of a client.
+    fn shares_requests(&self) -> bool {
+        false
+    }
+
+    /// Tells the other instances how many requests of these clients have passed here since it was last told,
+    /// and learns what has passed there, in the order of the clients; nothing where each counts for itself.
+    fn share_requests(&self, _told: &[(ClientHash, u32)]) -> Result<Vec<Elsewhere>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// Transactions whose ledger entries do not add up to zero; none in a sound database.

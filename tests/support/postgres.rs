@@ -1,6 +1,7 @@
 //! A real `PostgreSQL` server of a test's own: `tests/real/setup-postgres` makes, starts and stops it.
 
-use std::path::PathBuf;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,6 +22,13 @@ fn said(output: &Output) -> String {
 impl Cluster {
     /// A running one; `None`, and a line that says so, where no `PostgreSQL` is installed.
     pub fn start() -> Option<Self> {
+        let cluster = Self::absent()?;
+        cluster.resume();
+        Some(cluster)
+    }
+
+    /// One that is not made yet.
+    fn absent() -> Option<Self> {
         let status = said(&script(&["--status"]));
         if status.contains("absent") {
             let required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
@@ -29,10 +37,30 @@ impl Cluster {
             return None;
         }
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("svc-postgres-{}-{n}", std::process::id()));
-        let cluster = Self(folder);
-        cluster.resume();
-        Some(cluster)
+        Some(Self(std::env::temp_dir().join(format!("svc-postgres-{}-{n}", std::process::id()))))
+    }
+
+    /// One that also listens on a port of 127.0.0.1; `prepare` puts into its folder what it is started with:
+    /// a certificate `server.pem` with its `server.key`, a list `pg_hba.conf` of who may come.
+    pub fn listening(prepare: impl FnOnce(&Path)) -> Option<Self> {
+        let unused = Self::absent()?;
+        std::fs::create_dir_all(&unused.0).unwrap();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        std::fs::write(unused.0.join("port"), free.to_string()).unwrap();
+        prepare(&unused.0);
+        unused.resume();
+        Some(unused)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        let told = std::fs::read_to_string(self.0.join("port")).ok().and_then(|text| text.parse().ok());
+        told.unwrap_or(5432)
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.0.join(format!(".s.PGSQL.{}", self.port()))
     }
 
     fn folder(&self) -> &str {
@@ -64,7 +92,8 @@ impl Cluster {
     pub fn database(&self) -> (String, String) {
         let name = format!("market_{}", NEXT.fetch_add(1, Ordering::Relaxed));
         self.psql("postgres", &["--command", &format!("CREATE DATABASE {name}")]);
-        let url = format!("postgresql://postgres@{}/{name}", self.folder().replace('/', "%2F"));
+        let folder = self.folder().replace('/', "%2F");
+        let url = format!("postgresql://postgres@{folder}:{}/{name}", self.port());
         (name, url)
     }
 }

@@ -147,7 +147,9 @@ fn terminate(client: TcpStream, endpoint: &str, config: Arc<ServerConfig>) -> io
     client.flush()
 }
 
-fn make_certificates(folder: &Path) -> bool {
+/// Makes `authority.pem` and, signed by it for `localhost`, `server.pem` with `server.key`; whether that
+/// worked.
+pub fn make_certificates(folder: &Path) -> bool {
     let run = |args: &str| {
         let mut command = Command::new("openssl");
         command.args(args.split(' ')).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::null());

@@ -2,14 +2,14 @@
 
 use super::connection::Connection;
 use super::{MIGRATIONS, StoreError};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use crate::store::Partial;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// All tables but the request windows of a minute, referred ones before those that refer to them; and whether
+/// All tables but the request counts of a minute, referred ones before those that refer to them; and whether
 /// the server numbers their rows.
-const TABLES: [(&str, bool); 14] = [
+pub const TABLES: [(&str, bool); 14] = [
     ("meta", false),
     ("authors", false),
     ("blobs", false),
@@ -28,17 +28,17 @@ const TABLES: [(&str, bool); 14] = [
 
 /// Writes it; to be restored into an empty database by `psql --single-transaction --file FILE`.
 pub fn write(connection: &mut Connection, file: &Path) -> Result<(), StoreError> {
-    let temporary = file.with_extension("partial");
-    let kept = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&temporary)?;
-    connection.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0")?;
-    let kept = script(connection, kept)?;
+    let partial = Partial::create(file)?;
+    let out = OpenOptions::new().write(true).open(partial.path())?;
+    connection.begin_long("ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+    script(connection, out)?;
     connection.batch("COMMIT")?;
-    kept.sync_all()?;
-    Ok(fs::rename(&temporary, file)?)
+    connection.opened()?.set_patient(false)?;
+    Ok(partial.keep(file)?)
 }
 
-fn script(connection: &mut Connection, kept: File) -> Result<File, StoreError> {
-    let mut out = BufWriter::new(kept);
+fn script(connection: &mut Connection, file: File) -> Result<(), StoreError> {
+    let mut out = BufWriter::new(file);
     writeln!(out, "-- svc-skills: restore into an empty database with psql --single-transaction --file")?;
     for migration in MIGRATIONS {
         writeln!(out, "{migration}")?;
@@ -47,15 +47,18 @@ fn script(connection: &mut Connection, kept: File) -> Result<File, StoreError> {
     writeln!(out, "DELETE FROM meta;")?;
     for (table, _) in TABLES {
         writeln!(out, "COPY {table} FROM stdin;")?;
-        let mut rows = connection.opened()?.copy_out(&format!("COPY {table} TO STDOUT"))?;
-        io::copy(&mut rows, &mut out)?;
+        connection.copy_out(&format!("COPY {table} TO STDOUT"), &mut out)?;
         writeln!(out, "\\.")?;
     }
     for (table, _) in TABLES.iter().filter(|(_, numbered)| *numbered) {
-        writeln!(
-            out,
-            "SELECT setval(pg_get_serial_sequence('{table}', 'seq'), coalesce(max(seq), 0) + 1, false) FROM {table};"
-        )?;
+        writeln!(out, "{};", numbering(table))?;
     }
-    Ok(out.into_inner().map_err(io::IntoInnerError::into_error)?)
+    Ok(out.flush()?)
+}
+
+/// Lets the server number further rows of a table behind those that are there.
+pub fn numbering(table: &str) -> String {
+    format!(
+        "SELECT setval(pg_get_serial_sequence('{table}', 'seq'), coalesce(max(seq), 0) + 1, false) FROM {table}"
+    )
 }

@@ -1,19 +1,12 @@
-//! Connections: one that connects again after a loss, its prepared statements, and the bounded pool of
-//! readers.
+//! Connections: one that connects again after a loss, and the bounded pool of readers.
 
+use super::wire::{Client, Row, Target, ToText, WireError};
 use crate::store::StoreError;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use postgres::error::SqlState;
-use postgres::types::ToSql;
-use postgres::{Client, NoTls, Row, Statement};
-use std::collections::HashMap;
+use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A server that does not answer is given up after this.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// A peer that has silently gone is noticed after this.
-const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a connection that failed no other is tried for this long, so that nobody waits for a server that
 /// is away.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -25,109 +18,124 @@ const READER_WAIT: Duration = Duration::from_secs(2);
 /// middle of a transaction, hold nobody up for ever; a commit that was answered is on disk.
 const GREETING: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
      SET idle_in_transaction_session_timeout = '10s'; SET synchronous_commit = on; \
-     SET client_min_messages = warning";
+     SET client_min_messages = warning; SET bytea_output = hex";
 
-impl From<postgres::Error> for StoreError {
-    fn from(error: postgres::Error) -> Self {
-        let text = error.as_db_error().map_or_else(|| error.to_string(), |told| told.message().to_owned());
+/// What the server says when it has no room: disk full, out of memory.
+const NO_ROOM: [&str; 2] = ["53100", "53200"];
+/// What it says when others were quicker: a lock that was not given, a statement that took too long, a
+/// conflict.
+const TRY_AGAIN: [&str; 4] = ["55P03", "57014", "40001", "40P01"];
+
+impl From<WireError> for StoreError {
+    fn from(error: WireError) -> Self {
         match error.code() {
-            Some(&(SqlState::DISK_FULL | SqlState::OUT_OF_MEMORY)) => Self::Full(text),
-            Some(&(SqlState::LOCK_NOT_AVAILABLE | SqlState::QUERY_CANCELED)) => Self::Overloaded,
-            _ => Self::Unavailable(text),
+            Some(code) if NO_ROOM.contains(&code) => Self::Full(error.to_string()),
+            Some(code) if TRY_AGAIN.contains(&code) => Self::Overloaded,
+            _ => Self::Unavailable(error.to_string()),
         }
     }
 }
 
-/// Where the database is, and when it was last found to be away.
+/// Where the database is, and when and why it was last found to be away.
 pub struct Server {
-    config: postgres::Config,
-    away_since: Mutex<Option<Instant>>,
+    target: Target,
+    away_since: Mutex<Option<(Instant, StoreError)>>,
 }
 
 impl Server {
     /// Reads a `DATABASE_URL`.
     pub fn new(url: &str) -> Result<Self, StoreError> {
-        let mut config: postgres::Config = url
-            .parse()
-            .map_err(|error| StoreError::Unavailable(format!("DATABASE_URL cannot be read: {error}")))?;
-        config.application_name("svc-skills").connect_timeout(CONNECT_TIMEOUT);
-        config.tcp_user_timeout(DEAD_PEER_TIMEOUT).keepalives_idle(DEAD_PEER_TIMEOUT);
-        Ok(Self { config, away_since: Mutex::default() })
+        let target = Target::parse(url)
+            .map_err(|error| StoreError::Unavailable(format!("DATABASE_URL cannot be used: {error}")))?;
+        Ok(Self { target, away_since: Mutex::default() })
     }
 
     fn connect(&self) -> Result<Client, StoreError> {
         let mut away = self.away_since.lock().unwrap_or_else(PoisonError::into_inner);
-        if away.is_some_and(|since| since.elapsed() < RETRY_AFTER) {
-            return Err(StoreError::Unavailable("the database is away".into()));
+        if let Some((since, error)) = &*away
+            && since.elapsed() < RETRY_AFTER
+        {
+            return Err(error.clone());
         }
-        let greeted = self.config.connect(NoTls).and_then(|mut client| {
-            client.batch_execute(GREETING)?;
+        let greeted = Client::connect(&self.target).and_then(|mut client| {
+            client.batch(GREETING)?;
             Ok(client)
         });
-        *away = greeted.is_err().then(Instant::now);
-        Ok(greeted?)
+        let greeted = greeted.map_err(StoreError::from);
+        *away = greeted.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        greeted
     }
 }
 
-/// One connection, made when it is first needed and again after a loss, with the statements it has prepared.
+/// One connection, made when it is first needed and again after a loss.
 #[derive(Default)]
-pub struct Connection {
-    open: Option<Client>,
-    // As many as there are texts in this program.
-    statements: HashMap<String, Statement>,
-}
+pub struct Connection(Option<Client>);
 
 impl Connection {
     /// The open client.
     pub fn client(&mut self, server: &Server) -> Result<&mut Client, StoreError> {
-        if self.open.as_ref().is_none_or(Client::is_closed) {
-            self.statements.clear();
-            self.open = Some(server.connect()?);
+        if self.is_lost() {
+            self.0 = Some(server.connect()?);
         }
         self.opened()
     }
 
     /// The client, if it is open.
     pub fn opened(&mut self) -> Result<&mut Client, StoreError> {
-        let open = self.open.as_mut().filter(|client| !client.is_closed());
+        let open = self.0.as_mut().filter(|client| !client.is_broken());
         open.ok_or_else(|| StoreError::Unavailable("the connection to the database is lost".into()))
+    }
+
+    /// Whether there is none that can be used.
+    pub fn is_lost(&self) -> bool {
+        self.0.as_ref().is_none_or(Client::is_broken)
     }
 
     /// Drops the connection; the server ends what it was doing.
     pub fn close(&mut self) {
-        self.open = None;
-        self.statements.clear();
-    }
-
-    fn prepared(&mut self, sql: &str) -> Result<Statement, StoreError> {
-        if let Some(known) = self.statements.get(sql) {
-            return Ok(known.clone());
-        }
-        let statement = self.opened()?.prepare(sql)?;
-        self.statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
+        self.0 = None;
     }
 
     /// Rows of a statement.
-    pub fn query(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
-        let statement = self.prepared(sql)?;
-        Ok(self.opened()?.query(&statement, values)?)
+    pub fn query(&mut self, sql: &str, values: &[&dyn ToText]) -> Result<Vec<Row>, StoreError> {
+        Ok(self.opened()?.query(sql, values)?)
     }
 
     /// The first row of a statement.
-    pub fn first(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, StoreError> {
+    pub fn first(&mut self, sql: &str, values: &[&dyn ToText]) -> Result<Option<Row>, StoreError> {
         Ok(self.query(sql, values)?.into_iter().next())
     }
 
     /// Runs a statement; how many rows it has touched.
-    pub fn execute(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, StoreError> {
-        let statement = self.prepared(sql)?;
-        Ok(self.opened()?.execute(&statement, values)?)
+    pub fn execute(&mut self, sql: &str, values: &[&dyn ToText]) -> Result<u64, StoreError> {
+        Ok(self.opened()?.execute(sql, values)?)
     }
 
     /// Runs statements without values.
     pub fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
-        Ok(self.opened()?.batch_execute(sql)?)
+        Ok(self.opened()?.batch(sql)?)
+    }
+
+    /// Runs a `COPY .. TO STDOUT` into `sink`.
+    pub fn copy_out(&mut self, sql: &str, sink: &mut dyn Write) -> Result<(), StoreError> {
+        Ok(self.opened()?.copy_out(sql, sink)?)
+    }
+
+    /// Runs a `COPY .. FROM STDIN` with what `source` gives, see [`Client::copy_in`]; rows taken.
+    pub fn copy_in(
+        &mut self,
+        sql: &str,
+        source: impl FnMut(&mut Vec<u8>) -> Result<(), StoreError>,
+    ) -> Result<u64, StoreError> {
+        self.opened()?.copy_in(sql, source)?
+    }
+
+    /// Begins a transaction that may take as long as it takes: neither side gives up on the other.
+    pub fn begin_long(&mut self, how: &str) -> Result<(), StoreError> {
+        self.opened()?.set_patient(true)?;
+        self.batch(&format!(
+            "BEGIN {how}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+        ))
     }
 }
 
@@ -155,12 +163,13 @@ impl Pool {
         read: impl Fn(&mut Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut connection = self.idle.recv_timeout(READER_WAIT).map_err(|_| StoreError::Overloaded)?;
+        let was_open = !connection.is_lost();
         let mut found = connection.client(server).map(drop).and_then(|()| read(&mut connection));
         if found.is_err() {
             // Whatever state a failed read has left: the next one begins afresh.
-            let lost = connection.opened().is_err();
+            let lost = connection.is_lost();
             connection.close();
-            if lost {
+            if was_open && lost {
                 found = connection.client(server).map(drop).and_then(|()| read(&mut connection));
             }
         }

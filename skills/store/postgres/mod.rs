@@ -9,6 +9,8 @@ mod backup;
 mod connection;
 mod rows;
 mod session;
+mod taking;
+mod wire;
 
 use super::writer::Writer;
 use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written, flaws};
@@ -16,16 +18,17 @@ use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
 use crate::installs;
-use crate::limits::{Verdict, WINDOW};
+use crate::limits::{Elsewhere, WINDOW};
 use crate::model::{Author, Skill};
 use connection::{Connection, Pool, Server};
 use session::Connected;
 use std::path::Path;
 use std::sync::Arc;
 use svc::core::time::Time;
+pub use taking::Taking;
 
 /// Each entry makes version `n` out of version `n - 1`. Never edit one that was released.
-const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 /// Held while the tables are made, so that instances that start together do not both make them.
 const MIGRATION_LOCK: i64 = 0x7376_632d_736b;
 
@@ -35,6 +38,8 @@ pub struct Postgres {
     writer: Writer<Connected>,
     readers: Pool,
     client_key: [u8; 32],
+    /// By which what passed here is told from what passed elsewhere; another one after each start.
+    instance: i64,
 }
 
 impl Postgres {
@@ -55,7 +60,8 @@ impl Postgres {
             .try_into()
             .map_err(|_| StoreError::Unavailable("the key of client hashes is damaged".into()))?;
         let writer = Writer::start(Connected::new(Arc::clone(&server)))?;
-        Ok(Self { server, writer, readers, client_key })
+        let instance = i64::from_ne_bytes(svc::runtime::clock::random().to_ne_bytes());
+        Ok(Self { server, writer, readers, client_key, instance })
     }
 
     fn read<T>(&self, read: impl Fn(&mut Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
@@ -68,10 +74,10 @@ fn migrate(connection: &mut Connection) -> Result<Vec<u8>, StoreError> {
     connection.batch("BEGIN")?;
     connection.query("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK])?;
     let made = connection.first("SELECT to_regclass('meta') IS NOT NULL", &[])?;
-    let made = made.is_some_and(|row| row.get(0));
+    let made = made.map_or(Ok(false), |row| row.get(0))?;
     let found: i64 = if made {
         let row = connection.first("SELECT number FROM meta WHERE key = 'version'", &[])?;
-        row.map_or(Ok(0), |row| row.try_get(0))?
+        row.map_or(Ok(0), |row| row.get(0))?
     } else {
         0
     };
@@ -92,13 +98,28 @@ fn migrate(connection: &mut Connection) -> Result<Vec<u8>, StoreError> {
     connection.execute(sql, &[&key])?;
     let kept = connection.first("SELECT bytes FROM meta WHERE key = 'client_key'", &[])?;
     connection.batch("COMMIT")?;
-    Ok(kept.map_or(Ok(Vec::new()), |row| row.try_get(0))?)
+    kept.map_or(Ok(Vec::new()), |row| row.get(0))
 }
 
 fn generation(connection: &mut Connection) -> Result<u64, StoreError> {
     let row = connection.first("SELECT number FROM meta WHERE key = 'generation'", &[])?;
-    let found: i64 = row.map_or(Ok(0), |row| row.try_get(0))?;
+    let found: i64 = row.map_or(Ok(0), |row| row.get(0))?;
     Ok(u64::try_from(found).unwrap_or_default())
+}
+
+fn flaws(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
+    let mut found = Vec::new();
+    for question in &flaws::QUESTIONS {
+        let rows = connection.query(question.sql, &[])?;
+        let ids = rows.iter().map(|row| row.get(0)).collect::<Result<_, StoreError>>()?;
+        found.extend(flaws::sentence(question, ids));
+    }
+    Ok(found)
+}
+
+fn unbalanced(connection: &mut Connection) -> Result<Vec<String>, StoreError> {
+    let sql = "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
+    connection.query(sql, &[])?.iter().map(|row| row.get(0)).collect()
 }
 
 fn changes(connection: &mut Connection, after: u64) -> Result<Changes, StoreError> {
@@ -162,7 +183,7 @@ impl Store for Postgres {
     fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
         self.read(|connection| {
             let row = connection.first("SELECT content FROM blobs WHERE digest = $1", &[&digest])?;
-            Ok(row.map(|row| row.try_get(0)).transpose()?)
+            row.map(|row| row.get(0)).transpose()
         })
     }
 
@@ -177,9 +198,9 @@ impl Store for Postgres {
     fn prune(&self, now: Time) -> Result<u64, StoreError> {
         self.read(|connection| {
             // By the database's clock, as they were written.
-            let sql = "DELETE FROM request_windows WHERE times[cardinality(times)] < \
-                 (extract(epoch FROM clock_timestamp()) * 1000)::bigint - $1";
-            connection.execute(sql, &[&window_ms()])
+            let sql = "DELETE FROM request_counts WHERE second < \
+                 floor(extract(epoch FROM statement_timestamp()))::bigint - $1::bigint";
+            connection.execute(sql, &[&window_seconds()])
         })?;
         let passed = Time(now.0.saturating_sub(installs::WINDOW_MS));
         Ok(self.writer.write(now, move |write| write.prune(passed))?.value)
@@ -199,54 +220,48 @@ impl Store for Postgres {
     }
 
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError> {
-        self.read(|connection| {
-            let sql =
-                "SELECT transaction_id FROM ledger GROUP BY transaction_id HAVING sum(cents) <> 0 LIMIT 100";
-            connection.query(sql, &[])?.iter().map(|row| Ok(row.try_get(0)?)).collect()
-        })
+        self.read(unbalanced)
     }
 
     fn flaws(&self) -> Result<Vec<String>, StoreError> {
-        self.read(|connection| {
-            let mut found = Vec::new();
-            for question in &flaws::QUESTIONS {
-                let rows = connection.query(question.sql, &[])?;
-                let ids = rows.iter().map(|row| Ok(row.try_get(0)?)).collect::<Result<_, StoreError>>()?;
-                found.extend(flaws::sentence(question, ids));
-            }
-            Ok(found)
-        })
+        self.read(flaws)
     }
 
-    fn count_request(&self, client: ClientHash, limit: u32) -> Result<Option<Verdict>, StoreError> {
-        // One statement: the row of a client is locked from its reading to its writing.
-        let sql = "INSERT INTO request_windows AS seen(client, times, passed) \
-             VALUES ($1, ARRAY[(extract(epoch FROM clock_timestamp()) * 1000)::bigint], true) \
-             ON CONFLICT (client) DO UPDATE SET (times, passed) = ( \
-               SELECT CASE WHEN cardinality(kept) < $2 THEN kept || excluded.times[1] ELSE kept END, \
-                 cardinality(kept) < $2 \
-               FROM (SELECT ARRAY(SELECT at FROM unnest(seen.times) AS at \
-                 WHERE at > excluded.times[1] - $3) AS kept) AS window_now) \
-             RETURNING passed, cardinality(times), \
-               times[1] + $3 - (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-        let client = &client.0[..];
+    fn shares_requests(&self) -> bool {
+        true
+    }
+
+    fn share_requests(&self, told: &[(ClientHash, u32)]) -> Result<Vec<Elsewhere>, StoreError> {
+        // By the database's clock, for those of the instances may differ. A second leaves the window as a
+        // whole, after its last request has.
+        let sql = "WITH told AS ( \
+               INSERT INTO request_counts AS kept(client, second, instance, count) \
+               SELECT given.client, floor(extract(epoch FROM statement_timestamp()))::bigint, $3::bigint, \
+                 given.count \
+               FROM unnest($1::bytea[], $2::bigint[]) AS given(client, count) WHERE given.count > 0 \
+               ON CONFLICT (client, second, instance) DO UPDATE SET count = kept.count + excluded.count) \
+             SELECT coalesce(sum(kept.count), 0)::bigint, coalesce((min(kept.second) + $4::bigint + 1) * 1000 \
+                 - floor(extract(epoch FROM statement_timestamp()) * 1000)::bigint, 0)::bigint \
+             FROM unnest($1::bytea[]) WITH ORDINALITY AS given(client, place) \
+             LEFT JOIN request_counts kept ON kept.client = given.client AND kept.instance <> $3::bigint \
+               AND kept.second >= floor(extract(epoch FROM statement_timestamp()))::bigint - $4::bigint \
+             GROUP BY given.place ORDER BY given.place";
+        let clients: Vec<&[u8]> = told.iter().map(|(client, _)| &client.0[..]).collect();
+        let counts: Vec<i64> = told.iter().map(|(_, count)| i64::from(*count)).collect();
         self.read(|connection| {
-            let most = i32::try_from(limit).unwrap_or(i32::MAX);
-            let row = connection.first(sql, &[&client, &most, &window_ms()])?;
-            let Some(row) = row else { return Ok(None) };
-            let used = u32::try_from(row.try_get::<_, i32>(1)?).unwrap_or_default();
-            let reset_ms = row.try_get::<_, i64>(2)?.clamp(0, window_ms());
-            Ok(Some(Verdict {
-                passes: row.try_get(0)?,
-                remaining: limit.saturating_sub(used),
-                reset_ms: u32::try_from(reset_ms).unwrap_or_default(),
-            }))
+            let rows = connection
+                .query(sql, &[&clients.as_slice(), &counts.as_slice(), &self.instance, &window_seconds()])?;
+            let elsewhere = rows.iter().map(|row| {
+                let clamped = |value: i64| u32::try_from(value.max(0)).unwrap_or(u32::MAX);
+                Ok(Elsewhere { count: clamped(row.get(0)?), reset_ms: clamped(row.get(1)?) })
+            });
+            elsewhere.collect()
         })
     }
 }
 
-fn window_ms() -> i64 {
-    i64::try_from(WINDOW.as_millis()).unwrap_or(i64::MAX)
+fn window_seconds() -> i64 {
+    i64::try_from(WINDOW.as_secs()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! Records to rows and back.
 
+use super::wire::{Row, ToText};
 use crate::model::{Author, Category, Skill, Source, Status, Verification};
 use crate::store::StoreError;
-use postgres::Row;
-use postgres::types::ToSql;
 use serde::de::DeserializeOwned;
 use svc::core::time::Time;
 
@@ -21,7 +20,7 @@ const SKILL_MOVES: &str = "name, description, author, author_id, profile, catego
 const AUTHOR_MOVES: &str = "github_id, username, display_name, profile, portfolio, generation";
 
 /// A value on its way into a row.
-pub type Bound = Box<dyn ToSql + Sync>;
+pub type Bound = Box<dyn ToText>;
 
 /// Numbers go into the database as `i64`; those here never come near its end.
 pub fn int(value: u64) -> i64 {
@@ -33,18 +32,18 @@ fn damaged(column: &str, text: &str) -> StoreError {
 }
 
 fn json<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T, StoreError> {
-    let text: &str = row.try_get(column)?;
+    let text: &str = row.get(column)?;
     serde_json::from_str(text).map_err(|_| damaged(column, text))
 }
 
 fn word<T>(row: &Row, column: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, StoreError> {
-    let text: &str = row.try_get(column)?;
+    let text: &str = row.get(column)?;
     parse(text).ok_or_else(|| damaged(column, text))
 }
 
 fn number(row: &Row, column: &str) -> Result<u64, StoreError> {
     // The tables' checks keep every number at zero or above.
-    Ok(u64::try_from(row.try_get::<_, i64>(column)?).unwrap_or_default())
+    Ok(u64::try_from(row.get::<i64>(column)?).unwrap_or_default())
 }
 
 fn time(row: &Row, column: &str) -> Result<Time, StoreError> {
@@ -53,32 +52,32 @@ fn time(row: &Row, column: &str) -> Result<Time, StoreError> {
 
 /// A row of [`SKILL_COLUMNS`].
 pub fn skill_of(row: &Row) -> Result<Skill, StoreError> {
-    let first_published: Option<i64> = row.try_get("first_published_at")?;
+    let first_published: Option<i64> = row.get("first_published_at")?;
     Ok(Skill {
-        id: row.try_get("id")?,
-        name: row.try_get("name")?,
-        description: row.try_get("description")?,
-        author: row.try_get("author")?,
-        author_id: row.try_get("author_id")?,
+        id: row.get("id")?,
+        name: row.get("name")?,
+        description: row.get("description")?,
+        author: row.get("author")?,
+        author_id: row.get("author_id")?,
         profile: json(row, "profile")?,
         category: word(row, "category", Category::from_word)?,
         tags: json(row, "tags")?,
         roles: json(row, "roles")?,
         source: word(row, "source", Source::from_word)?,
-        icon: row.try_get("icon")?,
-        digest: row.try_get("digest")?,
+        icon: row.get("icon")?,
+        digest: row.get("digest")?,
         content_bytes: number(row, "content_bytes")?,
-        has_front_matter: row.try_get("has_front_matter")?,
+        has_front_matter: row.get("has_front_matter")?,
         downloads: number(row, "downloads")?,
         seed_rating: number(row, "seed_rating")?,
         seed_rating_count: number(row, "seed_rating_count")?,
         rating_sum: number(row, "rating_sum")?,
         rating_count: number(row, "rating_count")?,
         price_cents: number(row, "price_cents")?,
-        featured: row.try_get("featured")?,
+        featured: row.get("featured")?,
         verification: word(row, "verification", Verification::from_word)?,
         status: word(row, "status", Status::from_word)?,
-        version: row.try_get("version")?,
+        version: row.get("version")?,
         first_published_at: first_published.map(|ms| Time(u64::try_from(ms).unwrap_or_default())),
         created_at: time(row, "created_at")?,
         updated_at: time(row, "updated_at")?,
@@ -88,12 +87,12 @@ pub fn skill_of(row: &Row) -> Result<Skill, StoreError> {
 /// A row of [`AUTHOR_COLUMNS`].
 pub fn author_of(row: &Row) -> Result<Author, StoreError> {
     Ok(Author {
-        id: row.try_get("id")?,
-        github_id: row.try_get("github_id")?,
-        username: row.try_get("username")?,
-        display_name: row.try_get("display_name")?,
+        id: row.get("id")?,
+        github_id: row.get("github_id")?,
+        username: row.get("username")?,
+        display_name: row.get("display_name")?,
         profile: json(row, "profile")?,
-        portfolio: row.try_get("portfolio")?,
+        portfolio: row.get("portfolio")?,
         created_at: time(row, "created_at")?,
     })
 }

@@ -2,11 +2,11 @@
 
 use super::connection::{Connection, Server};
 use super::rows::{self, Bound, int};
-use crate::installs::DAY_MS;
+use super::wire::ToText;
+use crate::installs::{DAY_MS, WINDOW_MS};
 use crate::model::{Author, Skill};
 use crate::store::session::{Session, Tables};
 use crate::store::{ClientHash, StoreError};
-use postgres::types::ToSql;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,38 +32,51 @@ impl Connected {
         Self { server, connection: Connection::default(), transaction: None, rows: 0 }
     }
 
-    fn execute(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<u64, StoreError> {
+    fn execute(&mut self, sql: &str, values: &[&dyn ToText]) -> Result<u64, StoreError> {
         let rows = self.connection.execute(sql, values)?;
         self.rows += rows;
         Ok(rows)
     }
 
     fn put(&mut self, sql: &str, values: &[Bound]) -> Result<(), StoreError> {
-        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(AsRef::as_ref).collect();
+        let values: Vec<&dyn ToText> = values.iter().map(AsRef::as_ref).collect();
         self.execute(sql, &values).map(drop)
     }
 
-    fn number(&mut self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Option<i64>, StoreError> {
-        Ok(self.connection.first(sql, values)?.map(|row| row.try_get(0)).transpose()?)
+    fn number(&mut self, sql: &str, values: &[&dyn ToText]) -> Result<Option<i64>, StoreError> {
+        self.connection.first(sql, values)?.map(|row| row.get(0)).transpose()
     }
 
-    /// Whether a transaction was committed whose commit was not answered. The server knows.
-    fn was_committed(&mut self, transaction: i64) -> bool {
+    /// Whether a transaction was committed whose commit was not answered. The server knows; `None` where it
+    /// cannot be asked.
+    fn was_committed(&mut self, transaction: i64) -> Option<bool> {
         let asked = Instant::now();
         while asked.elapsed() < OUTCOME_WAIT {
             let status = self.connection.client(&self.server).map(drop).and_then(|()| {
                 let sql = "SELECT pg_xact_status($1::text::xid8)";
                 self.connection.first(sql, &[&transaction.to_string()])
             });
-            let status = status.ok().flatten().and_then(|row| row.try_get::<_, Option<String>>(0).ok());
+            let status = status.ok().flatten().and_then(|row| row.get::<Option<String>>(0).ok());
             match status.flatten().as_deref() {
-                Some("committed") => return true,
-                Some("aborted") => return false,
+                Some("committed") => return Some(true),
+                Some("aborted") => return Some(false),
                 // The server is away, or still at it.
                 _ => std::thread::park_timeout(OUTCOME_PAUSE),
             }
         }
-        false
+        None
+    }
+
+    fn begin_once(&mut self) -> Result<u64, StoreError> {
+        self.connection.client(&self.server)?.batch("BEGIN ISOLATION LEVEL READ COMMITTED")?;
+        // The one row that every writer of every instance holds until its commit: what is read after it is
+        // the newest there is, and stays so.
+        let sql = "SELECT number, pg_current_xact_id()::text AS transaction FROM meta \
+             WHERE key = 'generation' FOR UPDATE";
+        let row = self.connection.first(sql, &[])?;
+        let row = row.ok_or_else(|| StoreError::Unavailable("the database has no generation".into()))?;
+        self.transaction = row.get::<String>("transaction")?.parse().ok();
+        Ok(u64::try_from(row.get::<i64>("number")?).unwrap_or_default())
     }
 }
 
@@ -78,7 +91,7 @@ impl Tables for Connected {
 
     fn taken(&mut self, ids: &[String]) -> Result<Vec<String>, StoreError> {
         let found = self.connection.query("SELECT id FROM skills WHERE id = ANY($1)", &[&ids])?;
-        found.iter().map(|row| Ok(row.try_get(0)?)).collect()
+        found.iter().map(|row| row.get(0)).collect()
     }
 
     fn skills_of_author(&mut self, author: &str) -> Result<Vec<Skill>, StoreError> {
@@ -172,7 +185,9 @@ impl Tables for Connected {
     }
 
     fn forget_installs(&mut self, passed: Time) -> Result<u64, StoreError> {
-        self.execute("DELETE FROM installs WHERE counted_at < $1", &[&int(passed.0)])
+        // Those far ahead come from a clock that was wrong; `installs::counts` does not believe them, either.
+        let sql = "DELETE FROM installs WHERE counted_at < $1 OR counted_at > $2";
+        self.execute(sql, &[&int(passed.0), &int(passed.0.saturating_add(2 * WINDOW_MS))])
     }
 }
 
@@ -183,15 +198,13 @@ fn storable(text: &str) -> bool {
 
 impl Session for Connected {
     fn begin(&mut self) -> Result<u64, StoreError> {
-        self.connection.client(&self.server)?.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")?;
-        // The one row that every writer of every instance holds until its commit: what is read after it is
-        // the newest there is, and stays so.
-        let sql = "SELECT number, pg_current_xact_id()::text AS transaction FROM meta \
-             WHERE key = 'generation' FOR UPDATE";
-        let row = self.connection.first(sql, &[])?;
-        let row = row.ok_or_else(|| StoreError::Unavailable("the database has no generation".into()))?;
-        self.transaction = row.try_get::<_, String>("transaction")?.parse().ok();
-        Ok(u64::try_from(row.try_get::<_, i64>("number")?).unwrap_or_default())
+        let was_open = !self.connection.is_lost();
+        let begun = self.begin_once();
+        if was_open && begun.is_err() && self.connection.is_lost() {
+            // It may have been ended while it was idle; nothing has been written on it yet.
+            return self.begin_once();
+        }
+        begun
     }
 
     fn mark(&mut self) -> Result<(), StoreError> {
@@ -214,8 +227,12 @@ impl Session for Connected {
         let transaction = self.transaction.take();
         let done = self.connection.batch("COMMIT");
         match (done, transaction, generation) {
-            (Err(error), Some(transaction), Some(_)) if self.connection.opened().is_err() => {
-                if self.was_committed(transaction) { Ok(()) } else { Err(error) }
+            (Err(error), Some(transaction), Some(_)) if self.connection.is_lost() => {
+                match self.was_committed(transaction) {
+                    Some(true) => Ok(()),
+                    Some(false) => Err(error),
+                    None => Err(StoreError::OutcomeUnknown(error.to_string())),
+                }
             }
             (done, _, _) => done,
         }
@@ -229,7 +246,7 @@ impl Session for Connected {
     }
 
     fn stands(&mut self) -> bool {
-        self.connection.opened().is_ok()
+        !self.connection.is_lost()
     }
 
     fn rows_written(&self) -> u64 {

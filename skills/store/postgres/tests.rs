@@ -70,54 +70,131 @@ fn decisions_4_a_backup_is_whole_while_writes_go_on_and_restores_by_psql() {
 }
 
 #[test]
-fn must_do_2_the_public_limit_is_shared_by_all_instances() {
+fn a_database_of_the_first_version_is_brought_up() {
     let Some(cluster) = Cluster::start() else { return };
-    let (_, url) = cluster.database();
-    let stores = [Postgres::open(&url).unwrap(), Postgres::open(&url).unwrap()];
-    let passed = std::thread::scope(|scope| {
-        let askers: Vec<_> = (0..16)
-            .map(|n| {
-                let store = &stores[n % 2];
-                scope.spawn(move || {
-                    let verdicts = (0..5).map(|_| store.count_request(client(1), 60).unwrap().unwrap());
-                    verdicts.filter(|verdict| verdict.passes).count()
-                })
-            })
-            .collect();
-        askers.into_iter().map(|asker| asker.join().unwrap()).sum::<usize>()
-    });
-    assert_eq!(passed, 60, "of 80 at once");
-    for store in &stores {
-        let verdict = store.count_request(client(1), 60).unwrap().unwrap();
-        assert_eq!((verdict.passes, verdict.remaining), (false, 0));
-        assert!((1..=60_000).contains(&verdict.reset_ms), "{verdict:?}");
-    }
-    assert_eq!(stores[0].count_request(client(2), 60).unwrap().unwrap().remaining, 59, "another client");
-    stores[0].prune(Time(1)).unwrap();
-    assert!(!stores[1].count_request(client(1), 60).unwrap().unwrap().passes, "what holds is not forgotten");
+    let (name, url) = cluster.database();
+    cluster.psql(&name, &["--command", MIGRATIONS[0]]);
+    cluster.psql(&name, &["--command", "INSERT INTO meta(key, number) VALUES ('version', 1)"]);
+    let store = Postgres::open(&url).unwrap();
+    assert_eq!(store.share_requests(&[(client(1), 1)]).unwrap(), [Elsewhere::default()]);
+    let version = cluster.psql(&name, &["--command", "SELECT number FROM meta WHERE key = 'version'"]);
+    assert_eq!(version, MIGRATIONS.len().to_string());
 }
 
 #[test]
-fn a_window_of_the_shared_limit_moves_on() {
+fn must_do_2_instances_tell_each_other_sums_of_requests() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (name, url) = cluster.database();
+    let stores = [(); 3].map(|()| Postgres::open(&url).unwrap());
+    let counts = |store: &Postgres, told: &[(ClientHash, u32)]| -> Vec<u32> {
+        store.share_requests(told).unwrap().iter().map(|elsewhere| elsewhere.count).collect()
+    };
+    assert_eq!(
+        counts(&stores[0], &[(client(1), 5), (client(2), 1)]),
+        [0, 0],
+        "what is mine is not elsewhere"
+    );
+    assert_eq!(counts(&stores[0], &[(client(1), 2)]), [0]);
+    assert_eq!(counts(&stores[1], &[(client(2), 0), (client(1), 10)]), [1, 7], "in the order of the clients");
+    assert_eq!(counts(&stores[2], &[(client(1), 0), (client(3), 4)]), [17, 0]);
+    let told = stores[2].share_requests(&[(client(1), 0)]).unwrap();
+    assert!((58_000..=61_000).contains(&told[0].reset_ms), "{told:?}");
+    assert_eq!(stores[0].share_requests(&[]).unwrap(), []);
+    let rows = || cluster.psql(&name, &["--command", "SELECT count(*) FROM request_counts"]);
+    let before: u32 = rows().parse().unwrap();
+    stores[0].prune(Time(1)).unwrap();
+    assert_eq!(rows(), before.to_string(), "what holds is not forgotten");
+    // The instances' clocks do not matter, so that time goes by in the table.
+    cluster.psql(&name, &["--command", "UPDATE request_counts SET second = second - 40"]);
+    assert_eq!(counts(&stores[2], &[(client(1), 0)]), [17]);
+    cluster.psql(&name, &["--command", "UPDATE request_counts SET second = second - 40"]);
+    assert_eq!(counts(&stores[2], &[(client(1), 0)]), [0], "the window moves on");
+    stores[0].prune(Time(1)).unwrap();
+    assert_eq!(rows(), "0");
+}
+
+#[test]
+fn a_statement_that_was_refused_leaves_the_connection_usable_and_a_broken_one_is_replaced() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (_, url) = cluster.database();
+    let server = Server::new(&url).unwrap();
+    let mut connection = Connection::default();
+    connection.client(&server).unwrap();
+    let code = |connection: &mut Connection, sql: &str| {
+        let error = connection.opened().unwrap().query(sql, &[]).unwrap_err();
+        error.code().unwrap().to_owned()
+    };
+    assert_eq!(code(&mut connection, "SELECT 1 / 0"), "22012");
+    assert_eq!(code(&mut connection, "SELECT nonsense"), "42703");
+    assert!(connection.batch("SELECT 1; nonsense").is_err());
+    let row = connection
+        .first("SELECT $1::text, $2::bytea, $3::bigint", &[&"ü\t\\", &&[0_u8, 9][..], &None::<i64>]);
+    let row = row.unwrap().unwrap();
+    assert_eq!((row.get::<String>(0).unwrap(), row.get::<Vec<u8>>(1).unwrap()), ("ü\t\\".into(), vec![0, 9]));
+    assert_eq!(row.get::<Option<i64>>(2).unwrap(), None);
+    for n in 0..300 {
+        let row = connection.first(&format!("SELECT {n}::bigint"), &[]).unwrap().unwrap();
+        assert_eq!(row.get::<i64>(0).unwrap(), n, "more statements than are kept prepared");
+    }
+    let refused = connection.copy_in("COPY blobs FROM STDIN", |_| Ok(()));
+    assert!(refused.is_err() && !connection.is_lost(), "there is no such table");
+    connection.batch("CREATE TABLE t(n bigint CHECK (n < 3))").unwrap();
+    let mut lines = ["1\n", "2\n", ""].into_iter();
+    let mut next = |chunk: &mut Vec<u8>| {
+        chunk.extend(lines.next().unwrap().as_bytes());
+        Ok(())
+    };
+    assert_eq!(connection.copy_in("COPY t FROM STDIN", &mut next).unwrap(), 2);
+    let mut broken = Some("1\n");
+    let met = connection.copy_in("COPY t FROM STDIN", |chunk| {
+        chunk.extend(broken.take().ok_or(StoreError::Overloaded)?.as_bytes());
+        Ok(())
+    });
+    assert_eq!(met, Err(StoreError::Overloaded), "what the source met, and nothing of it is kept");
+    let row = connection.first("SELECT count(*) FROM t", &[]).unwrap().unwrap();
+    assert_eq!(row.get::<i64>(0).unwrap(), 2);
+    assert!(connection.batch("SELECT pg_terminate_backend(pg_backend_pid())").is_err());
+    assert!(connection.is_lost());
+    connection.client(&server).unwrap();
+    connection.batch("SELECT 1").unwrap();
+}
+
+#[test]
+fn connections_that_were_ended_while_they_were_idle_cost_no_answer() {
     let Some(cluster) = Cluster::start() else { return };
     let (name, url) = cluster.database();
     let store = Postgres::open(&url).unwrap();
-    for _ in 0..2 {
-        assert!(store.count_request(client(1), 2).unwrap().unwrap().passes);
+    for round in 0..3 {
+        store.create(draft("Before", &json!({})), Time(1)).unwrap();
+        let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+             WHERE application_name = 'svc-skills'";
+        assert_ne!(cluster.psql(&name, &["--command", sql]), "0");
+        store.create(draft("After", &json!({})), Time(2)).unwrap();
+        assert_eq!(store.changes_since(0).unwrap().skills.len(), 2 * (round + 1));
     }
-    assert!(!store.count_request(client(1), 2).unwrap().unwrap().passes);
-    let older = |index: u8, ms: u32| {
-        let sql = format!("UPDATE request_windows SET times[{index}] = times[{index}] - {ms}");
-        cluster.psql(&name, &["--command", &sql]);
+}
+
+#[test]
+fn a_backup_that_fails_leaves_nothing_and_no_other_file_is_touched() {
+    let Some(cluster) = Cluster::start() else { return };
+    let store = Postgres::open(&cluster.database().1).unwrap();
+    let folder = std::env::temp_dir().join(format!("svc-postgres-backups-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("market.partial"), "mine").unwrap();
+    let names = || {
+        let entries = std::fs::read_dir(&folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
     };
-    older(1, 60_000);
-    let verdict = store.count_request(client(1), 2).unwrap().unwrap();
-    assert!(verdict.passes, "the first has left the window, the second has not");
-    assert!(!store.count_request(client(1), 2).unwrap().unwrap().passes);
-    older(1, 60_000);
-    older(2, 60_000);
-    store.prune(Time(1)).unwrap();
-    assert_eq!(cluster.psql(&name, &["--command", "SELECT count(*) FROM request_windows"]), "0");
+    store.backup(&folder.join("market.sql")).unwrap();
+    assert_eq!(names(), ["market.partial", "market.sql"]);
+    assert_eq!(std::fs::read_to_string(folder.join("market.partial")).unwrap(), "mine");
+    cluster.crash();
+    store.backup(&folder.join("second.sql")).unwrap_err();
+    assert_eq!(names(), ["market.partial", "market.sql"], "nothing half");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -84,6 +84,11 @@ impl Sqlite {
         Ok(Self { served, writer, readers: Mutex::default(), client_key })
     }
 
+    /// A connection of its own, for who reads the tables as they are.
+    pub fn connection(&self) -> Result<Connection, StoreError> {
+        connect(self.served.path())
+    }
+
     /// Limits the file to this many pages; for tests of a full disk.
     #[cfg(test)]
     pub fn limit_pages(&self, pages: i64) {
