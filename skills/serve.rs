@@ -112,6 +112,7 @@ fn market(config: &Config, store: Arc<dyn Store>, url: &str) -> Result<Arc<Marke
         table: routes::table(),
         stats: OnceLock::new(),
         limited: AtomicU64::new(0),
+        apart: AtomicBool::new(false),
         started: Instant::now(),
     }))
 }

@@ -19,7 +19,7 @@ pub use discovery::Discovery;
 use routes::{Ask, Handler};
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 use svc::api::{Found, Method, Params, Problem, Reply, Request, Table};
 use svc::runtime::http::{Ends, Head, Service, Stats};
@@ -55,6 +55,9 @@ pub struct Market {
     pub stats: OnceLock<std::sync::Arc<Stats>>,
     /// Requests refused by the limit.
     pub limited: AtomicU64,
+    /// Whether the other instances could not be told at the last try: then no request waits for another one,
+    /// and each instance counts for itself until [`Market::share_all`] reaches them.
+    pub apart: AtomicBool,
     /// When the service started; the limiter counts from here.
     pub started: Instant,
 }
@@ -105,7 +108,11 @@ impl Market {
         if !asked.share {
             return Some(asked.verdict);
         }
-        self.share(&[(client, self.limiter.take_untold(client))]);
+        if self.apart.load(Ordering::Relaxed) {
+            self.limiter.stand_alone(client);
+        } else {
+            self.share(&[(client, self.limiter.take_untold(client))]);
+        }
         if asked.verdict.passes {
             return Some(asked.verdict);
         }
@@ -120,8 +127,12 @@ impl Market {
         let key = store.client_key();
         let hashed: Vec<_> = told.iter().map(|(client, count)| (client.hash(&key), *count)).collect();
         let now = self.started.elapsed();
-        let Ok(elsewhere) = store.share_requests(&hashed) else {
-            self.untell(told);
+        let shared = store.share_requests(&hashed);
+        self.apart.store(shared.is_err(), Ordering::Relaxed);
+        let Ok(elsewhere) = shared else {
+            for (client, _) in told {
+                self.limiter.stand_alone(*client);
+            }
             return false;
         };
         for ((client, _), elsewhere) in told.iter().zip(elsewhere) {
@@ -130,23 +141,11 @@ impl Market {
         true
     }
 
-    fn untell(&self, told: &[(Client, u32)]) {
-        for (client, count) in told {
-            self.limiter.untell(*client, *count);
-        }
-    }
-
     /// Tells the other instances of all clients what they do not know yet. To be called about once a second.
     pub fn share_all(&self) {
         let untold = self.limiter.take_all_untold();
-        let mut reaches = true;
-        for told in untold.chunks(SHARED_CLIENTS) {
-            if reaches {
-                reaches = self.share(told);
-            } else {
-                self.untell(told);
-            }
-        }
+        // After one that failed the others would wait for nothing.
+        let _ = untold.chunks(SHARED_CLIENTS).all(|told| self.share(told));
     }
 
     /// Whether a request is for a file of an index that the client has fetched.

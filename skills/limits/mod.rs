@@ -208,11 +208,11 @@ impl Limiter {
         }
     }
 
-    /// Puts back what could not be told. Until it can be, this instance counts for itself.
-    pub fn untell(&self, client: Client, untold: u32) {
+    /// The others cannot be asked: what they said of a client holds no longer. What was to be told is not
+    /// told later, for they may have heard it, and whom they hear of twice they refuse too early.
+    pub fn stand_alone(&self, client: Client) {
         let mut shard = lock(&self.shards[client.spread() % SHARDS]);
         if let Some(window) = shard.get_mut(&client) {
-            window.untold = window.untold.saturating_add(untold);
             window.elsewhere = 0;
         }
     }
@@ -347,12 +347,13 @@ mod tests {
             limiter.ask(two, Duration::ZERO);
         }
         assert_eq!(limiter.take_all_untold(), [(two, 3)]);
-        limiter.untell(two, 3);
+        assert_eq!(limiter.take_all_untold(), [], "and once");
         limiter.ask(two, Duration::ZERO);
-        assert_eq!(limiter.take_all_untold(), [(two, 4)], "what could not be told is told later");
-        limiter.untell(two, 4);
         limiter.ask(two, WINDOW + Duration::from_secs(1));
-        assert_eq!(limiter.take_all_untold(), [(two, 1)], "unless it has left the window");
+        assert_eq!(limiter.take_all_untold(), [(two, 1)], "the other has left the window");
+        limiter.told(two, WINDOW * 2, Elsewhere { count: 59, reset_ms: 1 });
+        limiter.stand_alone(two);
+        assert_eq!(limiter.ask(two, WINDOW * 3).unwrap().verdict.remaining, 59);
         let alone = Limiter::new(60, false);
         assert!((0..60).all(|_| !alone.ask(one, Duration::ZERO).unwrap().share), "nobody to tell");
     }

@@ -18,7 +18,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SKILLS: &str = "/api/v1/skills";
 const PASSWORD: &str = "w0rd/of:@ 100%";
@@ -254,6 +254,8 @@ enum Line {
     CutAhead,
     /// As [`Line::CutBehind`], and nobody can connect afterwards.
     Gone,
+    /// At once: nothing arrives any more, and nobody is told.
+    Silent,
 }
 
 /// Between the service and the server; at the next commit of a write it behaves as it is told.
@@ -312,6 +314,9 @@ fn relay(mut client: TcpStream, socket: &Path, line: &AtomicU8, gone: &AtomicU8)
     });
     let (mut bytes, mut writes) = ([0; 8192], false);
     while let Ok(count @ 1..) = client.read(&mut bytes) {
+        if line.load(Ordering::SeqCst) == Line::Silent as u8 {
+            continue;
+        }
         let sent = &bytes[..count];
         writes |= holds(sent, b"SAVEPOINT one\0");
         let told = line.load(Ordering::SeqCst);
@@ -334,17 +339,39 @@ fn relay(mut client: TcpStream, socket: &Path, line: &AtomicU8, gone: &AtomicU8)
     let _ = server.shutdown(Shutdown::Write);
 }
 
+fn through(between: &Between, database: &str, rpm: &str) -> Market {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-skills"));
+    let url = format!("postgresql://postgres@127.0.0.1:{}/{database}?sslmode=disable", between.port);
+    command.env("DATABASE_URL", url).env("SKILLS_API_KEY", KEY).env("SKILLS_PUBLIC_RPM", rpm);
+    command.args(["serve", "--addr", "127.0.0.1:0"]);
+    Market::from_command(command, Arc::new(Folder::new("instance")))
+}
+
+#[test]
+fn reads_go_on_when_the_database_falls_silent() {
+    let Some(cluster) = Cluster::start() else { return };
+    let (name, _) = cluster.database();
+    let between = Between::start(cluster.socket());
+    let market = through(&between, &name, "50");
+    assert_eq!(market.get(SKILLS).status, 200);
+    between.next(Line::Silent);
+    let asked = Instant::now();
+    for n in 0..49 {
+        assert_eq!(market.get(SKILLS).status, 200, "{n}");
+    }
+    // Once a second for the answer that does not come, and three for a new connection.
+    assert!(asked.elapsed() < Duration::from_secs(9), "{:?}", asked.elapsed());
+    assert_eq!(market.get(SKILLS).status, 429, "it counts for itself");
+    between.next(Line::Whole);
+    wait_for("the database to be found again", || (market.get("/healthz").status == 200).then_some(()));
+}
+
 #[test]
 fn a_line_that_is_cut_over_a_commit_tells_what_is_known_and_no_more() {
     let Some(cluster) = Cluster::start() else { return };
     let (name, _) = cluster.database();
     let between = Between::start(cluster.socket());
-    let folder = Arc::new(Folder::new("instance"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-skills"));
-    let url = format!("postgresql://postgres@127.0.0.1:{}/{name}?sslmode=disable", between.port);
-    command.env("DATABASE_URL", url).env("SKILLS_API_KEY", KEY).env("SKILLS_PUBLIC_RPM", "0");
-    command.args(["serve", "--addr", "127.0.0.1:0"]);
-    let market = Market::from_command(command, folder);
+    let market = through(&between, &name, "0");
     let create = |name: &str| {
         let body = json!({"name": name, "description": "Made for a test.", "category": "quality"});
         market.write("POST", SKILLS, &body)

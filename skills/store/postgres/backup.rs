@@ -1,6 +1,7 @@
 //! A whole, consistent copy as a script for `psql`: the tables as they are made, then their rows.
 
 use super::connection::Connection;
+use super::wire::Patience;
 use super::{MIGRATIONS, StoreError};
 use crate::store::Partial;
 use std::fs::{File, OpenOptions};
@@ -33,7 +34,7 @@ pub fn write(connection: &mut Connection, file: &Path) -> Result<(), StoreError>
     connection.begin_long("ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
     script(connection, out)?;
     connection.batch("COMMIT")?;
-    connection.opened()?.set_patient(false)?;
+    connection.opened()?.set_patience(Patience::Usual)?;
     Ok(partial.keep(file)?)
 }
 

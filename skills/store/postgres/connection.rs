@@ -1,6 +1,6 @@
 //! Connections: one that connects again after a loss, and the bounded pool of readers.
 
-use super::wire::{Client, Row, Target, ToText, WireError};
+use super::wire::{Client, Patience, Row, Target, ToText, WireError};
 use crate::store::StoreError;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::io::Write;
@@ -130,9 +130,22 @@ impl Connection {
         self.opened()?.copy_in(sql, source)?
     }
 
+    /// Runs a read for which nobody is to wait long; a connection that is too slow for it is given up.
+    pub fn hurried<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.opened()?.set_patience(Patience::Short)?;
+        let found = read(self);
+        if !self.is_lost() {
+            self.opened()?.set_patience(Patience::Usual)?;
+        }
+        found
+    }
+
     /// Begins a transaction that may take as long as it takes: neither side gives up on the other.
     pub fn begin_long(&mut self, how: &str) -> Result<(), StoreError> {
-        self.opened()?.set_patient(true)?;
+        self.opened()?.set_patience(Patience::Long)?;
         self.batch(&format!(
             "BEGIN {how}; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
         ))

@@ -22,6 +22,7 @@ use crate::limits::{Elsewhere, WINDOW};
 use crate::model::{Author, Skill};
 use connection::{Connection, Pool, Server};
 use session::Connected;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 use svc::core::time::Time;
@@ -248,9 +249,14 @@ impl Store for Postgres {
              GROUP BY given.place ORDER BY given.place";
         let clients: Vec<&[u8]> = told.iter().map(|(client, _)| &client.0[..]).collect();
         let counts: Vec<i64> = told.iter().map(|(_, count)| i64::from(*count)).collect();
+        let (nothing, sent) = (vec![0; counts.len()], Cell::new(false));
         self.read(|connection| {
-            let rows = connection
-                .query(sql, &[&clients.as_slice(), &counts.as_slice(), &self.instance, &window_seconds()])?;
+            // A connection that was lost over it may have told it: the second try only asks.
+            let counts = if sent.replace(true) { &nothing } else { &counts };
+            let (clients, counts) = (clients.as_slice(), counts.as_slice());
+            let rows = connection.hurried(|connection| {
+                connection.query(sql, &[&clients, &counts, &self.instance, &window_seconds()])
+            })?;
             let elsewhere = rows.iter().map(|row| {
                 let clamped = |value: i64| u32::try_from(value.max(0)).unwrap_or(u32::MAX);
                 Ok(Elsewhere { count: clamped(row.get(0)?), reset_ms: clamped(row.get(1)?) })

@@ -1,7 +1,7 @@
 //! Questions and answers on one connection that is logged in.
 
 use super::WireError;
-use super::socket::Socket;
+use super::socket::{Patience, Socket};
 use super::values::{Row, ToText};
 use bytes::{BufMut, BytesMut};
 use fallible_iterator::FallibleIterator;
@@ -161,9 +161,9 @@ impl Client {
         })
     }
 
-    /// Lets the server work as long as it takes, or only as long as usual again.
-    pub fn set_patient(&mut self, patient: bool) -> Result<(), WireError> {
-        Ok(self.socket.set_patient(patient)?)
+    /// How long answers may take from now on.
+    pub fn set_patience(&mut self, patience: Patience) -> Result<(), WireError> {
+        Ok(self.socket.set_patience(patience)?)
     }
 
     /// One question with its whole answer. Whatever else than the server's refusal ends it leaves the

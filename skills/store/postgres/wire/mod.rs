@@ -13,6 +13,7 @@ mod url;
 mod values;
 
 pub use client::Client;
+pub use socket::Patience;
 pub use url::Target;
 pub use values::{Row, ToText};
 

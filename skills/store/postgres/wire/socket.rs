@@ -13,8 +13,21 @@ use std::time::{Duration, Instant};
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 /// The same where the server may work as long as it takes: a backup, a migration.
 const PATIENT_READ_TIMEOUT: Duration = Duration::from_secs(600);
+/// The same where somebody waits who can do without the answer.
+const HURRIED_READ_TIMEOUT: Duration = Duration::from_secs(1);
 /// A server that takes nothing for this long is given up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long an answer may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as the server may work at a statement.
+    Usual,
+    /// As long as a backup or a migration works.
+    Long,
+    /// As long as a reader who can do without it may wait.
+    Short,
+}
 
 /// A stream in the clear.
 pub struct Plain {
@@ -124,10 +137,13 @@ impl Socket {
         plain.set_read_timeout(Some(READ_TIMEOUT))
     }
 
-    /// Waits for answers as long as long work takes, or only as long as usual again.
-    pub fn set_patient(&mut self, patient: bool) -> io::Result<()> {
-        let timeout = if patient { PATIENT_READ_TIMEOUT } else { READ_TIMEOUT };
-        self.plain().set_read_timeout(Some(timeout))
+    /// How long answers may take from now on.
+    pub fn set_patience(&mut self, patience: Patience) -> io::Result<()> {
+        self.plain().set_read_timeout(Some(match patience {
+            Patience::Usual => READ_TIMEOUT,
+            Patience::Long => PATIENT_READ_TIMEOUT,
+            Patience::Short => HURRIED_READ_TIMEOUT,
+        }))
     }
 }
 
