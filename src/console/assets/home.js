@@ -168,6 +168,10 @@ export default function home(view) {
     if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0))
       list.set(shown.length);
   };
+  // What is cut can be read in full where one points.
+  list.el.addEventListener("pointerover", ({ target }) => {
+    if (target.matches(".doing")) target.title = target.textContent;
+  });
   list.el.addEventListener("click", (event) => {
     const row = event.target.closest(".vrow");
     if (row && !event.target.closest("a")) location.hash = `#/agent/${shown[row.dataset.index].id}`;
@@ -300,7 +304,7 @@ function draw(agent, row) {
   parts.status.className = `status ${agent.status}`;
   say(parts.reason, `${agent.statusReason === agent.status ? "" : agent.statusReason} · ${since}`);
   say(parts.doing, (isLive(agent) ? agent.currentActivity : agent.error) ?? "");
-  parts.doing.title = parts.doing.textContent;
+  if (parts.doing.title) parts.doing.title = parts.doing.textContent;
   activity(agent, row);
   setGauge(parts.context, agent);
   say(parts.tokens, short(agent.tokensUsed));
