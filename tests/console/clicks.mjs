@@ -125,6 +125,8 @@ scenario("rotate with a preview, then kill", async (page) => {
   await daemon.until("worker-turn", ["running"]);
   await page.goto(`${daemon.url}/#/agent/${old.id}/rotate`);
   await page.locator(".brief", { hasText: "Write the handbook" }).waitFor();
+  const briefs = [];
+  page.on("request", (request) => request.url().endsWith("/brief") && briefs.push(request.url()));
   await page.getByRole("button", { name: "Rotate now" }).click();
   await until(
     "the address of the successor",
@@ -133,11 +135,62 @@ scenario("rotate with a preview, then kill", async (page) => {
   await page.locator("h1", { hasText: "worker-turn" }).waitFor();
   await page.locator(".vrow:not([hidden])", { hasText: "I begin" }).first().waitFor();
   await page.locator(".agent-top .status.running").waitFor();
+  check(!briefs.length, `the rotation is over, and ${briefs} are asked for`);
   await page.getByRole("button", { name: "Kill", exact: true }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
   await page.locator(".agent-top .status.killed").waitFor();
   await page.getByRole("button", { name: "Remove", exact: true }).click();
   await page.locator('main[data-route=""]').waitFor();
+});
+
+scenario("what comes late for one tab is not shown in another", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-tabs" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  const later = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/brief$/, async (route) => {
+    await later;
+    await route.continue();
+  });
+  const brief = page.waitForResponse(/\/brief$/);
+  const tabs = page.getByRole("navigation", { name: "Agent" });
+  await tabs.getByRole("link", { name: "Rotate" }).click();
+  await page.locator(`main[data-route="agent/${id}/rotate"]`).waitFor();
+  await tabs.getByRole("link", { name: "Work" }).click();
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  release();
+  await (await brief).finished();
+  await page.quiet();
+  check(await page.locator(".vlist").isVisible(), "the work is gone");
+  check(!(await page.locator(".brief").count()), "the brief stands where the work was");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("of an agent that is removed nothing more is asked", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-gone" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  let held = 0;
+  const removed = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/log\?since=/, async (route) => {
+    held += 1;
+    await removed;
+    // One that the page has given up cannot go on.
+    await route.continue().catch(() => {});
+  });
+  await until("a reading under way", () => held);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.locator('main[data-route=""]').waitFor();
+  release();
+  await page.quiet();
+  check(!(await daemon.get("/api/agents")).some((one) => one.id === id), "it is still there");
 });
 
 scenario("edit a file, and refuse to overwrite another's change", async (page) => {
