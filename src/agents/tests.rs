@@ -202,3 +202,24 @@ fn a_crash_for_want_of_a_login_says_what_to_do() {
         assert_eq!(reason.ends_with(error), remedy.is_empty(), "{reason}");
     }
 }
+
+#[test]
+fn what_an_agent_does_names_the_tool_and_what_it_works_on() {
+    let mut bench = bench(&[], false);
+    let id = bench.agent("a");
+    let long = "x".repeat(400);
+    for (path, input, told) in [
+        (None, json!({"command": "ls api\nls web", "timeout": 5}), "Bash ls api".to_owned()),
+        (None, json!({"pattern": "TODO"}), "Bash TODO".into()),
+        (Some("src/a.rs"), json!({"command": "view"}), "Bash src/a.rs".into()),
+        (None, json!({"command": " "}), "Bash".into()),
+        (None, json!({"command": ["ls"]}), "Bash".into()),
+        (None, json!("ls"), "Bash".into()),
+        (None, json!({"command": long}), format!("Bash {}…", &long[..295])),
+    ] {
+        let (path, name) = (path.map(str::to_owned), "Bash".to_owned());
+        bench.does(id, vec![Activity::ToolStarted { id: "t".into(), name, input, path, writes: false }]);
+        let (_, body) = bench.ask("GET", "/api/agents/a", &Value::Null);
+        assert_eq!(body["currentActivity"], told);
+    }
+}
