@@ -523,6 +523,12 @@ scenario("install a skill, rate it, remove it", async (page) => {
   const card = page.locator(".card", {
     has: page.getByRole("heading", { name: "Code Review", exact: true }),
   });
+  await card.getByRole("button", { name: "Read Code Review" }).click();
+  const reading = page.getByRole("dialog", { name: "Code Review" });
+  await reading.getByText("As it would be installed.").waitFor();
+  check((await reading.locator(".reading").innerText()).length > 500, "the skill's text is not shown");
+  check(!(await daemon.get("/api/skills/installed")).skills.length, "reading installs it");
+  await page.keyboard.press("Escape");
   await card.getByRole("button", { name: "Install Code Review" }).click();
   await card.getByRole("button", { name: "Remove Code Review" }).waitFor();
   const file = path.join(dir, ".svc/skills/code-review/SKILL.md");

@@ -1,8 +1,9 @@
 // The skills marketplace: search, install, rate.
 
-import { button, confirm, empty, exact, fill, h, head, say, select, short, toast } from "./dom.js";
+import { button, confirm, dialog, empty, exact, fill, h, head, say, select, short, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
+import { prose } from "./prose.js";
 
 /** A pause in typing before the marketplace is asked. */
 const TYPING_MS = 250;
@@ -115,8 +116,29 @@ function card(one, mine, load) {
       !mine.intact &&
       h("p", { class: "fault" }, "Its file was changed; it is given to nobody until it is installed again."),
     mine?.usedBy.length > 0 && h("p", { class: "hint" }, `Attached to ${mine.usedBy.join(", ")}`),
-    h("div", { class: "actions" }, mine ? owned(one, mine, load) : install(one, load)),
+    h("div", { class: "actions" }, read(one, mine), mine ? owned(one, mine, load) : install(one, load)),
   );
+}
+
+/** What an agent would be told, before one decides. */
+function read(one, mine) {
+  const work = async () => {
+    const { content } = await get(at`/api/skills/${one.id}/content`);
+    const from = mine?.intact ? "As it is installed here." : "As it would be installed.";
+    // The lines above the text are its name and description again.
+    const text = prose(content.replace(/^---\n[^]*?\n---\n/, ""), 3, true);
+    dialog(
+      one.name,
+      h(
+        "div",
+        { class: "reading", tabIndex: 0, role: "region", "aria-label": "SKILL.md" },
+        h("p", { class: "hint" }, `${from} ${exact(content.length)} characters of SKILL.md.`),
+        h("p", {}, one.description),
+        text,
+      ),
+    );
+  };
+  return button("Read", work, { "aria-label": `Read ${one.name}` });
 }
 
 function install(one, load) {
