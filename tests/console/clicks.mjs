@@ -193,6 +193,83 @@ scenario("of an agent that is removed nothing more is asked", async (page) => {
   check(!(await daemon.get("/api/agents")).some((one) => one.id === id), "it is still there");
 });
 
+scenario("a timeline begins with the task, and tells a failure once", async (page) => {
+  const { id } = await daemon.spawn("worker", "quick", { name: "worker-told" });
+  await daemon.until("worker-told", ["completed", "waiting"]);
+  const briefing = `# Briefing for worker-told\n\nYou are it.\n${"rule\n".repeat(20)}\n# Task\n\nPaint the door\n`;
+  const entries = [
+    { type: "user", text: briefing },
+    { type: "text", text: "Invalid API key \u00b7 Please run /login" },
+    { type: "turn-ended", isError: true, error: "invalid API key; please run /login" },
+    { type: "text", text: "Again" },
+    { type: "turn-ended", isError: true, error: "the model is overloaded" },
+  ].map((entry, at) => ({ ...entry, n: at + 1, ts: new Date().toISOString() }));
+  await page.route(/\/log\?/, (route) => {
+    const left = entries.filter(({ n }) => n > Number(new URL(route.request().url()).searchParams.get("since")));
+    return route.fulfill({ json: { entries: left, next: null } });
+  });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  const row = (at) => page.locator(`.vrow.entry[data-index="${at}"]:not([hidden])`);
+  await row(4).waitFor();
+  const task = await row(0).locator(".body").innerText();
+  check(task.startsWith("Paint the door") && task.includes("a briefing of 27 lines"), `it begins with ${task}`);
+  const told = [await row(2).locator(".body").innerText(), await row(4).locator(".body").innerText()];
+  check(told[0] === "turn failed with that", told[0]);
+  check(told[1] === "turn failed: the model is overloaded", told[1]);
+  await row(0).click();
+  check((await text(page, ".detail .prose")).includes("You are it."), "the briefing cannot be read");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("a card says what to do about a crash, and tells the error once", async (page) => {
+  const one = await daemon.spawn("worker", "quick", { name: "worker-login" });
+  await daemon.until("worker-login", ["completed", "waiting"]);
+  const error = "Invalid API key \u00b7 Please run /login";
+  const statusReason = `its last turn failed: ${error}; log in: claude auth login`;
+  const lost = { ...one, id: "0000000a", name: "worker-lost", status: "crashed", error: "oops\nat line 3" };
+  const data = [
+    { ...one, status: "crashed", statusReason, error },
+    { ...lost, statusReason: "it exited with code 1: oops" },
+  ];
+  await page.routeWebSocket(/\/ws/, (socket) => socket.send(JSON.stringify({ type: "state", seq: 1, data })));
+  await page.goto(daemon.url);
+  const card = (name) => page.locator(".card.trouble", { hasText: name });
+  await card("worker-login").getByText("log in: claude auth login").waitFor();
+  const words = await card("worker-login").innerText();
+  check(words.split("Invalid API key").length === 2, `the error is told twice: ${words}`);
+  await card("worker-lost").getByText("at line 3").waitFor();
+  await daemon.api("DELETE", `/api/agents/${one.id}`);
+});
+
+scenario("tokens in a range and by day", async (page) => {
+  const hour = 3_600_000;
+  const now = Date.now();
+  const one = (hours, tokensUsed, costUsd) => ({
+    timestamp: new Date(now - hours * hour).toISOString(),
+    tokensUsed,
+    costUsd,
+  });
+  const snapshots = [one(50, 0, 0), one(49, 40_000, 4), one(2, 40_000, 4), one(0.4, 70_000, 7)];
+  await page.route("**/api/timeline", (route) => route.fulfill({ json: { snapshots, events: [] } }));
+  await page.route("**/api/dashboard", async (route) => {
+    const real = await (await route.fetch()).json();
+    real.tokens.used = 70_000;
+    real.cost.totalUsd = 7;
+    await route.fulfill({ json: real });
+  });
+  await page.goto(`${daemon.url}/#/tokens`);
+  const pace = (nth) => page.locator(".pace").nth(nth);
+  await pace(0).getByText("70K tokens, 1.4K tokens an hour").waitFor();
+  await page.getByLabel("Range of the charts").selectOption("1");
+  await pace(0).getByText("30K tokens, 30K tokens an hour").waitFor();
+  await pace(1).getByText("$3.00, $3.00 an hour").waitFor();
+  const days = page.getByRole("region", { name: "By day" }).locator("tbody tr");
+  const sums = (await days.allInnerTexts()).map((row) => row.split("\t").slice(1).join(" "));
+  check(sums.at(-1) === "40,000 $4.00", `by day: ${sums}`);
+  const rest = sums.slice(0, -1).map((row) => Number(row.split(" ")[0].replace(",", "")));
+  check(rest.reduce((sum, used) => sum + used, 0) === 30_000, `by day: ${sums}`);
+});
+
 scenario("edit a file, and refuse to overwrite another's change", async (page) => {
   await page.goto(`${daemon.url}/#/files`);
   await page.locator(".tree summary", { hasText: "src" }).click();

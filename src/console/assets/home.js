@@ -240,15 +240,19 @@ function trouble(item) {
       ];
   return h(
     "article",
-    { class: `card ${item.kind === "stalled" ? "warn" : "bad"}` },
+    { class: `card trouble ${item.kind === "stalled" ? "warn" : "bad"}` },
     h(
       "div",
       { class: "card-head" },
-      h("a", { href: `#/agent/${agent.id}` }, agent.name),
+      h("a", { href: `#/agent/${agent.id}`, title: agent.name }, agent.name),
       h("span", {}, ` ${words}`),
       h("span", { class: "muted right" }, ago(item.since, " ago")),
     ),
-    h("p", { class: "clamp" }, agent.error || agent.statusReason),
+    h("p", { class: "clamp" }, agent.statusReason || agent.error),
+    // The reason says what to do, and mostly quotes the error.
+    agent.error &&
+      !agent.statusReason?.toLowerCase().includes(agent.error.trim().toLowerCase()) &&
+      h("p", { class: "clamp muted" }, agent.error),
     // What it said last may be the question that it waits with.
     item.kind === "stalled" &&
       agent.currentActivity &&

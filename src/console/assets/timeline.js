@@ -212,7 +212,7 @@ function heightOf(item, columns) {
   if (item.kind !== "text" && item.kind !== "user") return LINE_PX + PAD_PX;
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
-    for (const line of (item.start.text ?? "").trimEnd().split("\n", SHOWN_LINES))
+    for (const line of (words(item).text ?? "").trimEnd().split("\n", SHOWN_LINES))
       lines += line.length <= columns ? 1 : Math.ceil(line.length / (columns - RAGGED));
     item.lines = Math.min(SHOWN_LINES, Math.max(1, lines));
     item.columns = columns;
@@ -281,7 +281,7 @@ function detailOf(item, isRaw, close) {
         h("pre", {}, item.end.output || "(nothing)"),
       );
     else parts.push(h("p", { class: "muted" }, "Still running."));
-  } else parts.push(h("div", { class: "prose" }, told.text));
+  } else parts.push(h("div", { class: "prose" }, item.kind === "user" ? entry.text : told.text));
   const raw = h(
     "div",
     { hidden: !isRaw },
