@@ -193,6 +193,33 @@ scenario("of an agent that is removed nothing more is asked", async (page) => {
   check(!(await daemon.get("/api/agents")).some((one) => one.id === id), "it is still there");
 });
 
+scenario("a page that one leaves reads no more", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-left" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  let held = 0;
+  const removed = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/log\?since=/, async (route) => {
+    held += 1;
+    await removed;
+    // One that the page has given up cannot go on.
+    await route.continue().catch(() => {});
+  });
+  await until("a reading under way", () => held);
+  await page.evaluate(() => {
+    location.hash = "#/settings";
+  });
+  await page.locator('main[data-route="settings"]').waitFor();
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await until("its end", async () => (await daemon.get(`/api/agents/${id}`)).status === "killed");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  release();
+  await page.quiet();
+});
+
 scenario("a timeline begins with the task, and tells a failure once", async (page) => {
   const { id } = await daemon.spawn("worker", "quick", { name: "worker-told" });
   await daemon.until("worker-told", ["completed", "waiting"]);

@@ -256,6 +256,7 @@ scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
     },
   );
   await page.goto(`${daemon.url}/#/settings`);
+  await page.locator('main[data-route="settings"]').waitFor();
   await daemon.api("DELETE", `/api/agents/${agent.id}`);
 });
 

@@ -119,7 +119,7 @@ export default function agentPage(view, parts) {
         },
       );
   };
-  /** Nothing more is read of an agent that goes. */
+  /** Nothing more is read of an agent that goes, or that one leaves. */
   const leave = (id) => {
     tab.stop?.();
     for (const one of [key, id]) abandon(at`/api/agents/${one}`);
@@ -191,7 +191,7 @@ export default function agentPage(view, parts) {
       return true;
     },
     stop() {
-      tab.stop?.();
+      leave(key);
       for (const stop of stops) stop();
     },
     get keys() {

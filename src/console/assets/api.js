@@ -67,9 +67,9 @@ async function call(method, path, body) {
 /** Readings under way: the path of each, by what ends it. */
 const readings = new Map();
 
-/** Gives up what is being read below a path, because it is about to go. */
+/** Gives up what is being read of a path and below it, because it goes or is no longer looked at. */
 export function abandon(path) {
-  for (const [reading, of] of readings) if (of.startsWith(path)) reading.abort();
+  for (const [reading, of] of readings) if (of === path || of.startsWith(`${path}/`)) reading.abort();
 }
 
 async function send(method, path, body) {
