@@ -623,7 +623,10 @@ scenario("a tab says its project and what waits, and the help names every key", 
 
 scenario("install a skill, rate it, remove it", async (page) => {
   await page.goto(`${daemon.url}/#/skills`);
+  const found = page.waitForResponse(/\/api\/skills\?search=code/);
   await page.getByLabel("Search skills").fill("code review");
+  await (await found).finished();
+  await page.quiet();
   const card = page.locator(".card", {
     has: page.getByRole("heading", { name: "Code Review", exact: true }),
   });
@@ -633,6 +636,12 @@ scenario("install a skill, rate it, remove it", async (page) => {
   check((await reading.locator(".reading").innerText()).length > 500, "the skill's text is not shown");
   check(!(await daemon.get("/api/skills/installed")).skills.length, "reading installs it");
   await page.keyboard.press("Escape");
+  const place = await card.elementHandle();
+  const again = page.waitForResponse(/\/api\/skills\?search=code/);
+  await page.evaluate(async () => (await import("/console/store.js")).emit("skill:installed"));
+  await (await again).finished();
+  await page.quiet();
+  check(await place.evaluate((el) => el.isConnected), "a card is replaced although nothing has changed");
   await card.getByRole("button", { name: "Install Code Review" }).click();
   await card.getByRole("button", { name: "Remove Code Review" }).waitFor();
   const file = path.join(dir, ".svc/skills/code-review/SKILL.md");

@@ -24,6 +24,7 @@ export default function skills(view) {
   view.append(head("Skills", note, filter, category), body);
 
   let round = 0;
+  let drawn = "";
   let here = new Map();
   const load = async () => {
     const mine = (round += 1);
@@ -35,6 +36,10 @@ export default function skills(view) {
     ]);
     // An answer that was overtaken by a newer question is dropped.
     if (mine !== round) return;
+    // What stands there already is left alone: somebody may be about to choose in it.
+    const state = JSON.stringify([offered, installed]);
+    if (state === drawn) return;
+    drawn = state;
     here = new Map(installed.skills.map((one) => [one.id, one]));
     say(
       note,
@@ -70,7 +75,11 @@ export default function skills(view) {
       list.map((one) => card(one, here.get(one.id), load)),
     );
 
-  const safe = () => load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  const safe = () =>
+    load().catch((error) => {
+      drawn = "";
+      fill(body, empty("Not to be had", error.message));
+    });
   let typing = 0;
   filter.addEventListener("input", () => {
     clearTimeout(typing);
@@ -182,6 +191,7 @@ function stars(one, load) {
     } catch (error) {
       toast(error.message, "bad");
     }
+    el.value = "";
   };
   return el;
 }
