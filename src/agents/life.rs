@@ -10,7 +10,7 @@ use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Tim
 use crate::providers::{self, Activity, Tokens, TurnEnd, Usage, login, windows};
 use crate::settings::Config;
 use crate::usage;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -147,10 +147,11 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
         Activity::TurnStarted => agent.turn_open = true,
         Activity::Text { text } => agent.current_activity = Some(first_words(text)),
         Activity::Thinking { .. } => agent.current_activity = Some("thinking".into()),
-        Activity::ToolStarted { name, path, .. } => {
+        Activity::ToolStarted { name, path, input, .. } => {
             agent.turn_open = true;
+            let what = path.as_deref().or_else(|| said_most(input));
             agent.current_activity =
-                Some(path.as_ref().map_or_else(|| name.clone(), |path| format!("{name} {path}")));
+                Some(what.map_or_else(|| name.clone(), |what| first_words(&format!("{name} {what}"))));
         }
         Activity::ToolEnded { .. } | Activity::PermissionAsked { .. } | Activity::Noise { .. } => {}
         Activity::Usage(usage) => note_usage(agent, usage),
@@ -197,6 +198,12 @@ fn touch_file(agent: &mut Agent, path: &str, writes: bool) {
     let FileTouch { reads, writes: written } = files.entry(path.to_owned()).or_default();
     let count = if writes { written } else { reads };
     *count = count.saturating_add(1);
+}
+
+/// The argument of a tool without a file that says most about what it does, by the names that tools use.
+fn said_most(input: &Value) -> Option<&str> {
+    const NAMES: [&str; 5] = ["command", "pattern", "query", "url", "description"];
+    NAMES.iter().find_map(|name| input[*name].as_str()).filter(|text| !text.trim().is_empty())
 }
 
 fn first_words(text: &str) -> String {

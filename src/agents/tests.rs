@@ -237,3 +237,24 @@ fn a_signal_tells_of_the_work_only_where_the_daemon_did_not_send_it() {
     let failed = told(true, vec![Activity::TurnStarted, Activity::TurnEnded(bad())]);
     assert_eq!(failed, "crashed: its last turn failed: cut short");
 }
+
+#[test]
+fn what_an_agent_does_names_the_tool_and_what_it_works_on() {
+    let mut bench = bench(&[], false);
+    let id = bench.agent("a");
+    let long = "x".repeat(400);
+    for (path, input, told) in [
+        (None, json!({"command": "ls api\nls web", "timeout": 5}), "Bash ls api".to_owned()),
+        (None, json!({"pattern": "TODO"}), "Bash TODO".into()),
+        (Some("src/a.rs"), json!({"command": "view"}), "Bash src/a.rs".into()),
+        (None, json!({"command": " "}), "Bash".into()),
+        (None, json!({"command": ["ls"]}), "Bash".into()),
+        (None, json!("ls"), "Bash".into()),
+        (None, json!({"command": long}), format!("Bash {}…", &long[..295])),
+    ] {
+        let (path, name) = (path.map(str::to_owned), "Bash".to_owned());
+        bench.does(id, vec![Activity::ToolStarted { id: "t".into(), name, input, path, writes: false }]);
+        let (_, body) = bench.ask("GET", "/api/agents/a", &Value::Null);
+        assert_eq!(body["currentActivity"], told);
+    }
+}

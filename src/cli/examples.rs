@@ -86,7 +86,15 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("journalist", &["svc journalist", "svc journalist --cycle"]),
     ("tokens", &["svc tokens", "svc tokens --by-team"]),
     ("rotations", &["svc rotations", "svc rotations --json"]),
-    ("skills", &["svc skills search code review", "svc skills install code-review", "svc skills"]),
+    (
+        "skills",
+        &[
+            "svc skills search code review",
+            "svc skills show code-review",
+            "svc skills install code-review",
+            "svc skills",
+        ],
+    ),
     ("peers", &["svc peers", "svc peers add http://192.168.1.20:31415", "svc peers agents laptop"]),
     ("index", &["svc index", "svc index --rescan"]),
     (

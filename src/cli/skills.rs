@@ -12,10 +12,10 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     name: "skills",
     alias: "",
     group: Group::Look,
-    summary: "list, install, rate and remove skills",
-    usage: "skills [search [WORD..] | install ID.. | remove ID.. | rate ID STARS | update [ID..]]",
+    summary: "list, read, install, rate and remove skills",
+    usage: "skills [search [WORD..] | show ID | install ID.. | remove ID.. | rate ID STARS | update [ID..]]",
     words: (0, ANY),
-    complete: Words::OneOf(&["search", "install", "remove", "rate", "update"]),
+    complete: Words::OneOf(&["search", "show", "install", "remove", "rate", "update"]),
     options: &[],
     details: "Without a word: those that are installed. An agent gets them with 'svc spawn --skill ID'.\n\
               Without a marketplace (setting skills.baseUrl) the 21 built-in ones can be installed.",
@@ -27,13 +27,14 @@ fn skills(session: &Session) -> Outcome {
     match words.as_slice() {
         [] => installed(session),
         ["search", rest @ ..] => search(session, &rest.join(" ")),
+        ["show", id] => show(session, id),
         ["install", ids @ ..] if !ids.is_empty() => each(session, ids, "POST", "/install", "installed"),
         ["remove", ids @ ..] if !ids.is_empty() => each(session, ids, "DELETE", "", "removed"),
         ["update"] => update_all(session),
         ["update", ids @ ..] => each(session, ids, "POST", "/update", "up to date"),
         ["rate", id, stars] => rate(session, id, stars),
         _ => Err(Failure::usage(
-            "svc skills takes nothing, or search, install ID, remove ID, rate ID STARS or update; see 'svc help skills'",
+            "svc skills takes nothing, or search, show ID, install ID, remove ID, rate ID STARS or update; see 'svc help skills'",
         )),
     }
 }
@@ -95,6 +96,16 @@ fn search(session: &Session, words: &str) -> Outcome {
         ]);
     }
     out.lines(&table.lines(out.width, out.colour))
+}
+
+/// The text that agents get, or would get, for whoever decides.
+fn show(session: &Session, id: &str) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.get(&format!("/api/skills/{}/content", encode(id)))?;
+    if out.json {
+        return out.document(&answer);
+    }
+    out.line(clean(text(&answer, "content")).trim_end())
 }
 
 /// One call for each id; the first that fails ends the command. As JSON: the answer to one id, or a list.

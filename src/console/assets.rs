@@ -60,6 +60,7 @@ pub static ALL: &[Asset] = &[
     asset!("diff.js", false),
     asset!("chart.js", false),
     asset!("tokens.js", false),
+    asset!("spent.js", false),
     asset!("memory.js", false),
     asset!("prose.js", false),
     asset!("map.js", false),

@@ -23,6 +23,13 @@ pub fn routes() -> Vec<Route<Handler>> {
             .replies(&[(200, "skills, total, categories, source live or bundled; why, when bundled")]),
         Route::new(Method::Get, "/api/skills/installed", "Installed skills", Work(Anyone, worker::installed))
             .replies(&[(200, "skills, each with digest, intact, path and usedBy")]),
+        Route::new(Method::Get, "/api/skills/:id/content", "A skill's text", Work(Anyone, worker::content))
+            .replies(&[
+                (200, "id, content, and source: installed, live or bundled"),
+                BAD_ID,
+                (404, "no such skill"),
+                UNREACHABLE,
+            ]),
         Route::new(
             Method::Post,
             "/api/skills/:id/install",

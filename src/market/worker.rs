@@ -98,6 +98,24 @@ pub fn installed(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     Ok(Answer::Reply(Reply::ok(&json!({"skills": skills}))))
 }
 
+/// `GET /api/skills/:id/content`: the text that agents get, or would get once it is installed.
+pub fn content(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let id = skill_id(ask)?;
+    let installed = ask.state.market.get(id);
+    let here = installed.and_then(|skill| worker_files::read_intact(&host.project, id, &skill.digest));
+    let (content, source) = match here {
+        Some(content) => (content, "installed"),
+        None => match Marketplace::content(base_url(ask), id) {
+            Ok(content) => (content, Origin::Live.word()),
+            Err(trouble) => match (&trouble, bundled::content(id)) {
+                (Trouble::Unreachable(_), Some(content)) => (content.to_owned(), Origin::Bundled.word()),
+                _ => return Err(trouble.problem(base_url(ask))),
+            },
+        },
+    };
+    Ok(Answer::Reply(Reply::ok(&json!({"id": id, "content": content, "source": source}))))
+}
+
 /// `POST /api/skills/:id/install`: install, then content, then the file, then the record.
 pub fn install(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let id = skill_id(ask)?;

@@ -21,7 +21,13 @@ pub fn folder_of(project: &Path, id: &str) -> PathBuf {
 
 /// Whether the file is what its record says.
 pub fn is_intact(project: &Path, id: &str, wanted: &str) -> bool {
-    fs::read(folder_of(project, id).join(FILE)).is_ok_and(|bytes| digest(&bytes) == wanted)
+    read_intact(project, id, wanted).is_some()
+}
+
+/// The file's text, if it is what its record says.
+pub fn read_intact(project: &Path, id: &str, wanted: &str) -> Option<String> {
+    let bytes = fs::read(folder_of(project, id).join(FILE)).ok()?;
+    if digest(&bytes) == wanted { String::from_utf8(bytes).ok() } else { None }
 }
 
 /// A skill's file that was written; [`Saved::undo`] puts back what was there.

@@ -125,6 +125,8 @@ scenario("rotate with a preview, then kill", async (page) => {
   await daemon.until("worker-turn", ["running"]);
   await page.goto(`${daemon.url}/#/agent/${old.id}/rotate`);
   await page.locator(".brief", { hasText: "Write the handbook" }).waitFor();
+  const briefs = [];
+  page.on("request", (request) => request.url().endsWith("/brief") && briefs.push(request.url()));
   await page.getByRole("button", { name: "Rotate now" }).click();
   await until(
     "the address of the successor",
@@ -133,11 +135,166 @@ scenario("rotate with a preview, then kill", async (page) => {
   await page.locator("h1", { hasText: "worker-turn" }).waitFor();
   await page.locator(".vrow:not([hidden])", { hasText: "I begin" }).first().waitFor();
   await page.locator(".agent-top .status.running").waitFor();
+  check(!briefs.length, `the rotation is over, and ${briefs} are asked for`);
   await page.getByRole("button", { name: "Kill", exact: true }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
   await page.locator(".agent-top .status.killed").waitFor();
   await page.getByRole("button", { name: "Remove", exact: true }).click();
   await page.locator('main[data-route=""]').waitFor();
+});
+
+scenario("what comes late for one tab is not shown in another", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-tabs" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  const later = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/brief$/, async (route) => {
+    await later;
+    await route.continue();
+  });
+  const brief = page.waitForResponse(/\/brief$/);
+  const tabs = page.getByRole("navigation", { name: "Agent" });
+  await tabs.getByRole("link", { name: "Rotate" }).click();
+  await page.locator(`main[data-route="agent/${id}/rotate"]`).waitFor();
+  await tabs.getByRole("link", { name: "Work" }).click();
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  release();
+  await (await brief).finished();
+  await page.quiet();
+  check(await page.locator(".vlist").isVisible(), "the work is gone");
+  check(!(await page.locator(".brief").count()), "the brief stands where the work was");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("of an agent that is removed nothing more is asked", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-gone" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  let held = 0;
+  const removed = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/log\?since=/, async (route) => {
+    held += 1;
+    await removed;
+    // One that the page has given up cannot go on.
+    await route.continue().catch(() => {});
+  });
+  await until("a reading under way", () => held);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.locator('main[data-route=""]').waitFor();
+  release();
+  await page.quiet();
+  check(!(await daemon.get("/api/agents")).some((one) => one.id === id), "it is still there");
+});
+
+scenario("a page that one leaves reads no more", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-left" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  let held = 0;
+  const removed = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/log\?since=/, async (route) => {
+    held += 1;
+    await removed;
+    // One that the page has given up cannot go on.
+    await route.continue().catch(() => {});
+  });
+  await until("a reading under way", () => held);
+  await page.evaluate(() => {
+    location.hash = "#/settings";
+  });
+  await page.locator('main[data-route="settings"]').waitFor();
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await until("its end", async () => (await daemon.get(`/api/agents/${id}`)).status === "killed");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  release();
+  await page.quiet();
+});
+
+scenario("a timeline begins with the task, and tells a failure once", async (page) => {
+  const { id } = await daemon.spawn("worker", "quick", { name: "worker-told" });
+  await daemon.until("worker-told", ["completed", "waiting"]);
+  const briefing = `# Briefing for worker-told\n\nYou are it.\n${"rule\n".repeat(20)}\n# Task\n\nPaint the door\n`;
+  const entries = [
+    { type: "user", text: briefing },
+    { type: "text", text: "Invalid API key \u00b7 Please run /login" },
+    { type: "turn-ended", isError: true, error: "invalid API key; please run /login" },
+    { type: "text", text: "Again" },
+    { type: "turn-ended", isError: true, error: "the model is overloaded" },
+  ].map((entry, at) => ({ ...entry, n: at + 1, ts: new Date().toISOString() }));
+  await page.route(/\/log\?/, (route) => {
+    const left = entries.filter(({ n }) => n > Number(new URL(route.request().url()).searchParams.get("since")));
+    return route.fulfill({ json: { entries: left, next: null } });
+  });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  const row = (at) => page.locator(`.vrow.entry[data-index="${at}"]:not([hidden])`);
+  await row(4).waitFor();
+  const task = await row(0).locator(".body").innerText();
+  check(task.startsWith("Paint the door") && task.includes("a briefing of 27 lines"), `it begins with ${task}`);
+  const told = [await row(2).locator(".body").innerText(), await row(4).locator(".body").innerText()];
+  check(told[0] === "turn failed with that", told[0]);
+  check(told[1] === "turn failed: the model is overloaded", told[1]);
+  await row(0).click();
+  check((await text(page, ".detail .prose")).includes("You are it."), "the briefing cannot be read");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("a card says what to do about a crash, and tells the error once", async (page) => {
+  const one = await daemon.spawn("worker", "quick", { name: "worker-login" });
+  await daemon.until("worker-login", ["completed", "waiting"]);
+  const error = "Invalid API key \u00b7 Please run /login";
+  const statusReason = `its last turn failed: ${error}; log in: claude auth login`;
+  const lost = { ...one, id: "0000000a", name: "worker-lost", status: "crashed", error: "oops\nat line 3" };
+  const data = [
+    { ...one, status: "crashed", statusReason, error },
+    { ...lost, statusReason: "it exited with code 1: oops" },
+  ];
+  await page.routeWebSocket(/\/ws/, (socket) => socket.send(JSON.stringify({ type: "state", seq: 1, data })));
+  await page.goto(daemon.url);
+  const card = (name) => page.locator(".card.trouble", { hasText: name });
+  await card("worker-login").getByText("log in: claude auth login").waitFor();
+  const words = await card("worker-login").innerText();
+  check(words.split("Invalid API key").length === 2, `the error is told twice: ${words}`);
+  await card("worker-lost").getByText("at line 3").waitFor();
+  await daemon.api("DELETE", `/api/agents/${one.id}`);
+});
+
+scenario("tokens in a range and by day", async (page) => {
+  const hour = 3_600_000;
+  const now = Date.now();
+  const one = (hours, tokensUsed, costUsd) => ({
+    timestamp: new Date(now - hours * hour).toISOString(),
+    tokensUsed,
+    costUsd,
+  });
+  const snapshots = [one(50, 0, 0), one(49, 40_000, 4), one(2, 40_000, 4), one(0.4, 70_000, 7)];
+  await page.route("**/api/timeline", (route) => route.fulfill({ json: { snapshots, events: [] } }));
+  await page.route("**/api/dashboard", async (route) => {
+    const real = await (await route.fetch()).json();
+    real.tokens.used = 70_000;
+    real.cost.totalUsd = 7;
+    await route.fulfill({ json: real });
+  });
+  await page.goto(`${daemon.url}/#/tokens`);
+  const pace = (nth) => page.locator(".pace").nth(nth);
+  await pace(0).getByText("70K tokens, 1.4K tokens an hour").waitFor();
+  await page.getByLabel("Range of the charts").selectOption("1");
+  await pace(0).getByText("30K tokens, 30K tokens an hour").waitFor();
+  await pace(1).getByText("$3.00, $3.00 an hour").waitFor();
+  const days = page.getByRole("region", { name: "By day" }).locator("tbody tr");
+  const sums = (await days.allInnerTexts()).map((row) => row.split("\t").slice(1).join(" "));
+  check(sums.at(-1) === "40,000 $4.00", `by day: ${sums}`);
+  const rest = sums.slice(0, -1).map((row) => Number(row.split(" ")[0].replace(",", "")));
+  check(rest.reduce((sum, used) => sum + used, 0) === 30_000, `by day: ${sums}`);
 });
 
 scenario("edit a file, and refuse to overwrite another's change", async (page) => {
@@ -466,10 +623,25 @@ scenario("a tab says its project and what waits, and the help names every key", 
 
 scenario("install a skill, rate it, remove it", async (page) => {
   await page.goto(`${daemon.url}/#/skills`);
+  const found = page.waitForResponse(/\/api\/skills\?search=code/);
   await page.getByLabel("Search skills").fill("code review");
+  await (await found).finished();
+  await page.quiet();
   const card = page.locator(".card", {
     has: page.getByRole("heading", { name: "Code Review", exact: true }),
   });
+  await card.getByRole("button", { name: "Read Code Review" }).click();
+  const reading = page.getByRole("dialog", { name: "Code Review" });
+  await reading.getByText("As it would be installed.").waitFor();
+  check((await reading.locator(".reading").innerText()).length > 500, "the skill's text is not shown");
+  check(!(await daemon.get("/api/skills/installed")).skills.length, "reading installs it");
+  await page.keyboard.press("Escape");
+  const place = await card.elementHandle();
+  const again = page.waitForResponse(/\/api\/skills\?search=code/);
+  await page.evaluate(async () => (await import("/console/store.js")).emit("skill:installed"));
+  await (await again).finished();
+  await page.quiet();
+  check(await place.evaluate((el) => el.isConnected), "a card is replaced although nothing has changed");
   await card.getByRole("button", { name: "Install Code Review" }).click();
   await card.getByRole("button", { name: "Remove Code Review" }).waitFor();
   const file = path.join(dir, ".svc/skills/code-review/SKILL.md");

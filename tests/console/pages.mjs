@@ -39,7 +39,13 @@ async function show(page, name) {
   await page.keyboard.press("Escape");
   if (name === "spawn dialog") await page.locator("#new").click();
   else if (name === "palette") await page.keyboard.press("Control+k");
-  else if (name === "an entry") {
+  else if (name === "a skill") {
+    await page.evaluate(() => {
+      location.hash = "#/skills";
+    });
+    await page.locator('main[data-route="skills"] .skill').first().getByRole("button", { name: /^Read / }).click();
+    await page.locator("dialog .reading").waitFor();
+  } else if (name === "an entry") {
     await page.evaluate(() => {
       location.hash = "#/agent/backend-1";
     });
@@ -116,7 +122,7 @@ await all("empty", fresh, PAGES);
 await fresh.remove();
 const filled = await shop({ skills });
 await away(filled);
-await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "spawn dialog", "palette"]);
+await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "a skill", "spawn dialog", "palette"]);
 await filled.remove();
 await market.stop();
 await browser.close();

@@ -15,6 +15,11 @@ fn call(market: &Market, method: &str, path: &str, body: &Value) -> Value {
     market.write(method, &format!("/api/v1{path}"), body).json()
 }
 
+/// Installs that the market has counted.
+fn offered_installs(market: &Market) -> u64 {
+    call(market, "GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap()
+}
+
 fn daemon_with(market: &Market) -> Daemon {
     let folder = Arc::new(Folder::new("project"));
     let config = json!({"skills": {"baseUrl": format!("http://{}/api/v1", market.address)}});
@@ -41,11 +46,18 @@ fn decisions_13_registry_install_rate_update_and_the_bundled_fallback() {
     assert_eq!(of_id(&live, "code-review")["installed"], false);
     assert_eq!(daemon.get("/api/skills?search=code%20pr&category=quality")["skills"][0]["id"], "code-review");
 
+    // It can be read before, which counts as no install.
+    let read = daemon.get("/api/skills/code-review/content");
+    let offered = call(&market, "GET", "/skills/code-review/content", &Value::Null);
+    assert_eq!((&read["content"], &read["source"]), (&offered["content"], &json!("live")));
+    assert_eq!(daemon.send("GET", "/api/skills/no-such/content", &Value::Null).0, 404);
+    assert_eq!(daemon.send("GET", "/api/skills/%2e%2e/content", &Value::Null).0, 400);
+
     // The service's own words: call install, then GET content, then save the content locally.
-    let before = call(&market, "GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap();
+    let before = offered_installs(&market);
     let (status, record) = daemon.send("POST", "/api/skills/code-review/install", &json!({}));
     assert_eq!((status, &record["source"]), (201, &json!("live")));
-    let after = call(&market, "GET", "/skills/code-review", &Value::Null)["downloads"].as_u64().unwrap();
+    let after = offered_installs(&market);
     assert_eq!(after, before + 1, "the install was counted");
     let content = call(&market, "GET", "/skills/code-review/content", &Value::Null);
     let file = daemon.project.join(".svc/skills/code-review/SKILL.md");
@@ -238,12 +250,22 @@ fn skills_are_searched_installed_and_removed_on_the_command_line() {
     };
     assert!(svc(&[]).1.starts_with("no skill is installed"));
     assert!(svc(&["search", "review"]).1.contains("code-review"));
+    let (status, words) = svc(&["show", "code-review"]);
+    assert!(status == Some(0) && words.contains("name: code-review"), "{words}");
+    assert_eq!(daemon.get("/api/skills/code-review/content")["source"], "bundled");
+    assert_eq!(svc(&["show", "no-such"]).0, Some(1));
     assert_eq!(svc(&["-q", "search"]).1.lines().count(), 21);
     assert_eq!(
         svc(&["install", "code-review"]),
         (Some(0), "code-review 1.0.0 (bundled) is installed\n".into())
     );
     assert_eq!(svc(&["-q"]).1, "code-review\n");
+    let file = daemon.project.join(".svc/skills/code-review/SKILL.md");
+    let read = || daemon.get("/api/skills/code-review/content");
+    assert_eq!((&read()["source"], &read()["content"]), (&json!("installed"), &json!(words)));
+    fs::write(&file, "told by nobody").unwrap();
+    assert_eq!(read()["content"], words.as_str(), "a changed file is given to nobody");
+    fs::write(&file, &words).unwrap();
     assert!(svc(&["update"]).1.contains("up to date"));
     assert_eq!(svc(&["rate", "code-review", "5"]).0, Some(1), "there is no marketplace to take it");
     assert_eq!(svc(&["rate", "code-review", "many"]).0, Some(2));

@@ -24,6 +24,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("GET /api/memory/constraints", "svc memory rules"),
     ("GET /api/memory/specializations", "svc memory profiles"),
     ("GET /api/skills/installed", "svc skills"),
+    ("GET /api/skills/{}/content", "svc skills show {}"),
 ];
 /// Bytes of a sentence that is looked through; looking costs their square at worst.
 const LONGEST_BYTES: usize = 8192;

@@ -1,7 +1,7 @@
 // One agent: what it does, live; and everything one can do with it.
 
 import { button, confirm, dollars, empty, fill, h, say, short, span, toast } from "./dom.js";
-import { at, del, post } from "./api.js";
+import { abandon, at, del, post } from "./api.js";
 import { find, isLive, on, store } from "./store.js";
 import { gauge, setGauge } from "./gauge.js";
 import { work } from "./timeline.js";
@@ -38,11 +38,15 @@ export default function agentPage(view, parts) {
   let tab = { stop() {}, keys: {} };
   let word = parts[2] ?? "";
   let shownFor = "";
+  /** The agent as it was last seen here; none before it is. */
+  let known = "";
   const current = () => find(key);
 
   const top = () => {
     const agent = current();
     if (!agent) {
+      if (known) leave(known);
+      known = "";
       if (store.connected)
         fill(
           gone,
@@ -54,6 +58,7 @@ export default function agentPage(view, parts) {
         );
       return;
     }
+    known = agent.id;
     fill(gone);
     say(name, agent.name);
     say(status, agent.status);
@@ -95,11 +100,7 @@ export default function agentPage(view, parts) {
                 },
                 { class: "primary" },
               ),
-              button("Remove", async () => {
-                await del(at`/api/agents/${agent.id}`);
-                toast(`${agent.name} is removed`);
-                location.hash = "#/";
-              }),
+              button("Remove", () => remove(agent)),
             ]),
       );
     }
@@ -118,10 +119,28 @@ export default function agentPage(view, parts) {
         },
       );
   };
-  /** The lineage goes on under another id. */
+  /** Nothing more is read of an agent that goes, or that one leaves. */
+  const leave = (id) => {
+    tab.stop?.();
+    for (const one of [key, id]) abandon(at`/api/agents/${one}`);
+  };
+  const remove = async (agent) => {
+    leave(agent.id);
+    try {
+      await del(at`/api/agents/${agent.id}`);
+    } catch (error) {
+      open(true);
+      throw error;
+    }
+    toast(`${agent.name} is removed`);
+    location.hash = "#/";
+  };
+  /** The lineage goes on under another id; of the rotation that one looked at only the work is left. */
   const moved = (id) => {
     if (!id || id === key) return;
     key = id;
+    known = "";
+    if (word === "rotate") word = "";
     history.replaceState(null, "", `#/agent/${id}${word ? `/${word}` : ""}`);
     open(true);
   };
@@ -147,8 +166,10 @@ export default function agentPage(view, parts) {
     if (shown !== shownFor || again) {
       shownFor = shown;
       tab.stop?.();
-      fill(body);
-      tab = { keys: {}, ...({ "": work, diff, files, rotate, about }[wanted] ?? work)(body, key, moved) };
+      // A place of its own for each: what an earlier tab had asked for may come when it is no longer shown.
+      const place = h("div");
+      fill(body, place);
+      tab = { keys: {}, ...({ "": work, diff, files, rotate, about }[wanted] ?? work)(place, key, moved) };
     }
     if (word === "say") tab.focus?.();
     top();
@@ -170,7 +191,7 @@ export default function agentPage(view, parts) {
       return true;
     },
     stop() {
-      tab.stop?.();
+      leave(key);
       for (const stop of stops) stop();
     },
     get keys() {

@@ -64,20 +64,43 @@ async function call(method, path, body) {
   }
 }
 
+/** Readings under way: the path of each, by what ends it. */
+const readings = new Map();
+
+/** Gives up what is being read of a path and below it, because it goes or is no longer looked at. */
+export function abandon(path) {
+  for (const [reading, of] of readings) if (of === path || of.startsWith(`${path}/`)) reading.abort();
+}
+
 async function send(method, path, body) {
-  const options = { method, headers: {} };
+  if (method !== "GET") return answer(method, path, body);
+  const reading = new AbortController();
+  readings.set(reading, path);
+  try {
+    return await answer(method, path, body, reading.signal);
+  } finally {
+    readings.delete(reading);
+  }
+}
+
+async function answer(method, path, body, signal) {
+  const options = { method, headers: {}, signal };
   if (token) options.headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
   let response;
+  let text;
   try {
     response = await fetch(path, options);
+    text = await response.text();
   } catch {
-    throw new Refusal(0, null, "the daemon cannot be reached; it is tried again by itself");
+    const why = signal?.aborted
+      ? "what was asked for is gone"
+      : "the daemon cannot be reached; it is tried again by itself";
+    throw new Refusal(0, null, why);
   }
-  const text = await response.text();
   let value = text;
   try {
     value = text ? JSON.parse(text) : null;

@@ -23,14 +23,17 @@ function add(el, children) {
 }
 
 // What steers what shows it, or shows nothing: controls but tab and line end, marks of direction, ends of
-// lines, blanks without width, letters without ink, tags. The daemon's twin is core/untrusted.rs.
+// lines, blanks without width, letters without ink, tags. The daemon's twin is crates/base/src/untrusted.rs.
 const MISLEADS =
   /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
+const PLAIN = /^[\t\n -~]*$/;
 const MISLEADING = new RegExp(MISLEADS, "gu");
 
 /** Text whose characters are all seen: nothing in it turns its direction, hides, or forges an end. */
 export function visible(text) {
-  return String(text)
+  const words = String(text);
+  if (PLAIN.test(words)) return words;
+  return words
     .replaceAll("\r\n", "\n")
     .replace(MISLEADING, (c, at, whole) => {
       // A joiner belongs to the word or the emoji before it.
@@ -64,10 +67,16 @@ export function fill(el, ...children) {
   return el;
 }
 
-/** Sets text only when it differs, so that selections and screen readers are left alone. */
+/**
+ * Sets text only when it differs, so that selections and screen readers are left alone. A text node that is
+ * there gets new words: a new one would cost its element's styles and layout too.
+ */
 export function say(el, text) {
   const seen = visible(text);
-  if (el.textContent !== seen) el.textContent = seen;
+  const only = el.firstChild;
+  if (only && only === el.lastChild && only.nodeType === Node.TEXT_NODE) {
+    if (only.data !== seen) only.data = seen;
+  } else if (el.textContent !== seen) el.textContent = seen;
 }
 
 export const number = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });

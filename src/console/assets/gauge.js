@@ -4,11 +4,10 @@ import { h, percent, say, svg } from "./dom.js";
 
 /** Context fullness as a bar with its figure. */
 export function gauge(agent) {
-  const bar = h("span", { class: "gauge-fill" });
   const el = h(
     "span",
     { class: "gauge", role: "img" },
-    h("span", { class: "gauge-track" }, bar),
+    h("span", { class: "gauge-track" }),
     h("span", { class: "gauge-text" }),
   );
   setGauge(el, agent);
@@ -17,9 +16,12 @@ export function gauge(agent) {
 
 export function setGauge(el, agent) {
   const value = Math.min(1, agent.contextUsage ?? 0);
-  el.querySelector(".gauge-fill").style.width = `${value * 100}%`;
+  if (el.shown === value) return;
+  el.shown = value;
+  // The bar is a background: it grows without a layout.
+  el.firstChild.style.backgroundSize = `${value * 100}% 100%`;
   el.className = `gauge${value >= 0.85 ? " full" : value >= 0.7 ? " high" : ""}`;
-  say(el.querySelector(".gauge-text"), percent(value));
+  say(el.lastChild, percent(value));
   el.setAttribute("aria-label", `context ${percent(value)} full`);
 }
 

@@ -168,6 +168,10 @@ export default function home(view) {
     if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0))
       list.set(shown.length);
   };
+  // What is cut can be read in full where one points.
+  list.el.addEventListener("pointerover", ({ target }) => {
+    if (target.matches(".doing")) target.title = target.textContent;
+  });
   list.el.addEventListener("click", (event) => {
     const row = event.target.closest(".vrow");
     if (row && !event.target.closest("a")) location.hash = `#/agent/${shown[row.dataset.index].id}`;
@@ -236,15 +240,19 @@ function trouble(item) {
       ];
   return h(
     "article",
-    { class: `card ${item.kind === "stalled" ? "warn" : "bad"}` },
+    { class: `card trouble ${item.kind === "stalled" ? "warn" : "bad"}` },
     h(
       "div",
       { class: "card-head" },
-      h("a", { href: `#/agent/${agent.id}` }, agent.name),
+      h("a", { href: `#/agent/${agent.id}`, title: agent.name }, agent.name),
       h("span", {}, ` ${words}`),
       h("span", { class: "muted right" }, ago(item.since, " ago")),
     ),
-    h("p", { class: "clamp" }, agent.error || agent.statusReason),
+    h("p", { class: "clamp" }, agent.statusReason || agent.error),
+    // The reason says what to do, and mostly quotes the error.
+    agent.error &&
+      !agent.statusReason?.toLowerCase().includes(agent.error.trim().toLowerCase()) &&
+      h("p", { class: "clamp muted" }, agent.error),
     // What it said last may be the question that it waits with.
     item.kind === "stalled" &&
       agent.currentActivity &&
@@ -300,7 +308,7 @@ function draw(agent, row) {
   parts.status.className = `status ${agent.status}`;
   say(parts.reason, `${agent.statusReason === agent.status ? "" : agent.statusReason} · ${since}`);
   say(parts.doing, (isLive(agent) ? agent.currentActivity : agent.error) ?? "");
-  parts.doing.title = parts.doing.textContent;
+  if (parts.doing.title) parts.doing.title = parts.doing.textContent;
   activity(agent, row);
   setGauge(parts.context, agent);
   say(parts.tokens, short(agent.tokensUsed));

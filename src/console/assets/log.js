@@ -6,6 +6,7 @@
 // scrolled to.
 
 import { at, get } from "./api.js";
+import { exact } from "./dom.js";
 
 const PAGE = 1000;
 const FIRST = 400;
@@ -15,6 +16,12 @@ const FOLLOW_MS = 150;
 /** Items held while the newest are watched, and while somebody reads further up. */
 const WATCHED_ITEMS = 10_000;
 const READ_ITEMS = 150_000;
+
+/** Lines of a task in the list, with one more about its briefing. */
+const TASK_LINES = 3;
+/** First words of what an agent is told at its start, and the headline of its task in it. */
+const BRIEFING = "# Briefing for ";
+const TASK = /\n# Task\n+/;
 
 const QUIET = new Set(["turn-started", "usage", "session", "noise"]);
 
@@ -157,7 +164,11 @@ export class Log {
         return Math.max(0, Math.min(item.at - this.base, at));
       }
       this.items.push({ kind: "tool", key: entry.id, end: entry });
-    } else if (!QUIET.has(type)) this.items.push({ kind: type, start: entry });
+    } else if (!QUIET.has(type)) {
+      const before = this.items[at - 1];
+      const said = type === "turn-ended" && entry.isError && before?.kind === "text" ? before.start.text : "";
+      this.items.push({ kind: type, start: entry, again: said && sameWords(entry.error || entry.text, said) });
+    }
     return at;
   }
 
@@ -167,6 +178,27 @@ export class Log {
 }
 
 const first = (value) => String(value ?? "").split("\n", 1)[0];
+
+/** Whether two say the same, whatever their case and marks. */
+function sameWords(one, other) {
+  const bare = (text) =>
+    String(text ?? "")
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}]+/gu, " ")
+      .trim();
+  return bare(one) === bare(other);
+}
+
+/** What the list shows of a text: of a briefing, which is long and much the same for all, the task. */
+export function shown({ kind, start }) {
+  const text = start.text ?? "";
+  if (kind !== "user" || !text.startsWith(BRIEFING)) return text;
+  const task = text.split(TASK).pop();
+  const lines = exact(text.trimEnd().split("\n").length);
+  const end = `(with a briefing of ${lines} lines, which this entry shows in full)`;
+  if (task === text) return `Told at its start ${end}`;
+  return `${task.trim().split("\n", TASK_LINES).join("\n")}\n${end}`;
+}
 
 /** The one line about a tool's input that says most. */
 export function argument(entry) {
@@ -211,12 +243,16 @@ export function words(item) {
     case "thinking":
       return { type: "thinking", icon: "·", text: entry.text };
     case "user":
-      return { type: "user", icon: "›", text: entry.text };
+      return { type: "user", icon: "›", text: (item.shown ??= shown(item)) };
     case "turn-ended":
       return {
         type: entry.isError ? "quiet error" : "quiet",
         icon: entry.isError ? "✗" : "■",
-        text: entry.isError ? `turn failed: ${entry.error || entry.text}` : "turn ended",
+        text: !entry.isError
+          ? "turn ended"
+          : item.again
+            ? "turn failed with that"
+            : `turn failed: ${entry.error || entry.text}`,
       };
     case "life":
       return { type: "life quiet", icon: "◆", text: entry.text };

@@ -67,6 +67,9 @@ async function show() {
     view.dataset.route = parts.join("/");
     return;
   }
+  // What is left reads no more, however long the next page takes to come.
+  page.stop?.();
+  page = { keys: {} };
   let next;
   try {
     next = (await import(`./${module}.js`)).default;
@@ -83,7 +86,6 @@ async function show() {
     return;
   }
   if (mine !== turn) return;
-  page.stop?.();
   fill(view);
   view.className = `page-${module}`;
   window.scrollTo(0, 0);

@@ -12,15 +12,18 @@ function inline(text) {
   });
 }
 
-/** `top` is the level that `#` becomes. */
-export function prose(text, top = 2) {
+/** `top` is the level that `#` becomes; with `join` the lines of a paragraph are one, as in Markdown. */
+export function prose(text, top = 2, join = false) {
   const out = [];
   let list = null;
   let fence = null;
+  let open = null;
   for (const line of String(text)
     .replace(/<!--[^]*?-->/g, "")
     .split("\n")) {
-    if (/^(```|~~~)/.test(line)) {
+    const before = open;
+    open = null;
+    if (/^\s*(```|~~~)/.test(line)) {
       if (fence) {
         out.push(h("pre", { class: "panel" }, fence.join("\n")));
         fence = null;
@@ -33,11 +36,16 @@ export function prose(text, top = 2) {
       list = null;
     } else if (/^\s*[-*] /.test(line)) {
       if (!list) out.push((list = h("ul")));
-      list.append(h("li", {}, inline(line.replace(/^\s*[-*] /, ""))));
+      open = h("li", {}, inline(line.replace(/^\s*[-*] /, "")));
+      list.append(open);
     } else if (!line.trim()) list = null;
-    else {
+    else if (join && before) {
+      open = before;
+      open.append(h("span", {}, " ", inline(line.trim())));
+    } else {
       list = null;
-      out.push(h("p", {}, inline(line)));
+      open = h("p", {}, inline(line));
+      out.push(open);
     }
   }
   if (fence) out.push(h("pre", { class: "panel" }, fence.join("\n")));

@@ -1,8 +1,9 @@
 // The skills marketplace: search, install, rate.
 
-import { button, confirm, empty, exact, fill, h, head, say, select, short, toast } from "./dom.js";
+import { button, confirm, dialog, empty, exact, fill, h, head, say, select, short, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
+import { prose } from "./prose.js";
 
 /** A pause in typing before the marketplace is asked. */
 const TYPING_MS = 250;
@@ -23,6 +24,7 @@ export default function skills(view) {
   view.append(head("Skills", note, filter, category), body);
 
   let round = 0;
+  let drawn = "";
   let here = new Map();
   const load = async () => {
     const mine = (round += 1);
@@ -34,6 +36,10 @@ export default function skills(view) {
     ]);
     // An answer that was overtaken by a newer question is dropped.
     if (mine !== round) return;
+    // What stands there already is left alone: somebody may be about to choose in it.
+    const state = JSON.stringify([offered, installed]);
+    if (state === drawn) return;
+    drawn = state;
     here = new Map(installed.skills.map((one) => [one.id, one]));
     say(
       note,
@@ -69,7 +75,11 @@ export default function skills(view) {
       list.map((one) => card(one, here.get(one.id), load)),
     );
 
-  const safe = () => load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  const safe = () =>
+    load().catch((error) => {
+      drawn = "";
+      fill(body, empty("Not to be had", error.message));
+    });
   let typing = 0;
   filter.addEventListener("input", () => {
     clearTimeout(typing);
@@ -115,8 +125,29 @@ function card(one, mine, load) {
       !mine.intact &&
       h("p", { class: "fault" }, "Its file was changed; it is given to nobody until it is installed again."),
     mine?.usedBy.length > 0 && h("p", { class: "hint" }, `Attached to ${mine.usedBy.join(", ")}`),
-    h("div", { class: "actions" }, mine ? owned(one, mine, load) : install(one, load)),
+    h("div", { class: "actions" }, read(one, mine), mine ? owned(one, mine, load) : install(one, load)),
   );
+}
+
+/** What an agent would be told, before one decides. */
+function read(one, mine) {
+  const work = async () => {
+    const { content } = await get(at`/api/skills/${one.id}/content`);
+    const from = mine?.intact ? "As it is installed here." : "As it would be installed.";
+    // The lines above the text are its name and description again.
+    const text = prose(content.replace(/^---\n[^]*?\n---\n/, ""), 3, true);
+    dialog(
+      one.name,
+      h(
+        "div",
+        { class: "reading", tabIndex: 0, role: "region", "aria-label": "SKILL.md" },
+        h("p", { class: "hint" }, `${from} ${exact(content.length)} characters of SKILL.md.`),
+        h("p", {}, one.description),
+        text,
+      ),
+    );
+  };
+  return button("Read", work, { "aria-label": `Read ${one.name}` });
 }
 
 function install(one, load) {
@@ -160,6 +191,7 @@ function stars(one, load) {
     } catch (error) {
       toast(error.message, "bad");
     }
+    el.value = "";
   };
   return el;
 }

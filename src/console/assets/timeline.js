@@ -212,7 +212,7 @@ function heightOf(item, columns) {
   if (item.kind !== "text" && item.kind !== "user") return LINE_PX + PAD_PX;
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
-    for (const line of (item.start.text ?? "").trimEnd().split("\n", SHOWN_LINES))
+    for (const line of (words(item).text ?? "").trimEnd().split("\n", SHOWN_LINES))
       lines += line.length <= columns ? 1 : Math.ceil(line.length / (columns - RAGGED));
     item.lines = Math.min(SHOWN_LINES, Math.max(1, lines));
     item.columns = columns;
@@ -226,6 +226,8 @@ function entryRow(item, row) {
     row.parts = {
       time: h("time"),
       icon: h("span", { class: "icon", "aria-hidden": "true" }),
+      title: h("b"),
+      arg: h("span", { class: "arg" }),
       body: h("span", { class: "body" }),
       end: h("span", { class: "end" }),
     };
@@ -234,14 +236,24 @@ function entryRow(item, row) {
     row.append(row.parts.time, row.parts.icon, row.parts.body, row.parts.end, raw);
   }
   const told = words(item);
+  const { time, icon, title, arg, body, end } = row.parts;
+  const name = `vrow entry ${told.type}${row.classList.contains("selected") ? " selected" : ""}`;
+  const lines = item.lines ?? 1;
   row.dataset.entries = [item.start?.n, item.end?.n].filter(Boolean).join(" ");
-  row.className = `vrow entry ${told.type}${row.classList.contains("selected") ? " selected" : ""}`;
-  say(row.parts.time, timeOf((item.start ?? item.end).ts));
-  say(row.parts.icon, told.icon);
-  say(row.parts.end, told.end ?? "");
-  if (told.title) fill(row.parts.body, h("b", {}, told.title), h("span", { class: "arg" }, told.arg));
-  else say(row.parts.body, (told.text ?? "").slice(0, SHOWN_CHARS).trimEnd());
-  row.parts.body.style.webkitLineClamp = item.lines ?? 1;
+  if (row.className !== name) row.className = name;
+  say(time, timeOf((item.start ?? item.end).ts));
+  say(icon, told.icon);
+  say(end, told.end ?? "");
+  if (told.title) {
+    if (body.firstChild !== title) body.replaceChildren(title, arg);
+    say(title, told.title);
+    say(arg, told.arg);
+  } else {
+    if (body.firstChild === title) body.replaceChildren();
+    say(body, (told.text ?? "").slice(0, SHOWN_CHARS).trimEnd());
+  }
+  if (row.lines !== lines) body.style.webkitLineClamp = lines;
+  row.lines = lines;
 }
 
 /** Everything an item holds: its words, and the lines as they stand in the log. */
@@ -269,7 +281,7 @@ function detailOf(item, isRaw, close) {
         h("pre", {}, item.end.output || "(nothing)"),
       );
     else parts.push(h("p", { class: "muted" }, "Still running."));
-  } else parts.push(h("div", { class: "prose" }, told.text));
+  } else parts.push(h("div", { class: "prose" }, item.kind === "user" ? entry.text : told.text));
   const raw = h(
     "div",
     { hidden: !isRaw },

@@ -1,9 +1,10 @@
 // What was used, what it cost, and what was saved, with the basis of every figure.
 
-import { dollars, empty, exact, fill, h, head, percent, plural, short, span, table } from "./dom.js";
+import { dayOf, dollars, empty, exact, fill, h, head, percent, plural, select, short, span, table } from "./dom.js";
 import { get } from "./api.js";
 import { bars, curve } from "./chart.js";
 import { on } from "./store.js";
+import { RANGES, daily, history, spent, within } from "./spent.js";
 
 const AGAIN_MS = 10000;
 
@@ -25,6 +26,13 @@ const REASONS = {
 
 const tile = (value, label) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, label));
 
+/** How much, and how fast, in the time that a chart shows. */
+const pace = (points, key, words) => {
+  const from = points[0].time;
+  const used = spent(points, key, words);
+  return h("p", { class: "hint pace" }, `In the ${span(from)} since ${dayOf(from)}: ${used}.`);
+};
+
 /** `[name, value, words]` of what `key` says of each agent, added up. */
 function grouped(agents, key) {
   const sums = new Map();
@@ -35,10 +43,14 @@ function grouped(agents, key) {
 
 export default function tokens(view) {
   const body = h("div");
+  const range = select(RANGES, "");
+  range.setAttribute("aria-label", "Range of the charts");
+  range.className = "filter";
   view.append(
     head(
       "Tokens and cost",
       "What the agents used since this project began. Nothing is estimated unless it says so.",
+      range,
     ),
     body,
   );
@@ -55,12 +67,11 @@ export default function tokens(view) {
     const total = summary.totalTokens ?? summary.totalUsed;
     const { basis, ...saved } = summary.breakdown;
     const { cost } = dashboard;
-    const points = timeline.snapshots.map((one) => [Date.parse(one.timestamp), one.tokensUsed]);
-    const costs = timeline.snapshots.map((one) => [Date.parse(one.timestamp), one.costUsd]);
-    if (points.length) {
-      points.push([Date.now(), dashboard.tokens.used]);
-      costs.push([Date.now(), cost.totalUsd]);
-    }
+    const all = history(timeline.snapshots, dashboard.tokens.used, cost.totalUsd);
+    const chosen = within(all, Number(range.value));
+    const points = chosen.map((one) => [one.time, one.tokens]);
+    const costs = chosen.map((one) => [one.time, one.cost]);
+    const days = daily(all);
     fill(
       body,
       cost.budgetReached && h("p", { class: "notice bad" }, cost.message),
@@ -83,10 +94,33 @@ export default function tokens(view) {
         "div",
         { class: "columns" },
         points.length > 1 &&
-          h("div", { class: "panel" }, h("h2", {}, "Tokens over time"), curve("Tokens used", points)),
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "Tokens over time"),
+            curve("Tokens used", points),
+            pace(chosen, "tokens", (used) => `${short(used)} tokens`),
+          ),
         costs.length > 1 &&
           cost.totalUsd > 0 &&
-          h("div", { class: "panel" }, h("h2", {}, "Cost over time"), curve("Cost", costs, dollars)),
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "Cost over time"),
+            curve("Cost", costs, dollars),
+            pace(chosen, "cost", dollars),
+          ),
+        days.length > 0 &&
+          h(
+            "div",
+            { class: "panel" },
+            h("h2", {}, "By day"),
+            table(
+              "By day",
+              ["Day", "#Tokens", "#Cost"],
+              days.map(([name, used, usd]) => [name, exact(used), dollars(usd)]),
+            ),
+          ),
         h(
           "div",
           { class: "panel" },
@@ -185,6 +219,7 @@ export default function tokens(view) {
       if (!body.children.length) fill(body, empty("Not to be had", error.message));
     });
   safe();
+  range.onchange = safe;
   const timer = setInterval(safe, AGAIN_MS);
   const stop = on("reconnect", safe);
   return {

@@ -49,7 +49,10 @@ export class VList {
     this.count = count;
     this.body.style.height = `${this.offsets[count]}px`;
     if (this.fits) this.el.style.height = `${this.offsets[count] + BORDERS_PX}px`;
-    for (const [index, row] of this.rows) if (index >= from) this.release(index, row);
+    for (const [index, row] of this.rows) {
+      if (index >= count) this.release(index, row);
+      else if (index >= from) this.place(index, row);
+    }
     this.draw();
   }
 
@@ -58,10 +61,16 @@ export class VList {
     for (const [index, row] of this.rows) this.renderRow(index, row);
   }
 
+  /** A row that went out of sight is not hidden yet: mostly another one needs it at once. */
   release(index, row) {
     this.rows.delete(index);
-    row.hidden = true;
     this.pool.push(row);
+    // It will be another row, which nobody chose.
+    if (row.contains(document.activeElement)) this.el.focus({ preventScroll: true });
+  }
+
+  hideUnused() {
+    for (const row of this.pool) if (!row.hidden) row.hidden = true;
   }
 
   /** The row at a distance from the top. */
@@ -79,28 +88,37 @@ export class VList {
   draw() {
     if (!this.count) {
       for (const [index, row] of this.rows) this.release(index, row);
+      this.hideUnused();
       return;
     }
     const top = this.el.scrollTop;
     const first = this.indexAt(Math.max(0, top - OVERSCAN_PX));
     const last = this.indexAt(top + this.el.clientHeight + OVERSCAN_PX);
     for (const [index, row] of this.rows) if (index < first || index > last) this.release(index, row);
-    for (let index = first; index <= last; index += 1) if (!this.rows.has(index)) this.place(index);
+    for (let index = first; index <= last; index += 1) if (!this.rows.has(index)) this.place(index, this.pool.pop() ?? this.make());
+    this.hideUnused();
   }
 
-  place(index) {
-    let row = this.pool.pop();
-    if (!row) {
-      row = h("div", { role: "listitem" });
-      this.body.append(row);
+  make() {
+    const row = h("div", { role: "listitem", class: `vrow ${this.rowClass}` });
+    this.body.append(row);
+    return row;
+  }
+
+  /** What is as it was is not written again: each write costs styles, layout and paint. */
+  place(index, row) {
+    const top = this.offsets[index];
+    const height = this.offsets[index + 1] - top;
+    if (row.hidden) row.hidden = false;
+    row.classList.toggle("selected", index === this.selected);
+    if (row.top !== top) row.style.transform = `translateY(${top}px)`;
+    if (row.height !== height) row.style.height = `${height}px`;
+    if (row.dataset.index !== String(index)) {
+      row.dataset.index = index;
+      row.setAttribute("aria-posinset", index + 1);
     }
-    row.hidden = false;
-    row.className = `vrow ${this.rowClass}${index === this.selected ? " selected" : ""}`;
-    row.style.transform = `translateY(${this.offsets[index]}px)`;
-    row.style.height = `${this.offsets[index + 1] - this.offsets[index]}px`;
-    row.setAttribute("aria-posinset", index + 1);
-    row.setAttribute("aria-setsize", this.count);
-    row.dataset.index = index;
+    if (row.of !== this.count) row.setAttribute("aria-setsize", this.count);
+    Object.assign(row, { top, height, of: this.count });
     this.rows.set(index, row);
     this.renderRow(index, row);
   }

@@ -1,0 +1,65 @@
+// What was used within a range and on each day, from the snapshots of the counters that the daemon keeps.
+
+const HOUR_MS = 3_600_000;
+/** Of less time than this no pace is told. */
+const PACE_MS = 600_000;
+const DAYS_SHOWN = 14;
+const day = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
+
+/** Hours, and what they are called. */
+export const RANGES = [
+  ["", "All that is kept"],
+  ["168", "Last 7 days"],
+  ["24", "Last 24 hours"],
+  ["1", "Last hour"],
+];
+
+/** The snapshots, and the present last. */
+export function history(snapshots, tokens, cost) {
+  const points = snapshots.map((one) => ({
+    time: Date.parse(one.timestamp),
+    tokens: one.tokensUsed,
+    cost: one.costUsd,
+  }));
+  if (points.length) points.push({ time: Date.now(), tokens, cost });
+  return points;
+}
+
+/** The points of the last `hours`, as what was used since those began; without hours all, as they are. */
+export function within(points, hours) {
+  if (!hours || !points.length) return points;
+  const from = Date.now() - hours * HOUR_MS;
+  const at = points.findIndex(({ time }) => time >= from);
+  // The counters stood still between two snapshots, or nearly so.
+  const before = at > 0 ? { ...points[at - 1], time: from } : points[0];
+  return [before, ...points.slice(Math.max(1, at))].map(({ time, tokens, cost }) => ({
+    time,
+    tokens: tokens - before.tokens,
+    cost: cost - before.cost,
+  }));
+}
+
+/** What was used of `key` from the first point to the last, in words, and in an hour of that time. */
+export function spent(points, key, words) {
+  const first = points[0];
+  const last = points[points.length - 1];
+  const used = last[key] - first[key];
+  const ms = last.time - first.time;
+  return ms < PACE_MS ? words(used) : `${words(used)}, ${words((used * HOUR_MS) / ms)} an hour`;
+}
+
+/** `[day, tokens, cost]` of the last days on which something was used, the latest first. */
+export function daily(points) {
+  const days = new Map();
+  for (let at = 1; at < points.length; at += 1) {
+    const name = day.format(points[at].time);
+    const sum = days.get(name) ?? [name, 0, 0];
+    sum[1] += points[at].tokens - points[at - 1].tokens;
+    sum[2] += points[at].cost - points[at - 1].cost;
+    days.set(name, sum);
+  }
+  return [...days.values()]
+    .filter(([, tokens]) => tokens > 0)
+    .reverse()
+    .slice(0, DAYS_SHOWN);
+}
