@@ -8,7 +8,6 @@
 //! the lineage it was asked for.
 //! **Invariant:** an identical request that is still pending is the same approval.
 //! **Invariant:** an agent never decides.
-//! **Invariant:** a decision is in force, and shown, only when it is on disk; one answered 503 is not.
 
 mod action;
 pub mod api;
@@ -23,11 +22,8 @@ use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::time::{Jump, Time};
-use crate::core::{
-    Actor, CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers,
-};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,19 +40,6 @@ pub const MAX_RESOLVED: usize = 50;
 #[derive(Debug, Clone, Default)]
 pub struct State {
     list: Vec<Arc<Approval>>,
-    /// Decisions on their way to the disk: not in force yet, and not shown.
-    deciding: BTreeMap<ApprovalId, Deciding>,
-}
-
-/// A decision that waits for the disk.
-#[derive(Debug, Clone)]
-struct Deciding {
-    status: Status,
-    reason: Option<String>,
-    actor: Actor,
-    at: Time,
-    /// Who waits for it: the first is whom the disk answers.
-    calls: Vec<CallId>,
 }
 
 /// A wish about approvals.
@@ -159,18 +142,9 @@ impl State {
         self.list.iter_mut().find(|approval| approval.id == id).map(Arc::make_mut)
     }
 
-    /// What is written to disk: what is decided stands there before it is in force.
+    /// What is written to disk.
     pub fn stored(&self) -> Stored {
-        let decided = |approval: &Arc<Approval>| match self.deciding.get(&approval.id) {
-            Some(deciding) if approval.status == Status::Pending => {
-                let mut approval = (**approval).clone();
-                let by = deciding.actor.to_string();
-                approval.resolve(deciding.at, by, deciding.status, deciding.reason.clone());
-                Arc::new(approval)
-            }
-            _ => Arc::clone(approval),
-        };
-        Stored { version: STORED_VERSION, approvals: self.list.iter().map(decided).collect() }
+        Stored { version: STORED_VERSION, approvals: self.list.clone() }
     }
 
     /// What an earlier daemon has left; deadlines that passed meanwhile come due at once.
@@ -188,7 +162,7 @@ impl State {
         for approval in stored.approvals.iter().filter(|approval| approval.is_open()) {
             timers.set(Timer::Approval(approval.id), approval.expires_at);
         }
-        Self { list: stored.approvals, deciding: BTreeMap::new() }
+        Self { list: stored.approvals }
     }
 }
 
@@ -321,15 +295,10 @@ pub fn find_open(all: &All, now: Time, agent: Option<AgentId>, action: &Action) 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
-        Command::Decide { id, decision, reason } => decide(all, cx, call, &id, decision, reason),
-        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question).map(Some),
+        Command::Decide { id, decision, reason } => decide(all, cx, &id, decision, reason),
+        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question),
     });
-    match result {
-        Ok(Some(reply)) => cx.reply(call, reply),
-        // It is answered when the decision is on disk.
-        Ok(None) => {}
-        Err(problem) => cx.reply(call, problem),
-    }
+    cx.answer(call, result);
 }
 
 /// 202 with the id under which the answer comes.
@@ -356,17 +325,16 @@ fn ask(all: &mut All, cx: &mut Context, named: Option<&str>, question: &str) -> 
     ))
 }
 
-/// Has a decision written; it is in force, and answered, when it is on disk.
+/// A person's decision.
 ///
 /// Errors: 403 `agent_may_not`, 404, 409 `already_resolved`.
 fn decide(
     all: &mut All,
     cx: &mut Context,
-    call: CallId,
     id: &str,
     decision: Decision,
     reason: Option<String>,
-) -> Result<Option<Reply>, Problem> {
+) -> Result<Reply, Problem> {
     if let Some(agent) = cx.actor.agent() {
         let text = format!("agent {agent} may not decide an approval; a person has to, outside of an agent");
         return Err(Problem::new(403, "agent_may_not", text));
@@ -374,67 +342,21 @@ fn decide(
     let approval = Arc::clone(all.approvals.find(id)?);
     let status = decision.status();
     if approval.status == status {
-        return Ok(Some(Reply::ok(&approval.shown())));
+        return Ok(Reply::ok(&approval.shown()));
     }
     if approval.status != Status::Pending {
-        return Err(resolved_already(&approval, approval.status));
+        return Err(resolved_already(&approval));
     }
-    let approvals = Arc::make_mut(&mut all.approvals);
-    if let Some(deciding) = approvals.deciding.get_mut(&approval.id) {
-        if deciding.status != status {
-            return Err(resolved_already(&approval, deciding.status));
-        }
-        deciding.calls.push(call);
-        return Ok(None);
-    }
-    let deciding = Deciding { status, reason, actor: cx.actor.clone(), at: cx.now, calls: vec![call] };
-    approvals.deciding.insert(approval.id, deciding);
-    save(cx);
-    cx.push(Effect::AwaitDisk(call));
-    Ok(None)
+    resolve(all, cx, approval.id, status, reason);
+    let event = if status == Status::Approved { "approval.approve" } else { "approval.reject" };
+    cx.audit(event, &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}));
+    Ok(Reply::ok(&all.approvals.find(id)?.shown()))
 }
 
-fn resolved_already(approval: &Approval, status: Status) -> Problem {
-    let (id, word) = (approval.id, status.word());
+fn resolved_already(approval: &Approval) -> Problem {
+    let (id, word) = (approval.id, approval.status.word());
     let text = format!("approval {id} is {word} already; the agent has to ask again");
     Problem::new(409, "already_resolved", text).with("status", word)
-}
-
-/// A decision is on disk and now in force, or it is not and never was.
-pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: &Result<(), String>) {
-    let is_its = |(_, deciding): &(&ApprovalId, &Deciding)| deciding.calls.first() == Some(&call);
-    let Some(id) = all.approvals.deciding.iter().find(is_its).map(|(id, _)| *id) else { return };
-    let Some(deciding) = Arc::make_mut(&mut all.approvals).deciding.remove(&id) else { return };
-    cx.actor.clone_from(&deciding.actor);
-    let reply = in_force(all, cx, id, &deciding, outcome);
-    for call in deciding.calls {
-        cx.reply_stored(call, reply.clone().unwrap_or_else(Reply::from));
-    }
-}
-
-fn in_force(
-    all: &mut All,
-    cx: &mut Context,
-    id: ApprovalId,
-    deciding: &Deciding,
-    outcome: &Result<(), String>,
-) -> Result<Reply, Problem> {
-    if let Err(why) = outcome {
-        // The file that is tried again holds it no more.
-        save(cx);
-        let problem = Problem::new(503, "storage_unavailable", why.clone());
-        return Err(problem.with_header("Retry-After", "5"));
-    }
-    let approval = Arc::clone(all.approvals.find(&id.to_string())?);
-    if approval.status != Status::Pending {
-        // Its time was over, or its agent gone, before the disk had it.
-        save(cx);
-        return Err(resolved_already(&approval, approval.status));
-    }
-    resolve(all, cx, id, deciding.status, deciding.reason.clone());
-    let text = if deciding.status == Status::Approved { "approval.approve" } else { "approval.reject" };
-    cx.audit(text, &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}));
-    Ok(Reply::ok(&all.approvals.find(&id.to_string())?.shown()))
 }
 
 /// The deadline of an approval has come.

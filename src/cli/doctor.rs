@@ -10,6 +10,7 @@ use super::progress::{during, is_shown};
 use super::render::{Style, cut, one_line};
 use super::session::{Failure, Out, Outcome, Session};
 use super::target::text;
+use crate::runtime::confine;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Read;
@@ -141,6 +142,7 @@ fn all_checks(session: &Session) -> Vec<Check> {
     checks.extend(programs::checks(client.as_ref()));
     checks.push(disk(&project));
     checks.push(git());
+    checks.push(fence(confine::version()));
     checks.extend(faults::of_the_project(&project));
     checks
 }
@@ -258,6 +260,22 @@ fn git() -> Check {
     }
 }
 
+/// What the kernel can hold back of what agents do.
+fn fence(version: u32) -> Check {
+    let name = "kernel fence";
+    if version == 0 {
+        let detail = "this system has no Landlock: enforcement \"kernel\" starts no agent";
+        return not(
+            Level::Warn,
+            name,
+            detail,
+            "Linux 5.13 or newer, with landlock among lsm= of its command line",
+        );
+    }
+    let (held, open) = confine::holds_back(version);
+    ok(name, format!("Landlock {version} holds back {held}; it leaves open {open}"))
+}
+
 fn disk(project: &Path) -> Check {
     let name = "disk";
     let path = project.to_string_lossy();
@@ -330,6 +348,18 @@ mod tests {
             ["disk: x", "providers: not installed: a, c", "provider b: 1"]
         );
         assert_eq!(names(vec![absent("a")]), ["provider a: not installed"]);
+    }
+
+    #[test]
+    fn what_the_kernel_fences_in_stands_in_one_line() {
+        let line = fence(4);
+        assert_eq!((line.level, &*line.name), (Level::Ok, "kernel fence"));
+        assert!(
+            line.detail.starts_with("Landlock 4 holds back writing") && line.detail.contains("open calls of")
+        );
+        let none = fence(0);
+        assert_eq!(none.level, Level::Warn);
+        assert!(none.detail.contains("no Landlock") && none.remedy.contains("5.13"), "{}", none.detail);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is written to disk, and how it reads. Encoding is pure; the store thread writes.
 
-use super::State;
 use super::ids::LineageId;
+use super::{State, unwritten};
 use crate::agents::StoredPrompt;
 use serde_json::json;
 use std::fmt;
@@ -119,8 +119,12 @@ impl Document {
         }
     }
 
-    /// Its content for `state`; `None` when the thing it describes is gone.
+    /// Its content for `state`, with every change that waits for the disk; `None` when the thing it describes
+    /// is gone.
     pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
+        if !state.unwritten.is_empty() {
+            return self.encode(&unwritten::to_be_stored(state).0);
+        }
         let encoded = match self {
             Self::Adaptive => serde_json::to_vec(&state.triggers.stored()),
             Self::Agents => serde_json::to_vec(&state.agents.stored()),

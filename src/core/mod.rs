@@ -16,6 +16,7 @@ pub mod moments;
 #[cfg(test)]
 pub mod testing;
 mod timers;
+mod unwritten;
 
 pub use context::Context;
 pub use documents::{Document, DocumentError, Journal};
@@ -24,6 +25,7 @@ pub use svc_base::actor::Actor;
 pub use svc_base::untrusted::{untrusted_line, untrusted_prose, untrusted_text};
 pub use svc_base::{actor, ids, nearest, time};
 pub use timers::{Timer, Timers};
+pub use unwritten::{LEFT_OUT, MAX_UNWRITTEN, Unwritten, to_be_stored};
 
 use crate::agents::report::RunReport;
 use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
@@ -188,6 +190,8 @@ pub struct State {
     pub federation: Arc<federation::State>,
     /// Deadlines.
     pub timers: Arc<Timers>,
+    /// Changes that are in force when they are on disk, in the order in which they were wished.
+    pub unwritten: Arc<Vec<Arc<Unwritten>>>,
 }
 
 /// A wish. REST, command line, chat and schedules all use this door.
@@ -284,6 +288,9 @@ pub enum Event {
 /// How long a reply waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
+    /// Written within [`SOON`], and not along with what others wait for: the disk has the same already, but
+    /// for times that have passed.
+    Later,
     /// Written within [`SOON`]; nobody waits.
     Soon,
     /// The replies of the same event are sent after it is on disk.
@@ -346,8 +353,22 @@ pub enum Effect {
     Exit,
 }
 
-/// Applies one event.
+/// Applies one event. What a call would change is in force when it is on disk: see [`Unwritten`].
 pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
+    match event {
+        Event::Call(call, actor, command) => unwritten::call(state, cx, call, actor, command),
+        Event::OnDisk(call, outcome) if unwritten::on_disk(state, cx, call, &outcome) => {}
+        event => happen(state, cx, event),
+    }
+    let is_over = agents::all_quiet(&state.agents) && state.unwritten.is_empty();
+    if state.health.stopping && !cx.exit_sent && is_over {
+        cx.exit_sent = true;
+        cx.push(Effect::Exit);
+    }
+}
+
+/// Lets an event happen, whatever the disk says.
+fn happen(state: &mut State, cx: &mut Context, event: Event) {
     match event {
         Event::Call(call, actor, command) => {
             cx.actor = actor;
@@ -369,7 +390,7 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         Event::Context(report) => briefing::report(state, report),
         Event::Cleanup(report) => cleanup::report(state, cx, report),
         Event::Storage(error) => storage(state, cx, error),
-        Event::OnDisk(call, outcome) => on_disk(state, cx, call, &outcome),
+        Event::OnDisk(call, outcome) => integrations::on_disk(state, cx, call, &outcome),
         Event::Timer(timer) => match timer {
             Timer::StateNotice => agents::send_state(state, cx),
             Timer::Silence(agent) => agents::silence(state, cx, agent),
@@ -404,10 +425,6 @@ pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
         moments::tell(state, cx, moment);
     }
     gateways::overheard(state, cx);
-    if state.health.stopping && !cx.exit_sent && agents::all_quiet(&state.agents) {
-        cx.exit_sent = true;
-        cx.push(Effect::Exit);
-    }
 }
 
 fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Command) {
@@ -424,7 +441,11 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Isolation(command) => isolation::command(state, cx, call, command),
         Command::Workspace(command) => workspace::command(state, cx, call, command),
-        Command::Settings(command) => settings::command(state, cx, call, command),
+        Command::Settings(command) => {
+            if settings::command(state, cx, call, command) {
+                journalist::settings_changed(state, cx.now);
+            }
+        }
         Command::Memory(command) => memory::command(state, cx, call, command),
         Command::Journalist(command) => journalist::command(state, cx, call, command),
         Command::Pm(command) => pm::command(state, cx, call, command),
@@ -435,15 +456,6 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
             cx.reply(call, Reply::json(202, &serde_json::json!({"ok": true, "pid": state.project.pid})));
             begin_shutdown(state, cx);
         }
-    }
-}
-
-/// What a call has changed is on disk, or why it is not: from now on it is in force, or it never was.
-fn on_disk(state: &mut State, cx: &mut Context, call: CallId, outcome: &Result<(), String>) {
-    integrations::on_disk(state, cx, call, outcome);
-    approvals::on_disk(state, cx, call, outcome);
-    if settings::on_disk(state, cx, call, outcome) {
-        journalist::settings_changed(state, cx.now);
     }
 }
 

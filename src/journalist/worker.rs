@@ -2,8 +2,7 @@
 
 use super::Report;
 use crate::runtime::files::replace;
-use crate::runtime::threads::Thread;
-use crossbeam_channel::{Sender, TrySendError, bounded};
+use crate::runtime::threads::Worker;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,32 +19,23 @@ pub struct Order {
 }
 
 /// The running thread; it ends when this is dropped.
-pub struct Writer {
-    orders: Sender<Order>,
-    _thread: Thread,
-}
+pub struct Writer(Worker<Order>);
 
 impl Writer {
     /// Starts the thread; `report` is told of each order's outcome.
     ///
     /// Errors: no thread.
     pub fn start(project: PathBuf, report: impl Fn(Report) + Send + 'static) -> io::Result<Self> {
-        let (orders, incoming) = bounded::<Order>(WAITING_ORDERS);
-        let thread = Thread::spawn("journalist", move || {
-            for order in incoming {
-                let written = write(&project, &order).map_err(|error| error.to_string());
-                report(Report::Written(written));
-            }
-        })?;
-        Ok(Self { orders, _thread: thread })
+        let work = move |order: Order| {
+            let written = write(&project, &order).map_err(|error| error.to_string());
+            report(Report::Written(written));
+        };
+        Ok(Self(Worker::start("journalist", WAITING_ORDERS, work)?))
     }
 
     /// Has documents written; `false` when the thread is behind or gone.
     pub fn order(&self, order: Order) -> bool {
-        match self.orders.try_send(order) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        }
+        self.0.order(order)
     }
 }
 

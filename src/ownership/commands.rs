@@ -54,9 +54,9 @@ const MEMORY: Duration = Duration::from_secs(60);
 /// While a command runs, files are looked at this often.
 const PACE: Duration = Duration::from_secs(2);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_millis(300);
+pub(super) const PAUSE: Duration = Duration::from_millis(300);
 /// A look may take this part of the time between two of them.
-const LOOK_SHARE: u32 = 10;
+pub(super) const LOOK_SHARE: u32 = 10;
 /// A call that is told when it is over may have begun this long ago.
 const TOLD_LATE: Duration = Duration::from_secs(300);
 
@@ -328,7 +328,19 @@ fn owners(all: &All) -> impl Iterator<Item = &Arc<Agent>> {
 fn roots(all: &All) -> Vec<String> {
     let ran = &all.ownership.commands.ran;
     let others = owners(all).filter(|owner| ran.iter().any(|ran| ran.lineage != owner.lineage_id));
-    let mut roots: Vec<String> = others.flat_map(|owner| scopes::folders(&owner.scope)).collect();
+    folders(others)
+}
+
+/// What an agent might change of others with its first command: it is to be known what is there before that
+/// one begins. Empty where no other agent owns anything.
+pub fn baseline(all: &All, id: AgentId) -> Vec<String> {
+    let Some(agent) = all.agents.get(id) else { return Vec::new() };
+    let has_others = owners(all).any(|owner| owner.lineage_id != agent.lineage_id);
+    if has_others { folders(owners(all)) } else { Vec::new() }
+}
+
+fn folders<'a>(owners: impl Iterator<Item = &'a Arc<Agent>>) -> Vec<String> {
+    let mut roots: Vec<String> = owners.flat_map(|owner| scopes::folders(&owner.scope)).collect();
     roots.sort();
     // A folder comes before what lies in it.
     roots.dedup_by(|later, earlier| earlier.is_empty() || scopes::is_below(later, earlier));

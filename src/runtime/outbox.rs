@@ -5,7 +5,7 @@ use super::state_thread::Core;
 use super::store::Store;
 use super::ws::{Hub, HubMessage};
 use crate::agents::report::RunReport;
-use crate::agents::worker::{RunSpec, Runs};
+use crate::agents::worker::{Prepare, RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
 use crate::api::Reply;
@@ -18,12 +18,14 @@ use crate::journalist::{self, worker::Writer};
 use crate::market::worker_links::{self, Links};
 use crate::oversight::cleanup;
 use crate::oversight::worker_cleanup::Cleaner;
+use crate::ownership::commands::baseline;
 use crate::ownership::worker_look::Looker;
 use crate::providers;
 use crate::teams::worker::PlanReader;
 use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,12 +65,13 @@ impl Outbox {
     /// Performs one effect. Replies and the exit are the state thread's own business.
     pub fn perform(&mut self, effect: Effect, state: &Arc<State>) {
         match effect {
+            Effect::Put(document, Durability::Later) => self.store.put_later(document, state),
             Effect::Put(document, Durability::Soon) => self.store.put(document, state, SOON),
             Effect::Put(document, Durability::BeforeReply) => self.store.put(document, state, Duration::ZERO),
             Effect::Remove(document) => self.store.remove(document),
             Effect::AwaitDisk(call) => {
                 let core = self.core.clone();
-                self.store.tell(state, move |outcome| core.report(Event::OnDisk(call, outcome)));
+                self.store.tell(state, call, move |outcome| core.on_disk(Event::OnDisk(call, outcome)));
             }
             Effect::WhenStored(timer) => self.store.tell_when_stored(timer),
             Effect::Append(journal, line) => self.store.append(journal, line),
@@ -78,7 +81,7 @@ impl Outbox {
                 self.hub.send(HubMessage::Output { frames: batch.frames, credit: Box::new(batch.credit) })
             }
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
-            Effect::Run(agent, order) => self.order(agent, order),
+            Effect::Run(agent, order) => self.order(agent, order, state),
             Effect::Integration(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Gateway(order) => self.gateways.order(order),
@@ -135,12 +138,26 @@ impl Outbox {
         }
     }
 
-    fn order(&mut self, agent: AgentId, order: RunOrder) {
+    /// Lets a program start only when it is known which files of others are there.
+    fn seen_before(&self, agent: AgentId, state: &State, then: Option<Prepare>) -> Option<Prepare> {
+        let roots = baseline(state, agent);
+        if roots.is_empty() {
+            return then;
+        }
+        let look = self.looker.before_start(roots);
+        Some(Box::new(move || {
+            look();
+            then.map_or_else(|| Box::new(()) as Box<dyn Any + Send>, |then| then())
+        }))
+    }
+
+    fn order(&mut self, agent: AgentId, order: RunOrder, state: &State) {
         match order {
             RunOrder::Start(start) => {
                 let Some(provider) = providers::by_id(start.provider) else { return };
                 let StartOrder { lineage, request, env, secrets, skills, .. } = *start;
-                let prepare = worker_links::prepare(&self.links, &request.working_dir, skills);
+                let links = worker_links::prepare(&self.links, &request.working_dir, skills);
+                let prepare = self.seen_before(agent, state, links);
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let env_extra = env.into_iter().chain(secrets).collect();
                     self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare })
@@ -150,6 +167,10 @@ impl Outbox {
                 }
             }
             RunOrder::Say { message_id, text } => {
+                let roots = baseline(state, agent);
+                if !roots.is_empty() {
+                    self.looker.before_turn(roots);
+                }
                 if !self.runs.say(agent, message_id, text) {
                     self.core.control(Event::Run(agent, RunReport::Said { message_id, delivered: false }));
                 }

@@ -19,6 +19,9 @@ const CONTROL_LANE: usize = 256;
 const CALL_LANE: usize = 512;
 /// Waiting reports at most; a further one blocks its run: the pipe fills, the agent waits.
 const WORK_LANE: usize = 256;
+/// Waiting answers of the disk at most: of as many as there may be changes on their way to it, so that none
+/// waits for agents' output.
+const DISK_LANE: usize = core::MAX_UNWRITTEN + CALL_LANE;
 /// Events of one lane handled in one turn.
 const TURN_EVENTS: usize = 64;
 /// A turn over this is logged with its events.
@@ -38,6 +41,7 @@ type CallMessage = (Actor, Command, Sender<Reply>);
 pub struct Core {
     control: Sender<Event>,
     calls: Sender<CallMessage>,
+    disk: Sender<Event>,
     work: Sender<Event>,
     snapshot: Snapshot,
 }
@@ -62,11 +66,12 @@ impl Core {
     pub fn new(state: State) -> (Self, StateThread) {
         let (control, control_in) = bounded(CONTROL_LANE);
         let (calls, calls_in) = bounded(CALL_LANE);
+        let (disk, disk_in) = bounded(DISK_LANE);
         let (work, work_in) = bounded(WORK_LANE);
         let snapshot = Snapshot::default();
         snapshot.publish(Arc::new(state.clone()));
-        let core = Self { control, calls, work, snapshot: snapshot.clone() };
-        let lanes = Lanes { control: control_in, calls: calls_in, work: work_in };
+        let core = Self { control, calls, disk, work, snapshot: snapshot.clone() };
+        let lanes = Lanes { control: control_in, calls: calls_in, disk: disk_in, work: work_in };
         let thread =
             StateThread { state, lanes, snapshot, waiting: HashMap::new(), next_call: 0, exit_sent: false };
         (core, thread)
@@ -106,6 +111,12 @@ impl Core {
         let _ = self.work.send(event);
     }
 
+    /// Reports what became of a write; blocks while the lane is full.
+    pub fn on_disk(&self, event: Event) {
+        // The core is gone only when the daemon ends: nobody is left to tell.
+        let _ = self.disk.send(event);
+    }
+
     /// Reports a fact that goes before all others and never blocks.
     pub fn control(&self, event: Event) {
         if let Err(TrySendError::Full(event)) = self.control.try_send(event) {
@@ -128,6 +139,7 @@ impl Core {
 struct Lanes {
     control: Receiver<Event>,
     calls: Receiver<CallMessage>,
+    disk: Receiver<Event>,
     work: Receiver<Event>,
 }
 
@@ -222,6 +234,7 @@ impl StateThread {
         select! {
             recv(self.lanes.control) -> event => event.ok(),
             recv(self.lanes.calls) -> message => message.ok().map(|message| self.admit(message)),
+            recv(self.lanes.disk) -> event => event.ok(),
             recv(self.lanes.work) -> event => event.ok(),
             default(due) => None,
         }
@@ -231,6 +244,10 @@ impl StateThread {
     fn drain(&mut self, turn: &mut Turn) {
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.control.try_recv() else { break };
+            self.step(event, turn);
+        }
+        for _ in 0..TURN_EVENTS {
+            let Ok(event) = self.lanes.disk.try_recv() else { break };
             self.step(event, turn);
         }
         for _ in 0..TURN_EVENTS {
@@ -262,7 +279,11 @@ impl StateThread {
     /// Applies one event. A panic costs that event alone: the old state stays.
     fn step(&mut self, event: Event, turn: &mut Turn) {
         let name = name_of(&event);
-        let call = if let Event::Call(call, ..) = &event { Some(*call) } else { None };
+        let (call, is_written) = match &event {
+            Event::Call(call, ..) => (Some(*call), false),
+            Event::OnDisk(call, _) => (Some(*call), true),
+            _ => (None, false),
+        };
         let mut next = self.state.clone();
         let mut cx = self.context(clock::now());
         let outcome = catch_unwind(AssertUnwindSafe(|| core::apply(&mut next, &mut cx, event)));
@@ -275,11 +296,14 @@ impl StateThread {
         log::error!("handling {name} panicked; the state before it was kept");
         let mut cx = self.context(clock::now());
         core::apply(&mut self.state, &mut cx, Event::Panicked);
-        if let Some(call) = call {
-            cx.reply(
-                call,
-                Problem::new(500, "internal", "this request met a bug in svc; the daemon goes on"),
-            );
+        let bug = "this request met a bug in svc; the daemon goes on";
+        match call {
+            // What is on disk of it is taken back.
+            Some(call) if is_written => {
+                core::apply(&mut self.state, &mut cx, Event::OnDisk(call, Err(bug.into())));
+            }
+            Some(call) => cx.reply(call, Problem::new(500, "internal", bug)),
+            None => {}
         }
         turn.push((cx.take(), "panicked"));
     }
@@ -321,8 +345,13 @@ impl StateThread {
                 other => outbox.perform(other, state),
             }
         }
-        if !stored.is_empty() {
+        if journaled && !stored.is_empty() {
             outbox.answer_after_lines(stored);
+        } else {
+            for (answer, reply) in stored {
+                // The caller may have given up; its answer is then nobody's.
+                let _ = answer.send(reply);
+            }
         }
         if durable {
             outbox.commit(state, replies);

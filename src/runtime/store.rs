@@ -12,11 +12,12 @@ use crate::agents::worker_log::LogStore;
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{Document, Journal, State, Timer, remedy};
+use crate::core::{CallId, Document, Journal, LEFT_OUT, SOON, State, Timer, remedy, to_be_stored};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ enum Waiting {
     /// A caller: with its reply, or with 503 instead.
     Caller(Sender<Reply>, Reply),
     /// The core.
-    Core(Box<dyn FnOnce(Result<(), String>) + Send>),
+    Core(CallId, Box<dyn FnOnce(Result<(), String>) + Send>),
 }
 
 /// What the thread tells the core.
@@ -62,6 +63,8 @@ struct LogLine {
 struct Inbox {
     state: Option<Arc<State>>,
     due: BTreeMap<Document, Instant>,
+    /// What does not go along with others; never what is due too.
+    later: BTreeMap<Document, Instant>,
     removals: BTreeSet<Document>,
     waiting: Vec<Waiting>,
     /// What waits for the disk, and when it is tried. At most a few for each schedule.
@@ -125,8 +128,21 @@ impl Store {
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
             inbox.removals.remove(&document);
+            inbox.later.remove(&document);
             let due = inbox.due.entry(document).or_insert(by);
             *due = by.min(*due);
+        });
+    }
+
+    /// Has `document` written as `state` has it within [`SOON`], but not along with others.
+    pub fn put_later(&self, document: Document, state: &Arc<State>) {
+        let by = Instant::now() + SOON;
+        self.with(|inbox| {
+            inbox.state = Some(Arc::clone(state));
+            inbox.removals.remove(&document);
+            if !inbox.due.contains_key(&document) {
+                inbox.later.entry(document).or_insert(by);
+            }
         });
     }
 
@@ -135,6 +151,7 @@ impl Store {
     pub fn remove(&self, document: Document) {
         self.with(|inbox| {
             inbox.due.remove(&document);
+            inbox.later.remove(&document);
             inbox.removals.insert(document);
         });
     }
@@ -147,12 +164,17 @@ impl Store {
         });
     }
 
-    /// Tells `then`, from the thread of this store, once everything put so far as due at once is on disk, or
-    /// why it is not.
-    pub fn tell(&self, state: &Arc<State>, then: impl FnOnce(Result<(), String>) + Send + 'static) {
+    /// Tells `then`, from the thread of this store, once everything put so far as due at once is on disk with
+    /// what `call` changes, or why it is not.
+    pub fn tell(
+        &self,
+        state: &Arc<State>,
+        call: CallId,
+        then: impl FnOnce(Result<(), String>) + Send + 'static,
+    ) {
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
-            inbox.waiting.push(Waiting::Core(Box::new(then)));
+            inbox.waiting.push(Waiting::Core(call, Box::new(then)));
         });
     }
 
@@ -241,8 +263,9 @@ impl Writer {
                 log::warn!("{} could not be trimmed: {error}", journal.path());
             }
         }
+        let mut left_out = BTreeSet::new();
         let documents = match &round.state {
-            Some(state) => self.documents(state, &round.documents),
+            Some(state) => self.documents(state, &round.documents).map(|calls| left_out = calls),
             None => Ok(()),
         };
         self.remove(&round.removals);
@@ -264,7 +287,8 @@ impl Writer {
                     match waiting {
                         // The caller may have given up; its answer is then nobody's.
                         Waiting::Caller(answer, reply) => drop(answer.send(reply)),
-                        Waiting::Core(then) => then(Ok(())),
+                        Waiting::Core(call, then) if left_out.contains(&call) => then(Err(LEFT_OUT.into())),
+                        Waiting::Core(_, then) => then(Ok(())),
                     }
                 }
             }
@@ -352,32 +376,46 @@ impl Writer {
         inbox.stored.extend(stored.into_iter().map(|(_, timer)| (Instant::now() + RETRY, timer)));
         drop(inbox);
         let error = error.to_string();
-        let text =
-            format!("the change could not be written ({error}); {}, then look and retry", remedy(&error));
+        let what_to_do = remedy(&error);
         for waiting in waiting {
             match waiting {
-                Waiting::Caller(answer, _) => drop(answer.send(unwritten(text.clone()).into())),
-                Waiting::Core(then) => then(Err(text.clone())),
+                Waiting::Caller(answer, _) => drop(answer.send(unwritten(&error).into())),
+                Waiting::Core(_, then) => then(Err(format!(
+                    "the change could not be written and is not in force ({error}); {what_to_do} and retry"
+                ))),
             }
         }
     }
 
-    fn documents(&self, state: &State, documents: &[Document]) -> io::Result<()> {
+    /// Writes documents; the calls whose changes are not in them.
+    fn documents(&self, state: &State, documents: &[Document]) -> io::Result<BTreeSet<CallId>> {
         let mut folders = BTreeSet::new();
+        if documents.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        // A bug in a change that waits costs that write, not this thread.
+        let (state, left_out) = catch_unwind(AssertUnwindSafe(|| to_be_stored(state)))
+            .map_err(|_| io::Error::other("a change that waits for the disk met a bug in svc"))?;
         for document in documents {
-            let Some(encoded) = document.encode(state) else { continue };
+            let Some(encoded) = document.encode(&state) else { continue };
             let bytes = encoded.map_err(|error| io::Error::other(error.to_string()))?;
             let path = self.folder.join(document.path());
             replace(&path, &bytes)?;
             folders.extend(path.parent().map(Path::to_path_buf));
         }
-        folders.iter().try_for_each(|folder| sync_folder(folder))
+        folders.iter().try_for_each(|folder| sync_folder(folder))?;
+        Ok(left_out)
     }
 }
 
-/// What a caller hears whose change is not on disk.
-fn unwritten(text: String) -> Problem {
-    Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5")
+/// What a caller hears who waited for a deed that is done, such as the end of an agent: the state is told of
+/// it and it is written as soon as the disk takes it.
+fn unwritten(error: &str) -> Problem {
+    let text = format!(
+        "this is done, but could not be written ({error}) and may be forgotten by the next start; {} then look",
+        remedy(error)
+    );
+    Problem::new(503, "storage_unavailable", text).with("inForce", true).with_header("Retry-After", "5")
 }
 
 /// Waits until something is due.
@@ -393,11 +431,12 @@ fn next_round(shared: &Shared) -> Round {
             || !inbox.trims.is_empty()
             || !inbox.removals.is_empty()
             || inbox.stored.iter().any(|(due, _)| *due <= now)
-            || inbox.due.values().any(|due| *due <= now);
+            || inbox.due.values().chain(inbox.later.values()).any(|due| *due <= now);
         if urgent {
             return take(&mut inbox, now);
         }
-        let deadlines = inbox.due.values().chain(inbox.stored.iter().map(|(due, _)| due));
+        let deadlines =
+            inbox.due.values().chain(inbox.later.values()).chain(inbox.stored.iter().map(|(due, _)| due));
         let deadlines = deadlines.chain(&inbox.lines_again);
         let earliest = deadlines.min().map(|due| due.saturating_duration_since(now));
         inbox = match earliest {
@@ -415,8 +454,13 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
     let all = inbox.closing || !inbox.waiting.is_empty() || inbox.stored.iter().any(is_due);
     let documents: Vec<Document> =
         inbox.due.iter().filter(|(_, due)| all || **due <= now).map(|(document, _)| *document).collect();
+    let is_over = |due: &Instant| inbox.closing || *due <= now;
+    let later: Vec<Document> =
+        inbox.later.iter().filter(|(_, due)| is_over(due)).map(|(document, _)| *document).collect();
+    let documents: Vec<Document> = documents.into_iter().chain(later).collect();
     for document in &documents {
         inbox.due.remove(document);
+        inbox.later.remove(document);
     }
     inbox.lines_again = None;
     if std::mem::take(&mut inbox.logs_dropped) > 0 {

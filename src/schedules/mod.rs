@@ -133,7 +133,7 @@ pub struct Schedule {
     pub due: Option<Time>,
     /// The last [`MAX_HISTORY`] runs, oldest first.
     pub history: VecDeque<Run>,
-    /// Whom it has started, as long as they live.
+    /// Whom it has started, as long as they have a record: an ended one may go on.
     pub started: Vec<LineageId>,
     /// When it was made.
     pub created_at: Time,

@@ -117,12 +117,11 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
     let Some(schedule) = all.schedules.schedules.get(&id).cloned() else {
         return Err(Problem::not_found("the schedule is gone"));
     };
-    let is_live = |lineage: &LineageId| all.agents.live().any(|agent| agent.lineage_id == *lineage);
-    let living: Vec<LineageId> = schedule.started.iter().copied().filter(is_live).collect();
-    if living.len() >= schedule.max_concurrent {
+    let (known, alive) = agents_of(all, &schedule.started);
+    if alive >= schedule.max_concurrent {
         let text = format!(
-            "{} of its agents are alive and maxConcurrent is {}; wait for one to end or raise it",
-            living.len(),
+            "{alive} of its agents are alive (those that were resumed or rotated count) and maxConcurrent is {}; \
+             wait for one to end or raise it",
             schedule.max_concurrent
         );
         return Err(Problem::new(409, "max_concurrent", text));
@@ -132,12 +131,24 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
     let agent = agents::spawn_agent(all, cx, &schedule.maker, request)?;
     let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
     if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
-        schedule.started = living;
+        schedule.started = known;
         schedule.started.extend(lineage);
         schedule.last_run = Some(cx.now);
     }
     cx.notice("schedule:execute", &json!({"scheduleId": id, "agentId": agent, "name": schedule.name}));
     Ok(agent)
+}
+
+/// Of the lineages that a schedule has started those that still have a record (as many as the registry
+/// keeps), and how many of them are alive. A person may have an ended one go on: that is never refused for
+/// the schedule's sake, and counts from then on.
+fn agents_of(all: &All, started: &[LineageId]) -> (Vec<LineageId>, usize) {
+    let of_it = || all.agents.iter().filter(|agent| started.contains(&agent.lineage_id));
+    let known = of_it().map(|agent| agent.lineage_id).collect();
+    // One that has ended while its successor is prepared is alive.
+    let is_alive =
+        |id: AgentId, status: agents::Status| status.is_live() || agents::rotation::under_way(all, id);
+    (known, of_it().filter(|agent| is_alive(agent.id, agent.status)).count())
 }
 
 /// A free name for the next agent: names are unique, and those that ran before keep theirs.

@@ -135,6 +135,39 @@ fn a_rotated_agent_still_counts_as_running() {
 }
 
 #[test]
+fn an_ended_agent_that_a_person_resumes_counts_and_the_next_time_is_skipped() {
+    let (mut bench, _) = bench("* * * * *");
+    bench.pass(MINUTE + MINUTE / 2);
+    end_all(&mut bench);
+    bench.pass(MINUTE);
+    end_all(&mut bench);
+    assert_eq!(outcomes(&mut bench), ["started", "started"]);
+    assert_eq!(bench.ask("POST", "/api/agents/cleaner-1/resume", &Value::Null).0, 200);
+    bench.pass(MINUTE);
+    let history = shown(&mut bench)["history"].clone();
+    assert_eq!(history[2]["outcome"], "skipped", "{history}");
+    let reason = history[2]["reason"].as_str().unwrap();
+    assert!(
+        reason.starts_with("1 of its agents are alive") && reason.contains("maxConcurrent is 1"),
+        "{reason}"
+    );
+    end_all(&mut bench);
+    bench.pass(MINUTE);
+    assert_eq!(outcomes(&mut bench)[3], "started", "when it has ended, the clock starts again");
+}
+
+#[test]
+fn an_agent_that_has_ended_while_its_successor_is_prepared_counts() {
+    let (mut bench, _) = bench("* * * * *");
+    bench.pass(MINUTE + MINUTE / 2);
+    let id = bench.state.agents.find("cleaner-1").unwrap().id;
+    bench.command(crate::core::Command::Agents(agents::Command::Rotate("cleaner-1".into())));
+    bench.exits(id, 0);
+    bench.pass(MINUTE);
+    assert_eq!(outcomes(&mut bench), ["started", "skipped"]);
+}
+
+#[test]
 fn decisions_13_disable_enable_change_delete() {
     let (mut bench, id) = bench("* * * * *");
     assert_eq!(bench.ask("POST", "/api/schedules/tidy/disable", &Value::Null).1["nextRun"], Value::Null);

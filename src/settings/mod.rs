@@ -12,7 +12,7 @@ pub mod keys;
 mod tests;
 
 use crate::api::{FieldError, Problem, Reply};
-use crate::core::{Actor, CallId, Context, Document, Durability, Effect};
+use crate::core::{CallId, Context, Document, Durability, Effect};
 use crate::providers::environment::Extra;
 use crate::providers::windows;
 use crate::usage::prices::Price;
@@ -195,16 +195,6 @@ pub struct State {
     user: Map<String, Value>,
     project: Map<String, Value>,
     config: Arc<Config>,
-    /// Changes on their way to the disk, in their order; none of them is in force yet.
-    waiting: Vec<Waiting>,
-}
-
-/// A change that waits for the disk.
-#[derive(Debug, Clone)]
-struct Waiting {
-    call: CallId,
-    actor: Actor,
-    changes: Map<String, Value>,
 }
 
 impl Default for State {
@@ -226,7 +216,7 @@ impl State {
         merge(&mut merged, &user);
         merge(&mut merged, &project);
         let config = check(&merged)?;
-        Ok(Self { user, project, config: Arc::new(config), waiting: Vec::new() })
+        Ok(Self { user, project, config: Arc::new(config) })
     }
 
     /// The effective configuration.
@@ -242,13 +232,9 @@ impl State {
         merged
     }
 
-    /// What the project's file is to hold: what is in force, and what will be once it is written.
+    /// What the project's file holds.
     pub fn stored(&self) -> Map<String, Value> {
-        let mut project = self.project.clone();
-        for waiting in &self.waiting {
-            merge(&mut project, &waiting.changes);
-        }
-        project
+        self.project.clone()
     }
 }
 
@@ -259,51 +245,24 @@ pub enum Command {
     Patch(Map<String, Value>),
 }
 
-/// Handles a command: what is right is written first, and is in force and answered when it is on disk.
-pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, command: Command) {
+/// Handles a command. Whether the settings are others now.
+pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, command: Command) -> bool {
     let Command::Patch(changes) = command;
-    let mut project = state.settings.stored();
+    let mut project = state.settings.project.clone();
     merge(&mut project, &changes);
-    if let Err(problem) = State::new(state.settings.user.clone(), project) {
-        return cx.reply(call, problem);
-    }
-    let actor = cx.actor.clone();
-    Arc::make_mut(&mut state.settings).waiting.push(Waiting { call, actor, changes });
-    cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
-    cx.push(Effect::AwaitDisk(call));
-}
-
-/// A change is on disk and now in force, or it is not and never was. Whether it was one of these calls.
-pub fn on_disk(
-    state: &mut crate::core::State,
-    cx: &mut Context,
-    call: CallId,
-    outcome: &Result<(), String>,
-) -> bool {
-    let Some(at) = state.settings.waiting.iter().position(|waiting| waiting.call == call) else {
-        return false;
-    };
-    let settings = Arc::make_mut(&mut state.settings);
-    let Waiting { actor, changes, .. } = settings.waiting.remove(at);
-    cx.actor = actor;
-    if let Err(why) = outcome {
-        // The file that is tried again holds it no more.
-        cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
-        let problem = Problem::new(503, "storage_unavailable", why.clone()).with_header("Retry-After", "5");
-        cx.reply_stored(call, problem);
-        return true;
-    }
-    let mut project = settings.project.clone();
-    merge(&mut project, &changes);
-    match State::new(settings.user.clone(), project) {
+    match State::new(state.settings.user.clone(), project) {
         Ok(next) => {
+            cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
             cx.audit("config.patch", &json!({"changes": changes}));
-            cx.reply_stored(call, Reply::ok(&next.shown()));
-            *settings = State { waiting: std::mem::take(&mut settings.waiting), ..next };
+            cx.reply(call, Reply::ok(&next.shown()));
+            state.settings = Arc::new(next);
+            true
         }
-        Err(problem) => cx.reply_stored(call, problem),
+        Err(problem) => {
+            cx.reply(call, problem);
+            false
+        }
     }
-    true
 }
 
 /// Merges objects deeply; any other value replaces.

@@ -152,7 +152,7 @@ fn a_change_that_the_disk_refuses_is_not_in_force() {
     assert_eq!(bench.ask("GET", "/api/config", &Value::Null).1["maxAgents"], 20);
     assert_eq!(bench.state.settings.config().max_agents, 20);
     assert_eq!(bench.state.settings.stored()["maxAgents"], 20, "what is tried again is the old one");
-    assert_eq!(bench.audited("config.patch").len(), 1);
+    assert_eq!(bench.audited("change.withdrawn").len(), 1);
     bench.disk = Some(Ok(()));
     assert_eq!(patch(&mut bench, 40).1["maxAgents"], 40);
 }

@@ -271,3 +271,33 @@ fn a_websocket_upgrade_is_checked() {
     assert_eq!((old.status, old.header("sec-websocket-version")), (426, Some("13")));
     assert_eq!(edge.status(&upgrade("", "13", "short")), 400);
 }
+
+/// A gate stands before a route, and a route has one path: what is written otherwise leads nowhere.
+#[test]
+fn no_other_spelling_of_a_path_leads_past_a_gate() {
+    let edge = Edge::start();
+    let request = |method: &str, target: &str| {
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        edge.status(&format!("{head}Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"))
+    };
+    for (method, path) in
+        [("GET", "/api/health"), ("PATCH", "/api/config"), ("POST", "/api/federation/envelope")]
+    {
+        assert_ne!(request(method, path), 404, "{path} is a route");
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        for other in [
+            format!("/{path}"),
+            format!("//{path}"),
+            format!("http://localhost/{path}"),
+            format!("{folder}//{name}"),
+            format!("{path}/"),
+            format!("{folder}/./{name}"),
+            format!("/x/..{path}"),
+            format!("/%2f{}", &path[1..]),
+            format!("{folder}%2f{name}"),
+            path.to_uppercase(),
+        ] {
+            assert_eq!(request(method, &other), 404, "{method} {other}");
+        }
+    }
+}

@@ -19,6 +19,7 @@ mod edge;
 mod federation;
 mod files;
 mod flood;
+mod full_disk;
 mod gateways;
 mod gateways_oracles;
 mod guide;

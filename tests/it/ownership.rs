@@ -182,8 +182,8 @@ fn spawn(daemon: &Daemon, name: &str, provider: &str, model: &str, scope: &[&str
 fn decisions_10_a_shell_commands_write_into_anothers_scope_is_seen_and_a_persons_is_not() {
     let folder = Arc::new(Folder::new("shell"));
     for (name, command) in [
-        // What a command removes at its very begin may be gone before anybody has looked.
-        ("writes", "sleep 1; echo hi > api/shell.txt; echo out > api/target/ignored.txt; rm api/old.txt"),
+        // What a command removes at its very begin was seen before its program had started.
+        ("writes", "rm api/old.txt; echo hi > api/shell.txt; echo out > api/target/ignored.txt"),
         ("again", "echo hi > api/last.txt"),
         ("hides", "echo '*' > api/.gitignore; echo hidden > api/person.txt"),
     ] {

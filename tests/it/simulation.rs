@@ -9,7 +9,7 @@ use svc::agents::report::RunReport;
 use svc::agents::{self, JobReport, RunOrder, Status};
 use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
-use svc::core::{CallId, Command, Document, Durability, Effect, Event, State};
+use svc::core::{CallId, Command, Document, Durability, Effect, Event, LEFT_OUT, State, to_be_stored};
 use svc::providers::Tokens;
 use svc::usage;
 
@@ -67,6 +67,12 @@ struct Simulation {
     fed: BTreeMap<LineageId, u64>,
     /// Acknowledged messages that nobody has taken yet, by lineage.
     promised: Vec<(LineageId, String)>,
+    /// Messages that were not answered yet.
+    instructed: BTreeMap<CallId, (LineageId, String)>,
+    /// Messages that were answered 503.
+    refused: Vec<String>,
+    /// Calls whose changes are on their way to the disk.
+    awaiting: Vec<CallId>,
     lose_exits: bool,
     messages: u64,
 }
@@ -89,6 +95,9 @@ impl Simulation {
             model: BTreeMap::new(),
             fed: BTreeMap::new(),
             promised: Vec::new(),
+            instructed: BTreeMap::new(),
+            refused: Vec::new(),
+            awaiting: Vec::new(),
             lose_exits: false,
             messages: 0,
         }
@@ -118,6 +127,9 @@ impl Simulation {
                 95..=97 => self.job(),
                 _ if self.below(4) == 0 => self.power_cut(),
                 _ => {}
+            }
+            if self.below(3) > 0 {
+                self.flush();
             }
             self.check();
         }
@@ -175,13 +187,38 @@ impl Simulation {
         if is_query {
             self.queries.insert(call);
         }
+        self.instructed.extend(message.map(|message| (call, message)));
         let effects = self.world.apply(event);
-        let accepted =
-            effects.iter().any(|e| matches!(e, Effect::Reply(c, r) if *c == call && r.status == 200));
-        if let Some(promise) = message.filter(|_| accepted) {
-            self.promised.push(promise);
-        }
         self.take(effects);
+    }
+
+    /// The disk has taken what was on its way to it, or refuses.
+    fn flush(&mut self) {
+        let (_, left_out) = to_be_stored(&self.world.state);
+        if !self.awaiting.is_empty() {
+            self.write();
+            self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
+        }
+        for call in std::mem::take(&mut self.awaiting) {
+            let outcome = match self.below(10) {
+                0 => Err("it is full".to_owned()),
+                _ if left_out.contains(&call) => Err(LEFT_OUT.to_owned()),
+                _ => Ok(()),
+            };
+            let effects = self.world.apply(Event::OnDisk(call, outcome));
+            self.take(effects);
+        }
+    }
+
+    fn answered(&mut self, call: CallId, status: u16) {
+        assert!(self.waiting.remove(&call), "seed {}: {call:?} was answered twice", self.seed);
+        self.queries.remove(&call);
+        let Some((lineage, text)) = self.instructed.remove(&call) else { return };
+        match status {
+            200 => self.promised.push((lineage, text)),
+            503 => self.refused.push(text),
+            _ => {}
+        }
     }
 
     /// Some process does something.
@@ -266,15 +303,19 @@ impl Simulation {
     /// Obeys the orders, remembers the promises.
     fn take(&mut self, effects: Vec<Effect>) {
         let durable = effects.iter().any(|e| matches!(e, Effect::Put(_, Durability::BeforeReply)));
+        for effect in &effects {
+            if let Effect::Reply(call, reply) | Effect::ReplyStored(call, reply) = effect {
+                self.answered(*call, reply.status);
+            }
+        }
         for effect in effects {
             match effect {
-                Effect::Reply(call, _) => {
-                    assert!(self.waiting.remove(&call), "seed {}: {call:?} was answered twice", self.seed);
-                    self.queries.remove(&call);
-                }
+                Effect::AwaitDisk(call) => self.awaiting.push(call),
                 Effect::Put(document @ Document::Prompt(lineage), _) => {
-                    let bytes = document.encode(&self.world.state).unwrap().unwrap();
-                    self.prompts.insert(lineage, bytes);
+                    // One that its change was left out of what is written is not there.
+                    if let Some(bytes) = document.encode(&self.world.state) {
+                        self.prompts.insert(lineage, bytes.unwrap());
+                    }
                 }
                 Effect::Put(Document::Locks, _) => {
                     self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
@@ -342,6 +383,8 @@ impl Simulation {
         self.briefs.clear();
         self.queries.clear();
         self.waiting.clear();
+        self.awaiting.clear();
+        self.instructed.clear();
         let stored: agents::Stored = serde_json::from_slice(&disk).unwrap();
         let now = self.world.now;
         let prompts = &self.prompts;
@@ -426,6 +469,10 @@ impl Simulation {
             self.check_ledger();
         }
         assert!(agents.live().count() <= 10, "seed {seed}: more than maxAgents live");
+        for text in &self.refused {
+            let is_kept = agents.iter().any(|agent| agent.queue.iter().any(|one| *one.text == **text));
+            assert!(!is_kept, "seed {seed}: {text:?} was answered 503 and is in force");
+        }
         for (lineage, text) in &self.promised {
             let Some(agent) = agents.iter().find(|agent| agent.lineage_id == *lineage) else { continue };
             let kept = agent.queue.iter().any(|message| *message.text == **text);
@@ -449,6 +496,7 @@ impl Simulation {
     fn settle(&mut self) {
         for _ in 0..10_000 {
             self.pass(70_000);
+            self.flush();
             if let Some((id, message_id)) = self.said.pop() {
                 self.report(id, RunReport::Said { message_id, delivered: false });
             } else if !self.briefs.is_empty() || !self.queries.is_empty() {

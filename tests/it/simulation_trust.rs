@@ -147,6 +147,8 @@ struct Simulation {
     servers: BTreeMap<RunId, Vec<CallId>>,
     /// Gated calls under way: the approval they carry, and what they are for.
     gated: BTreeMap<CallId, (String, Wish)>,
+    /// Locks that nobody was answered yet.
+    locking: BTreeSet<CallId>,
     /// Decisions that nobody was answered yet.
     deciding: BTreeMap<CallId, Decided>,
     /// What people have approved.
@@ -156,7 +158,6 @@ struct Simulation {
     disk: BTreeMap<Document, Vec<u8>>,
     on_its_way: BTreeMap<Document, Vec<u8>>,
     awaiting: Vec<CallId>,
-    unwritten: Vec<Decided>,
     promised: Vec<Decided>,
     seen: Seen,
 }
@@ -173,17 +174,18 @@ impl Simulation {
             servers: BTreeMap::new(),
             gated: BTreeMap::new(),
             approved: BTreeMap::new(),
+            locking: BTreeSet::new(),
             deciding: BTreeMap::new(),
             ran: BTreeSet::new(),
             disk: BTreeMap::new(),
             on_its_way: BTreeMap::new(),
             awaiting: Vec::new(),
-            unwritten: Vec::new(),
             promised: Vec::new(),
             seen: Seen::default(),
         };
         let hub = r#"{"id":"hub","command":"hub-server","env":[],"gatedTools":["send"]}"#;
         simulation.wish(&Actor::Operator, "POST", "/api/integrations", hub);
+        simulation.flush();
         for _ in 0..AGENTS {
             let body = r#"{"role":"dev","provider":"script","scope":["src/**"],"integrations":["hub"]}"#;
             simulation.wish(&Actor::Operator, "POST", "/api/agents", body);
@@ -272,11 +274,7 @@ impl Simulation {
         }
         let actor = Actor::Agent(agent);
         let (_, reply) = self.wish(&actor, "POST", "/api/integrations/hub/exec", &body.to_string());
-        match reply {
-            Some((202, _)) => self.seen.asked += 1,
-            Some((403, _)) => self.seen.refused += 1,
-            _ => {}
-        }
+        self.seen.refused += u32::from(reply.is_some_and(|(status, _)| status == 403));
     }
 
     /// A person decides, or an agent tries to.
@@ -301,7 +299,6 @@ impl Simulation {
                 }
                 self.deciding.insert(call, Decided { id, status: status.into() });
             }
-            Some(409) if self.deciding.values().any(|decided| decided.id == id) => {}
             code => assert_eq!(code, Some(403), "seed {}: an agent's decision", self.seed),
         }
     }
@@ -320,9 +317,10 @@ impl Simulation {
             "resources": [format!("r{}", self.below(4)), format!("r{}", self.below(4))],
             "ttlMs": 1_000 + self.below(20_000),
         });
-        let (_, reply) = self.wish(&actor, "POST", "/api/coordination/declare", &body.to_string());
+        let (call, reply) = self.wish(&actor, "POST", "/api/coordination/declare", &body.to_string());
         match reply.map(|(status, _)| status) {
-            Some(200) => self.seen.locks += 1,
+            // It is answered when it is on disk.
+            None => drop(self.locking.insert(call)),
             Some(423) => self.seen.conflicts += 1,
             other => panic!("seed {}: declare answered {other:?}", self.seed),
         }
@@ -389,8 +387,10 @@ impl Simulation {
                 Effect::Put(document, _) => self.put(document),
                 Effect::AwaitDisk(call) => self.awaiting.push(call),
                 Effect::ReplyStored(call, reply) => {
-                    let decided = self.deciding.remove(&call).expect("only decisions are answered so");
-                    self.promised.extend((reply.status == 200).then_some(decided));
+                    let decided = self.deciding.remove(&call);
+                    self.promised.extend(decided.filter(|_| reply.status == 200));
+                    self.seen.asked += u32::from(reply.status == 202);
+                    self.seen.locks += u32::from(self.locking.remove(&call) && reply.status == 200);
                 }
                 Effect::Integration(order) => self.order(order),
                 Effect::Run(agent, RunOrder::Start(_)) => {
@@ -454,7 +454,6 @@ impl Simulation {
     /// The disk has written everything.
     fn flush(&mut self) {
         self.disk.append(&mut self.on_its_way);
-        self.promised.append(&mut self.unwritten);
         for call in std::mem::take(&mut self.awaiting) {
             self.event(Event::OnDisk(call, Ok(())));
         }
@@ -470,7 +469,7 @@ impl Simulation {
         }
         self.awaiting.clear();
         self.deciding.clear();
-        self.unwritten.clear();
+        self.locking.clear();
         self.processes.clear();
         self.servers.clear();
         self.gated.clear();

@@ -531,3 +531,19 @@ fn must_do_2_two_instances_on_one_database_see_each_others_writes_at_once() {
         assert_eq!(rated["rating_count"], 1);
     }
 }
+
+#[test]
+fn secrets_that_the_service_was_started_with_are_not_to_be_read_from_it() {
+    let market =
+        Market::start(&[("SKILLS_API_KEY_PREVIOUS", "the-key-before-0123456789"), ("PLAIN", "seen")]);
+    match std::fs::read(format!("/proc/{}/environ", market.pid())) {
+        Ok(environ) => {
+            let text = String::from_utf8_lossy(&environ);
+            let secrets = [KEY, crate::support::market::ADMIN, "the-key-before-0123456789"];
+            assert!(secrets.iter().all(|secret| !text.contains(secret)), "{text}");
+            assert!(text.contains("PLAIN=seen"), "what is no secret stays: {text}");
+        }
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied),
+    }
+    assert_eq!(market.write("POST", SKILLS, &new("Known")).status, 201, "the service itself knows its key");
+}

@@ -260,6 +260,7 @@ impl World {
                 format!("! write {} before the reply", document.path())
             }
             Effect::Put(document, Durability::Soon) => format!("! write {} soon", document.path()),
+            Effect::Put(document, Durability::Later) => format!("! write {} later", document.path()),
             Effect::Append(_, line) => {
                 let entry: Value = serde_json::from_slice(&line).unwrap();
                 format!(

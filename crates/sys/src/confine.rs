@@ -56,6 +56,46 @@ pub fn is_possible() -> bool {
     false
 }
 
+/// The version of Landlock that this kernel has; 0 for none.
+///
+/// Source: `landlock_create_ruleset(2)`, `LANDLOCK_CREATE_RULESET_VERSION`.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "std and the landlock crate do not tell the version alone")]
+pub fn version() -> u32 {
+    const TELL_THE_VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the call takes no attributes and only answers a number.
+    let told = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, TELL_THE_VERSION)
+    };
+    u32::try_from(told).unwrap_or(0)
+}
+
+/// The version of Landlock that this kernel has; 0 for none.
+#[cfg(not(target_os = "linux"))]
+pub fn version() -> u32 {
+    0
+}
+
+/// What a fence of this version of Landlock holds back, and what it leaves open.
+pub fn holds_back(version: u32) -> (String, String) {
+    let since = [(3, "truncation"), (5, "calls of devices")];
+    let (held, open): (Vec<_>, Vec<_>) = since.into_iter().partition(|(since, _)| version >= *since);
+    let words = |always: &str, more: Vec<(u32, &str)>, rest: &str| {
+        let more: Vec<&str> = more.into_iter().map(|(_, what)| what).collect();
+        [always]
+            .into_iter()
+            .chain(more)
+            .chain([rest])
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    (
+        words("writing, making, removing and moving of files", held, ""),
+        words("", open, "chmod, chown, utime, extended attributes, reading and the network"),
+    )
+}
+
 /// Takes the right to write from this process, except below these folders (or to these files); what this
 /// kernel leaves open nevertheless.
 #[cfg(target_os = "linux")]
@@ -103,4 +143,23 @@ fn fence(folders: &[OsString]) -> Result<Vec<&'static str>, String> {
 #[cfg(not(target_os = "linux"))]
 fn fence(_folders: &[OsString]) -> Result<Vec<&'static str>, String> {
     Err("only Linux can do that".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_leaves_open_is_named_by_its_version() {
+        let (held, open) = holds_back(5);
+        assert_eq!(held, "writing, making, removing and moving of files, truncation, calls of devices");
+        assert_eq!(open, "chmod, chown, utime, extended attributes, reading and the network");
+        let (held, open) = holds_back(3);
+        assert!(
+            held.ends_with("truncation") && open.starts_with("calls of devices, chmod"),
+            "{held}; {open}"
+        );
+        assert!(holds_back(1).1.starts_with("truncation, calls of devices, chmod"));
+        assert_eq!(is_possible(), version() >= 3, "both ask the same kernel");
+    }
 }

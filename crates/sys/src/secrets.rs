@@ -10,7 +10,17 @@ use std::ffi::OsStr;
 pub const OPERATOR_TOKEN: &str = "SVC_OPERATOR_TOKEN";
 
 /// Ends of the names of variables that hold secrets.
-const SECRET_ENDS: [&str; 6] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS", "_PAT"];
+const SECRET_ENDS: [&str; 9] = [
+    "_KEY",
+    "_KEY_PREVIOUS",
+    "_TOKEN",
+    "_SECRET",
+    "_PASSWORD",
+    "_CREDENTIALS",
+    "_PAT",
+    "DATABASE_URL",
+    "PGPASSWORD",
+];
 
 /// Moves secrets out of the memory that `/proc/PID/environ` shows, and closes this program's memory where it
 /// was given the operator's token. To be called before any thread is started.
@@ -109,7 +119,7 @@ mod environment {
         #[test]
         fn secrets_are_known_by_their_names() {
             for name in
-                ["SVC_OPERATOR_TOKEN", "ANTHROPIC_API_KEY", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD_SECRET"]
+                ["SVC_OPERATOR_TOKEN", "AWS_SECRET_ACCESS_KEY", "SKILLS_API_KEY_PREVIOUS", "DATABASE_URL"]
             {
                 assert!(is_secret(OsStr::new(name)), "{name}");
             }

@@ -331,14 +331,11 @@ impl Simulation {
         let what = self.below(14);
         if (3..=6).contains(&what) {
             let Some((id, lineage)) = self.pick(&agents) else { return };
-            // An agent that a person resumes or rotates is not its schedule's any more.
-            let scheduled = self.world.state.agents.get(id).is_some_and(|agent| agent.prompt.contains("[S"));
             match what {
                 3 => {
                     self.deleted.insert(lineage);
                     self.call("DELETE", &format!("/api/agents/{id}"), &Value::Null);
                 }
-                _ if scheduled => {}
                 4 => drop(self.call("POST", &format!("/api/agents/{id}/rotate"), &Value::Null)),
                 _ => drop(self.call("POST", &format!("/api/agents/{id}/resume"), &Value::Null)),
             }
@@ -482,15 +479,16 @@ impl Simulation {
     /// Obeys the orders, and writes: at once what must be on disk before an answer, the rest a little later.
     fn take(&mut self, effects: Vec<Effect>) {
         let mut durable = false;
-        let mut awaited = Vec::new();
+        let (mut awaited, mut calls) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
                 Effect::WhenStored(timer) => awaited.push(timer),
+                Effect::AwaitDisk(call) => calls.push(call),
                 Effect::Put(document, durability) => {
                     durable |= durability == Durability::BeforeReply;
                     self.dirty.insert(document);
                 }
-                Effect::Reply(call, reply) => {
+                Effect::Reply(call, reply) | Effect::ReplyStored(call, reply) => {
                     let body = serde_json::from_slice(reply.body.bytes()).unwrap_or_default();
                     self.replies.insert(call, (reply.status, body));
                 }
@@ -508,6 +506,9 @@ impl Simulation {
         }
         for timer in awaited {
             self.apply(Event::Timer(timer));
+        }
+        for call in calls {
+            self.apply(Event::OnDisk(call, Ok(())));
         }
     }
 

@@ -132,7 +132,9 @@ fn build(request: &httparse::Request) -> Result<Head, Problem> {
     let target = request.path.unwrap_or_default();
     let (authority, path, query) = split_target(target)?;
     let bad = || malformed("the request target has broken percent-encoding");
-    let segments: Option<Vec<String>> = path.trim_start_matches('/').split('/').map(decode_percent).collect();
+    // One slash leads a path: what has more, at its begin or within, is another path, and no route has one.
+    let segments: Option<Vec<String>> =
+        path.strip_prefix('/').unwrap_or(path).split('/').map(decode_percent).collect();
     let mut headers = Vec::with_capacity(request.headers.len());
     for header in request.headers.iter() {
         let value = std::str::from_utf8(header.value)
