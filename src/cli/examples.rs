@@ -88,12 +88,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("rotations", &["svc rotations", "svc rotations --json"]),
     (
         "skills",
-        &[
-            "svc skills search code review",
-            "svc skills show code-review",
-            "svc skills install code-review",
-            "svc skills",
-        ],
+        &["svc skills search code review", "svc skills show code-review", "svc skills install code-review"],
     ),
     ("peers", &["svc peers", "svc peers add http://192.168.1.20:31415", "svc peers agents laptop"]),
     ("index", &["svc index", "svc index --rescan"]),

@@ -78,7 +78,7 @@ impl Outbox {
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),
             Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),
             Effect::Output(batch) => {
-                self.hub.send(HubMessage::Output { frames: batch.frames, credit: Box::new(batch.credit) })
+                self.hub.send(HubMessage::Output { frames: batch.frames, credit: Box::new(batch.credit) });
             }
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order, state),
