@@ -196,7 +196,7 @@ impl Maker {
     /// Whether what it starts with this program is fenced in: it is itself, or the program would do unasked
     /// what it may not.
     pub fn fences(&self, program: &providers::Info) -> bool {
-        let is_unasked = self.rights.permission != Permission::Full && program.runs_unasked;
+        let is_unasked = self.rights.permission != Permission::Full && program.scripted;
         self.rights.fenced || (self.lineage.is_some() && is_unasked)
     }
 

@@ -66,7 +66,10 @@ fn refuse_when_short(fault: &str) -> Result<(), Problem> {
 /// What is wrong with the scenario that the built-in `script` agent is asked to play, if anything.
 fn look_at_scenario(host: &Host, ask: &Ask, request: &SpawnRequest) -> Option<String> {
     let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
-    let model = request.model.as_deref().filter(|model| provider == "script" && *model != "auto")?;
+    let model = request
+        .model
+        .as_deref()
+        .filter(|model| crate::providers::info_of(provider).scripted && *model != "auto")?;
     let fault = crate::rehearsal::find_scenario(model, Some(&host.project)).err()?;
     Some(format!("model {model:?} is no scenario of provider script: {fault}"))
 }

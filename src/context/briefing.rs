@@ -125,7 +125,7 @@ struct Section {
 
 /// The first message of a new agent. The rehearsal agent reads only its scenario, so it gets the bare task.
 pub fn first_message(all: &All, agent: &Agent) -> String {
-    if agent.provider == "script" {
+    if providers::info_of(&agent.provider).scripted {
         return agent.prompt.to_string();
     }
     let mut text = brief(all, &Subject::of(agent)).text;
@@ -152,8 +152,11 @@ pub fn without_session(all: &All, agent: &Agent, words: &[String]) -> String {
 
 /// The first message of a successor.
 pub fn after_rotation(all: &All, agent: &Agent, brief: &str) -> String {
-    let mut text =
-        if agent.provider == "script" { String::new() } else { self::brief(all, &Subject::of(agent)).text };
+    let mut text = if providers::info_of(&agent.provider).scripted {
+        String::new()
+    } else {
+        self::brief(all, &Subject::of(agent)).text
+    };
     if !text.is_empty() {
         text.push('\n');
     }
@@ -177,7 +180,7 @@ pub fn spoken_to_after_rotation(all: &All, agent: &Agent, brief: &str, words: &[
 
 /// A question to an agent whose session cannot be forked.
 pub fn question(all: &All, agent: &Agent, question: &str) -> String {
-    if agent.provider == "script" {
+    if providers::info_of(&agent.provider).scripted {
         return question.to_owned();
     }
     let mut text = identity(&Subject::of(agent));

@@ -3,6 +3,7 @@
 use super::{gates, secrets};
 use crate::core::State as All;
 use crate::core::ids::AgentId;
+use crate::providers;
 use std::fmt::Write as _;
 
 /// Tools named for one integration; the endpoint lists the rest.
@@ -10,7 +11,7 @@ const MAX_TOOLS_NAMED: usize = 60;
 
 /// Whether the provider gets a `.mcp.json` instead of instructions.
 pub fn is_native(provider: &str) -> bool {
-    provider == "claude-code"
+    providers::info_of(provider).mcp_file
 }
 
 /// The lines of the briefing's section, for an agent with attached integrations. An agent that does not

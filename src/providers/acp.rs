@@ -42,6 +42,7 @@ static INFO: Info = Info {
     name: "Agent Client Protocol",
     // The client side is part of svc; whether an agent's command is there shows when it is started.
     program: Program::Itself,
+    takes_command: true,
     auth_type: "login",
     env_key: "",
     install_command: "npm install -g @qwen-code/qwen-code",

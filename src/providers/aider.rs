@@ -29,6 +29,7 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "OPENAI_API_KEY",
     install_command: "pip install aider-chat",
+    state_places: &[".aider/", ".aider.conf.yml"],
     pass_env: &["AIDER_*"],
     vendor_keys: true,
     models: &[],

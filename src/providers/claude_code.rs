@@ -38,6 +38,9 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g @anthropic-ai/claude-code",
+    state_places: &[".claude/", ".claude.json", ".local/share/claude/", ".local/state/claude/"],
+    mcp_file: true,
+    routed: true,
     // As its documentation lists them (settings, Amazon Bedrock, Google Vertex AI).
     pass_env: &[
         "ANTHROPIC_*",

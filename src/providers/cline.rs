@@ -28,6 +28,7 @@ static INFO: Info = Info {
     auth_type: "login",
     env_key: "",
     install_command: "npm install -g cline",
+    state_places: &[".cline/"],
     pass_env: &["CLINE_*"],
     vendor_keys: true,
     needs_fence: true,

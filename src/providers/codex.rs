@@ -34,6 +34,8 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @openai/codex",
+    state_places: &[".codex/"],
+    routed: true,
     pass_env: &["OPENAI_*", "CODEX_*"],
     // Its settings name the variable with a model provider's key (`env_key`).
     vendor_keys: true,

@@ -29,6 +29,8 @@ static INFO: Info = Info {
     auth_type: "login",
     env_key: "COPILOT_GITHUB_TOKEN",
     install_command: "npm install -g @github/copilot",
+    // It unpacks itself into the last.
+    state_places: &[".copilot/", ".cache/copilot/"],
     pass_env: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"],
     needs_fence: true,
     login: LoginFacts {

@@ -32,6 +32,8 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "GEMINI_API_KEY",
     install_command: "npm install -g @google/gemini-cli",
+    state_places: &[".gemini/"],
+    routed: true,
     pass_env: &["GEMINI_*", "GOOGLE_*"],
     needs_fence: true,
     login: LoginFacts {

@@ -105,9 +105,20 @@ pub struct Info {
     /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
     /// is put around it, with its project as the scope.
     pub needs_fence: bool,
-    /// Whether it runs whatever it is told to, without a question in any permission: an agent that has not
-    /// [`Permission::Full`] starts it inside of the fence alone.
-    pub runs_unasked: bool,
+    /// Whether it plays a scenario instead of asking a model: it is told nothing of the project, costs nothing,
+    /// and runs what it is told to in any permission, so that an agent without [`Permission::Full`] starts it
+    /// inside of the fence alone.
+    pub scripted: bool,
+    /// Below the home folder: what it writes to by itself, and so may behind a fence. Names that end with `/`
+    /// are folders, and are made where they are not there yet: it could not make them.
+    pub state_places: &'static [&'static str],
+    /// Whether a person names the command that is run, which may be the program of any other provider.
+    pub takes_command: bool,
+    /// Whether it reads `.mcp.json` in its working folder. The others are told of their tools in words.
+    pub mcp_file: bool,
+    /// Whether its models are what its own endpoint sells, so that routing may name one of them unasked. The
+    /// others run what is installed, configured or rehearsed.
+    pub routed: bool,
     /// Known models; the first is the default.
     pub models: &'static [Model],
     /// Whether a model that is not listed is passed through.
@@ -130,7 +141,11 @@ impl Info {
         vendor_keys: false,
         login: login::NO_LOGIN,
         needs_fence: false,
-        runs_unasked: false,
+        scripted: false,
+        state_places: &[],
+        takes_command: false,
+        mcp_file: false,
+        routed: false,
         models: &[],
         any_model: true,
         capabilities: Capabilities {
@@ -280,6 +295,12 @@ pub fn all() -> &'static [&'static dyn Provider] {
         &ollama::Ollama,
         &script::Script,
     ]
+}
+
+/// What is known of a provider; of one that nobody knows, what most have in common.
+pub fn info_of(id: &str) -> &'static Info {
+    static UNKNOWN: Info = Info::PLAIN;
+    by_id(id).map_or(&UNKNOWN, |provider| provider.info())
 }
 
 /// The provider of this id.

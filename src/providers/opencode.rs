@@ -29,6 +29,7 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g opencode-ai",
+    state_places: &[".config/opencode/", ".local/share/opencode/", ".local/state/opencode/"],
     pass_env: &["OPENCODE_*"],
     vendor_keys: true,
     login: LoginFacts {

@@ -27,6 +27,7 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @qwen-code/qwen-code",
+    state_places: &[".qwen/"],
     pass_env: &["QWEN_*", "OPENAI_MODEL"],
     vendor_keys: true,
     needs_fence: true,

@@ -29,7 +29,7 @@ static INFO: Info = Info {
     env_key: "",
     install_command: "",
     pass_env: &[],
-    runs_unasked: true,
+    scripted: true,
     models: &[
         scenario("default", "Default rehearsal"),
         scenario("planner", "Rehearsed planner"),

@@ -23,7 +23,7 @@ use crate::agents::Agent;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
-use crate::providers::{Activity, Tokens, Usage};
+use crate::providers::{self, Activity, Tokens, Usage};
 use ledger::{Account, Place};
 use prices::Price;
 use serde::{Deserialize, Serialize};
@@ -178,7 +178,7 @@ pub fn team_of(agent: &Agent) -> Arc<str> {
 pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
     let settings = Arc::clone(&all.settings);
-    let is_rehearsal = agent.provider == "script";
+    let is_rehearsal = providers::info_of(&agent.provider).scripted;
     let price = |model: &str| {
         let known = prices::for_model(settings.config(), model);
         known.or_else(|| is_rehearsal.then_some(Price::NONE))

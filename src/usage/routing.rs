@@ -12,9 +12,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Providers whose list is what their own endpoint sells, so that a model of it can be named unasked. The
-/// others run what is installed, configured or rehearsed: their default stays.
-const ROUTED_PROVIDERS: [&str; 3] = ["claude-code", "codex", "gemini"];
 /// Roles whose work is never given to a light model because of a word in the task: a wrong plan or a missed
 /// hole costs more than it saves.
 const FLOOR_ROLES: [&str; 3] = ["planner", "analyst", "security"];
@@ -92,7 +89,7 @@ pub fn model_for(all: &All, lineage: LineageId) -> Option<&str> {
 
 /// The cheapest model of this tier; of the next heavier one when there is none.
 fn cheapest(info: &'static Info, tier: Tier) -> Option<&'static Model> {
-    if !ROUTED_PROVIDERS.contains(&info.id) {
+    if !info.routed {
         return None;
     }
     let tiers: &[Tier] = match tier {

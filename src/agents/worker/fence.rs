@@ -1,25 +1,13 @@
 //! Where a fenced-in agent may write: below its scope, in a temporary folder of its own, and where its
 //! program keeps its own state. Reading stays free.
 
+use crate::providers;
 use crate::runtime::clock;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Below the home folder: what one agent program writes to by itself, by provider. Names that end with `/`
-/// are folders, and are made where they are not there yet: its program could not make them.
-const STATE_PLACES: &[(&str, &[&str])] = &[
-    ("aider", &[".aider/", ".aider.conf.yml"]),
-    ("claude-code", &[".claude/", ".claude.json", ".local/share/claude/", ".local/state/claude/"]),
-    ("cline", &[".cline/"]),
-    ("codex", &[".codex/"]),
-    // It unpacks itself into the last.
-    ("copilot", &[".copilot/", ".cache/copilot/"]),
-    ("gemini", &[".gemini/"]),
-    ("opencode", &[".config/opencode/", ".local/share/opencode/", ".local/state/opencode/"]),
-    ("qwen", &[".qwen/"]),
-];
 /// Below the home folder: what tools of every language fetch and make again.
 const CACHES: &[&str] = &[".cache", ".npm"];
 /// What programs expect of a system: devices without content, terminals, memory that is shared.
@@ -108,8 +96,9 @@ fn state_places(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(PathBuf, bool)> {
     // Behind the protocol may stand the program of any of them.
-    let is_meant = |id: &str| provider == id || provider == "acp";
-    let own = STATE_PLACES.iter().filter(|(id, _)| is_meant(id)).flat_map(|(_, places)| *places);
+    let is_any = providers::info_of(provider).takes_command;
+    let infos = providers::all().iter().map(|provider| provider.info());
+    let own = infos.filter(|info| is_any || provider == info.id).flat_map(|info| info.state_places);
     let place = |name: &&str| {
         let moved = ELSEWHERE.iter().find_map(|(word, usual)| {
             let rest = name.strip_prefix(usual)?;
@@ -162,9 +151,6 @@ mod tests {
                 let place = place.trim_end_matches('/');
                 assert!(!["/h/u", "/h/u/.config", "/h/u/.local", "/h/u/.local/share"].contains(&place));
             }
-        }
-        for (id, _) in STATE_PLACES {
-            assert!(crate::providers::by_id(id).is_some(), "{id} is a provider");
         }
     }
 
