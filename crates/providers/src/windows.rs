@@ -30,7 +30,7 @@ struct Entry {
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
-        serde_json::from_str(include_str!("../../data/windows.json"))
+        serde_json::from_str(include_str!("../../../data/windows.json"))
             .expect("data/windows.json is part of the program, and a test reads it")
     })
 }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(window_of("ollama", "nobody-knows-it"), None);
         assert_eq!(window_of("script", "auto"), None);
         let raw: serde_json::Value =
-            serde_json::from_str(include_str!("../../data/windows.json")).expect("the table is JSON");
+            serde_json::from_str(include_str!("../../../data/windows.json")).expect("the table is JSON");
         let dated = ["asOf", "source"].map(|key| raw[key].as_str().map_or(0, str::len) >= 10);
         assert_eq!(dated, [true, true], "it says of which day and whose it is");
     }

@@ -81,7 +81,7 @@ impl Provider for Script {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::{Effort, Permission, Tokens};
+    use crate::{Effort, Permission, Tokens};
 
     fn request(purpose: Purpose, session: SessionStart, model: Option<&str>) -> LaunchRequest {
         LaunchRequest {
@@ -97,7 +97,7 @@ mod tests {
             has_integrations: false,
             hook_program: None,
             fence: None,
-            extra_env: crate::providers::environment::Extra::default(),
+            extra_env: crate::environment::Extra::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What an agent may do when it asks.
 
-use crate::providers::{Permission, Purpose, wire};
+use crate::{Permission, Purpose, wire};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

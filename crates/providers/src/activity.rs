@@ -190,7 +190,7 @@ pub enum Activity {
     },
     /// The provider asks whether a tool may be used; its turn stands still until it is answered.
     PermissionAsked {
-        /// By which [`crate::providers::Conversation::decide`] answers it.
+        /// By which [`crate::Conversation::decide`] answers it.
         question: String,
         /// The provider's name of the tool.
         name: String,

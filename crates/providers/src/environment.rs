@@ -171,7 +171,7 @@ pub fn of_child(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::by_id;
+    use crate::by_id;
 
     fn reaches(provider: &str, extra: &Extra, names: &[&str]) -> Vec<String> {
         let info = by_id(provider).expect("a provider").info();
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn the_way_out_and_whom_to_trust_there_reach_every_program() {
-        for provider in crate::providers::all() {
+        for provider in crate::all() {
             let id = provider.info().id;
             for name in [
                 "HTTP_PROXY",

@@ -1,5 +1,5 @@
 //! `ollama`: the built-in agent for any endpoint that speaks the chat-completions protocol of `OpenAI`, such
-//! as Ollama, llama.cpp, vLLM or LM Studio. Its process side is [`crate::ollama`].
+//! as Ollama, llama.cpp, vLLM or LM Studio. Its process side is `src/ollama/`.
 
 use super::login::{LoginFacts, Source};
 use super::native::Native;
@@ -118,7 +118,7 @@ fn split_model(model: &str) -> Result<(&str, Option<u64>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::Tokens;
+    use crate::Tokens;
 
     fn request(model: Option<&str>) -> LaunchRequest {
         LaunchRequest {
@@ -134,7 +134,7 @@ mod tests {
             has_integrations: false,
             hook_program: None,
             fence: None,
-            extra_env: crate::providers::environment::Extra::default(),
+            extra_env: crate::environment::Extra::default(),
         }
     }
 

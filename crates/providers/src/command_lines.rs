@@ -19,7 +19,7 @@ fn request(prompt: &str) -> LaunchRequest {
         has_integrations: false,
         hook_program: None,
         fence: None,
-        extra_env: crate::providers::environment::Extra::default(),
+        extra_env: crate::environment::Extra::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The tool calls of an agent, put together from what it tells of them bit by bit.
 
-use crate::providers::{Activity, Step, wire};
+use crate::{Activity, Step, wire};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 

@@ -103,7 +103,7 @@ impl Conversation for Native {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::{TokensDelta, Usage};
+    use crate::{TokensDelta, Usage};
 
     fn tokens(input: u64, output: u64) -> Tokens {
         Tokens { input, output, ..Tokens::default() }

@@ -4,8 +4,8 @@
 //! a turn of its own, right behind the running one and also when the input has been closed meanwhile
 //! (tried with 2.1.329).
 
-use crate::providers::wire::{self, CostMeter, Meter};
-use crate::providers::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage};
+use crate::wire::{self, CostMeter, Meter};
+use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage};
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
@@ -262,7 +262,7 @@ fn respond(out: &mut Vec<Step>, response: &Value) {
 }
 
 /// Whether a line is of a sub-agent. Qwen Code has the same mark.
-pub(in crate::providers) fn is_subagent(event: &Value) -> bool {
+pub(crate) fn is_subagent(event: &Value) -> bool {
     event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }
 
@@ -276,7 +276,7 @@ fn tool_started(block: &Value, out: &mut Vec<Step>) {
 }
 
 /// The ends of tool calls in a `user` line. Qwen Code has the same lines.
-pub(in crate::providers) fn tool_results(event: &Value, out: &mut Vec<Step>) {
+pub(crate) fn tool_results(event: &Value, out: &mut Vec<Step>) {
     let Some(message) = event.get("message") else { return };
     for block in wire::items(message, "content") {
         if wire::text(block, "type") == "tool_result" {

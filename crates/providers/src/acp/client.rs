@@ -10,9 +10,9 @@
 
 use super::permission::{Bounds, Decision, Question, outcome};
 use super::tools::Calls;
-use crate::providers::gemini;
-use crate::providers::wire::{self, CostMeter, Joiner};
-use crate::providers::{
+use crate::gemini;
+use crate::wire::{self, CostMeter, Joiner};
+use crate::{
     Activity, Conversation, LaunchRequest, Purpose, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 use serde_json::{Value, json};

@@ -1,0 +1,306 @@
+//! Coding-agent programs. One file each: its command line, its stream, its capabilities, its models.
+//!
+//! A provider is pure: [`Provider::launch`] says what to run, and a [`Conversation`] is a state machine
+//! that turns the lines a program prints into [`Activity`] and into lines to write to it. Threads, pipes
+//! and processes are the runtime's business.
+//!
+//! **Invariant:** the deltas of all [`Usage`] events of a run add up to what the provider itself reports
+//! at the end of each turn, however often it repeats a figure.
+
+mod acp;
+mod activity;
+mod aider;
+mod claude_code;
+mod cline;
+mod codex;
+#[cfg(test)]
+mod command_lines;
+mod copilot;
+pub mod environment;
+mod gemini;
+mod launch;
+pub mod login;
+pub mod native;
+pub mod ollama;
+mod opencode;
+mod qwen;
+pub mod script;
+pub mod windows;
+mod wire;
+
+pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
+pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};
+
+use std::path::PathBuf;
+
+/// What a provider can do, as shown by `GET /api/providers`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Capabilities {
+    /// A finished session can be continued.
+    pub resume: bool,
+    /// A message can be given to a running process.
+    #[serde(rename = "liveInput")]
+    pub live_input: bool,
+    /// It calls a hook before it uses a tool.
+    pub hooks: bool,
+    /// It speaks to MCP servers itself.
+    pub mcp: bool,
+    /// It answers a one-shot question without disturbing a session.
+    pub headless: bool,
+}
+
+/// How much a model costs and can, for routing. Prices live in `data/`, not here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Quick, cheap work.
+    Light,
+    /// The default.
+    Medium,
+    /// The largest models.
+    Heavy,
+}
+
+/// A model a provider is known to take. Others may be named too where `Info::any_model` says so.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Model {
+    /// What goes to the command line.
+    pub id: &'static str,
+    /// What people read.
+    pub name: &'static str,
+    /// Its place in routing.
+    pub tier: Tier,
+    /// Tokens.
+    pub context_window: u64,
+}
+
+/// Fixed facts about a provider.
+#[derive(Debug, Clone, Copy)]
+pub struct Info {
+    /// For example `claude-code`.
+    pub id: &'static str,
+    /// For example `Claude Code`.
+    pub name: &'static str,
+    /// What to run.
+    pub program: Program,
+    /// `api-key`, `login` or `none`.
+    pub auth_type: &'static str,
+    /// The variable that holds its API key; empty when it needs none.
+    pub env_key: &'static str,
+    /// How a person installs it; empty when it is part of `svc`.
+    pub install_command: &'static str,
+    /// Variables of the daemon's environment that its children get, beyond the common ones. A trailing
+    /// `*` takes all with that prefix.
+    pub pass_env: &'static [&'static str],
+    /// Further ones that it gets while the variable named first is set: keys of a cloud it is told to use.
+    pub pass_env_when: &'static [(&'static str, &'static [&'static str])],
+    /// Whether it speaks to models of any vendor and gets every vendor's key.
+    pub vendor_keys: bool,
+    /// How one learns whether somebody is logged in to it.
+    pub login: login::LoginFacts,
+    /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
+    /// is put around it, with its project as the scope.
+    pub needs_fence: bool,
+    /// Whether it plays a scenario instead of asking a model: it is told nothing of the project, costs nothing,
+    /// and runs what it is told to in any permission, so that an agent without [`Permission::Full`] starts it
+    /// inside of the fence alone.
+    pub scripted: bool,
+    /// Below the home folder: what it writes to by itself, and so may behind a fence. Names that end with `/`
+    /// are folders, and are made where they are not there yet: it could not make them.
+    pub state_places: &'static [&'static str],
+    /// Whether a person names the command that is run, which may be the program of any other provider.
+    pub takes_command: bool,
+    /// Whether it reads `.mcp.json` in its working folder. The others are told of their tools in words.
+    pub mcp_file: bool,
+    /// Whether its models are what its own endpoint sells, so that routing may name one of them unasked. The
+    /// others run what is installed, configured or rehearsed.
+    pub routed: bool,
+    /// Known models; the first is the default.
+    pub models: &'static [Model],
+    /// Whether a model that is not listed is passed through.
+    pub any_model: bool,
+    /// What it can do.
+    pub capabilities: Capabilities,
+}
+
+impl Info {
+    /// What most programs have in common, for the rest of a literal.
+    pub const PLAIN: Self = Self {
+        id: "",
+        name: "",
+        program: Program::Itself,
+        auth_type: "none",
+        env_key: "",
+        install_command: "",
+        pass_env: &[],
+        pass_env_when: &[],
+        vendor_keys: false,
+        login: login::NO_LOGIN,
+        needs_fence: false,
+        scripted: false,
+        state_places: &[],
+        takes_command: false,
+        mcp_file: false,
+        routed: false,
+        models: &[],
+        any_model: true,
+        capabilities: Capabilities {
+            resume: false,
+            live_input: false,
+            hooks: false,
+            mcp: false,
+            headless: true,
+        },
+    };
+}
+
+/// One coding-agent program.
+pub trait Provider: Sync {
+    /// Its fixed facts.
+    fn info(&self) -> &'static Info;
+
+    /// The exact command line and the conversation for one run.
+    ///
+    /// Errors: a sentence when the request asks for something this provider cannot do.
+    fn launch(&self, request: &LaunchRequest) -> Result<Launch, String>;
+
+    /// What is wrong with the model and the command of a wish, before anything is started: the field and a
+    /// sentence.
+    fn check(&self, model: Option<&str>, command: &[String]) -> Result<(), (&'static str, String)> {
+        let _ = (model, command);
+        Ok(())
+    }
+
+    /// Whether [`SessionStart::Fork`] works: a question then sees the whole session.
+    fn forks(&self) -> bool {
+        false
+    }
+
+    /// Where the program keeps a record of this session beside its stream, if it tells there what its stream
+    /// does not; `env` is its environment. What is read there goes to [`Conversation::record`].
+    fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        let _ = (session, env);
+        None
+    }
+}
+
+/// A file of JSON lines that a program appends to: of those so many folders below `root` whose names end so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordPlace {
+    /// The folder to look in.
+    pub root: PathBuf,
+    /// How many folders lie between it and the file.
+    pub depth: usize,
+    /// How the file's name ends: it names the session.
+    pub suffix: String,
+}
+
+/// What a conversation wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Something happened.
+    Event(Activity),
+    /// Write these bytes (whole lines) to the program's standard input.
+    Write(String),
+    /// Close its standard input: nothing more will be said.
+    CloseInput,
+}
+
+/// What a person has said to a question.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ruling {
+    /// Yes or no.
+    pub allow: bool,
+    /// Why; empty where none was given.
+    pub reason: String,
+}
+
+impl Ruling {
+    /// What the model reads of a no.
+    fn refusal(&self) -> String {
+        match self.reason.trim() {
+            "" => "a person rejected this; find another way or report why it is needed".to_owned(),
+            reason => format!("a person rejected this: {reason}"),
+        }
+    }
+}
+
+/// The protocol of one run, without I/O. Called from one thread at a time.
+pub trait Conversation: Send {
+    /// The process has started.
+    fn open(&mut self, out: &mut Vec<Step>) {
+        let _ = out;
+    }
+
+    /// One line of standard output, without its newline, invalid UTF-8 replaced, cut above 4 MiB. Noise
+    /// that is not of the protocol becomes [`Activity::Noise`]; no line may panic.
+    fn line(&mut self, line: &str, out: &mut Vec<Step>);
+
+    /// One line of standard error, for programs that tell their troubles only there. It is kept anyhow.
+    fn complaint(&mut self, line: &str, out: &mut Vec<Step>) {
+        let _ = (line, out);
+    }
+
+    /// A message for the agent while it runs. `false` when this program takes none.
+    fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
+        let _ = (text, out);
+        false
+    }
+
+    /// One line of the program's record of its session, see [`Provider::record`].
+    fn record(&mut self, line: &str, out: &mut Vec<Step>) {
+        let _ = (line, out);
+    }
+
+    /// Nothing more of this turn is wanted: asks the program to leave it, where it can be asked. The run is
+    /// stopped soon after.
+    fn interrupt(&mut self, out: &mut Vec<Step>) {
+        let _ = out;
+    }
+
+    /// A person's answer to [`Activity::PermissionAsked`]. An unknown question is ignored.
+    fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
+        let _ = (question, ruling, out);
+    }
+
+    /// Called when a turn has ended and nothing is left to say: lets the program end.
+    fn finish(&mut self, out: &mut Vec<Step>) {
+        out.push(Step::CloseInput);
+    }
+
+    /// Standard output has ended: flush what is held back, for example text deltas.
+    fn end(&mut self, out: &mut Vec<Step>) {
+        let _ = out;
+    }
+}
+
+/// All providers, in the order they are listed to people.
+// One line each, so that additions do not meet in one line.
+#[rustfmt::skip]
+pub fn all() -> &'static [&'static dyn Provider] {
+    &[
+        &claude_code::ClaudeCode,
+        &codex::Codex,
+        &gemini::Gemini,
+        &opencode::OpenCode,
+        &qwen::Qwen,
+        &copilot::Copilot,
+        &cline::Cline,
+        &aider::Aider,
+        &acp::Acp,
+        &ollama::Ollama,
+        &script::Script,
+    ]
+}
+
+/// What is known of a provider; of one that nobody knows, what most have in common.
+pub fn info_of(id: &str) -> &'static Info {
+    static UNKNOWN: Info = Info::PLAIN;
+    by_id(id).map_or(&UNKNOWN, |provider| provider.info())
+}
+
+/// The provider of this id.
+pub fn by_id(id: &str) -> Option<&'static dyn Provider> {
+    all().iter().find(|provider| provider.info().id == id).copied()
+}
