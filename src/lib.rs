@@ -3,12 +3,13 @@
 //!
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), the features, then
 //! [`routes`], the one list of endpoints, then [`runtime`], which puts the daemon together. Below them are
-//! two crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes).
-//! [`rehearsal`] and [`ollama`] are the process side of the built-in agents; [`cli`] is a client of the REST
-//! API and shares nothing else with it.
+//! crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes),
+//! `svc-providers` (the agent programs) and `svc-agents` (the two that are built in). [`cli`] is a client of
+//! the REST API and shares nothing else with it.
 
 pub mod core;
 
+pub use svc_agents::{ollama, rehearsal};
 pub use svc_base::api;
 
 pub mod agents;
@@ -38,8 +39,6 @@ pub mod routes;
 pub mod runtime;
 
 pub mod cli;
-pub mod ollama;
-pub mod rehearsal;
 
 /// The release, as `GET /api/health` and `svc --version` tell it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,5 @@
 //! `ollama`: the built-in agent for any endpoint that speaks the chat-completions protocol of `OpenAI`, such
-//! as Ollama, llama.cpp, vLLM or LM Studio. Its process side is `src/ollama/`.
+//! as Ollama, llama.cpp, vLLM or LM Studio. Its process side is `crates/agents/src/ollama/`.
 
 use super::login::{LoginFacts, Source};
 use super::native::Native;

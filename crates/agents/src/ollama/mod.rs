@@ -11,9 +11,6 @@ mod session;
 mod stream;
 mod tools;
 
-use crate::providers::native::Input;
-use crate::providers::ollama::{PROJECT_DIR_VARIABLE, SUB_COMMAND};
-use crate::providers::{Activity, Tokens, TurnEnd};
 use crate::rehearsal::{input, output::Output};
 use agent::Agent;
 use endpoint::Endpoint;
@@ -23,6 +20,9 @@ use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use svc_providers::native::Input;
+use svc_providers::ollama::{PROJECT_DIR_VARIABLE, SUB_COMMAND};
+use svc_providers::{Activity, Tokens, TurnEnd};
 use tools::{Reach, Tools};
 
 /// The exit code of a wrong command line, session or input line.
@@ -42,7 +42,7 @@ struct Options {
 }
 
 /// Runs the agent: `--model NAME [--context TOKENS] [--effort low|high] [--resume ID --counted JSON |
-/// --fork ID] [--full] [--query]`. Speaks the protocol of [`crate::providers::native`].
+/// --fork ID] [--full] [--query]`. Speaks the protocol of [`svc_providers::native`].
 ///
 /// Exit codes: 0 at the end of standard input or after a question, 1 when the question or the last turn has
 /// failed or nobody reads the output, 2 for a wrong command line, session or input line.

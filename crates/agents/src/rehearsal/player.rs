@@ -3,15 +3,15 @@
 use super::output::Output;
 use super::scenario::{Fork, Step};
 use super::{input, tools};
-use crate::providers::native::Input;
-use crate::providers::{Activity, Tokens, TurnEnd, Usage};
-use crate::runtime::rehearsal_signals;
 use serde_json::{Value, json};
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
+use svc_providers::native::Input;
+use svc_providers::{Activity, Tokens, TurnEnd, Usage};
+use svc_sys::rehearsal_signals;
 
 /// The longest hang, so that a forgotten rehearsal ends by itself.
 const HANG_LIMIT: Duration = Duration::from_secs(10 * 60);
@@ -242,11 +242,7 @@ impl Player {
         let failed = |error: io::Error| Stop::Failed(format!("cannot fork: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);
-        command.args([
-            crate::providers::script::SUB_COMMAND,
-            super::LINGER_OPTION,
-            &fork.seconds.to_string(),
-        ]);
+        command.args([svc_providers::script::SUB_COMMAND, super::LINGER_OPTION, &fork.seconds.to_string()]);
         if fork.ignore_term {
             command.arg(super::LINGER_IGNORE_TERM_OPTION);
         }

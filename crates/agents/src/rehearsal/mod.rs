@@ -11,10 +11,6 @@ mod player;
 pub mod scenario;
 pub mod tools;
 
-use crate::providers::native::Input;
-use crate::providers::script::PROJECT_DIR_VARIABLE;
-use crate::providers::{Activity, Tokens, TurnEnd};
-use crate::runtime::rehearsal_signals;
 use player::{Player, Stop, Words, failure};
 use scenario::{Scenario, Step};
 use std::env;
@@ -22,6 +18,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use svc_providers::native::Input;
+use svc_providers::script::PROJECT_DIR_VARIABLE;
+use svc_providers::{Activity, Tokens, TurnEnd};
+use svc_sys::rehearsal_signals;
 
 /// Played when no scenario is named.
 const DEFAULT_SCENARIO: &str = "default";
@@ -49,7 +49,7 @@ struct Options {
 }
 
 /// Runs the agent: `[--query] [--resume ID --counted JSON] [--model NAME]`, where NAME is the scenario's.
-/// Speaks the protocol of [`crate::providers::native`] on its standard input and output.
+/// Speaks the protocol of [`svc_providers::native`] on its standard input and output.
 ///
 /// Exit codes: 0 at the end of standard input, 2 for a wrong command line, scenario or input line, 1 when
 /// nobody reads its output, or what the scenario says.

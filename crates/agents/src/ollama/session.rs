@@ -1,10 +1,10 @@
 //! The history of a session: in memory while the process lives, in `.svc/sessions/` for a resume.
 
-use crate::runtime::files::replace;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use svc_sys::files::replace;
 
 /// A saved session has at most this much; the oldest turns go first.
 const SESSION_LIMIT_BYTES: usize = 8 * 1024 * 1024;

@@ -3,8 +3,8 @@
 //! The format is that of `OpenAI`'s `POST /v1/chat/completions` with `stream: true` and
 //! `stream_options.include_usage`, with the liberties that other servers take.
 
-use crate::providers::{Activity, Tokens};
 use serde_json::Value;
+use svc_providers::{Activity, Tokens};
 
 /// One answer may have this much text and arguments together.
 const REPLY_LIMIT_BYTES: usize = 8 * 1024 * 1024;

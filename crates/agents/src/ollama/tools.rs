@@ -2,13 +2,13 @@
 //! component; the shell starts there and has a time limit.
 
 use super::search;
-use crate::providers::native::cut;
 use crate::rehearsal::tools::{inside, run};
 use serde_json::{Map, Value, json};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use svc_providers::native::cut;
 
 /// What a tool returns to the model, and shows.
 pub const RESULT_LIMIT_BYTES: usize = 64 * 1024;

@@ -4,11 +4,11 @@ use super::endpoint::Endpoint;
 use super::session::Session;
 use super::stream::{Call, CallUsage, Reply};
 use super::tools::Tools;
-use crate::providers::{Activity, Tokens, TurnEnd, Usage};
 use crate::rehearsal::output::Output;
 use serde_json::{Map, Value, json};
 use std::io;
 use std::time::Instant;
+use svc_providers::{Activity, Tokens, TurnEnd, Usage};
 
 /// A turn ends with an error after this many answers of the model.
 const MODEL_CALLS_LIMIT: u64 = 50;

@@ -1,7 +1,7 @@
 //! What the rehearsed agent prints.
 
-use crate::providers::Activity;
 use std::io::{self, BufWriter, Write};
+use svc_providers::Activity;
 
 /// Enough to print a flood in few system calls.
 const BUFFER_BYTES: usize = 64 * 1024;

@@ -1,15 +1,15 @@
 //! The endpoint: its address, its requests, its failures.
 
 use super::stream::{Assembler, Reply, error_words};
-use crate::providers::Activity;
-use crate::providers::native::cut;
-use crate::providers::ollama::{HOST_VARIABLE, KEY_VARIABLE, URL_VARIABLE};
 use serde_json::{Value, json};
 use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::Duration;
+use svc_providers::Activity;
+use svc_providers::native::cut;
+use svc_providers::ollama::{HOST_VARIABLE, KEY_VARIABLE, URL_VARIABLE};
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: &str = "11434";

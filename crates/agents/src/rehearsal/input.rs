@@ -1,7 +1,7 @@
 //! What the rehearsed agent is told.
 
-use crate::providers::native::Input;
 use std::io::{self, BufRead, Read};
+use svc_providers::native::Input;
 
 /// A line to the agent is refused above this; briefings of some 200 000 characters are usual.
 const LINE_LIMIT_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,7 +1,5 @@
 //! The tools of a rehearsed agent, with real effects inside its working directory.
 
-use crate::providers::native::cut;
-use crate::runtime::rehearsal_signals::kill_group;
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::os::unix::process::CommandExt;
@@ -9,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use svc_providers::native::cut;
+use svc_sys::rehearsal_signals::kill_group;
 
 /// What a tool returns is cut to this, as in `Activity::ToolEnded`.
 const OUTPUT_LIMIT_BYTES: usize = 64 * 1024;

@@ -12,7 +12,7 @@ const NAME_LIMIT_BYTES: usize = 64;
 
 macro_rules! embedded {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../data/rehearsals/", $name, ".json")))),*]
+        &[$(($name, include_str!(concat!("../../../../data/rehearsals/", $name, ".json")))),*]
     };
 }
 
@@ -85,8 +85,8 @@ fn read(path: &Path) -> Result<Option<String>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::providers::Provider;
-    use crate::providers::script::Script;
+    use svc_providers::Provider;
+    use svc_providers::script::Script;
 
     #[test]
     fn every_embedded_scenario_is_good_and_tells_what_it_is() {

@@ -2,8 +2,8 @@
 //! `docs/rehearsals.md`.
 
 use super::node::Node;
-use crate::providers::Tokens;
 use serde_json::Value;
+use svc_providers::Tokens;
 
 /// Loops may stand in loops this deep.
 const LOOP_DEPTH_LIMIT: usize = 8;
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_step_is_read() {
-        let text = include_str!("../../tests/data/rehearsals/every-step.json");
+        let text = include_str!("../../../../tests/data/rehearsals/every-step.json");
         let scenario = parse(text).unwrap();
         assert_eq!(scenario.steps.len(), 24);
         let kinds: std::collections::HashSet<_> = scenario.steps.iter().map(std::mem::discriminant).collect();
