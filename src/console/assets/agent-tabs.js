@@ -5,6 +5,9 @@ import { at, get, post } from "./api.js";
 import { find, isLive, on } from "./store.js";
 import { diffView } from "./diff.js";
 
+/** What a brief leaves out is listed up to so many lines. */
+const MAX_LEFT_OUT = 50;
+
 export function diff(body, key) {
   const load = async () => {
     try {
@@ -113,13 +116,15 @@ export function rotate(body, key, moved) {
           h(
             "section",
             {},
-            h("h2", { class: "list-head" }, "What would not fit"),
+            h("h2", { class: "list-head" }, "Left out, beyond what its section may hold"),
             h(
               "ul",
               {},
-              brief.leftOut.map((one) =>
-                h("li", {}, `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`),
-              ),
+              brief.leftOut
+                .slice(0, MAX_LEFT_OUT)
+                .map((one) => h("li", {}, `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`)),
+              brief.leftOut.length > MAX_LEFT_OUT &&
+                h("li", {}, `and ${exact(brief.leftOut.length - MAX_LEFT_OUT)} more`),
             ),
           ),
       );

@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn assemble(facts: &Facts, transcript: Transcript, mut losses: Losses) -> Built {
+fn assemble(facts: &Facts, mut transcript: Transcript, mut losses: Losses) -> Built {
     let room = MAX_CHARS - REMARK_CHARS;
     let empty = head(facts, "").chars().count();
     let asked: usize = transcript.user.iter().map(|text| quote(text).chars().count() + 1).sum();
@@ -203,6 +203,7 @@ fn assemble(facts: &Facts, transcript: Transcript, mut losses: Losses) -> Built 
     let mut chain = facts.chain.clone();
     chain.reverse();
     // Lines go from the beginning, and the first step is to be kept longest.
+    let commands = transcript.commands();
     let mut open_steps = transcript.open_steps;
     open_steps.reverse();
     let mut sections = vec![
@@ -211,7 +212,7 @@ fn assemble(facts: &Facts, transcript: Transcript, mut losses: Losses) -> Built 
         Section::new(9, "Locks you hold", facts.locks.clone()),
         Section::new(8, "Files changed", files_changed(&facts.files)),
         Section::new(3, "Last changes", transcript.hunks),
-        Section::new(6, "Commands run", transcript.commands),
+        Section::new(6, "Commands run", commands),
         Section::new(7, "Failed, do not repeat blindly", transcript.failures),
         Section::new(5, "What was said last", transcript.said),
         Section::new(4, "Rules of this project", facts.constraints.clone()),

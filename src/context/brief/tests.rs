@@ -64,6 +64,19 @@ fn decisions_8_the_brief_has_task_messages_files_commands_and_failures() {
 }
 
 #[test]
+fn a_command_that_repeats_is_told_once_and_a_rare_failure_stays() {
+    let mut log = vec![LogEntry::user("task")];
+    log.extend(tool("f", "cargo test", true));
+    for n in 0..500 {
+        log.extend(tool(&n.to_string(), "ls api", false));
+    }
+    let brief = build(&facts(), &records(log));
+    assert!(brief.contains("- `ls api`: exit 0 (500 times)"), "{brief}");
+    assert_eq!(brief.matches("ls api").count(), 1, "{brief}");
+    assert!(brief.contains("- `cargo test`: failed"), "{brief}");
+}
+
+#[test]
 fn decisions_8_the_brief_is_bounded_and_cut_from_the_least_important_up() {
     let mut log = vec![LogEntry::user("task")];
     for n in 0..200 {

@@ -32,7 +32,8 @@ pub struct Transcript {
     pub user: Vec<String>,
     pub open_steps: Vec<String>,
     pub said: Vec<String>,
-    pub commands: Vec<String>,
+    /// Each with its outcome once, where it was run last, and how often it was.
+    commands: Vec<(String, usize)>,
     pub failures: Vec<String>,
     pub hunks: Vec<String>,
     /// Tool calls under way, by id.
@@ -99,7 +100,6 @@ impl Transcript {
         let lists = [
             (&mut self.user, USER_MESSAGES, "The user's last messages"),
             (&mut self.said, MAX_SAID, "What was said last"),
-            (&mut self.commands, MAX_COMMANDS, "Commands run"),
             (&mut self.failures, MAX_FAILURES, "Failed, do not repeat blindly"),
             (&mut self.hunks, MAX_HUNKS, "Last changes"),
         ];
@@ -108,6 +108,25 @@ impl Transcript {
                 losses.add(title, &old, false);
             }
         }
+        for (old, _) in self.commands.drain(..self.commands.len().saturating_sub(MAX_COMMANDS)) {
+            losses.add("Commands run", &old, false);
+        }
+    }
+
+    /// The commands as lines.
+    pub fn commands(&mut self) -> Vec<String> {
+        let line = |(line, times): (String, usize)| match times {
+            1 => line,
+            _ => format!("{line} ({times} times)"),
+        };
+        std::mem::take(&mut self.commands).into_iter().map(line).collect()
+    }
+
+    /// Notes a command; one that repeats with the same outcome moves to the end.
+    fn ran(&mut self, line: String) {
+        let known = self.commands.iter().position(|(known, _)| *known == line);
+        let times = known.map_or(0, |at| self.commands.remove(at).1);
+        self.commands.push((line, times + 1));
     }
 
     fn activity(&mut self, activity: &Activity, losses: &mut Losses) {
@@ -137,13 +156,14 @@ impl Transcript {
                         (None, true) => "failed".to_owned(),
                         (None, false) => "exit 0".to_owned(),
                     };
-                    self.commands.push(format!("- {what}: {outcome}"));
+                    self.ran(format!("- {what}: {outcome}"));
                 }
             }
             Activity::TurnEnded(end) => {
                 let unheard = std::mem::take(&mut self.open).into_values().map(|call| call.what);
-                let unheard = unheard.filter(|what| what.starts_with('`'));
-                self.commands.extend(unheard.map(|what| format!("- {what}: no result told")));
+                for what in unheard.filter(|what| what.starts_with('`')) {
+                    self.ran(format!("- {what}: no result told"));
+                }
                 if end.is_error {
                     self.fail("a turn", first_line(&end.error), losses);
                 }
