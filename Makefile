@@ -29,7 +29,7 @@ demo: build ## a guided tour of two minutes in a temporary project: no key, no n
 	./target/release/svc demo
 
 run-skills: ## start the skills marketplace with its seeds; SKILLS_API_KEY is "change-me" unless set
-	cargo build --release --locked --bin svc-skills
+	cargo build --release --locked -p svc-skills
 	@mkdir -p demo
 	SKILLS_API_KEY=$${SKILLS_API_KEY:-change-me} ./target/release/svc-skills serve --addr 127.0.0.1:31416 --db demo/skills.db
 
@@ -37,7 +37,7 @@ test: ## all tests
 	cargo nextest run --locked || { cargo nextest --version >/dev/null 2>&1 && exit 1 || cargo test --locked; }
 
 test-postgres: ## the marketplace on a real PostgreSQL, where one is installed
-	cargo nextest run --locked --bin svc-skills --test it -E 'test(/^skills_(postgres|migrate)/) | test(/store::postgres/)'
+	cargo nextest run --locked -p svc-skills -E 'test(/^(postgres|postgres_wire|migrate)::/) | test(/store::postgres/)'
 
 check: ## formatting, lints, no async runtime in the tree
 	cargo fmt --check

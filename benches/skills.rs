@@ -10,8 +10,14 @@
 mod bare;
 #[path = "support/load.rs"]
 mod load;
-#[path = "../tests/support/mod.rs"]
-mod support;
+#[path = "../tests/support"]
+#[allow(dead_code, reason = "shared with the tests")]
+mod support {
+    pub mod folder;
+    pub mod market;
+    pub mod processes;
+    pub mod wait;
+}
 
 use bare::{BareProcess, serve_bare};
 use load::{Client, Load, get, load, to_f64};

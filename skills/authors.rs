@@ -3,8 +3,8 @@
 use crate::authoring::{AUTHOR_CHARS, ProfilePatch, slug, text};
 use crate::model::{Author, Profile, Skill, VENDOR_AUTHOR_ID, VENDOR_NAME};
 use serde_json::{Map, Value, json};
-use svc::api::{Fields, Problem, Validator};
-use svc::core::time::Time;
+use svc_base::api::{Fields, Problem, Validator};
+use svc_base::time::Time;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 

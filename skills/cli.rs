@@ -15,8 +15,8 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use svc::runtime::clock::now;
-use svc::runtime::signals::Signals;
+use svc_sys::clock::now;
+use svc_sys::signals::Signals;
 
 /// Exit code of a failure.
 const FAILED: u8 = 1;
@@ -82,7 +82,7 @@ fn parse(args: Vec<OsString>) -> Result<Option<Args>, lexopt::Error> {
             Long("trust") => parsed.trust = Trust::Figures,
             Long("help") | Short('h') => parsed.wants_help = true,
             Long("version") | Short('V') => {
-                println!("svc-skills {}", svc::VERSION);
+                println!("svc-skills {}", env!("CARGO_PKG_VERSION"));
                 return Ok(None);
             }
             Value(word) => parsed.words.push(word.string()?),

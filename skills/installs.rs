@@ -1,6 +1,6 @@
 //! Which installs count.
 
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// One install per skill and client counts within this; from the last counted one.
 pub const WINDOW_MS: u64 = 3_600_000;

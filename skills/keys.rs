@@ -3,7 +3,7 @@
 //! **Invariant:** an empty key is never accepted; keys are compared by digest, in constant time.
 
 use sha2::{Digest, Sha256};
-use svc::api::Problem;
+use svc_base::api::Problem;
 
 /// Whose key a request must carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

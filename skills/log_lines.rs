@@ -2,7 +2,7 @@
 
 use log::{LevelFilter, Log, Metadata, Record};
 use std::io::{self, Write};
-use svc::runtime::clock::now;
+use svc_sys::clock::now;
 
 struct Lines;
 

@@ -32,6 +32,6 @@ mod store;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    svc::runtime::secrets::hide();
+    svc_sys::secrets::hide();
     ExitCode::from(cli::run(std::env::args_os().skip(1).collect()))
 }

@@ -21,8 +21,8 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-use svc::api::Validator;
-use svc::core::time::Time;
+use svc_base::api::Validator;
+use svc_base::time::Time;
 
 /// Largest counter that is taken in; sums of many such stay in range.
 const COUNT_MAX: u64 = 1_000_000_000_000;

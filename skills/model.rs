@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// The display name of the vendor's own skills; reserved.
 pub const VENDOR_NAME: &str = "Svc Skills";

@@ -3,7 +3,7 @@
 //! **Invariant:** whole numbers only, so that every store and every instance shows the same figure.
 
 use crate::model::Skill;
-use svc::api::{Problem, Request, Validator};
+use svc_base::api::{Problem, Request, Validator};
 
 /// Lowest and highest rating.
 pub const RANGE: std::ops::RangeInclusive<u64> = 1..=5;

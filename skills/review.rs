@@ -3,7 +3,7 @@
 use crate::authoring::moves::Move;
 use crate::authoring::text;
 use serde_json::{Map, Value, json};
-use svc::api::{Fields, Problem};
+use svc_base::api::{Fields, Problem};
 
 /// Longest note.
 pub const NOTE_CHARS: usize = 1000;

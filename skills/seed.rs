@@ -7,8 +7,8 @@ use crate::authoring::content::{Content, front_matter, front_value};
 use crate::model::{Category, Profile, Skill, Source, Status, VENDOR_AUTHOR_ID, VENDOR_NAME, Verification};
 use crate::store::Incoming;
 use serde::Deserialize;
-use svc::core::time::Time;
-use svc::market::bundled::{FACTS, TEXTS};
+use svc_base::bundled::{FACTS, TEXTS};
+use svc_base::time::Time;
 
 /// When the vendor's skills were first published: 2026-11-01T00:00:00Z.
 const PUBLISHED_AT: Time = Time(1_793_491_200_000);

@@ -14,9 +14,9 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use svc::runtime::clock::now;
-use svc::runtime::http::{self, Bound, HostRule, Limits, OriginRule, Policy, Server};
-use svc::runtime::signals::Signals;
+use svc_sys::clock::now;
+use svc_sys::http::{self, Bound, HostRule, Limits, OriginRule, Policy, Server};
+use svc_sys::signals::Signals;
 
 /// Requests under way get this long at the end.
 const GRACE: Duration = Duration::from_secs(3);

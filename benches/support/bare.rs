@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::api::{Body, Method, Reply, Request};
-use svc::runtime::http::{self, Config, Limits, Policy, Server};
+use svc_base::api::{Body, Method, Reply, Request};
+use svc_sys::http::{self, Config, Limits, Policy, Server};
 
 /// Answers everything with the same bytes: what the edge itself costs.
 struct Bare(u16, Arc<[u8]>);

@@ -1,6 +1,6 @@
 //! The markdown of a skill: what is refused, and what is only noted.
 
-use svc::api::Validator;
+use svc_base::api::Validator;
 
 /// Largest content.
 pub const CONTENT_BYTES: usize = 51_200;

@@ -11,7 +11,7 @@ use crate::authors;
 use crate::model::{Category, Profile};
 use content::Content;
 use serde_json::{Map, Value, json};
-use svc::api::{Fields, Problem, Validator};
+use svc_base::api::{Fields, Problem, Validator};
 
 /// Fewest and most characters of a name.
 pub const NAME_CHARS: (usize, usize) = (3, 100);

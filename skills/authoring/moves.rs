@@ -18,8 +18,8 @@
 use super::{DEFAULT_AUTHOR, Draft, slug, text};
 use crate::authors;
 use crate::model::{Profile, Skill, Source, Status, Verification};
-use svc::api::Problem;
-use svc::core::time::Time;
+use svc_base::api::Problem;
+use svc_base::time::Time;
 
 /// A move of a skill that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::moves::{Move, after_publish, create, edit, make, require_listed};
 use super::*;
 use crate::model::{Skill, Source, Status, Verification};
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 fn body(changes: &[(&str, Value)]) -> Map<String, Value> {
     let mut body = json!({

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::net::Ipv6Addr;
-use svc::api::Validator;
+use svc_base::api::Validator;
 use unicode_normalization::UnicodeNormalization;
 use unicode_segmentation::UnicodeSegmentation;
 

@@ -15,7 +15,7 @@ use super::shelf::Shelf;
 use memchr::memmem::Finder;
 use std::collections::HashMap;
 use std::sync::Arc;
-use svc::memory::relevance::stem;
+use svc_base::relevance::stem;
 
 /// Stands between two terms; white space is in none.
 const BETWEEN: char = '\n';

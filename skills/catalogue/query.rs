@@ -2,7 +2,7 @@
 
 use crate::model::{Category, Status};
 use std::fmt::Write as _;
-use svc::api::{Problem, Request, Validator};
+use svc_base::api::{Problem, Request, Validator};
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 

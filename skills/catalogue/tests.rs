@@ -7,8 +7,8 @@ use crate::model::{Category, Skill, Status};
 use crate::store::Changes;
 use crate::store::contract::skill;
 use std::cmp::Reverse;
-use svc::api::{Method, Request, parse_query};
-use svc::core::time::Time;
+use svc_base::api::{Method, Request, parse_query};
+use svc_base::time::Time;
 
 fn request(query: &str) -> Request {
     Request {

@@ -8,7 +8,7 @@ use crate::limits::client::Proxies;
 use memchr::memmem;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use svc::api::{Body, Reply, Request};
+use svc_base::api::{Body, Reply, Request};
 
 /// Longest host with port that is taken up into an answer.
 const HOST_CHARS: usize = 255;

@@ -6,14 +6,14 @@ use crate::catalogue::query::{SEARCH_CHARS, Sort};
 use crate::keys::Access;
 use crate::model::{Category, Source, Status, Verification};
 use serde_json::{Value, json};
-use svc::api::{Table, openapi};
+use svc_base::api::{Table, openapi};
 
 /// Everything but NUL, which no request can carry.
 const NO_NUL: &str = "^[^\\u0000]*$";
 
 /// The document of a table.
 pub fn of(table: &Table<Handler>) -> Value {
-    let mut document = openapi::document(table, "svc-skills", svc::VERSION);
+    let mut document = openapi::document(table, "svc-skills", env!("CARGO_PKG_VERSION"));
     document["info"]["description"] =
         json!("A marketplace of skills: markdown instructions for coding agents.");
     document["components"]["securitySchemes"] = json!({

@@ -16,7 +16,7 @@ use crate::hex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use svc::api::{Problem, Reply};
+use svc_base::api::{Problem, Reply};
 
 /// Skills of the market's index, the most popular ones.
 pub const INDEX_SKILLS: usize = 500;

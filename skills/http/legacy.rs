@@ -3,7 +3,7 @@
 use super::reads::{cached, find};
 use super::routes::Ask;
 use crate::authoring::moves::require_listed;
-use svc::api::{Problem, Reply};
+use svc_base::api::{Problem, Reply};
 
 const MARKDOWN: &str = "text/markdown; charset=utf-8";
 

@@ -21,8 +21,8 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use svc::api::{Found, Method, Params, Problem, Reply, Request, Table};
-use svc::runtime::http::{Ends, Head, Service, Stats};
+use svc_base::api::{Found, Method, Params, Problem, Reply, Request, Table};
+use svc_sys::http::{Ends, Head, Service, Stats};
 
 /// Largest request body.
 pub const BODY_LIMIT_BYTES: usize = 512 << 10;
@@ -291,7 +291,7 @@ fn conditional(mut reply: Reply, request: &Request) -> Reply {
     if matches {
         reply.status = 304;
         reply.content_type = "";
-        reply.body = svc::api::Body::Static(b"");
+        reply.body = svc_base::api::Body::Static(b"");
     }
     reply
 }

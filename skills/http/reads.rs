@@ -9,7 +9,7 @@ use crate::keys::Access;
 use crate::store::{no_such_author, no_such_skill};
 use serde_json::json;
 use std::sync::Arc;
-use svc::api::{Body, Problem, Reply};
+use svc_base::api::{Body, Problem, Reply};
 
 /// The list's own path, for links.
 const LIST_PATH: &str = "/api/v1/skills";

@@ -6,7 +6,7 @@ use crate::authors;
 use crate::keys::Access;
 use crate::limits::client::Client;
 use crate::page;
-use svc::api::{Method, Params, Problem, Reply, Request, Route, Table};
+use svc_base::api::{Method, Params, Problem, Reply, Request, Route, Table};
 
 /// What a handler gets.
 pub struct Ask<'a> {

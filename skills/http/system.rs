@@ -5,7 +5,7 @@ use super::routes::Ask;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
-use svc::api::{Problem, Reply};
+use svc_base::api::{Problem, Reply};
 
 /// `GET /healthz`.
 pub fn health(ask: &Ask) -> Result<Reply, Problem> {
@@ -17,7 +17,7 @@ pub fn health(ask: &Ask) -> Result<Reply, Problem> {
             "writable": trouble.is_none(),
             "skills": snapshot.entries().len(),
             "generation": snapshot.generation,
-            "version": svc::VERSION,
+            "version": env!("CARGO_PKG_VERSION"),
             "uptime": market.started.elapsed().as_secs(),
         })),
         Err(error) => {

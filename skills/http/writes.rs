@@ -12,8 +12,8 @@ use crate::model::{Skill, hundredths};
 use crate::store::{Written, no_such_author};
 use crate::{ratings, review};
 use serde_json::{Map, Value, json};
-use svc::api::{Problem, Reply};
-use svc::runtime::clock::now;
+use svc_base::api::{Problem, Reply};
+use svc_sys::clock::now;
 
 /// The reply of a write that changed a skill; the catalogue shows it afterwards.
 fn written(ask: &Ask, status: u16, written: &Written<Skill>) -> Reply {

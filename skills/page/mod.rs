@@ -13,7 +13,7 @@ use crate::model::{Category, Source, Verification, hundredths};
 use crate::store::no_such_skill;
 use markdown::escape;
 use std::fmt::Write as _;
-use svc::api::{Problem, Reply, Request};
+use svc_base::api::{Problem, Reply, Request};
 
 const STYLE: &str = include_str!("market.css");
 const HTML: &str = "text/html; charset=utf-8";

@@ -12,7 +12,7 @@ use crate::{ratings, seed};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::sync::Arc;
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// A skill for tests.
 pub fn skill(name: &str) -> Skill {

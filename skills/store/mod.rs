@@ -24,8 +24,8 @@ use crate::model::{Author, Skill};
 pub use partial::Partial;
 use std::fmt;
 use std::path::Path;
-use svc::api::Problem;
-use svc::core::time::Time;
+use svc_base::api::Problem;
+use svc_base::time::Time;
 
 /// A client under a keyed hash: stored instead of its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

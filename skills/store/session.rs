@@ -4,7 +4,7 @@
 use super::{ClientHash, StoreError};
 use crate::model::{Author, Skill};
 use serde_json::Value;
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// Rows of one database, inside the transaction that is open.
 pub trait Tables {

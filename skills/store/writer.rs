@@ -7,8 +7,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use svc::core::time::Time;
-use svc::runtime::threads::Thread;
+use svc_base::time::Time;
+use svc_sys::threads::Thread;
 
 /// Writes that may wait.
 const QUEUE_WRITES: usize = 1024;

@@ -9,7 +9,7 @@ use crate::authors::{self, AuthorPatch};
 use crate::installs;
 use crate::model::{Author, Skill};
 use serde_json::{Value, json};
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// Ids tried for one name; more than anybody makes skills of one name.
 const SLUG_TRIES: u64 = 1_000_000;

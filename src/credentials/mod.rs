@@ -14,7 +14,8 @@ mod secret;
 mod tests;
 pub mod worker;
 
-pub use secret::{Sealed, Secret, SecretVariable};
+pub use secret::{Sealed, SecretVariable};
+pub use svc_base::secret::Secret;
 pub use worker::Vault;
 
 use crate::agents::Agent;

@@ -10,7 +10,7 @@
 //! **Invariant:** whatever the marketplace says is cut to the lengths of its own rules before it is kept.
 
 pub mod api;
-pub mod bundled;
+pub use svc_base::bundled;
 #[cfg(test)]
 mod tests;
 pub mod worker;

@@ -10,7 +10,7 @@
 
 pub mod api;
 mod chain;
-pub mod relevance;
+pub use svc_base::relevance;
 pub mod select;
 mod specializations;
 pub mod store;

@@ -5,11 +5,11 @@ use super::pm::Subject;
 use crate::agents::Agent;
 use crate::context::project_path;
 use crate::core::State as All;
-use crate::memory::relevance;
 use glob::{MatchOptions, Pattern};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use svc_base::relevance;
 
 /// Files one review covers; more are to be split.
 pub const MAX_FILES: usize = 40;

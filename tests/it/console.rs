@@ -38,7 +38,7 @@ fn browse(script: &str) {
         .arg(root.join("tests/console").join(script))
         .env("SVC_CONSOLE_TOOLS_DIR", tools)
         .env("SVC_BIN", env!("CARGO_BIN_EXE_svc"))
-        .env("SVC_SKILLS_BIN", env!("CARGO_BIN_EXE_svc-skills"))
+        .env("SVC_SKILLS_BIN", crate::support::market::program())
         .env_remove("SVC_CONSOLE_FROM_DISK")
         .stdin(Stdio::null())
         .output()

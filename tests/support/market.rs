@@ -51,9 +51,18 @@ impl Answer {
     }
 }
 
+/// The built program. To its own tests Cargo names it; for those of the daemon it lies beside `svc`.
+pub fn program() -> PathBuf {
+    let named = option_env!("CARGO_BIN_EXE_svc-skills").map(PathBuf::from);
+    let beside = || Some(PathBuf::from(option_env!("CARGO_BIN_EXE_svc")?).with_file_name("svc-skills"));
+    let path = named.or_else(beside).expect("Cargo names one of the programs");
+    assert!(path.exists(), "{} is not built: cargo build -p svc-skills", path.display());
+    path
+}
+
 /// What a service is started with.
 pub fn command(folder: &Folder, env: &[(&str, &str)]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_svc-skills"));
+    let mut command = Command::new(program());
     for name in ["SKILLS_BASE_URL", "SKILLS_SITE_ORIGINS", "SKILLS_TRUSTED_PROXIES", "DATABASE_URL"] {
         command.env_remove(name);
     }

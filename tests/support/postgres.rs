@@ -11,7 +11,10 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Cluster(PathBuf);
 
 fn script(words: &[&str]) -> Output {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/setup-postgres");
+    // The marketplace is a package of its own below the root.
+    let mut above =
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|at| at.join("tests/real/setup-postgres"));
+    let script = above.find(|script| script.exists()).expect("tests/real/setup-postgres is there");
     Command::new(script).args(words).output().unwrap()
 }
 

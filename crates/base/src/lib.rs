@@ -3,8 +3,11 @@
 
 pub mod actor;
 pub mod api;
+pub mod bundled;
 pub mod ids;
 pub mod nearest;
+pub mod relevance;
+pub mod secret;
 pub mod time;
 pub mod untrusted;
 pub mod words;

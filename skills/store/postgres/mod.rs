@@ -25,7 +25,7 @@ use session::Connected;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
-use svc::core::time::Time;
+use svc_base::time::Time;
 pub use taking::Taking;
 
 /// Each entry makes version `n` out of version `n - 1`. Never edit one that was released.
@@ -61,7 +61,7 @@ impl Postgres {
             .try_into()
             .map_err(|_| StoreError::Unavailable("the key of client hashes is damaged".into()))?;
         let writer = Writer::start(Connected::new(Arc::clone(&server)))?;
-        let instance = i64::from_ne_bytes(svc::runtime::clock::random().to_ne_bytes());
+        let instance = i64::from_ne_bytes(svc_sys::clock::random().to_ne_bytes());
         Ok(Self { server, writer, readers, client_key, instance })
     }
 
@@ -94,7 +94,7 @@ fn migrate(connection: &mut Connection) -> Result<Vec<u8>, StoreError> {
     let sql = "INSERT INTO meta(key, number) VALUES ('version', $1) \
          ON CONFLICT (key) DO UPDATE SET number = excluded.number WHERE meta.number <> excluded.number";
     connection.execute(sql, &[&known])?;
-    let key: Vec<u8> = (0..4).flat_map(|_| svc::runtime::clock::random().to_le_bytes()).collect();
+    let key: Vec<u8> = (0..4).flat_map(|_| svc_sys::clock::random().to_le_bytes()).collect();
     let sql = "INSERT INTO meta(key, bytes) VALUES ('client_key', $1) ON CONFLICT DO NOTHING";
     connection.execute(sql, &[&key])?;
     let kept = connection.first("SELECT bytes FROM meta WHERE key = 'client_key'", &[])?;

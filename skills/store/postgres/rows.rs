@@ -4,7 +4,7 @@ use super::wire::{Row, ToText};
 use crate::model::{Author, Category, Skill, Source, Status, Verification};
 use crate::store::StoreError;
 use serde::de::DeserializeOwned;
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// In the order of [`skill_values`].
 pub const SKILL_COLUMNS: &str = "id, name, description, author, author_id, profile, category, tags, roles, source, icon, \

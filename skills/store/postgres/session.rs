@@ -10,7 +10,7 @@ use crate::store::{ClientHash, StoreError};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// A commit whose answer was lost is asked for at most this long.
 const OUTCOME_WAIT: Duration = Duration::from_secs(3);

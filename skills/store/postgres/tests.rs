@@ -204,7 +204,7 @@ fn a_server_that_goes_away_is_503_and_comes_back() {
     store.create(draft("Before", &json!({})), Time(1)).unwrap();
     cluster.crash();
     let error = store.create(draft("Meanwhile", &json!({})), Time(2)).unwrap_err();
-    assert_eq!(svc::api::Problem::from(error).status, 503);
+    assert_eq!(svc_base::api::Problem::from(error).status, 503);
     assert!(store.generation().is_err() && store.health().is_err());
     cluster.resume();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);

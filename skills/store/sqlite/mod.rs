@@ -23,7 +23,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 /// Another process holds the write lock at most this long before a write gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use crate::store::StoreError;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use serde::de::DeserializeOwned;
-use svc::core::time::Time;
+use svc_base::time::Time;
 
 const SKILL_COLUMNS: &str = "id, name, description, author, author_id, profile, category, tags, roles, source, icon, \
      digest, content_bytes, has_front_matter, downloads, seed_rating, seed_rating_count, rating_sum, \

@@ -26,7 +26,7 @@ pub fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     }
     if found < known {
         transaction.pragma_update(None, "user_version", known)?;
-        let key: Vec<u8> = (0..4).flat_map(|_| svc::runtime::clock::random().to_le_bytes()).collect();
+        let key: Vec<u8> = (0..4).flat_map(|_| svc_sys::clock::random().to_le_bytes()).collect();
         transaction.execute("INSERT OR IGNORE INTO meta(key, value) VALUES('client_key', ?1)", [&key])?;
     }
     transaction.commit()?;

@@ -111,7 +111,7 @@ fn must_show_a_full_disk_gives_503_and_recovers() {
         match store.create(draft("Big", &json!({"content": format!("{n}{big}")})), Time(2)) {
             Ok(_) => {}
             Err(error) => {
-                assert_eq!(svc::api::Problem::from(error).status, 503);
+                assert_eq!(svc_base::api::Problem::from(error).status, 503);
                 refused += 1;
             }
         }
@@ -131,7 +131,7 @@ fn decisions_1_a_writer_that_cannot_write_is_503_with_retry_after() {
     for error in
         [StoreError::Overloaded, StoreError::Full(String::new()), StoreError::Unavailable("x".into())]
     {
-        let problem = svc::api::Problem::from(error);
+        let problem = svc_base::api::Problem::from(error);
         assert_eq!((problem.status, problem.headers[0].0), (503, "Retry-After"));
     }
 }
@@ -213,7 +213,7 @@ fn a_database_that_was_removed_or_replaced_takes_no_writes_until_it_is_back() {
     let away = place.0.join("away.db");
     fs::rename(place.file(), &away).unwrap();
     assert!(store.health().unwrap().unwrap().contains("removed or replaced"));
-    let refused = svc::api::Problem::from(store.create(draft("Lost", &json!({})), Time(2)).unwrap_err());
+    let refused = svc_base::api::Problem::from(store.create(draft("Lost", &json!({})), Time(2)).unwrap_err());
     assert_eq!(refused.status, 503, "nothing is acknowledged that is lost");
     assert!(!place.file().exists(), "and no empty database takes its place");
     fs::write(place.file(), "").unwrap();

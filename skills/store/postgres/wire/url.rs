@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use svc::api::{decode_percent, parse_query};
-use svc::credentials::Secret;
+use svc_base::api::{decode_percent, parse_query};
+use svc_base::secret::Secret;
 
 /// Where a server listens unless told otherwise.
 const PORT: u16 = 5432;

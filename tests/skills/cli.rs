@@ -199,7 +199,7 @@ fn the_public_client_finds_skills_here_and_where_to_install_them_from() {
 #[test]
 fn must_do_1_every_seeded_skill_passes_the_public_validator() {
     let Some(validator) = tool("skills-ref", "bin/agentskills") else { return };
-    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/skills-ref"))
+    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/skills-ref"))
         .env("SVC_SKILLS_REF", validator)
         .output()
         .unwrap();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::sync::LazyLock;
 
 /// Facts of each skill: a JSON array, without description and text.
-pub const FACTS: &str = include_str!("../../data/vendor-skills.json");
+pub const FACTS: &str = include_str!("../../../data/vendor-skills.json");
 /// The version label of the embedded texts.
 const VERSION: &str = "1.0.0";
 
@@ -15,7 +15,7 @@ macro_rules! texts {
     ($($id:literal),+ $(,)?) => {
         /// Id and markdown of each skill.
         pub const TEXTS: &[(&str, &str)] =
-            &[$(($id, include_str!(concat!("../../data/skills/", $id, "/SKILL.md")))),+];
+            &[$(($id, include_str!(concat!("../../../data/skills/", $id, "/SKILL.md")))),+];
     };
 }
 

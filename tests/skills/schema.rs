@@ -12,7 +12,7 @@ fn must_show_schemathesis_finds_nothing_with_all_checks() {
     let Some(program) = tool("schemathesis", "bin/schemathesis") else { return };
     // One key for both kinds, for the tester sends one.
     let market = Market::start(&[("SKILLS_ADMIN_KEY", KEY)]);
-    let settings = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/schemathesis/schemathesis.toml");
+    let settings = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/schemathesis/schemathesis.toml");
     let output = Command::new(program)
         .current_dir(market.folder().path())
         .args(["--no-color", "--config-file", settings, "run"])
