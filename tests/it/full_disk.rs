@@ -48,6 +48,8 @@ fn what_a_full_disk_refuses_is_not_in_force_now_and_after_a_kill() {
         return;
     }
     let mut daemon = Daemon::start();
+    // The default team is as old as the daemon until teams are stored for the first time.
+    daemon.post("/api/teams", &json!({"name": "first"}));
     // The vault's key is made with the first secret.
     daemon.post("/api/credentials", &json!({"provider": "gemini", "key": "sk-0123456789abcdef"}));
     let limit = |daemon: &Daemon, size: &str| {
