@@ -1,5 +1,5 @@
-//! Which coding-agent programs are installed, and what is told of them. What they are, their command lines and
-//! their streams stand in the crate below, a file each.
+//! Which coding-agent programs are installed, and what is told of them. What they are, their command lines
+//! and their streams stand in the crate below, a file each.
 
 pub mod api;
 pub mod registry;

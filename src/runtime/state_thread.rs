@@ -214,8 +214,8 @@ impl StateThread {
                 let names: Vec<_> = turn.iter().map(|(_, name)| *name).collect();
                 log::warn!("a turn took {} ms: {}", took.as_millis(), names.join(", "));
             }
-            // Every write of this turn holds the state after its last event. What that holds no more because a
-            // log has it (an instruction that became a message) must not be gone from both after a kill.
+            // Every write of this turn holds the state after its last event. What that holds no more because
+            // a log has it (an instruction that became a message) must not be gone from both after a kill.
             for (effects, _) in &mut turn {
                 for line in effects.extract_if(.., |effect| matches!(effect, Effect::Log(..))) {
                     outbox.perform(line, &published);

@@ -102,9 +102,9 @@ pub struct Info {
     /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
     /// is put around it, with its project as the scope.
     pub needs_fence: bool,
-    /// Whether it plays a scenario instead of asking a model: it is told nothing of the project, costs nothing,
-    /// and runs what it is told to in any permission, so that an agent without [`Permission::Full`] starts it
-    /// inside of the fence alone.
+    /// Whether it plays a scenario instead of asking a model: it is told nothing of the project, costs
+    /// nothing, and runs what it is told to in any permission, so that an agent without
+    /// [`Permission::Full`] starts it inside of the fence alone.
     pub scripted: bool,
     /// Below the home folder: what it writes to by itself, and so may behind a fence. Names that end with `/`
     /// are folders, and are made where they are not there yet: it could not make them.
