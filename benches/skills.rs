@@ -303,10 +303,9 @@ fn reads(table: &mut Table, market: &Market, cores: &Cores) {
     assert_eq!(list.json()["skills"].as_array().unwrap().len(), 50);
     let one = market.get("/api/v1/skills/tidy-tests-0");
     let tag = one.header("etag").unwrap();
-    // By the same name as above: addresses in an answer, and with them its tag, follow the name asked for.
-    let host = market.address;
+    // By the name that `Market::get` asks for: addresses in an answer, and with them its tag, follow it.
     let known =
-        format!("GET /api/v1/skills/tidy-tests-0 HTTP/1.1\r\nHost: {host}\r\nIf-None-Match: {tag}\r\n\r\n");
+        format!("GET /api/v1/skills/tidy-tests-0 HTTP/1.1\r\nHost: market\r\nIf-None-Match: {tag}\r\n\r\n");
     let readings = [
         Reading {
             name: "list of 50 with total and categories",
