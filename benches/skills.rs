@@ -3,8 +3,8 @@
 //! The service runs on one core and the clients on the others, where `taskset` and a second core are there,
 //! so that a rate is what one core serves. "Bare handler" is a second process on the same core: the same
 //! HTTP edge, which answers everything with ready bytes of the same size.
-//! `cargo bench -p svc-skills --bench skills` takes two minutes; with `SVC_BENCH_MANY=1`, in some more, also a
-//! catalogue of 100 000.
+//! `cargo bench -p svc-skills --bench skills` takes two minutes; with `SVC_BENCH_MANY=1`, in some more, also
+//! a catalogue of 100 000.
 
 #[path = "support/bare.rs"]
 mod bare;

