@@ -60,7 +60,7 @@ fn decisions_4_a_thread_with_descriptors_of_its_own_is_found() {
 }
 
 /// Gives this thread a table of descriptors of its own.
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "unshare, which std does not offer")]
 fn unshare_files() {
     // SAFETY: the call takes a number, and this thread uses no descriptor that another thread will close.
     assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
