@@ -28,6 +28,9 @@ const LONG_WORD: usize = 8;
 /// A word that is much longer than what people write is no word to repair.
 const LONGEST_TYPO: usize = 32;
 
+/// No word that differs from one of [`LONGEST_TYPO`] by the slips that are forgiven is longer.
+const LONGEST_SLIP: usize = LONGEST_TYPO + 2;
+
 /// Where a term stands. The discriminant is what it is stored as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
@@ -172,8 +175,7 @@ impl Index {
 
     /// The terms with a word that differs by a slip of the finger.
     fn slips(&self, word: &str) -> impl Iterator<Item = u32> {
-        let length = word.chars().count();
-        let most = forgiven(length);
+        let most = forgiven(word);
         let own = letters(word);
         // One slip changes at most two of the letters that occur.
         let near = move |theirs: u32| (theirs ^ own).count_ones() <= 2 * u32::try_from(most).unwrap_or(0);
@@ -203,11 +205,10 @@ impl Index {
 
 /// What one entry is worth for one word, without the index; 0 when it does not fit.
 pub fn weigh_one(entry: &Entry, word: &str, repaired: bool) -> u16 {
-    let length = word.chars().count();
-    let wanted = stem(word);
+    let (wanted, most) = (stem(word), forgiven(word));
     let fit = |term: &str| {
         if repaired {
-            return words(term).any(|part| is_slip(word, part, forgiven(length))).then_some(Fit::Typo);
+            return words(term).any(|part| is_slip(word, part, most)).then_some(Fit::Typo);
         }
         if words(term).any(|part| part == word) || term == word {
             return Some(Fit::Whole);
@@ -240,9 +241,12 @@ fn letters(word: &str) -> u32 {
     word.chars().fold(0, |bits, c| bits | 1 << (u32::from(c) & 31))
 }
 
-/// How many slips are forgiven in a word of so many characters.
-fn forgiven(length: usize) -> usize {
-    match length {
+/// How many slips are forgiven in a word. A number with another digit is another number.
+fn forgiven(word: &str) -> usize {
+    if !word.chars().any(char::is_alphabetic) {
+        return 0;
+    }
+    match word.chars().count() {
         0..SHORTEST_TYPO => 0,
         SHORTEST_TYPO..LONG_WORD => 1,
         LONG_WORD..=LONGEST_TYPO => 2,
@@ -258,27 +262,41 @@ fn is_slip(word: &str, candidate: &str, most: usize) -> bool {
     if most == 0 || word.chars().next() != candidate.chars().next() {
         return false;
     }
-    let (a, b): (Vec<char>, Vec<char>) = (word.chars().collect(), candidate.chars().collect());
+    let (mut a, mut b) = (['\0'; LONGEST_SLIP], ['\0'; LONGEST_SLIP]);
+    let (Some(a), Some(b)) = (characters(word, &mut a), characters(candidate, &mut b)) else { return false };
     if a.len().abs_diff(b.len()) > most {
         return false;
     }
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
+    // Three rows of the table of distances, the newest first.
+    let mut rows = [[0; LONGEST_SLIP + 1]; 3];
+    for (cost, first) in (0..).zip(&mut rows[0]) {
+        *first = cost;
+    }
     for (i, x) in a.iter().enumerate() {
-        let mut row = Vec::with_capacity(b.len() + 1);
-        row.push(i + 1);
+        rows.rotate_right(1);
+        let [row, last, before] = &mut rows;
+        row[0] = i + 1;
         for (j, y) in b.iter().enumerate() {
             let changed = last[j] + usize::from(x != y);
             let mut cost = changed.min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
                 cost = cost.min(before[j - 1] + 1);
             }
-            row.push(cost);
+            row[j + 1] = cost;
         }
-        if row.iter().all(|cost| *cost > most) {
+        if row[..=b.len()].iter().all(|cost| *cost > most) {
             return false;
         }
-        before = std::mem::replace(&mut last, row);
     }
-    last.last().is_some_and(|cost| *cost <= most)
+    rows[0][b.len()] <= most
+}
+
+/// The characters of a word, in a buffer that costs no allocation; `None` when there are too many.
+fn characters<'a>(word: &str, into: &'a mut [char; LONGEST_SLIP]) -> Option<&'a [char]> {
+    let mut count = 0;
+    for c in word.chars() {
+        *into.get_mut(count)? = c;
+        count += 1;
+    }
+    Some(&into[..count])
 }

@@ -7,7 +7,7 @@ use super::index::{self, Index, MAX_CHANGED};
 use super::query::{ListQuery, Sort};
 use super::shelf::Shelf;
 use crate::hex;
-use crate::model::{Author, Category, Status};
+use crate::model::{Author, Category, Skill, Status};
 use crate::store::Changes;
 use std::cmp::{Ordering, Reverse};
 use std::collections::HashMap;
@@ -20,6 +20,24 @@ const BODIES: usize = 256;
 const BODIES_BYTES: usize = 8 << 20;
 /// With more changes than this sorting anew is cheaper than moving one by one.
 const MOVES: usize = 64;
+
+/// What every search looks at in every entry. Following the pointers to the entries instead costs a miss of
+/// the processor's caches each, which is most of what a search takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Facet {
+    category: Category,
+    status: Status,
+    /// Words of the name; the last number stands for more, too.
+    name_words: u8,
+}
+
+impl Facet {
+    fn of(entry: &Entry) -> Self {
+        let words = entry.searched_name().split_whitespace().count();
+        let Skill { category, status, .. } = entry.skill;
+        Self { category, status, name_words: u8::try_from(words).unwrap_or(u8::MAX) }
+    }
+}
 
 /// A body with its tag, shared by all who ask the same.
 #[derive(Debug, Clone)]
@@ -39,7 +57,7 @@ pub struct Snapshot {
     pub generation: u64,
     entries: Shelf<Arc<Entry>>,
     /// Of each entry, side by side: what every search looks at.
-    facets: Arc<Vec<(Category, Status)>>,
+    facets: Arc<Vec<Facet>>,
     /// The words of all entries, made by the first search that needs them.
     index: OnceLock<Arc<Index>>,
     /// Entries whose words the index does not know yet, at most [`MAX_CHANGED`].
@@ -91,7 +109,7 @@ impl Snapshot {
         let known = self.by_id.get(&entry.skill.id).copied();
         let category = entry.skill.category as usize;
         self.listed[category] += usize::from(entry.is_listed());
-        let facet = (entry.skill.category, entry.skill.status);
+        let facet = Facet::of(&entry);
         let Some(index) = known else {
             // More skills than 2^32 do not fit into memory long before.
             let index = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
@@ -199,7 +217,7 @@ impl Snapshot {
             if weight == 0 {
                 continue;
             }
-            let (category, _) = self.facets[*index as usize];
+            let Facet { category, .. } = self.facets[*index as usize];
             counts[category as usize] += 1;
             if query.category.is_none_or(|wanted| wanted == category) {
                 found.push((Reverse(weight), u32::try_from(found.len()).unwrap_or(u32::MAX), *index));
@@ -223,7 +241,7 @@ impl Snapshot {
         let mut weights: Vec<u16> = self
             .facets
             .iter()
-            .map(|(_, status)| u16::from(query.status.is_none_or(|wanted| wanted == *status)))
+            .map(|facet| u16::from(query.status.is_none_or(|wanted| wanted == facet.status)))
             .collect();
         if let Some(author) = &query.author {
             for (weight, entry) in weights.iter_mut().zip(self.entries.iter()) {
@@ -233,32 +251,43 @@ impl Snapshot {
         if query.words.is_empty() {
             return weights;
         }
+        let mut worth = vec![0; weights.len()];
         for word in &query.words {
-            let mut worth = self.worth(word, false);
-            if !worth.iter().zip(&weights).any(|(worth, weight)| *worth > 0 && *weight > 0) {
-                worth = self.worth(word, true);
-            }
-            for (weight, worth) in weights.iter_mut().zip(worth) {
-                *weight = if worth == 0 || *weight == 0 { 0 } else { weight.saturating_add(worth) };
+            let mut narrow = |repaired| self.narrow(word, repaired, &mut worth, &mut weights);
+            if !narrow(false) && !narrow(true) {
+                // No entry fits all words, whatever the others are.
+                weights.fill(0);
+                return weights;
             }
         }
         if query.by_relevance {
-            for (weight, entry) in weights.iter_mut().zip(self.entries.iter()).filter(|(w, _)| **w > 0) {
-                *weight = weight.saturating_add(index::whole_name(entry, &query.words));
+            let words = u8::try_from(query.words.len()).unwrap_or(u8::MAX);
+            for (at, weight) in weights.iter_mut().enumerate() {
+                if *weight > 0 && self.facets[at].name_words == words {
+                    let entry = self.entries.at(at);
+                    *weight = weight.saturating_add(index::whole_name(entry, &query.words));
+                }
             }
         }
         weights
     }
 
-    /// What each entry is worth for one word. `repaired`: the word is misspelt.
-    fn worth(&self, word: &str, repaired: bool) -> Vec<u16> {
-        let mut worth = vec![0; self.entries.len()];
-        self.index.get_or_init(|| Arc::new(Index::of(&self.entries))).weigh(word, repaired, &mut worth);
+    /// Adds what each entry is worth for one word, and takes those away that do not fit it; `false`, with
+    /// the weights as they were, when that would be all. `repaired`: the word is misspelt.
+    fn narrow(&self, word: &str, repaired: bool, worth: &mut [u16], weights: &mut [u16]) -> bool {
+        worth.fill(0);
+        self.index.get_or_init(|| Arc::new(Index::of(&self.entries))).weigh(word, repaired, worth);
         for changed in self.changed.iter() {
             let entry = self.entries.at(*changed as usize);
             worth[*changed as usize] = index::weigh_one(entry, word, repaired);
         }
-        worth
+        if !worth.iter().zip(&*weights).any(|(worth, weight)| *worth > 0 && *weight > 0) {
+            return false;
+        }
+        for (weight, worth) in weights.iter_mut().zip(worth) {
+            *weight = if *worth == 0 || *weight == 0 { 0 } else { weight.saturating_add(*worth) };
+        }
+        true
     }
 
     /// Without search, author and other status the counts are known already.
@@ -342,7 +371,7 @@ impl Snapshot {
                 "{sort:?}"
             );
         }
-        let facets = self.entries.iter().map(|e| (e.skill.category, e.skill.status));
+        let facets = self.entries.iter().map(|entry| Facet::of(entry));
         assert!(facets.eq(self.facets.iter().copied()));
         for category in Category::ALL {
             let listed =

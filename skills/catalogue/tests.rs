@@ -218,7 +218,7 @@ fn what_fits_a_search_best_comes_first_by_stem_and_in_spite_of_slips() {
     let skills = vec![
         described("a", "Team Habits", "Reviewing code, security audits, TypeScript and more", &[], 9_000),
         described("b", "Code Review", "Looks at a change", &["quality"], 10),
-        described("c", "Review Helper", "Helps with it", &[], 500),
+        described("c", "Review Helper", "Helps with it in 9000 ways", &[], 500),
         described("d", "Größe prüfen", "Measures things", &["review"], 1),
     ];
     let all = Snapshot::default().with(Changes { generation: 1, skills, authors: Vec::new() }, "http://here");
@@ -231,6 +231,8 @@ fn what_fits_a_search_best_comes_first_by_stem_and_in_spite_of_slips() {
     assert_eq!(finds(&all, "architect").len(), 4, "roles are searched");
     assert_eq!(finds(&all, "eviewin"), ["a"], "the specification's substring");
     assert!(finds(&all, "kubernetes").is_empty());
+    assert!(finds(&all, "reveiwkubernetes").is_empty(), "hardly anything in common");
+    assert!(finds(&all, "9001").is_empty(), "and no other number for a number");
     let query = parse("search=review&sort=popular");
     let popular: Vec<&str> = all.find(&query).0.iter().map(|e| e.skill.id.as_str()).collect();
     assert_eq!(popular, ["a", "c", "b", "d"], "an order that is asked for is kept");
