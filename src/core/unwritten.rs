@@ -16,12 +16,16 @@
 //! such as the removal of an integration, is begun when the disk has it; what then comes of it is told as it
 //! is.
 //!
+//! The words to a known agent go into its log ahead of the documents that no longer hold them as waiting: a
+//! daemon that is killed between the two has them twice rather than not at all.
+//!
 //! **Invariant:** a wish answered 503 has changed nothing, unless the answer says `inForce: true`.
 //! **Invariant:** as long as a change waits, every write of its documents holds it.
 
+use super::ids::{AgentId, LineageId};
 use super::time::Time;
 use super::{Actor, CallId, Command, Context, Document, Durability, Effect, Event, Journal, State};
-use crate::agents;
+use crate::agents::{self, LogEntry};
 use crate::api::Problem;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -47,7 +51,12 @@ pub struct Unwritten {
     seed: u64,
     documents: BTreeSet<Document>,
     lines: Vec<(Journal, Arc<[u8]>)>,
+    /// What went into the logs of known agents ahead of the documents.
+    logged: Vec<Logged>,
 }
+
+/// A line of a log.
+type Logged = (LineageId, AgentId, LogEntry);
 
 impl Unwritten {
     fn event(&self) -> Event {
@@ -71,7 +80,10 @@ pub fn call(state: &mut State, cx: &mut Context, call: CallId, actor: Actor, com
             format!("{MAX_UNWRITTEN} changes wait for the disk, and that is the limit; retry in a moment");
         return cx.reply(call, Problem::new(503, "storage_busy", text).with_header("Retry-After", "5"));
     }
-    let lines = lines(trial.effects());
+    let (lines, logged) = (lines(trial.effects()), logged(state, trial.effects()));
+    for (lineage, agent, entry) in &logged {
+        cx.push(Effect::Log(*lineage, *agent, entry.clone()));
+    }
     for document in &documents {
         cx.push(Effect::Put(*document, Durability::BeforeReply));
     }
@@ -79,7 +91,7 @@ pub fn call(state: &mut State, cx: &mut Context, call: CallId, actor: Actor, com
         cx.push(Effect::Append(*journal, Arc::clone(line)));
     }
     cx.push(Effect::AwaitDisk(call));
-    let change = Unwritten { call, actor, command, at, seed, documents, lines };
+    let change = Unwritten { call, actor, command, at, seed, documents, lines, logged };
     Arc::make_mut(&mut state.unwritten).push(Arc::new(change));
 }
 
@@ -123,6 +135,7 @@ fn perform(state: &State, cx: &mut Context, change: &Unwritten, mut effects: Vec
     } else {
         effects.retain(|effect| !matches!(effect, Effect::Append(..)));
     }
+    effects.retain(|effect| !logged_line(effect).is_some_and(|line| change.logged.contains(&line)));
     let is_on_disk = documents.is_subset(&change.documents);
     for effect in effects {
         cx.push(match effect {
@@ -151,6 +164,10 @@ fn withdraw(state: &State, cx: &mut Context, change: &Unwritten, why: &str) {
             }
             _ => Effect::Put(*document, Durability::BeforeReply),
         });
+    }
+    for (lineage, agent, _) in &change.logged {
+        let text = format!("the line before came to nothing: {why}");
+        cx.push(Effect::Log(*lineage, *agent, LogEntry::life(text)));
     }
     if !change.lines.is_empty() {
         cx.actor.clone_from(&change.actor);
@@ -201,6 +218,17 @@ fn lines(effects: &[Effect]) -> Vec<(Journal, Arc<[u8]>)> {
         _ => None,
     };
     effects.iter().filter_map(line).collect()
+}
+
+/// What is said to agents that are known; the first words to a new one are a document of their own.
+fn logged(state: &State, effects: &[Effect]) -> Vec<Logged> {
+    let lines = effects.iter().filter_map(logged_line);
+    lines.filter(|(lineage, ..)| state.agents.iter().any(|agent| agent.lineage_id == *lineage)).collect()
+}
+
+fn logged_line(effect: &Effect) -> Option<Logged> {
+    let Effect::Log(lineage, agent, entry) = effect else { return None };
+    Some((*lineage, *agent, entry.clone()))
 }
 
 /// The event that a line tells.

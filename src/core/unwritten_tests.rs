@@ -148,8 +148,10 @@ fn shown(bench: &Bench) -> String {
 
 /// Nothing is told or ordered of what the disk refuses.
 fn assert_only_tried(effects: &[Effect], what: &str) {
-    let quiet =
-        |effect: &&Effect| !matches!(effect, Effect::Put(..) | Effect::Append(..) | Effect::Remove(_));
+    let is_quiet = |effect: &Effect| {
+        matches!(effect, Effect::Put(..) | Effect::Append(..) | Effect::Remove(_) | Effect::Log(..))
+    };
+    let quiet = |effect: &&Effect| !is_quiet(effect);
     let loud: Vec<_> = effects.iter().filter(quiet).collect();
     assert!(loud.is_empty(), "{what}: {loud:?}");
 }
@@ -244,6 +246,36 @@ fn a_refused_change_leaves_what_happened_meanwhile() {
     let written = names(&Document::Teams.encode(&bench.state).unwrap().unwrap());
     assert!(!written.contains("first") && written.contains("second"), "{written}");
     assert_eq!(bench.audited("change.withdrawn").len(), 1);
+}
+
+/// The stored record of a resumed agent holds its waiting words no more: by then the log has them.
+#[test]
+fn words_are_in_the_log_before_the_document_that_no_longer_holds_them() {
+    let mut bench = Bench::new();
+    let id = bench.agent("one");
+    let words = json!({"message": "said before", "deliver": "rotation"});
+    assert_eq!(bench.ask("POST", "/api/agents/one/instruct", &words).0, 200);
+    bench.apply(Event::Terminate);
+    bench.exits(id, 0);
+    bench.with(|all, _| std::sync::Arc::make_mut(&mut all.health).stopping = false);
+    let tells = |effect: &Effect, words: &str| matches!(effect, Effect::Log(_, _, entry) if format!("{entry:?}").contains(words));
+    let said = |effect: &Effect| tells(effect, "said before");
+    let logged = |bench: &Bench| bench.effects.iter().filter(|effect| said(effect)).count();
+    for disk in [Err("no space left".to_owned()), Ok(())] {
+        bench.effects.clear();
+        bench.disk = None;
+        assert!(bench.wish("POST", "/api/agents/one/resume", &Value::Null).is_none(), "it waits");
+        let put = |effect: &Effect| matches!(effect, Effect::Put(Document::Agents, _));
+        let written = bench.effects.iter().position(put).unwrap();
+        assert!(bench.effects[..written].iter().any(said), "{:?}", bench.effects);
+        let call = bench.state.unwritten[0].call;
+        bench.apply(Event::OnDisk(call, disk.clone()));
+        assert_eq!(logged(&bench), 1, "once, not again when it is in force");
+        let is_told = bench.effects.iter().any(|effect| tells(effect, "came to nothing"));
+        assert_eq!(is_told, disk.is_err());
+        let waits = bench.state.agents.find("one").unwrap().queue.len();
+        assert_eq!(waits, usize::from(disk.is_err()), "a refused resume leaves them waiting");
+    }
 }
 
 /// While the first of two changes waits, what is written has no room for the second; then the disk refuses
