@@ -90,7 +90,7 @@ pub struct Index {
     postings: Vec<u32>,
     /// For each stem of letters and digits within a term: the terms.
     stems: HashMap<Box<str>, Vec<u32>>,
-    /// For each word of letters and digits within a term: its letters, the word and the terms.
+    /// For each word with a letter within a term: its letters, the word and the terms.
     plain: Vec<(u32, Box<str>, Vec<u32>)>,
 }
 
@@ -127,15 +127,11 @@ impl Index {
             index.all.push_str(name);
             index.all.push(BETWEEN);
             for word in words(name) {
-                let terms = plain.entry(word).or_default();
-                if terms.last() != Some(&number) {
-                    terms.push(number);
+                add(index.stems.entry(stem(word).into()).or_default(), number);
+                if is_repairable(word) {
+                    add(plain.entry(word).or_default(), number);
                 }
             }
-        }
-        for (word, terms) in &plain {
-            let stems = index.stems.entry(stem(word).into()).or_default();
-            stems.extend(terms);
         }
         index.plain = plain.into_iter().map(|(word, terms)| (letters(word), word.into(), terms)).collect();
         index
@@ -153,10 +149,10 @@ impl Index {
             return;
         }
         let finder = Finder::new(word.as_bytes());
-        let mut from = 0;
+        let (mut from, mut number) = (0, 0);
         while let Some(at) = self.all.as_bytes().get(from..).and_then(|rest| finder.find(rest)) {
             let place = from + at;
-            let number = self.terms.partition_point(|term| term.begin as usize <= place) - 1;
+            number = self.term_at(place, number);
             let (begin, end) = self.range(number);
             let fit = match (place == begin, place + word.len() == end) {
                 (true, true) => Fit::Whole,
@@ -185,6 +181,18 @@ impl Index {
         fits.flat_map(|(_, _, terms)| terms.iter().copied())
     }
 
+    /// The term that this place is in; it is `from` or one behind it, most often near.
+    fn term_at(&self, place: usize, from: usize) -> usize {
+        let begins_before = |term: &Term| term.begin as usize <= place;
+        let (mut known, mut step) = (from, 1);
+        while self.terms.get(known + step).is_some_and(begins_before) {
+            known += step;
+            step *= 2;
+        }
+        let end = self.terms.len().min(known + step);
+        known + self.terms[known + 1..end].partition_point(begins_before)
+    }
+
     fn range(&self, number: usize) -> (usize, usize) {
         let begin = self.terms[number].begin as usize;
         let next = self.terms.get(number + 1).map_or(self.all.len(), |term| term.begin as usize);
@@ -200,6 +208,13 @@ impl Index {
             let worth = &mut best[(posting >> FIELD_BITS) as usize];
             *worth = (*worth).max(fit.worth(field));
         }
+    }
+}
+
+/// Numbers come in their order, the same one more than once.
+fn add(terms: &mut Vec<u32>, number: u32) {
+    if terms.last() != Some(&number) {
+        terms.push(number);
     }
 }
 
@@ -241,9 +256,14 @@ fn letters(word: &str) -> u32 {
     word.chars().fold(0, |bits, c| bits | 1 << (u32::from(c) & 31))
 }
 
-/// How many slips are forgiven in a word. A number with another digit is another number.
+/// A number with another digit is another number.
+fn is_repairable(word: &str) -> bool {
+    word.chars().any(char::is_alphabetic)
+}
+
+/// How many slips are forgiven in a word.
 fn forgiven(word: &str) -> usize {
-    if !word.chars().any(char::is_alphabetic) {
+    if !is_repairable(word) {
         return 0;
     }
     match word.chars().count() {
@@ -259,7 +279,7 @@ fn forgiven(word: &str) -> usize {
 ///
 /// Source: optimal string alignment distance, as in Damerau (1964).
 fn is_slip(word: &str, candidate: &str, most: usize) -> bool {
-    if most == 0 || word.chars().next() != candidate.chars().next() {
+    if most == 0 || word.chars().next() != candidate.chars().next() || !is_repairable(candidate) {
         return false;
     }
     let (mut a, mut b) = (['\0'; LONGEST_SLIP], ['\0'; LONGEST_SLIP]);
