@@ -4,8 +4,8 @@
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), the features, then
 //! [`routes`], the one list of endpoints, then [`runtime`], which puts the daemon together. Below them are
 //! crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes),
-//! `svc-providers` (the agent programs) and `svc-agents` (the two that are built in). [`cli`] is a client of
-//! the REST API and shares nothing else with it.
+//! `svc-providers` (the agent programs) and `svc-agents` (the two that are built in). `svc-cli`
+//! is a client of the REST API; the program puts both together.
 
 pub mod core;
 
@@ -37,8 +37,6 @@ pub mod workspace;
 
 pub mod routes;
 pub mod runtime;
-
-pub mod cli;
 
 /// The release, as `GET /api/health` and `svc --version` tell it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -2,6 +2,9 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use svc::runtime::daemon::{self, DaemonOptions};
+use svc_cli::StartDaemon;
+use svc_cli::session::{Failure, Outcome};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -14,7 +17,15 @@ fn main() -> ExitCode {
         Some(svc::runtime::confine::SUB_COMMAND) => svc::runtime::confine::main(&args[1..]),
         _ => {
             svc::runtime::secrets::hide();
-            ExitCode::from(svc::cli::run(args))
+            ExitCode::from(svc_cli::run(args, start))
         }
     }
+}
+
+/// The daemon, as `svc start` runs it.
+fn start(wanted: StartDaemon) -> Outcome {
+    let StartDaemon { project_dir, host, port, stderr_is_log, on_ready } = wanted;
+    let on_ready = Box::new(move |listening: &daemon::Listening| on_ready(&listening.url));
+    daemon::run(DaemonOptions { project_dir, host, port, stderr_is_log, on_ready })
+        .map_err(|error| Failure::Say { code: error.exit_code, message: error.message })
 }

@@ -11,11 +11,8 @@ use crate::core::CallId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+pub use svc_base::mcp::{ACCEPTED, PROTOCOL};
 
-/// The version this client asks for.
-pub const PROTOCOL: &str = "2025-06-18";
-/// The versions it accepts; they differ in nothing that is used here.
-pub const ACCEPTED: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 /// Pages of one tool list.
 pub const MAX_PAGES: usize = 50;
 /// Tools of one server.

@@ -4,6 +4,7 @@
 //! request, and again when somebody asks. Programs take seconds to answer (a cold Node.js, a loaded machine),
 //! so each is asked on a thread of its own, and what it says is reported by itself.
 
+use super::files::on_path;
 use super::process::{Marker, Processes, Spec, Stdin};
 use super::state_thread::Core;
 use super::threads::Thread;
@@ -13,7 +14,7 @@ use crate::providers::login::{Answer, Login, Source, StateFile};
 use crate::providers::registry::{Detection, Presence};
 use crate::providers::{Info, Program, environment};
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -359,17 +360,9 @@ fn find(info: &Info) -> Option<FileMark> {
     mark_on_path(program)
 }
 
-/// Where `program` is found on this process's `PATH`.
-pub fn path_of(program: &str) -> Option<PathBuf> {
-    mark_on_path(program).map(|found| found.path)
-}
-
 fn mark_on_path(program: &str) -> Option<FileMark> {
-    let mark = |path: PathBuf| {
-        let file = path.metadata().ok().filter(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)?;
-        Some(FileMark { path, inode: file.ino(), changed: (file.ctime(), file.ctime_nsec()) })
-    };
-    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find_map(mark)
+    let (path, file) = on_path(program)?;
+    Some(FileMark { path, inode: file.ino(), changed: (file.ctime(), file.ctime_nsec()) })
 }
 
 fn version_in(answer: Option<&(String, bool)>) -> String {

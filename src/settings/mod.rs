@@ -1,4 +1,5 @@
-//! The configuration: every key, its default, its type and range stand here and nowhere else.
+//! The configuration: the type and range of every key stand here and nowhere else; which keys there are, with
+//! their defaults, stands in `svc_base::settings`, which the command line reads, too.
 //!
 //! A key is looked up in the project's `.svc/config.json`, then in the user's configuration file, then
 //! among the defaults. `PATCH /api/config` writes the project's file.
@@ -7,9 +8,10 @@
 //! at start with the key named.
 
 pub mod api;
-pub mod keys;
 #[cfg(test)]
 mod tests;
+
+pub use svc_base::settings::{self as keys, defaults};
 
 use crate::api::{FieldError, Problem, Reply};
 use crate::core::{CallId, Context, Document, Durability, Effect};
@@ -145,37 +147,6 @@ pub struct Integrations {
 pub struct Skills {
     /// Where the marketplace answers.
     pub base_url: String,
-}
-
-/// The default configuration as JSON, in the order people read it.
-pub fn defaults() -> Map<String, Value> {
-    let value = json!({
-        "port": 31415,
-        "host": "127.0.0.1",
-        "maxAgents": 10,
-        "rotationThreshold": 0.75,
-        "autoRotation": true,
-        "qcThreshold": 4,
-        "journalistInterval": 120,
-        "journalist": {"mode": "deterministic"},
-        "defaultProvider": "claude-code",
-        "defaultModel": "auto",
-        "routing": "off",
-        "models": {},
-        "safety": {
-            "tokenCeilingPerAgent": 5_000_000,
-            "roleMultipliers": {"planner": 10.0, "analyst": 5.0, "fullstack": 4.0, "security": 4.0},
-            "dailyBudgetUsd": null,
-        },
-        "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
-        "enforcement": "advisory",
-        "integrations": {"idleStopSeconds": 600},
-        "env": {"pass": [], "set": {}, "providers": {}},
-    });
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
 }
 
 /// Settings of earlier releases, below `safety`. They have no effect any more, and are no fault either.

@@ -47,7 +47,7 @@ fn trespassers(files: &[(String, String)], patterns: &[&str], allowed: impl Fn(&
 /// Whether a file is one of the places with threads: the system's crate, `runtime/`, a feature's `worker*`,
 /// or a process side.
 fn does_io(name: &str) -> bool {
-    let folders = ["crates/sys/", "crates/agents/", "src/runtime/", "src/cli/"];
+    let folders = ["crates/sys/", "crates/agents/", "crates/cli/", "src/runtime/"];
     name == "src/main.rs"
         || folders.iter().any(|folder| name.starts_with(folder))
         || name.split('/').any(|part| part.starts_with("worker"))

@@ -2,14 +2,24 @@
 
 use crate::regular;
 use crate::reserve::with_reserve;
-use std::fs::{self, File, OpenOptions};
+use std::env;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 /// Syncs a folder, so that the names in it are on disk.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     with_reserve(|| File::open(folder))?.sync_all()
+}
+
+/// Where `program` is found on this process's `PATH`, and what is known of its file.
+pub fn on_path(program: &str) -> Option<(PathBuf, Metadata)> {
+    let executable = |path: PathBuf| {
+        let file = path.metadata().ok().filter(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)?;
+        Some((path, file))
+    };
+    env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(program)).find_map(executable)
 }
 
 /// A file that is not there needs no removing.

@@ -1,0 +1,156 @@
+//! Which settings there are, with their defaults and what each is for: for the daemon, whose rules stand in
+//! its `settings`, for `svc config describe`, for docs/configuration.md, and for whoever mistypes a key.
+
+use crate::nearest::nearest;
+use serde_json::{Map, Value, json};
+
+/// One setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Dotted, for example `safety.dailyBudgetUsd`.
+    pub key: &'static str,
+    /// Which values it takes, with their unit.
+    pub takes: &'static str,
+    /// What it does, as one sentence without its period.
+    pub what: &'static str,
+}
+
+const fn key(key: &'static str, takes: &'static str, what: &'static str) -> Key {
+    Key { key, takes, what }
+}
+
+/// All settings, in the order in which people read them.
+pub const KEYS: &[Key] = &[
+    key(
+        "port",
+        "whole number 0 to 65535; 0 takes any",
+        "the port to listen on, or one of the next ten that is free; holds with the next start",
+    ),
+    key(
+        "host",
+        "an IP address of this machine",
+        "the address to listen on; beyond this machine it asks for .svc/token; holds with the next start",
+    ),
+    key("maxAgents", "whole number 1 to 1000", "agents that live at the same time, at most"),
+    key(
+        "rotationThreshold",
+        "number 0.05 to 1, a share of the context",
+        "how full a context is when its agent is rotated, to begin with; it adapts by provider and role",
+    ),
+    key("autoRotation", "true or false", "whether agents are rotated without being asked"),
+    key("qcThreshold", "whole number 1 to 1000", "live agents at which quality control is announced"),
+    key(
+        "journalistInterval",
+        "whole number 5 to 86400, in seconds",
+        "time between two cycles of the journalist, who writes the project map and the decisions",
+    ),
+    key(
+        "journalist.mode",
+        "deterministic or model",
+        "whether the journalist writes from what agents did, or with the cheapest model",
+    ),
+    key(
+        "defaultProvider",
+        "the id of a provider, see 'svc providers'",
+        "which program runs an agent that names none",
+    ),
+    key(
+        "defaultModel",
+        "a model id of 1 to 200 characters, or auto",
+        "the model of an agent of the default provider that names none; auto is the program's own, or what routing says",
+    ),
+    key(
+        "routing",
+        "off, suggest or on",
+        "whether the model of an agent that names none is chosen by its task, only suggested, or its program's own",
+    ),
+    key(
+        "models",
+        "an object of at most 200: by model id, contextWindow in tokens and price in dollars per million tokens; null forgets one",
+        "windows and prices of models, where a person knows better than the tables",
+    ),
+    key(
+        "env.pass",
+        "a list of names of variables; a name may end with *",
+        "variables of the daemon's own environment that every agent gets beside the usual ones",
+    ),
+    key(
+        "env.set",
+        "an object: a value by name; null keeps a variable away",
+        "variables that every agent gets; no secrets, which belong into 'svc credentials'",
+    ),
+    key(
+        "env.providers",
+        "an object: by provider id, pass and set as above",
+        "the same for the agents of one provider",
+    ),
+    key(
+        "safety.tokenCeilingPerAgent",
+        "whole number 1000 to 1000000000000, in tokens",
+        "tokens that one life of an agent may use before it is rotated",
+    ),
+    key(
+        "safety.roleMultipliers",
+        "an object of roles with numbers above 0 up to 1000",
+        "how many times the ceiling a role may use; a role that is not named has 1",
+    ),
+    key(
+        "safety.dailyBudgetUsd",
+        "number above 0 up to 1000000, in US dollars, or null",
+        "what all agents may cost in a day; null is no budget",
+    ),
+    key("skills.baseUrl", "an http:// or https:// address", "where the skills marketplace answers"),
+    key(
+        "enforcement",
+        "advisory or kernel",
+        "whether scopes are advice that is watched over, or held by the kernel (Linux)",
+    ),
+    key(
+        "integrations.idleStopSeconds",
+        "whole number 1 to 86400, in seconds",
+        "time without a call after which the server of an integration is stopped",
+    ),
+];
+
+/// The setting of this dotted key.
+pub fn find(key: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|one| one.key == key)
+}
+
+/// The setting that a mistyped key may mean: near to it, or the same without its group.
+pub fn meant(key: &str) -> Option<&'static str> {
+    let all = || KEYS.iter().map(|one| one.key);
+    let name = |dotted: &str| dotted.rsplit('.').next().unwrap_or_default().to_lowercase();
+    nearest(key, all()).or_else(|| all().find(|one| name(one) == name(key)))
+}
+
+/// The default configuration as JSON, in the order people read it.
+pub fn defaults() -> Map<String, Value> {
+    let value = json!({
+        "port": 31415,
+        "host": "127.0.0.1",
+        "maxAgents": 10,
+        "rotationThreshold": 0.75,
+        "autoRotation": true,
+        "qcThreshold": 4,
+        "journalistInterval": 120,
+        "journalist": {"mode": "deterministic"},
+        "defaultProvider": "claude-code",
+        "defaultModel": "auto",
+        "routing": "off",
+        "models": {},
+        "safety": {
+            "tokenCeilingPerAgent": 5_000_000,
+            "roleMultipliers": {"planner": 10.0, "analyst": 5.0, "fullstack": 4.0, "security": 4.0},
+            "dailyBudgetUsd": null,
+        },
+        "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
+        "enforcement": "advisory",
+        "integrations": {"idleStopSeconds": 600},
+        "env": {"pass": [], "set": {}, "providers": {}},
+    });
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}

@@ -1,0 +1,137 @@
+//! `svc approvals`, `svc approve`, `svc reject`.
+
+use super::client::{Client, encode};
+use super::commands::{ANY, Command, Group, Words};
+use super::render::{Table, age_of};
+use super::session::{Failure, Outcome, Session, now};
+use super::target::text;
+use serde_json::{Value, json};
+use svc_base::untrusted::untrusted_line;
+
+/// The commands that stand here, beside those in the table of trust.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "answer",
+    alias: "",
+    group: Group::Trust,
+    summary: "answer a question of an agent",
+    usage: "answer ID WORDS.. | -",
+    words: (2, ANY),
+    complete: Words::Free,
+    options: &[],
+    details: "The beginning of an id is enough; 'svc approvals' lists the questions. A bare yes or no is as well\n\
+              said with 'svc approve' and 'svc reject'.",
+    run: answer,
+}];
+
+/// `svc answer ID WORDS..`.
+fn answer(session: &Session) -> Outcome {
+    let out = &session.out;
+    let words = super::agents::words_or_stdin(session, 1)?;
+    let client = session.client()?;
+    let id = whole_id(&client, &session.args.words[0])?;
+    let record = client.get(&format!("/api/approvals/{}", encode(&id)))?;
+    if text(&record["action"], "type") != "question" {
+        return Err(Failure::failed(format!("{id} is no question: {}; approve or reject it", wish(&record))));
+    }
+    let record =
+        client.post(&format!("/api/approvals/{}/approve", encode(&id)), &json!({"reason": words}))?;
+    if out.json {
+        return out.document(&record);
+    }
+    out.line(&if out.quiet { id } else { format!("answered {id}: {} is told", name(&record)) })
+}
+
+/// `svc approvals`.
+pub fn list(session: &Session) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.get("/api/approvals")?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let members = |name: &str| answer[name].as_array().cloned().unwrap_or_default();
+    let mut records = members("pending");
+    if session.args.flag("all") {
+        records.extend(members("resolved"));
+    }
+    if out.quiet {
+        return out.lines(&records.iter().map(|record| text(record, "id").to_owned()).collect::<Vec<_>>());
+    }
+    if records.is_empty() {
+        return out.line("nothing waits for you");
+    }
+    let mut table = Table::new(&["ID", "AGENT", "STATUS", "AGE", "WANTS TO"]).numeric(&[3]).status_column(2);
+    for record in &records {
+        table.row(&[
+            text(record, "id").into(),
+            text(record, "agentName").into(),
+            text(record, "status").into(),
+            age_of(text(record, "requestedAt"), now()),
+            wish(record),
+        ]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}
+
+/// What the agent wants, with the parameters of a tool.
+pub(super) fn wish(record: &Value) -> String {
+    let action = &record["action"];
+    let params = action.get("params").map(|params| format!(" {params}")).unwrap_or_default();
+    // Each line end is seen here: what is decided must not look like something else.
+    untrusted_line(&format!("{}{params}", text(action, "description")))
+}
+
+/// `svc approve ID`.
+pub fn approve(session: &Session) -> Outcome {
+    decide(session, "approve", "approved")
+}
+
+/// `svc reject ID`.
+pub fn reject(session: &Session) -> Outcome {
+    decide(session, "reject", "rejected")
+}
+
+fn decide(session: &Session, verb: &str, done: &str) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?;
+    let id = whole_id(&client, &session.args.words[0])?;
+    let body = session.args.value("reason").map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+    let record = client.post(&format!("/api/approvals/{}/{verb}", encode(&id)), &body)?;
+    if out.json {
+        return out.document(&record);
+    }
+    out.line(&if out.quiet {
+        id
+    } else if text(&record["action"], "type") == "question" {
+        format!("{done} {id}: {} is told {}", name(&record), if verb == "approve" { "yes" } else { "no" })
+    } else {
+        format!(
+            "{done} {id}: {} may{} {}",
+            name(&record),
+            if verb == "approve" { "" } else { " not" },
+            wish(&record)
+        )
+    })
+}
+
+fn name(record: &Value) -> String {
+    untrusted_line(text(record, "agentName"))
+}
+
+/// The id that `given` begins, with or without `apr-`, if only one pending approval does.
+///
+/// Errors: several begin so.
+fn whole_id(client: &Client, given: &str) -> Result<String, Failure> {
+    let answer = client.get("/api/approvals")?;
+    let begins =
+        |id: &str| id.starts_with(given) || id.strip_prefix("apr-").is_some_and(|hex| hex.starts_with(given));
+    let pending = answer["pending"].as_array().into_iter().flatten().map(|record| text(record, "id"));
+    let fitting: Vec<&str> = pending.filter(|id| !given.is_empty() && begins(id)).collect();
+    match fitting.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        // The daemon knows the resolved ones, and says what is wrong with the others.
+        [] => Ok(given.to_owned()),
+        several => {
+            Err(Failure::failed(format!("'{given}' fits {}; give more of the id", several.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The threads of `svc top` that talk to the daemon, so that keys never wait for it.
+//!
+//! They are not joined: the process ends with the command, and what a request has asked for the daemon
+//! carries out anyway.
+
+use super::view::{Look, Wish};
+use crate::client::{Client, encode};
+use crate::logs::{Reader, Start, describe};
+use crate::session::{Failure, now};
+use crate::target::agents;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use svc_sys::terminal::Waker;
+
+/// Between two looks; a daemon that takes long to answer is asked less often.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A look may take this part of the time, so that a thousand agents do not keep the daemon busy.
+const LOAD_PART: u32 = 10;
+/// Lines of a watched log that are kept.
+const LOG_LINES_MAX: usize = 1000;
+/// Entries of a log that are asked for at first.
+const LOG_TAIL: u64 = 300;
+/// Decisions and kills under way at the same time.
+const ERRANDS_MAX: usize = 8;
+
+/// What the threads leave for the screen: the latest look, and words.
+#[derive(Default)]
+struct Inbox {
+    look: Mutex<Option<Look>>,
+    said: Mutex<Option<String>>,
+    errands: AtomicUsize,
+}
+
+fn slot<T>(slot: &Mutex<Option<T>>) -> std::sync::MutexGuard<'_, Option<T>> {
+    // A thread that panicked has left a whole value or none.
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+enum Order {
+    Watch(Option<String>),
+    LookNow,
+}
+
+/// The screen's side of the threads.
+pub struct Daemon {
+    client: Arc<Client>,
+    inbox: Arc<Inbox>,
+    orders: Sender<Order>,
+    waker: Arc<Waker>,
+}
+
+impl Daemon {
+    /// Starts to look at the daemon, once in a second.
+    pub fn watch(client: Client, waker: Waker) -> Self {
+        let (client, inbox, waker) = (Arc::new(client), Arc::new(Inbox::default()), Arc::new(waker));
+        // Keys are typed by a person: the queue stays short without a limit.
+        let (orders, received) = channel();
+        let (its_client, its_inbox, its_waker) = (client.clone(), inbox.clone(), waker.clone());
+        thread::spawn(move || keep_looking(&its_client, &its_inbox, &its_waker, &received));
+        Self { client, inbox, orders, waker }
+    }
+
+    /// The latest look, once.
+    pub fn news(&self) -> Option<Look> {
+        slot(&self.inbox.look).take()
+    }
+
+    /// What came of an errand, once.
+    pub fn said(&self) -> Option<String> {
+        slot(&self.inbox.said).take()
+    }
+
+    /// Carries out what a key asked for, on another thread.
+    pub fn wish(&self, wish: Wish) {
+        if let Wish::Watch(agent) = wish {
+            let _ = self.orders.send(Order::Watch(agent));
+            return;
+        }
+        if self.inbox.errands.fetch_add(1, Ordering::SeqCst) >= ERRANDS_MAX {
+            self.inbox.errands.fetch_sub(1, Ordering::SeqCst);
+            *slot(&self.inbox.said) = Some(format!("{ERRANDS_MAX} requests are under way; wait a moment"));
+            return;
+        }
+        let (client, inbox) = (self.client.clone(), self.inbox.clone());
+        let (orders, waker) = (self.orders.clone(), self.waker.clone());
+        thread::spawn(move || {
+            let said = match errand(&client, &wish) {
+                Ok(said) | Err(Failure::Say { message: said, .. }) => said,
+                Err(_) => "not done".into(),
+            };
+            *slot(&inbox.said) = Some(said);
+            inbox.errands.fetch_sub(1, Ordering::SeqCst);
+            let _ = orders.send(Order::LookNow);
+            waker.wake();
+        });
+    }
+}
+
+fn errand(client: &Client, wish: &Wish) -> Result<String, Failure> {
+    match wish {
+        Wish::Decide { id, approve } => {
+            let (verb, done) = if *approve { ("approve", "approved") } else { ("reject", "rejected") };
+            client.post(&format!("/api/approvals/{}/{verb}", encode(id)), &json!({}))?;
+            Ok(format!("{done} {id}"))
+        }
+        Wish::Kill { id, name } => {
+            client.call("DELETE", &format!("/api/agents/{}", encode(id)), None)?;
+            Ok(format!("{name}: done"))
+        }
+        Wish::Watch(_) | Wish::Quit => Ok(String::new()),
+    }
+}
+
+fn keep_looking(client: &Client, inbox: &Inbox, waker: &Waker, orders: &Receiver<Order>) {
+    let mut log: Option<Log> = None;
+    loop {
+        let began = Instant::now();
+        let seen = look(client, log.as_mut()).unwrap_or_else(|failure| Look {
+            trouble: Some(match failure {
+                Failure::Say { message, .. } => message,
+                _ => "the daemon cannot be asked".into(),
+            }),
+            ..Look::default()
+        });
+        *slot(&inbox.look) = Some(seen);
+        waker.wake();
+        let pause = PAUSE.max(began.elapsed() * LOAD_PART);
+        match orders.recv_timeout(pause) {
+            Ok(Order::Watch(agent)) => log = agent.map(Log::new),
+            Ok(Order::LookNow) | Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// A log that is watched.
+struct Log {
+    agent: String,
+    reader: Reader,
+    lines: VecDeque<String>,
+}
+
+impl Log {
+    fn new(agent: String) -> Self {
+        let reader = Reader::new(&json!({"id": agent}), Start::Tail(Some(LOG_TAIL)));
+        Self { agent, reader, lines: VecDeque::new() }
+    }
+
+    fn read(&mut self, client: &Client) -> Result<(), Failure> {
+        for entry in self.reader.read(client)? {
+            let Some(shown) = describe(&entry) else { continue };
+            self.lines.extend(shown.text.lines().map(ToOwned::to_owned));
+        }
+        let excess = self.lines.len().saturating_sub(LOG_LINES_MAX);
+        self.lines.drain(..excess);
+        Ok(())
+    }
+}
+
+/// One look, without a log.
+pub fn look_once(client: &Client) -> Result<Look, Failure> {
+    look(client, None)
+}
+
+fn look(client: &Client, log: Option<&mut Log>) -> Result<Look, Failure> {
+    let agents = agents(client)?;
+    let mut answer = client.get("/api/approvals")?;
+    let approvals = match answer["pending"].take() {
+        Value::Array(pending) => pending,
+        _ => Vec::new(),
+    };
+    let log = match log {
+        None => None,
+        Some(log) => {
+            // The watched agent may have been removed meanwhile; its last lines stay.
+            let _ = log.read(client);
+            Some((log.agent.clone(), log.lines.iter().cloned().collect()))
+        }
+    };
+    Ok(Look { at: now(), agents, approvals, log, trouble: None })
+}
