@@ -18,7 +18,7 @@ use support::folder::Folder;
 use support::processes::resident_bytes;
 use support::wait::wait_for;
 use svc::api::{Method, Reply, Request};
-use svc::runtime::http::{self, Config, Limits, Policy, Server};
+use svc_sys::http::{self, Config, Limits, Policy, Server};
 
 const RUNS: usize = 5;
 const LOAD: Duration = Duration::from_millis(700);

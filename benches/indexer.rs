@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use svc::runtime::clock;
 use svc::workspace::worker_index::Indexer;
+use svc_sys::clock;
 
 const RUNS: usize = 15;
 const FOLDERS: usize = 5_000;

@@ -1,11 +1,11 @@
 //! `svc` runs many AI coding agents on one machine: it spawns, tracks, rotates and stops them, holds
 //! their registry, pushes state over WebSocket and answers REST calls on one local port.
 //!
-//! The modules in reading order: [`core`] is the pure heart (state, events, effects), the features, then
-//! [`routes`], the one list of endpoints, then [`runtime`], which puts the daemon together. Below them are
-//! crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes),
-//! `svc-providers` (the agent programs) and `svc-agents` (the two that are built in). `svc-cli`
-//! is a client of the REST API; the program puts both together.
+//! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`endpoint`] what a request
+//! comes to, then the features, then [`assembly`], which puts the daemon together. Below them are crates: `svc-base`
+//! (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes), `svc-providers` (the agent
+//! programs) and `svc-agents` (the two that are built in). `svc-cli` is a client of the REST API; the program puts
+//! both together.
 
 pub mod core;
 
@@ -35,8 +35,8 @@ pub mod toys;
 pub mod usage;
 pub mod workspace;
 
-pub mod routes;
-pub mod runtime;
+pub mod assembly;
+pub mod endpoint;
 
 /// The release, as `GET /api/health` and `svc --version` tell it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

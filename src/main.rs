@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use svc::runtime::daemon::{self, DaemonOptions};
+use svc::assembly::daemon::{self, DaemonOptions};
 use svc_cli::StartDaemon;
 use svc_cli::session::{Failure, Outcome};
 
@@ -14,9 +14,9 @@ fn main() -> ExitCode {
     match args.first().and_then(|first| first.to_str()) {
         Some(svc::providers::script::SUB_COMMAND) => svc::rehearsal::main(args[1..].iter().map(lossy)),
         Some(svc::providers::ollama::SUB_COMMAND) => svc::ollama::main(args[1..].iter().map(lossy)),
-        Some(svc::runtime::confine::SUB_COMMAND) => svc::runtime::confine::main(&args[1..]),
+        Some(svc_sys::confine::SUB_COMMAND) => svc_sys::confine::main(&args[1..]),
         _ => {
-            svc::runtime::secrets::hide();
+            svc_sys::secrets::hide();
             ExitCode::from(svc_cli::run(args, start))
         }
     }

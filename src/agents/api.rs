@@ -3,9 +3,9 @@
 use super::record::View;
 use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
+use crate::endpoint::{Access, Ask, Handler};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
-use crate::routes::{Access, Ask, Handler};
 use crate::schedules;
 use serde_json::{Map, Value, json};
 

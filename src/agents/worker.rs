@@ -22,7 +22,6 @@ use super::wire::Wire;
 use super::worker_log::LogStore;
 use crate::core::ids::{AgentId, LineageId};
 use crate::providers::{LaunchRequest, Provider, Ruling};
-use crate::runtime::process::Processes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use input::Item;
 use output::Output;
@@ -33,6 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use svc_sys::process::Processes;
 
 /// After the order to finish and the last output, how long a program may take to end by itself.
 pub const FINISH_GRACE: Duration = Duration::from_secs(10);

@@ -7,8 +7,6 @@ use crate::context::{brief, worker_brief};
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
 use crate::providers::{self, Activity, Launch, LaunchRequest, Step, Tokens};
-use crate::runtime::process::{Identity, Marker, Processes, Running};
-use crate::runtime::threads::Thread;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,6 +14,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use svc_sys::process::{Identity, Marker, Processes, Running};
+use svc_sys::threads::Thread;
 
 /// Bytes of an answer kept; a longer one is cut.
 const ANSWER_BYTES: usize = 256 << 10;

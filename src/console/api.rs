@@ -2,7 +2,7 @@
 
 use super::{assets, page};
 use crate::api::{Body, Method, Problem, Reply, Route};
-use crate::routes::{Ask, Handler};
+use crate::endpoint::{Ask, Handler};
 use sha2::{Digest, Sha256};
 
 /// What the pages may do: load from here, talk to here, and nothing else; markup from text is refused by the

@@ -3,7 +3,7 @@
 use super::briefing::{self, Subject};
 use super::worker_brief;
 use crate::api::{Method, Problem, Reply, Route, Validator};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
 
 const MAX_ROLE_CHARS: usize = 50;

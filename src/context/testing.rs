@@ -3,11 +3,12 @@
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, JobReport};
 use crate::api::{Found, Method, Reply, Request, decode_percent, parse_query};
+use crate::assembly::routes::table;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Project, State, apply};
+use crate::endpoint::{Ask, Handler};
 use crate::providers::Activity;
-use crate::routes::{Ask, Handler, table};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::triggers;
 use crate::api::{Method, Reply, Route};
-use crate::routes::Handler;
+use crate::endpoint::Handler;
 
 /// The routes of rotation.
 pub fn routes() -> Vec<Route<Handler>> {

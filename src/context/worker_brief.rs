@@ -4,9 +4,9 @@
 use super::brief::{self, Built, Facts, Reader};
 use crate::agents::worker_log::{LogStore, Query, Since};
 use crate::api::{Problem, Reply};
+use crate::assembly::host::Host;
 use crate::core::ids::LineageId;
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::json;
 use std::io;
 

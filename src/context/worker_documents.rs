@@ -1,12 +1,12 @@
 //! The thread that keeps the architecture document ready, so that a briefing never waits for the disk.
 
 use super::{ARCHITECTURE_CHARS, ARCHITECTURE_PATHS, Architecture, Report};
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
+use svc_sys::threads::Thread;
 
 /// A change reaches briefings within this time.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -2,7 +2,7 @@
 
 use super::{Command, DEFAULT_TTL_MS, Operation, Owner, shown_id, shown_name};
 use crate::api::{Fields, Method, Problem, Reply, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

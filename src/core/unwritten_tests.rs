@@ -1,8 +1,9 @@
 use crate::agents::SpawnRequest;
+use crate::assembly::routes::table;
 use crate::core::testing::Bench;
 use crate::core::{Command, Document, Effect, Event};
 use crate::credentials::Sealed;
-use crate::routes::{Handler, table};
+use crate::endpoint::Handler;
 use crate::{agents, approvals, credentials, gateways, integrations};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

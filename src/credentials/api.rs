@@ -2,7 +2,7 @@
 
 use super::{Command, MAX_NAME_BYTES, Secret, check_name, worker};
 use crate::api::{Fields, Method, Problem, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// Characters of a key.

@@ -9,10 +9,8 @@
 use super::secret::{from_hex, to_hex};
 use super::{Command, Sealed, Secret, SecretVariable, api};
 use crate::api::{Problem, Reply};
-use crate::routes::{Answer, Ask};
-use crate::runtime::files::replace;
-use crate::runtime::host::Host;
-use crate::runtime::regular;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce};
 use serde_json::{Value, json};
@@ -22,6 +20,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use svc_sys::files::replace;
+use svc_sys::regular;
 
 /// The key's file below `.svc/`.
 pub const KEY_FILE: &str = "credentials.key";

@@ -3,7 +3,7 @@
 use super::{Command, Peer, worker};
 use crate::api::{Fields, Method, Problem, Reply, Route};
 use crate::core::ids::PairingId;
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// Where envelopes come in. Their signature says who sends: no operator token is asked for.

@@ -9,15 +9,13 @@ use super::pairing::{code, commitment, peer_id};
 use super::{Command, MAX_NAME_CHARS, Offer, Other, PeerId, PublicKey};
 use crate::agents::Agent;
 use crate::api::{Fields, Problem, Reply};
+use crate::assembly::host::Host;
 use crate::core::State;
 use crate::core::ids::PairingId;
 use crate::core::time::Time;
 use crate::credentials::api::secret;
 use crate::credentials::{Sealed, Secret, Vault};
-use crate::routes::{Answer, Ask};
-use crate::runtime::files::replace;
-use crate::runtime::host::Host;
-use crate::runtime::regular;
+use crate::endpoint::{Answer, Ask};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -25,6 +23,8 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use svc_sys::files::replace;
+use svc_sys::regular;
 
 /// The file of the sealed key below `.svc/`.
 pub const KEY_FILE: &str = "federation.key";
@@ -302,7 +302,7 @@ pub fn agents(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let answer: Envelope = serde_json::from_value(answer).map_err(|_| not_a_daemon(&peer.url))?;
     let PublicKey(key) = peer.public_key;
     // The clock again: the answer may have taken seconds.
-    let now = crate::runtime::clock::now();
+    let now = svc_sys::clock::now();
     let checked = answer.check(&own_id(host)?, &peer.id, &checked_key(key)?, now);
     checked.map_err(|problem| refused(&peer.url, &problem.error))?;
     if answer.kind != ANSWER || answer.re != question.nonce {

@@ -2,7 +2,7 @@
 
 use super::{Command, CommandPermission, Kind, MAX_ALLOWED, Preset, Wish, worker_api};
 use crate::api::{Fields, Method, Problem, Reply, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Map, Value, json};
 
 /// Characters of a display name.

@@ -14,16 +14,16 @@ use super::{
 };
 use super::{worker_discord, worker_discord_rest, worker_slack, worker_telegram};
 use crate::agents::worker_log::LogStore;
+use crate::assembly::state_thread::Core;
 use crate::core::{Actor, Event};
 use crate::credentials::{Secret, Vault};
-use crate::runtime::clock;
-use crate::runtime::state_thread::Core;
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use svc_sys::clock;
+use svc_sys::threads::Thread;
 
 /// Stack of a gateway's thread: TLS and JSON need more than a line of text.
 const STACK_BYTES: usize = 1 << 20;

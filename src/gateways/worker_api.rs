@@ -4,10 +4,10 @@ use super::message::Text;
 use super::worker::{Line, Piece, Refusal};
 use super::{Command, Gateway, GatewayId, api, check_credentials, render};
 use crate::api::{Problem, Reply};
+use crate::assembly::host::Host;
 use crate::core::Command as CoreCommand;
 use crate::credentials::Secret;
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::json;
 use std::sync::Arc;
 

@@ -10,13 +10,13 @@ use crate::agents::worker_log::Query;
 use crate::api::Reply;
 use crate::core::Command as CoreCommand;
 use crate::core::ids::LineageId;
-use crate::runtime::clock;
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use svc_sys::clock;
+use svc_sys::threads::Thread;
 
 /// A command whose answer has not come by then is waited for elsewhere.
 const QUICK: Duration = Duration::from_millis(200);

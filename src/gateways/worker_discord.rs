@@ -18,9 +18,9 @@ use super::message::cut;
 use super::worker::{Receipt, Refusal, Shared, Taken};
 use super::worker_discord_rest::{EPHEMERAL, call, refusal, words};
 use super::worker_socket::{Event, Socket};
-use crate::runtime::clock;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use svc_sys::clock;
 
 /// Servers, their messages, direct messages.
 const INTENTS: u64 = 1 | 1 << 9 | 1 << 12;

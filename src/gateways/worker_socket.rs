@@ -1,8 +1,8 @@
 //! WebSocket connections to a platform, over TLS by rustls, and the stop that ends them.
 
 use super::worker_http::Http;
+use crate::assembly::tokens::base64;
 use crate::core::untrusted_line;
-use crate::runtime::tokens::base64;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;

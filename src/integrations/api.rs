@@ -4,7 +4,7 @@ use super::catalogue::{Definition, EnvKey, Kind, OAuth};
 use super::{Command, exec, record, worker_oauth};
 use crate::api::{Fields, Method, Problem, Reply, Route};
 use crate::credentials::Secret;
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -18,8 +18,6 @@ use super::{Order, Report, RunId, ServerSpec};
 use super::{worker_install, worker_oauth};
 use crate::core::CallId;
 use crate::credentials::Vault;
-use crate::runtime::process::{Exit, Identity, Marker, Processes, Running, Sink, Source, Spec, Stdin, Wake};
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -27,6 +25,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use svc_sys::process::{Exit, Identity, Marker, Processes, Running, Sink, Source, Spec, Stdin, Wake};
+use svc_sys::threads::Thread;
 
 /// Orders and answers that wait to be written to one server; at more it is ended.
 const MAX_QUEUED: usize = 1024;

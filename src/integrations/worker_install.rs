@@ -5,14 +5,14 @@
 
 use super::worker::{Means, inherited};
 use super::{InstallOrder, Package};
-use crate::runtime::process::{Running, Source, Spec, Stdin, Wake};
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{Receiver, bounded, select};
 use serde_json::Value;
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use svc_sys::process::{Running, Source, Spec, Stdin, Wake};
+use svc_sys::threads::Thread;
 
 /// npm gets this long.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(300);

@@ -2,12 +2,12 @@
 //! runs.
 
 use super::mcp_file::{Change, add, remove};
-use crate::runtime::files::replace;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use svc_sys::files::replace;
 
 /// Bytes of a file that is looked at; a larger one is left alone.
 const MAX_BYTES: u64 = 4 << 20;

@@ -3,9 +3,9 @@
 use super::oauth::{self, Exchange, Grant, Start, Tokens};
 use super::{Command, api, secrets};
 use crate::api::{Problem, Request};
+use crate::assembly::host::Host;
 use crate::credentials::{Secret, SecretVariable, Vault};
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -2,8 +2,6 @@
 
 use super::protocol::Step;
 use super::worker::{Item, Server, lock};
-use crate::runtime::clock;
-use crate::runtime::process::{Progress, Sink, Source};
 use crossbeam_channel::Receiver;
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -12,6 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
+use svc_sys::clock;
+use svc_sys::process::{Progress, Sink, Source};
 
 /// Bytes of one message of a server; a longer one fails the calls that wait.
 pub const LINE_LIMIT_BYTES: usize = 16 << 20;

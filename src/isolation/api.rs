@@ -2,7 +2,7 @@
 
 use super::{worker_diff, worker_merge};
 use crate::api::{Fields, Method, Problem, Request, Route};
-use crate::routes::{Access, Handler};
+use crate::endpoint::{Access, Handler};
 use serde_json::{Value, json};
 
 /// Characters of a merge's message.

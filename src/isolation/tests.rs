@@ -104,7 +104,7 @@ fn a_worktree_is_let_go_only_when_its_agent_has_ended() {
 
 #[test]
 fn only_a_person_merges() {
-    let table = crate::routes::table();
+    let table = crate::assembly::routes::table();
     let route = table.routes().iter().find(|route| route.path == "/api/agents/:id/merge").unwrap();
     let handler = format!("{:?}", route.handler);
     assert!(handler.starts_with("Work(OperatorOnly"), "{handler}");

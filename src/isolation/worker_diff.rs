@@ -6,8 +6,8 @@ use super::worker_worktree::{EXCLUDED, OwnIndex, Place, SAFE_DIFF, add, changes}
 use crate::agents::Agent;
 use crate::agents::api::target;
 use crate::api::{Problem, Reply, Validator};
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
 
 /// Bytes of a patch shown; a longer one is cut and says so.

@@ -4,12 +4,12 @@
 
 use super::worker_shadow::{Real, Shadow};
 use crate::api::Problem;
-use crate::runtime::host::Host;
-use crate::runtime::process::{Captured, Processes, Spec};
+use crate::assembly::host::Host;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use svc_sys::process::{Captured, Processes, Spec};
 
 /// One call of `git` gets this long.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -16,12 +16,12 @@ use super::{Command, Merged};
 use crate::agents::Agent;
 use crate::agents::api::target;
 use crate::api::{Problem, Reply};
+use crate::assembly::host::Host;
 use crate::core::ids::AgentId;
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
-use crate::runtime::process::Captured;
+use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
+use svc_sys::process::Captured;
 
 /// The address of an agent in commits; `.invalid` leads nowhere.
 const AGENT_DOMAIN: &str = "agents.svc.invalid";

@@ -13,13 +13,13 @@
 //! Attributes still are read from the project's files. One that names a driver finds none: the content is
 //! taken as it is.
 
-use crate::runtime::clock;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
+use svc_sys::clock;
 
 /// Settings that are data: none names a program, an address, another file of settings or of attributes.
 const DATA_KEYS: [&str; 21] = [

@@ -4,11 +4,11 @@ use super::changes::{Change, parse_changes, parse_status};
 use super::worker_git::{Git, words};
 use crate::agents::{Agent, SpawnRequest};
 use crate::api::Problem;
-use crate::runtime::host::Host;
-use crate::runtime::process::{Captured, Processes};
+use crate::assembly::host::Host;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use svc_sys::process::{Captured, Processes};
 
 /// What belongs to svc in a worktree, and never to the agent's work.
 pub(super) const EXCLUDED: [&str; 1] = [":(top,exclude).svc"];
@@ -29,7 +29,7 @@ pub fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
         );
         return Err(refuse(text));
     }
-    let name = format!("{}-{:08x}", request.role, crate::runtime::clock::random() >> 32);
+    let name = format!("{}-{:08x}", request.role, svc_sys::clock::random() >> 32);
     let path = format!(".svc/worktrees/{name}");
     let branch = branch_of(&path);
     let failed =
@@ -218,7 +218,7 @@ impl OwnIndex {
     /// Errors: 502 `git_failed`.
     pub fn of(git: &Git) -> Result<(Self, Git), Problem> {
         let real = git.folders()?.0.join("index");
-        let name = format!("svc-index-{:016x}", crate::runtime::clock::random());
+        let name = format!("svc-index-{:016x}", svc_sys::clock::random());
         let copy = real.with_file_name(name);
         let own = Self(copy.clone());
         match fs::copy(&real, &copy) {

@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::api::{Method, Problem, Reply, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 
 /// The routes of the journalist.
 pub fn routes() -> Vec<Route<Handler>> {

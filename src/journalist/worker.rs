@@ -1,12 +1,12 @@
 //! The thread that writes the journalist's documents into the project's root.
 
 use super::Report;
-use crate::runtime::files::replace;
-use crate::runtime::threads::Worker;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use svc_sys::files::replace;
+use svc_sys::threads::Worker;
 
 /// Orders that may wait. The core gives one at a time.
 const WAITING_ORDERS: usize = 4;

@@ -2,7 +2,7 @@
 
 use super::worker;
 use crate::api::{Method, Route};
-use crate::routes::{Access, Handler};
+use crate::endpoint::{Access, Handler};
 use serde_json::{Value, json};
 
 /// The routes of the skills. What every agent may come to read is the operator's to choose.

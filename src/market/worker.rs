@@ -5,8 +5,8 @@ use super::worker_client::{Marketplace, Trouble};
 use super::worker_files::{self, FILE, FOLDER};
 use super::{Command, Installed, Origin, bundled, check_id, in_use, not_installed, users_of};
 use crate::api::{Fields, Problem, Reply};
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::{Map, Value, json};
 
 /// What a source has of one skill.

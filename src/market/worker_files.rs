@@ -2,10 +2,10 @@
 
 use super::{Installed, digest};
 use crate::api::Problem;
-use crate::runtime::files::replace;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use svc_sys::files::replace;
 
 /// Where skills are installed, below the project.
 pub const FOLDER: &str = ".svc/skills";

@@ -3,7 +3,7 @@
 use super::{Command, NewDiscovery};
 use crate::api::{Fields, Method, Problem, Reply, Request, Route, Validator};
 use crate::core::ids::{AgentId, LineageId};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -1,9 +1,9 @@
-//! `/api/health`, `/api/status`, `/api/openapi.json`, `/metrics`, `/api/shutdown`.
+//! `/api/health`, `/api/status`, `/metrics`, `/api/shutdown`.
 
 use super::{audit, worker_api, worker_audit};
-use crate::api::{Method, Problem, Reply, Route, openapi};
+use crate::api::{Method, Problem, Reply, Route};
 use crate::core::{Command, Timer};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
 
 /// The routes of the daemon's own state.
@@ -16,7 +16,6 @@ pub fn routes() -> Vec<Route<Handler>> {
             Handler::Work(Access::Anyone, worker_api::health),
         ),
         Route::new(Method::Get, "/api/status", "Where the daemon runs and for what", Handler::Read(status)),
-        Route::new(Method::Get, "/api/openapi.json", "This API as OpenAPI 3.1", Handler::Read(openapi)),
         Route::new(
             Method::Get,
             "/metrics",
@@ -83,8 +82,4 @@ fn status(ask: &Ask) -> Result<Reply, Problem> {
         "running": ask.state.agents.live().count(),
         "cleanup": ask.state.cleanup.shown(ask.state.timers.get(Timer::Cleanup)),
     })))
-}
-
-fn openapi(_ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&openapi::document(&crate::routes::table(), "svc daemon", crate::VERSION)))
 }

@@ -1,7 +1,7 @@
 //! `GET /api/dashboard`: the whole daemon in a few figures.
 
 use crate::api::{Method, Problem, Reply, Route};
-use crate::routes::{Ask, Handler};
+use crate::endpoint::{Ask, Handler};
 use crate::usage::{self, prices, report};
 use serde_json::json;
 

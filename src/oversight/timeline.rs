@@ -7,7 +7,7 @@ use crate::api::{Method, Reply, Route};
 use crate::core::ids::AgentId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All, Timer};
-use crate::routes::Handler;
+use crate::endpoint::Handler;
 use crate::usage::prices;
 use serde::{Deserialize, Serialize};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `/api/health` and `/metrics`: what the core counts, and what the process table, the edge and the hub tell.
 
 use crate::api::{Problem, Reply};
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use std::fmt::Write as _;
 
 /// `GET /api/health`. `leaked` is every process of an agent that could not be ended since the start, and

@@ -2,14 +2,14 @@
 
 use super::audit::Query;
 use crate::api::{Problem, Reply};
+use crate::assembly::host::Host;
 use crate::core::Journal;
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
-use crate::runtime::journal::older_of;
-use crate::runtime::regular;
+use crate::endpoint::{Answer, Ask};
 use serde_json::json;
 use std::io::ErrorKind;
 use std::path::Path;
+use svc_sys::journal::older_of;
+use svc_sys::regular;
 
 /// `GET /api/audit`.
 pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {

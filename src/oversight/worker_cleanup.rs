@@ -4,8 +4,6 @@ use super::cleanup::{Order, Outcome, Report};
 use crate::agents::worker_log::LogStore;
 use crate::core::time::Time;
 use crate::isolation::worker_worktree;
-use crate::runtime::process::Processes;
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{Sender, bounded};
 use std::fs;
 use std::io;
@@ -13,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
+use svc_sys::process::Processes;
+use svc_sys::threads::Thread;
 
 /// Worktrees looked at in one cleanup; the rest waits for the next one.
 const MAX_WORKTREES: usize = 100;

@@ -2,7 +2,7 @@
 
 use super::Command;
 use crate::api::{Fields, Method, Problem, Reply, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// Characters of a path or tool name.

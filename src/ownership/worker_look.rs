@@ -7,8 +7,6 @@
 use super::commands::{Change, LOOK_SHARE, Looked, Order, PAUSE};
 use super::scopes::is_below;
 use crate::core::time::Time;
-use crate::runtime::clock;
-use crate::runtime::threads::Worker;
 use crate::workspace::index::SKIPPED;
 use crossbeam_channel::{Sender, bounded};
 use ignore::WalkBuilder;
@@ -18,6 +16,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use svc_sys::clock;
+use svc_sys::threads::Worker;
 
 /// Orders that may wait: one of the core, which gives one at a time, and those of programs that start.
 const WAITING_ORDERS: usize = 4;

@@ -4,7 +4,7 @@ use super::registry::{Detection, Presence};
 use super::{Info, Model, Program, all, login, worker};
 use crate::api::{Method, Route};
 use crate::core::State;
-use crate::routes::{Access, Handler};
+use crate::endpoint::{Access, Handler};
 use crate::usage::prices;
 use serde_json::{Value, json};
 

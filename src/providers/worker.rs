@@ -3,8 +3,8 @@
 use super::environment::is_passed;
 use super::{api, by_id};
 use crate::api::{Problem, Reply};
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::json;
 use std::collections::BTreeSet;
 

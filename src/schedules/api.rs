@@ -3,7 +3,7 @@
 use super::{CatchUp, Command, MAX_CONCURRENT, Timing, Wish, shown};
 use crate::agents;
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use crate::teams::api::name_field;
 use crate::teams::plan::placed;
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use super::plan::{self, check_folder};
 use super::{Command, MAX_NAME_CHARS, phases, shown, worker_api};
 use crate::api::{Fields, Method, Problem, Reply, Route};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// Agents named in one call.

@@ -1,9 +1,8 @@
 //! Looks at the planner's file, on a thread of its own, so that the core never waits for the disk.
 
 use super::plan::{FILE, Found, Look, MAX_FILE_BYTES};
+use crate::assembly::state_thread::Core;
 use crate::core::Event;
-use crate::runtime::state_thread::Core;
-use crate::runtime::threads::Thread;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
@@ -11,6 +10,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use svc_sys::threads::Thread;
 
 /// Orders that wait; a further one is dropped with a warning, for the next turn's end looks again.
 const MAX_WAITING: usize = 64;

@@ -4,8 +4,8 @@ use super::plan::Recommendation;
 use super::{Command, api};
 use crate::agents::worker_api::{make_folder, prepare};
 use crate::api::{Problem, Validator};
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

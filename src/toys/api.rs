@@ -4,7 +4,7 @@ use super::{CATEGORIES, all, find, worker_api};
 use crate::agents::api::MAX_PROMPT_CHARS;
 use crate::api::{Fields, Method, Problem, Reply, Route, Validator};
 use crate::credentials::{self, Secret};
-use crate::routes::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
 /// The routes of the toys.

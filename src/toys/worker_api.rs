@@ -2,8 +2,8 @@
 
 use super::{Command, Launch, api, find};
 use crate::api::Problem;
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 
 /// `POST /api/toys/:id/launch`.
 pub fn launch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {

@@ -2,7 +2,7 @@
 
 use super::{report, routing};
 use crate::api::{Method, Problem, Reply, Route};
-use crate::routes::{Ask, Handler};
+use crate::endpoint::{Ask, Handler};
 
 /// The routes of the ledger and of routing.
 pub fn routes() -> Vec<Route<Handler>> {

@@ -2,7 +2,7 @@
 
 use super::{worker_files, worker_git, worker_import, worker_index, worker_write};
 use crate::api::{Method, Reply, Route};
-use crate::routes::{Access, Handler};
+use crate::endpoint::{Access, Handler};
 use serde_json::{Value, json};
 
 /// Bytes of a request that carries a file.

@@ -2,7 +2,7 @@
 //! repositories.
 //!
 //! **Invariant:** no endpoint opens anything outside of the project's root, whatever links lead there and
-//! whenever they are swapped: every path is opened by `runtime::beneath`.
+//! whenever they are swapped: every path is opened by `svc_sys::beneath`.
 //!
 //! **Invariant:** every change of a file that succeeds stands in the audit journal.
 

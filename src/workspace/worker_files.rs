@@ -2,10 +2,9 @@
 
 use super::path::ProjectPath;
 use crate::api::{Problem, Reply, Request, Validator};
+use crate::assembly::host::Host;
 use crate::core::time::Time;
-use crate::routes::{Answer, Ask};
-use crate::runtime::beneath::{Dir, Root};
-use crate::runtime::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,6 +12,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
+use svc_sys::beneath::{Dir, Root};
 
 /// Bytes of a text that is read or written: 5 MB.
 pub const TEXT_LIMIT_BYTES: u64 = 5 << 20;

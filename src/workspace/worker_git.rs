@@ -4,10 +4,10 @@ use super::path::ProjectPath;
 use super::worker_files::locate;
 use super::worker_files::root;
 use crate::api::{Problem, Reply};
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
 use crate::isolation::worker_git::Git;
 use crate::isolation::worker_worktree::SAFE_DIFF;
-use crate::routes::{Answer, Ask};
-use crate::runtime::host::Host;
 use serde_json::{Value, json};
 
 /// Bytes of a diff that are shown; more is cut and said.

@@ -9,12 +9,9 @@ use super::worker_files::{refusal, root};
 use super::worker_write::{folder_of, remove_tree};
 use super::{Command, import};
 use crate::api::Problem;
+use crate::assembly::host::Host;
 use crate::core;
-use crate::routes::{Answer, Ask};
-use crate::runtime::beneath::Root;
-use crate::runtime::host::Host;
-use crate::runtime::process::{Processes, Running, Spec, Stdin};
-use crate::runtime::threads::Thread;
+use crate::endpoint::{Answer, Ask};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -24,6 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use svc_sys::beneath::Root;
+use svc_sys::process::{Processes, Running, Spec, Stdin};
+use svc_sys::threads::Thread;
 
 /// Bytes of an imported repository, history included.
 const SIZE_LIMIT_BYTES: u64 = 2 << 30;

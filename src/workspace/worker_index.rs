@@ -9,12 +9,10 @@ use super::index::{
     stats,
 };
 use crate::api::Problem;
+use crate::assembly::host::Host;
 use crate::core;
 use crate::core::time::Time;
-use crate::routes::{Answer, Ask};
-use crate::runtime::beneath::{Dir, Root};
-use crate::runtime::files::replace_soon;
-use crate::runtime::host::Host;
+use crate::endpoint::{Answer, Ask};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
@@ -24,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
+use svc_sys::beneath::{Dir, Root};
+use svc_sys::files::replace_soon;
 
 /// Folders that an index holds; a larger project is cut, and the index says so.
 const MAX_FOLDERS: usize = 300_000;

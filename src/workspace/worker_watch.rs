@@ -7,10 +7,6 @@
 use super::path::ProjectPath;
 use super::worker_files::{TEMPORARY_PREFIX, locate, refusal};
 use crate::api::Problem;
-use crate::runtime::beneath::Root;
-use crate::runtime::clock;
-use crate::runtime::threads::Thread;
-use crate::runtime::ws::{HubHandle, HubMessage, Listener};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use serde_json::{Value, json};
@@ -19,6 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use svc_sys::beneath::Root;
+use svc_sys::clock;
+use svc_sys::threads::Thread;
+use svc_sys::ws::{HubHandle, HubMessage, Listener};
 
 /// Paths one client may watch.
 pub const MAX_WATCHES_PER_CLIENT: usize = 256;

@@ -7,16 +7,16 @@ use super::worker_files::{
     too_large,
 };
 use crate::api::{Fields, Problem};
+use crate::assembly::host::Host;
 use crate::core;
-use crate::routes::{Answer, Ask};
-use crate::runtime::beneath::{Dir, Root};
-use crate::runtime::clock;
-use crate::runtime::host::Host;
+use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
 use std::fs::{Metadata, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, PoisonError};
+use svc_sys::beneath::{Dir, Root};
+use svc_sys::clock;
 
 /// Folder levels that are removed at once.
 const MAX_REMOVED_LEVELS: usize = 128;

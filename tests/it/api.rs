@@ -298,7 +298,7 @@ fn decisions_1_openapi_describes_every_route_and_each_answers() {
     assert_eq!(document["openapi"], "3.1.0");
     let paths = document["paths"].as_object().unwrap();
     let documented: usize = paths.values().map(|methods| methods.as_object().unwrap().len()).sum();
-    assert_eq!(documented, svc::routes::table().routes().len());
+    assert_eq!(documented, svc::assembly::routes::table().routes().len());
     for (path, methods) in paths {
         let target = path.replace("{id}", "00000000").replace(['{', '}'], "");
         for (method, operation) in methods.as_object().unwrap() {

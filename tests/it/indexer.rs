@@ -66,7 +66,7 @@ fn decisions_13_indexed_is_false_before_the_first_scan() {
 }
 
 fn now() -> Time {
-    svc::runtime::clock::now()
+    svc_sys::clock::now()
 }
 
 /// A scan by an indexer that knows nothing yet.

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use svc::core::ids::AgentId;
-use svc::runtime::process::{Marker, Processes, Spec, Stdin};
+use svc_sys::process::{Marker, Processes, Spec, Stdin};
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use svc::core::ids::AgentId;
-use svc::runtime::process::{Identity, Marker, Processes, Running, Spec, Stdin, StopReport};
+use svc_sys::process::{Identity, Marker, Processes, Running, Spec, Stdin, StopReport};
 
 /// How long any condition may take to come true.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -309,7 +309,7 @@ fn why_a_program_crashed_stands_where_one_looks() {
 /// `auto` lets an agent work in its project and nowhere else: the kernel holds what the program does not.
 #[test]
 fn a_program_without_a_fence_of_its_own_works_in_its_project_and_not_outside() {
-    if !svc::runtime::confine::is_possible() {
+    if !svc_sys::confine::is_possible() {
         return eprintln!("skipped: this kernel cannot fence a process in");
     }
     // Not below the temporary folder, which is open to all.

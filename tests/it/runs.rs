@@ -13,7 +13,7 @@ use svc::providers::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
     Program, Provider, Purpose, SessionStart, Step,
 };
-use svc::runtime::process::Processes;
+use svc_sys::process::Processes;
 
 /// How long anything may take to happen.
 const PATIENCE: Duration = Duration::from_secs(30);

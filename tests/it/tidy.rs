@@ -44,10 +44,10 @@ fn trespassers(files: &[(String, String)], patterns: &[&str], allowed: impl Fn(&
     found
 }
 
-/// Whether a file is one of the places with threads: the system's crate, `runtime/`, a feature's `worker*`,
+/// Whether a file is one of the places with threads: the system's crate, `assembly/`, a feature's `worker*`,
 /// or a process side.
 fn does_io(name: &str) -> bool {
-    let folders = ["crates/sys/", "crates/agents/", "crates/cli/", "src/runtime/"];
+    let folders = ["crates/sys/", "crates/agents/", "crates/cli/", "src/assembly/"];
     name == "src/main.rs"
         || folders.iter().any(|folder| name.starts_with(folder))
         || name.split('/').any(|part| part.starts_with("worker"))
@@ -58,7 +58,7 @@ fn assert_none(found: &[String], rule: &str) {
 }
 
 #[test]
-fn design_3_only_workers_and_the_runtime_touch_the_outside_world() {
+fn design_3_only_workers_and_the_assembly_touch_the_outside_world() {
     let patterns = [
         "std::fs",
         "std::process",
@@ -77,15 +77,18 @@ fn design_3_only_workers_and_the_runtime_touch_the_outside_world() {
     let is_test = |name: &str| name.ends_with("/tests.rs");
     let found =
         trespassers(&files(&["src", "crates"], &[".rs"]), &patterns, |name| does_io(name) || is_test(name));
-    assert_none(&found, "features are pure; I/O, clocks and channels belong into worker*.rs or runtime/");
+    assert_none(&found, "features are pure; I/O, clocks and channels belong into worker*.rs or assembly/");
 }
 
 #[test]
-fn design_3_features_never_import_the_runtime() {
-    let found = trespassers(&files(&["src"], &[".rs"]), &["crate::runtime", "svc_sys"], |name| {
-        does_io(name) || name == "src/routes.rs"
+fn design_3_features_never_import_the_assembly() {
+    let found = trespassers(&files(&["src"], &[".rs"]), &["crate::assembly", "svc_sys"], |name| {
+        does_io(name) || name == "src/endpoint.rs" || name.contains("test")
     });
-    assert_none(&found, "only worker*.rs, routes.rs and the process sides know the runtime");
+    assert_none(
+        &found,
+        "only worker*.rs, endpoint.rs and the process sides know the assembly and the system",
+    );
 }
 
 #[test]
@@ -99,14 +102,14 @@ fn the_wall_test_can_fail() {
 }
 
 #[test]
-fn unsafe_code_stands_only_in_the_runtime_and_says_why() {
+fn unsafe_code_stands_only_in_the_system_and_the_assembly_and_says_why() {
     let sources = files(&["src", "skills", "crates", "tests", "benches"], &[".rs"]);
-    let system = |name: &str| name.starts_with("src/runtime/") || name.starts_with("crates/sys/");
+    let system = |name: &str| name.starts_with("src/assembly/") || name.starts_with("crates/sys/");
     let marks = ["unsafe {", "unsafe fn", "unsafe impl"];
     let outside = trespassers(&sources, &marks, |name| {
         system(name) || name.starts_with("tests/") || name.starts_with("benches/")
     });
-    assert_none(&outside, "unsafe code belongs into crates/sys/ and src/runtime/");
+    assert_none(&outside, "unsafe code belongs into crates/sys/ and src/assembly/");
     let mut silent = Vec::new();
     for (name, text) in sources.iter().filter(|(name, _)| system(name)) {
         let lines: Vec<&str> = text.lines().collect();
@@ -169,7 +172,7 @@ fn nothing_names_a_machine_or_a_registry() {
 
 #[test]
 fn the_endpoint_table_of_the_readme_is_the_route_table() {
-    let table = svc::routes::table();
+    let table = svc::assembly::routes::table();
     let rows: BTreeSet<(&str, String, &str)> =
         table.routes().iter().map(|r| (r.path, r.method.to_string(), r.summary)).collect();
     let mut wanted = String::from("| | Path | What it does |\n|---|---|---|\n");

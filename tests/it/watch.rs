@@ -53,7 +53,7 @@ fn spec_file_changed_has_path_and_timestamp_and_only_those_who_asked_get_it() {
     let (mut asked, mut other, mut folder) = (client(&daemon), client(&daemon), client(&daemon));
     watch(&mut asked, "src/a.txt");
     watch(&mut folder, "src");
-    let before = svc::runtime::clock::now().0;
+    let before = svc_sys::clock::now().0;
     daemon.post("/api/files/write", &json!({"path": "src/a.txt", "content": "two"}));
     for socket in [&mut asked, &mut folder] {
         let message = changed(socket);

@@ -6,13 +6,14 @@ use std::time::Duration;
 use svc::agents::report::{Batch, Credit, RunReport};
 use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
+use svc::assembly::routes::table;
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
 use svc::core::{
     Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, Timer, apply,
 };
+use svc::endpoint::{Ask, Handler};
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
-use svc::routes::{Ask, Handler, table};
 use svc::teams;
 
 /// A core, its clock, and what it is to show.

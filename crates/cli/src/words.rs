@@ -51,7 +51,7 @@ mod tests {
                 open.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
                 continue;
             }
-            let is_ours = ["/runtime/", "tests", "/gateways/worker"].iter().any(|part| name.contains(part));
+            let is_ours = ["/assembly/", "tests", "/gateways/worker"].iter().any(|part| name.contains(part));
             if is_ours || path.extension().is_none_or(|ending| ending != "rs") {
                 continue;
             }

@@ -2,9 +2,9 @@
 
 use super::fence::{self, Temporary};
 use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest, environment};
-use crate::runtime::process::{Marker, Spec, Stdin};
 use std::ffi::OsString;
 use std::path::Path;
+use svc_sys::process::{Marker, Spec, Stdin};
 
 /// The temporary folder of a process that is fenced in; `None` for one that is not.
 ///

@@ -2,11 +2,11 @@
 //! program keeps its own state. Reading stays free.
 
 use crate::providers;
-use crate::runtime::clock;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use svc_sys::clock;
 
 /// Below the home folder: what tools of every language fetch and make again.
 const CACHES: &[&str] = &[".cache", ".npm"];
@@ -123,7 +123,7 @@ fn scope_place(base: &Path, glob: &str) -> PathBuf {
 
 /// The command line that starts `program` behind the fence.
 pub fn command_line(places: &[PathBuf], program: OsString, args: Vec<OsString>) -> Vec<OsString> {
-    let mut line = vec![OsString::from(crate::runtime::confine::SUB_COMMAND)];
+    let mut line = vec![OsString::from(svc_sys::confine::SUB_COMMAND)];
     line.extend(places.iter().map(OsString::from));
     line.extend([OsString::from("--"), program]);
     line.extend(args);

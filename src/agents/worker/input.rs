@@ -4,10 +4,10 @@
 use super::run::Run;
 use crate::agents::report::{LogEntry, Other, RunReport};
 use crate::providers::Activity;
-use crate::runtime::process::{Progress, Sink};
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use svc_sys::process::{Progress, Sink};
 
 /// Bytes that may wait to be written.
 const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;

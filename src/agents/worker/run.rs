@@ -19,7 +19,6 @@ use crate::agents::report::RunReport;
 use crate::agents::worker_log::Stream;
 use crate::core::ids::{AgentId, LineageId};
 use crate::providers::{Activity, Conversation, RecordPlace, Step};
-use crate::runtime::process::{Exit, Marker, Running, STOP_GRACE, Sink, Source, StopReport, Wake};
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use svc_sys::process::{Exit, Marker, Running, STOP_GRACE, Sink, Source, StopReport, Wake};
 
 /// Bytes of one line of standard output.
 const LINE_LIMIT_BYTES: usize = 4 * 1024 * 1024;

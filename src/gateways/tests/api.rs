@@ -172,7 +172,8 @@ fn decisions_12_delete_answers_200_and_takes_the_tokens_along() {
 
 #[test]
 fn agents_may_look_and_nothing_else() {
-    use crate::routes::{Access, Handler, table};
+    use crate::assembly::routes::table;
+    use crate::endpoint::{Access, Handler};
     let table = table();
     let ours = table.routes().iter().filter(|route| route.path.starts_with("/api/gateways"));
     let mut changing = 0;

@@ -1,21 +1,21 @@
 //! The daemon behind the HTTP edge: finds the route, and lets the snapshot, the core or a worker answer.
 
 use super::caller;
-use super::clock;
 use super::host::Host;
-use super::http::{self, Ends, Head};
 use super::shared_replies::SharedReplies;
 use super::state_thread::Core;
 use super::tokens::{Source, Tokens, VARIABLE};
-use super::ws::{HubHandle, Listener, Subscription};
 use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
 use crate::core::actor::{Caller, Holder, Shown, Unproven};
 use crate::core::ids::UNKNOWN_AGENT;
 use crate::core::{Event, State};
+use crate::endpoint::{Access, Answer, Ask, Handler};
 use crate::federation::api::ENVELOPE_PATH;
-use crate::routes::{Access, Answer, Ask, Handler};
 use std::sync::Arc;
 use std::time::Instant;
+use svc_sys::clock;
+use svc_sys::http::{self, Ends, Head};
+use svc_sys::ws::{HubHandle, Listener, Subscription};
 
 /// The code of what is refused to agents.
 const AGENT_MAY_NOT: &str = "agent_may_not";

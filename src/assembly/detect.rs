@@ -4,10 +4,7 @@
 //! request, and again when somebody asks. Programs take seconds to answer (a cold Node.js, a loaded machine),
 //! so each is asked on a thread of its own, and what it says is reported by itself.
 
-use super::files::on_path;
-use super::process::{Marker, Processes, Spec, Stdin};
 use super::state_thread::Core;
-use super::threads::Thread;
 use crate::core::Event;
 use crate::core::ids::AgentId;
 use crate::providers::login::{Answer, Login, Source, StateFile};
@@ -20,6 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{env, fs};
+use svc_sys::files::on_path;
+use svc_sys::process::{Marker, Processes, Spec, Stdin};
+use svc_sys::threads::Thread;
 
 /// A program that does not tell its version in this time counts as installed, version unknown.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(60);

@@ -4,9 +4,6 @@
 //! A document is written to a temporary file, synced, renamed over the old one, and the folder synced. When
 //! the disk refuses, the document stays due and is tried again every second; callers get 503.
 
-use super::files::{missing_is_fine, replace, sync_folder};
-use super::journal::{append_rotating, trim_lines};
-use super::threads::Thread;
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
 use crate::api::{Problem, Reply};
@@ -21,6 +18,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use svc_sys::files::{missing_is_fine, replace, sync_folder};
+use svc_sys::journal::{append_rotating, trim_lines};
+use svc_sys::threads::Thread;
 
 /// Log lines that wait for the disk at most; further ones are dropped and counted.
 const MAX_LOG_LINES: usize = 10_000;

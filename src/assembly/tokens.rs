@@ -5,7 +5,6 @@
 //!
 //! **Invariant:** an empty token is no token. Tokens are compared in the same time wherever they differ.
 
-use super::http::same_bytes;
 use crate::api::Problem;
 use crate::core::actor::{Holder, Shown};
 use std::collections::HashMap;
@@ -15,6 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use svc_sys::http::same_bytes;
 
 /// The variable with the operator's token.
 pub use svc_sys::secrets::OPERATOR_TOKEN as VARIABLE;
@@ -235,7 +235,7 @@ fn shows(authorization: Option<&str>, token: &str) -> bool {
 /// The token of the file, or a new one where that says nothing.
 fn of_file(folder: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
     let path = folder.join("token");
-    match super::regular::read_text(&path) {
+    match svc_sys::regular::read_text(&path) {
         Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
@@ -243,7 +243,7 @@ fn of_file(folder: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
         Ok(_) | Err(_) => {}
     }
     let token = make();
-    super::files::replace(&path, format!("{token}\n").as_bytes())?;
+    svc_sys::files::replace(&path, format!("{token}\n").as_bytes())?;
     Ok(token)
 }
 

@@ -74,13 +74,13 @@ impl Lock {
             (false, true) => format!("[{host}]:{port}\n"),
             (false, false) => format!("{host}:{port}\n"),
         };
-        super::files::replace(&self.port_file, text.as_bytes())
+        svc_sys::files::replace(&self.port_file, text.as_bytes())
     }
 
     /// The daemon ends in good order.
     pub fn release(self) {
         let removed = fs::remove_file(&self.port_file);
-        if let Err(error) = removed.or_else(super::files::missing_is_fine) {
+        if let Err(error) = removed.or_else(svc_sys::files::missing_is_fine) {
             log::warn!("the port file could not be removed: {error}");
         }
     }

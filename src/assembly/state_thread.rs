@@ -1,9 +1,7 @@
 //! The one thread that owns all state: it takes events from its lanes, applies them, publishes the new
 //! snapshot, and only then performs the effects, so that a client reads its own writes.
 
-use super::clock;
 use super::outbox::Outbox;
-use super::threads::Thread;
 use crate::api::{Problem, Reply};
 use crate::core::{self, Actor, CallId, Command, Context, Durability, Effect, Event, State, time::Time};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
@@ -12,6 +10,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use svc_sys::clock;
+use svc_sys::threads::Thread;
 
 /// Waiting control events at most; a further one is dropped with a warning (they repeat or are idempotent).
 const CONTROL_LANE: usize = 256;

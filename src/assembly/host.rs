@@ -1,7 +1,6 @@
 //! What handlers that do I/O may use.
 
 use super::detect::Programs;
-use super::process::Processes;
 use crate::agents::worker_log::LogStore;
 use crate::core::ids::AgentId;
 use crate::credentials::Vault;
@@ -11,6 +10,7 @@ use crate::workspace::worker_index::Indexer;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use svc_sys::process::Processes;
 
 /// A count of strays is good for this long: whoever asks often need not read the process table often.
 const COUNTED_FOR: Duration = Duration::from_millis(200);

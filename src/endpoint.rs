@@ -1,10 +1,11 @@
-//! The route table of the daemon: every endpoint of every feature, in one list.
+//! What an endpoint is: who may use it, what its handler looks at, and what that comes to. The features' `api.rs`
+//! give lists of them; [`crate::assembly::routes`] has all in one table.
 
-use crate::api::{Params, Problem, Reply, Request, Route, Table};
+use crate::api::{Params, Problem, Reply, Request};
+use crate::assembly::host::Host;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{Actor, Command, State};
-use crate::runtime::host::Host;
 
 /// What a handler may look at.
 #[derive(Clone, Copy)]
@@ -70,36 +71,4 @@ pub enum Answer {
     Undoable(Command, Box<dyn FnOnce() + Send>),
     /// A wish, and what is left to do when the core has granted it; it may finish the reply.
     Followed(Command, Box<dyn FnOnce(Reply) -> Reply + Send>),
-}
-
-/// All routes.
-pub fn table() -> Table<Handler> {
-    let mut routes: Vec<Route<Handler>> = Vec::new();
-    routes.extend(crate::console::api::routes());
-    routes.extend(crate::oversight::api::routes());
-    routes.extend(crate::oversight::dashboard::routes());
-    routes.extend(crate::oversight::timeline::routes());
-    routes.extend(crate::agents::api::routes());
-    routes.extend(crate::approvals::api::routes());
-    routes.extend(crate::teams::api::routes());
-    routes.extend(crate::toys::api::routes());
-    routes.extend(crate::schedules::api::routes());
-    routes.extend(crate::integrations::api::routes());
-    routes.extend(crate::ownership::api::routes());
-    routes.extend(crate::isolation::api::routes());
-    routes.extend(crate::coordination::api::routes());
-    routes.extend(crate::credentials::api::routes());
-    routes.extend(crate::gateways::api::routes());
-    routes.extend(crate::providers::api::routes());
-    routes.extend(crate::settings::api::routes());
-    routes.extend(crate::workspace::api::routes());
-    routes.extend(crate::context::triggers_api::routes());
-    routes.extend(crate::usage::api::routes());
-    routes.extend(crate::memory::api::routes());
-    routes.extend(crate::journalist::api::routes());
-    routes.extend(crate::oversight::pm::routes());
-    routes.extend(crate::context::api::routes());
-    routes.extend(crate::market::api::routes());
-    routes.extend(crate::federation::api::routes());
-    Table::new(routes)
 }

@@ -2,19 +2,14 @@
 
 use super::detect::Programs;
 use super::host::Host;
-use super::http::{self, Bound, Policy};
 use super::lock::{Lock, LockError};
 use super::outbox::{Outbox, state_body};
-use super::process::Processes;
 use super::service::Service;
 use super::shared_replies::SharedReplies;
-use super::signals::Signals;
 use super::state_thread::{Core, RunningCore};
 use super::store::{Store, Told};
-use super::threads::Thread;
 use super::tokens::{self, Tokens};
-use super::ws::Hub;
-use super::{caller, clock, confine, detect, folder, logger, reserve, secrets};
+use super::{caller, detect, folder};
 use crate::agents::worker::Runs;
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
@@ -41,6 +36,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use svc_sys::http::{self, Bound, Policy};
+use svc_sys::process::Processes;
+use svc_sys::signals::Signals;
+use svc_sys::threads::Thread;
+use svc_sys::ws::Hub;
+use svc_sys::{clock, confine, logger, reserve, secrets};
 
 /// What `svc start` asks for.
 pub struct DaemonOptions {
@@ -229,7 +230,7 @@ impl Daemon {
         let service = Service {
             core: core.clone(),
             host: Arc::clone(&host),
-            table: crate::routes::table(),
+            table: crate::assembly::routes::table(),
             hub: hub_handle.clone(),
             listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
             tokens: tokens(folder, &bound)?,

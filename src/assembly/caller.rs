@@ -13,9 +13,6 @@
 //!
 //! Source: proc(5): `/proc/PID/fd`, `/proc/PID/task/TID/fd`, `/proc/PID/stat`.
 
-use super::descriptors::{holds, threads_hold};
-use super::process::{Origin, origin};
-use super::socket_table::{self, Found, socket};
 use crate::core::State;
 use crate::core::actor::Holder;
 use crate::core::ids::UNKNOWN_AGENT;
@@ -24,6 +21,9 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use svc_sys::descriptors::{holds, threads_hold};
+use svc_sys::process::{Origin, origin};
+use svc_sys::socket_table::{self, Found, socket};
 
 /// Looks at the process table before a caller that is not found counts as hidden: the socket may be on its
 /// way from one process to another.

@@ -1,6 +1,5 @@
 //! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
 
-use super::regular;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::context::triggers;
@@ -18,7 +17,6 @@ use crate::memory;
 use crate::oversight::cleanup;
 use crate::oversight::pm;
 use crate::oversight::timeline;
-use crate::runtime::files::replace;
 use crate::schedules;
 use crate::settings;
 use crate::teams;
@@ -32,6 +30,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use svc_sys::files::replace;
+use svc_sys::regular;
 
 /// Makes `.svc` with access for its owner alone, and keeps it out of version control.
 ///

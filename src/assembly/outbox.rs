@@ -1,9 +1,7 @@
 //! Where effects go. Nothing here blocks: each destination has a cap and says what happens at it.
 
-use super::clock;
 use super::state_thread::Core;
 use super::store::Store;
-use super::ws::{Hub, HubMessage};
 use crate::agents::report::RunReport;
 use crate::agents::worker::{Prepare, RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
@@ -28,6 +26,8 @@ use serde_json::json;
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_sys::clock;
+use svc_sys::ws::{Hub, HubMessage};
 
 /// The threads that take orders. Fields in the order in which they end.
 pub struct Outbox {

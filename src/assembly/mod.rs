@@ -1,0 +1,16 @@
+//! The daemon put together: the table of all endpoints, the state's thread, the store, what carries effects out,
+//! and the service behind the HTTP edge. It knows every feature; no feature knows it but by [`host::Host`].
+
+pub mod caller;
+pub mod daemon;
+pub mod detect;
+mod folder;
+pub mod host;
+pub mod lock;
+mod outbox;
+pub mod routes;
+mod service;
+mod shared_replies;
+pub mod state_thread;
+pub mod store;
+pub(crate) mod tokens;
