@@ -1,5 +1,5 @@
-//! What an endpoint is: who may use it, what its handler looks at, and what that comes to. The features' `api.rs`
-//! give lists of them; [`crate::assembly::routes`] has all in one table.
+//! What an endpoint is: who may use it, what its handler looks at, and what that comes to. The features'
+//! `api.rs` give lists of them; [`crate::assembly::routes`] has all in one table.
 
 use crate::api::{Params, Problem, Reply, Request};
 use crate::assembly::host::Host;
@@ -58,8 +58,11 @@ pub enum Handler {
     /// Becomes a command; the core answers.
     Write(Access, fn(&Ask) -> Result<Command, Problem>),
     /// Does I/O on the connection's thread, and then answers or becomes a command.
-    Work(Access, fn(&Host, &Ask) -> Result<Answer, Problem>),
+    Work(Access, Worker),
 }
+
+/// A handler that does I/O.
+pub type Worker = fn(&Host, &Ask) -> Result<Answer, Problem>;
 
 /// What a [`Handler::Work`] comes to.
 pub enum Answer {

@@ -1,16 +1,17 @@
-//! `svc` runs many AI coding agents on one machine: it spawns, tracks, rotates and stops them, holds
-//! their registry, pushes state over WebSocket and answers REST calls on one local port.
+//! `svc` runs many AI coding agents on one machine: it spawns, tracks, rotates and stops them, holds their
+//! registry, pushes state over WebSocket and answers REST calls on one local port.
 //!
-//! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`endpoint`] what a request
-//! comes to, then the features, then [`assembly`], which puts the daemon together. Below them are crates: `svc-base`
-//! (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes), `svc-providers` (the agent
-//! programs) and `svc-agents` (the two that are built in). `svc-cli` is a client of the REST API; the program puts
-//! both together.
+//! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`endpoint`] what a
+//! request comes to, then the features, then [`assembly`], which puts the daemon together. Below them are
+//! crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes),
+//! `svc-providers` (the agent programs) and `svc-agents` (the two that are built in). `svc-cli` is a client
+//! of the REST API; the program puts both together.
 
 pub mod core;
 
 pub use svc_agents::{ollama, rehearsal};
 pub use svc_base::api;
+pub use svc_providers as providers;
 
 pub mod agents;
 pub mod approvals;
@@ -27,7 +28,7 @@ pub mod market;
 pub mod memory;
 pub mod oversight;
 pub mod ownership;
-pub mod providers;
+pub mod programs;
 pub mod schedules;
 pub mod settings;
 pub mod teams;

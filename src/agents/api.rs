@@ -3,10 +3,9 @@
 use super::record::View;
 use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
-use crate::endpoint::{Access, Ask, Handler};
+use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
-use crate::schedules;
 use serde_json::{Map, Value, json};
 
 /// Characters of a prompt, instruction or question.
@@ -20,8 +19,8 @@ const EFFORTS: [&str; 4] = ["low", "medium", "high", "max"];
 const PERMISSIONS: [&str; 2] = ["auto", "full"];
 
 /// The routes of the agents.
-pub fn routes() -> Vec<Route<Handler>> {
-    let mut routes = record_routes();
+pub fn routes(spawn: Worker) -> Vec<Route<Handler>> {
+    let mut routes = record_routes(spawn);
     routes.extend(talk_routes());
     routes
 }
@@ -67,14 +66,14 @@ fn talk_routes() -> Vec<Route<Handler>> {
     ]
 }
 
-fn record_routes() -> Vec<Route<Handler>> {
+fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
     use Access::Anyone;
     use Handler::{Read, Shared, Work, Write};
     vec![
         Route::new(Method::Get, "/api/agents", "All agents", Shared(list))
             .query(&[("fields", "names of fields, separated by commas: only these of each record")])
             .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")]),
-        Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, worker_api::spawn))
+        Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, spawn))
             .body(spawn_schema)
             .body_limit(2 << 20)
             .replies(&[
@@ -159,17 +158,18 @@ fn files(ask: &Ask) -> Result<Reply, Problem> {
     Ok(Reply::ok(&json!({"agentId": agent.id, "files": files})))
 }
 
-/// Reads `POST /api/agents`. The working directory is still to be looked at.
+/// Reads the body of `POST /api/agents`. The working directory is still to be looked at.
 pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
-    let body = request.object()?;
-    let mut fields = Fields::new(&body);
-    let timing = schedules::api::timing_field(&mut fields);
+    spawn_request(Fields::new(&request.object()?))
+}
+
+/// Reads the fields of a new agent that somebody asks for.
+///
+/// Errors: 400 with every fault.
+pub fn spawn_request(mut fields: Fields) -> Result<SpawnRequest, Problem> {
     // Only here: what agents write (plans, schedules, recommendations) has no such field.
     let env = env_field(&mut fields).unwrap_or_default();
-    let mut request = spawn_fields(fields)?;
-    request.schedule = timing;
-    request.env = env;
-    Ok(request)
+    Ok(SpawnRequest { env, ..spawn_fields(fields)? })
 }
 
 /// Reads the fields of an agent, wherever they stand: in a request, a schedule, a recommendation.
@@ -207,7 +207,6 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
         worktree: None,
         command,
         env: Extra::default(),
-        schedule: None,
     };
     fields.validator.finish()?;
     Ok(request)

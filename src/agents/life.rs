@@ -6,7 +6,7 @@ use super::{LogEntry, RunOrder, rotation, say, touch, wait};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer, moments};
+use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
 use crate::providers::{self, Activity, Tokens, TurnEnd, Usage, login, windows};
 use crate::settings::Config;
 use crate::usage;
@@ -86,7 +86,6 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let mut turn_over = false;
     let used = batch.activities.iter().any(|activity| matches!(activity, Activity::Usage(_)));
     let tool_over = batch.activities.iter().any(|activity| matches!(activity, Activity::ToolEnded { .. }));
-    moments::heard(all, cx, id, &batch.activities);
     let (usage, settings) = (Arc::clone(&all.usage), Arc::clone(&all.settings));
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };

@@ -8,6 +8,7 @@ pub mod api;
 pub mod history;
 mod life;
 mod patch;
+mod paths;
 mod record;
 pub mod report;
 pub mod rights;
@@ -35,7 +36,8 @@ pub use report::LogEntry;
 pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
-    SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent, working_folder,
+    SpawnRequest, StartOrder, check_capacity, check_pattern, created, overlapping, shown_new, spawn,
+    spawn_agent, working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use touched::touched;
@@ -298,7 +300,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
     match command {
         Command::Spawn(request) => {
-            let result = spawn::spawn(all, cx, *request);
+            let result = spawn(all, cx, *request).map(|id| created(id, &shown_new(all, id)));
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
@@ -420,8 +422,8 @@ pub fn all_quiet(agents: &State) -> bool {
 }
 
 /// Something has happened to an agent.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    if let Moment::Ended(id) = moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    if let Moment::Ended(id) = *moment {
         say::tell_undelivered(all, cx, id);
     }
 }
@@ -430,15 +432,10 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
 pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
     match report {
         JobReport::Brief(agent, brief) => {
-            if let Ok(text) = &brief {
-                crate::memory::brief_written(all, agent, text);
-            }
             rotation::brief_ready(all, cx, agent, brief);
         }
         JobReport::Query(call, result) => {
-            if !crate::oversight::questions::answered(all, cx, call, &result) {
-                say::query_done(all, cx, call, result);
-            }
+            say::query_done(all, cx, call, result);
         }
     }
 }

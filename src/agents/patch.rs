@@ -6,7 +6,6 @@ use crate::api::{Problem, Reply, Validator};
 use crate::core::ids::AgentId;
 use crate::core::{Context, Durability, State as All};
 use crate::providers::{Effort, Permission};
-use crate::teams;
 use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ pub struct Patch {
 pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Result<Reply, Problem> {
     let id = all.agents.find(target)?.id;
     let mut validator = Validator::default();
-    let team = patch.team_id.as_deref().map(|team| teams::member_of(all, team, &mut validator));
+    let team = patch.team_id.as_deref().map(|team| all.teams.member_of(team, &mut validator));
     if let Some(name) = &patch.name {
         let taken = all.agents.iter().any(|other| other.id != id && other.name == *name);
         validator

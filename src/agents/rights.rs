@@ -11,10 +11,10 @@ use super::{Agent, SpawnRequest};
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::{Actor, State as All};
-use crate::ownership::scopes;
 use crate::providers::{self, Permission};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use svc_base::scopes;
 
 /// What somebody may do. What is absent in a file of an earlier version was a person's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

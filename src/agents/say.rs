@@ -245,7 +245,7 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
         provider: provider.info().id,
         request: Box::new(request),
         env,
-        secrets: credentials::variables(all, &agent),
+        secrets: credentials::variables(all, &agent.provider, agent.team_id.as_deref()),
     }));
 }
 

@@ -11,8 +11,6 @@ use crate::credentials::{self, SecretVariable};
 use crate::market;
 use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
-use crate::schedules::{self, Timing};
-use crate::teams;
 use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -58,9 +56,6 @@ pub struct SpawnRequest {
     /// What a person adds to its environment.
     #[serde(skip_serializing_if = "Extra::is_empty")]
     pub env: Extra,
-    /// When to start more like it.
-    #[serde(skip)]
-    pub schedule: Option<Timing>,
 }
 
 /// What the threads of a run need to start it.
@@ -80,30 +75,25 @@ pub struct StartOrder {
     pub skills: Vec<market::Attached>,
 }
 
-/// Starts a new agent: 201 with the record and the overlaps of its scope.
+/// Starts a new agent that somebody asks for.
 ///
-/// A `schedule` also becomes a schedule that starts more like it.
-///
-/// Errors: as [`spawn_agent`] and [`schedules::create`].
-pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<Reply, Problem> {
-    let timing = request.schedule.take();
-    let pattern = timing.map(|timing| (timing, request.clone()));
-    if pattern.is_some() {
-        schedules::check_room(all)?;
-    }
+/// Errors: as [`spawn_agent`].
+pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<AgentId, Problem> {
     let maker = Maker::of(all, &cx.actor)?;
-    let id = spawn_agent(all, cx, &maker, request)?;
-    let schedule = match pattern {
-        Some((timing, request)) => Some(schedules::create_for(all, cx, id, timing, request)?),
-        None => None,
-    };
-    let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
+    spawn_agent(all, cx, &maker, request)
+}
+
+/// The record of a new agent, with the overlaps of its scope.
+pub fn shown_new(all: &All, id: AgentId) -> Value {
+    let Some(agent) = all.agents.get(id) else { return Value::Null };
     let mut body = json!(agent.rest());
     body["overlaps"] = Value::Array(overlaps_with(all, agent));
-    if let Some(schedule) = schedule {
-        body["scheduleId"] = json!(schedule);
-    }
-    Ok(Reply::json(201, &body).with_header("Location", format!("/api/agents/{id}")))
+    body
+}
+
+/// 201 for a new agent.
+pub fn created(id: AgentId, body: &Value) -> Reply {
+    Reply::json(201, body).with_header("Location", format!("/api/agents/{id}"))
 }
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.
@@ -155,7 +145,7 @@ fn check_request(
     validator: &mut Validator,
 ) {
     if let Some(team) = request.team_id.take() {
-        request.team_id = teams::member_of(all, &team, validator);
+        request.team_id = all.teams.member_of(&team, validator);
     }
     if let Some(model) = request.model.as_deref().filter(|model| *model != "auto") {
         check_model(provider.info(), model, validator);
@@ -164,7 +154,7 @@ fn check_request(
     if let Err((field, fault)) = provider.check(model, &request.command) {
         validator.fail(field, format!("{field}: {fault}"));
     }
-    market::check_installed(all, &request.skills, validator);
+    all.market.check_installed(&request.skills, validator);
     for integration in &request.integrations {
         validator.check(all.integrations.is_installed(integration), "integrations", || {
             format!("integrations names {integration:?}, which is not installed")
@@ -209,8 +199,8 @@ pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, 
         provider,
         request: launch_request(all, &agent, Purpose::Work, prompt, session),
         env: environment(all, &agent),
-        secrets: credentials::variables(all, &agent),
-        skills: market::attached(all, &agent.skills),
+        secrets: credentials::variables(all, &agent.provider, agent.team_id.as_deref()),
+        skills: all.market.attached(&agent.skills),
     };
     cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
     Arc::make_mut(&mut all.agents).insert(agent);

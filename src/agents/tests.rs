@@ -4,8 +4,8 @@ use super::report::RunReport;
 use super::{Command, RunOrder, SpawnRequest};
 use crate::core::testing::Bench;
 use crate::core::{Actor, Effect, Event, Project};
+use crate::programs::registry::Detection;
 use crate::providers::environment::Extra;
-use crate::providers::registry::Detection;
 use crate::providers::{Activity, LaunchRequest, Permission, TurnEnd};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -146,11 +146,11 @@ fn a_program_of_an_unknown_version_is_installed() {
     let (status, body) = spawn(&mut bench, Actor::Operator, request("codex"));
     assert_eq!((status, &body["errors"][0]["field"]), (400, &json!("provider")), "{body}");
     let mut found = Detection::installed("codex", "");
-    found.presence = crate::providers::registry::Presence::Present;
+    found.presence = crate::programs::registry::Presence::Present;
     bench.apply(Event::Detected(vec![found]));
     assert_eq!(spawn(&mut bench, Actor::Operator, request("codex")).0, 201);
     let mut gone = Detection::installed("codex", "");
-    gone.presence = crate::providers::registry::Presence::Absent;
+    gone.presence = crate::programs::registry::Presence::Absent;
     bench.apply(Event::Detected(vec![gone]));
     assert_eq!(spawn(&mut bench, Actor::Operator, request("codex")).0, 400, "removed meanwhile");
 }

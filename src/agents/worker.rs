@@ -26,13 +26,12 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use input::Item;
 use output::Output;
 use run::Run;
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use svc_sys::process::Processes;
+use svc_sys::process::{Prepare, Processes};
 
 /// After the order to finish and the last output, how long a program may take to end by itself.
 pub const FINISH_GRACE: Duration = Duration::from_secs(10);
@@ -57,11 +56,8 @@ pub struct RunSpec {
     /// integrations. `SVC_AGENT_ID` and `SVC_PROJECT_DIR` come by themselves.
     pub env_extra: Vec<(String, String)>,
     /// What is to be made ready beside the program.
-    pub prepare: Option<Prepare>,
+    pub prepare: Vec<Prepare>,
 }
-
-/// Runs on the run's own thread before the program starts; what it returns is dropped when the run is over.
-pub type Prepare = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
 /// Times that tests shorten.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +145,7 @@ impl Runs {
         let alive = Alive::new(Arc::clone(&inner));
         let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
-            let _prepared = spec.prepare.take().map(|prepare| prepare());
+            let _prepared: Vec<_> = spec.prepare.drain(..).map(|prepare| prepare()).collect();
             run::run(&alive.0, &run, &spec);
         });
         match thread {

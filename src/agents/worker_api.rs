@@ -1,42 +1,24 @@
 //! The agent endpoints that do I/O: looking at a working directory, at a log. They run on their
 //! connection's thread and never touch the core while they wait.
 
-use super::api::{parse_spawn, target};
+use super::SpawnRequest;
+use super::api::target;
 use super::worker_log::{Query, Since};
-use super::{Command, SpawnRequest};
 use crate::api::{Problem, Reply, Validator};
 use crate::assembly::host::Host;
 use crate::core::{is_out_of_files, remedy};
 use crate::endpoint::{Answer, Ask};
-use crate::isolation::worker_worktree;
 use serde_json::json;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Component, Path};
-use std::sync::Arc;
 
 const DEFAULT_TAIL: u64 = 100;
 
-/// `POST /api/agents`.
-pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let mut request = parse_spawn(ask.request)?;
-    let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
-    if !ask.state.providers.is_installed(provider) {
-        // It may have been installed since; what is found goes before the wish.
-        host.programs.look();
-    }
-    prepare(host, ask, &mut request)?;
-    let worktree = request.worktree.clone();
-    let command = crate::core::Command::Agents(Command::Spawn(Box::new(request)));
-    let Some(path) = worktree else { return Ok(Answer::Command(command)) };
-    let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
-    Ok(Answer::Undoable(command, Box::new(move || worker_worktree::unmake(&processes, &project, &path))))
-}
-
-/// Looks at the folder of an agent that is to be started, and makes its worktree where it wants one.
+/// Looks at the folder of an agent that is to be started, and at its scenario.
 ///
 /// Errors: 400.
-pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(), Problem> {
+pub fn look_at(host: &Host, ask: &Ask, request: &SpawnRequest) -> Result<(), Problem> {
     let mut validator = Validator::default();
     if let Err(fault) = look_at_folder(&host.project, &request.working_dir) {
         validator.fail("workingDir", format!("workingDir {:?} {fault}", request.working_dir));
@@ -45,11 +27,7 @@ pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(),
         refuse_when_short(&fault)?;
         validator.fail("model", fault);
     }
-    validator.finish()?;
-    if request.isolation == "worktree" {
-        request.worktree = Some(worker_worktree::make(host, request)?);
-    }
-    Ok(())
+    validator.finish()
 }
 
 /// A file that cannot be opened because too many are open is not the caller's fault.

@@ -370,8 +370,8 @@ pub fn expire(all: &mut All, cx: &mut Context, id: ApprovalId) {
 }
 
 /// Something has happened to an agent: its approvals follow its lineage.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    match *moment {
         Moment::Rotated { old, new } => {
             end_questions(all, cx, old);
             follow(all, cx, new);

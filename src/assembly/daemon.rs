@@ -26,7 +26,7 @@ use crate::market::worker_client::Marketplace;
 use crate::market::worker_links::Links;
 use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::worker_look::Looker;
-use crate::providers::registry;
+use crate::programs::registry;
 use crate::teams::worker::PlanReader;
 use crate::workspace;
 use crate::workspace::worker_import::Imports;

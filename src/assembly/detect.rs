@@ -7,8 +7,8 @@
 use super::state_thread::Core;
 use crate::core::Event;
 use crate::core::ids::AgentId;
+use crate::programs::registry::{Detection, Presence};
 use crate::providers::login::{Answer, Login, Source, StateFile};
-use crate::providers::registry::{Detection, Presence};
 use crate::providers::{Info, Program, environment};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,6 @@
-//! The daemon put together: the table of all endpoints, the state's thread, the store, what carries effects out,
-//! and the service behind the HTTP edge. It knows every feature; no feature knows it but by [`host::Host`].
+//! The daemon put together: the table of all endpoints, the state's thread, the store, what carries effects
+//! out, and the service behind the HTTP edge. It knows every feature; no feature knows it but by
+//! [`host::Host`].
 
 pub mod caller;
 pub mod daemon;
@@ -11,6 +12,7 @@ mod outbox;
 pub mod routes;
 mod service;
 mod shared_replies;
+pub mod spawn;
 pub mod state_thread;
 pub mod store;
 pub(crate) mod tokens;

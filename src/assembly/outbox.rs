@@ -3,7 +3,7 @@
 use super::state_thread::Core;
 use super::store::Store;
 use crate::agents::report::RunReport;
-use crate::agents::worker::{Prepare, RunSpec, Runs};
+use crate::agents::worker::{RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
 use crate::api::Reply;
@@ -12,6 +12,7 @@ use crate::core::{Durability, Effect, Event, SOON, State};
 use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
+use crate::integrations::worker_mcp_file;
 use crate::journalist::{self, worker::Writer};
 use crate::market::worker_links::{self, Links};
 use crate::oversight::cleanup;
@@ -23,10 +24,10 @@ use crate::teams::worker::PlanReader;
 use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_sys::clock;
+use svc_sys::process::Prepare;
 use svc_sys::ws::{Hub, HubMessage};
 
 /// The threads that take orders. Fields in the order in which they end.
@@ -139,15 +140,15 @@ impl Outbox {
     }
 
     /// Lets a program start only when it is known which files of others are there.
-    fn seen_before(&self, agent: AgentId, state: &State, then: Option<Prepare>) -> Option<Prepare> {
+    fn seen_before(&self, agent: AgentId, state: &State) -> Option<Prepare> {
         let roots = baseline(state, agent);
         if roots.is_empty() {
-            return then;
+            return None;
         }
         let look = self.looker.before_start(roots);
         Some(Box::new(move || {
             look();
-            then.map_or_else(|| Box::new(()) as Box<dyn Any + Send>, |then| then())
+            Box::new(())
         }))
     }
 
@@ -157,7 +158,8 @@ impl Outbox {
                 let Some(provider) = providers::by_id(start.provider) else { return };
                 let StartOrder { lineage, request, env, secrets, skills, .. } = *start;
                 let links = worker_links::prepare(&self.links, &request.working_dir, skills);
-                let prepare = self.seen_before(agent, state, links);
+                let tools = worker_mcp_file::prepare(start.provider, &request);
+                let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let env_extra = env.into_iter().chain(secrets).collect();
                     self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare })

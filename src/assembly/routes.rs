@@ -16,7 +16,7 @@ pub fn table() -> Table<Handler> {
     ));
     routes.extend(crate::oversight::dashboard::routes());
     routes.extend(crate::oversight::timeline::routes());
-    routes.extend(crate::agents::api::routes());
+    routes.extend(crate::agents::api::routes(super::spawn::spawn));
     routes.extend(crate::approvals::api::routes());
     routes.extend(crate::teams::api::routes());
     routes.extend(crate::toys::api::routes());
@@ -27,7 +27,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::coordination::api::routes());
     routes.extend(crate::credentials::api::routes());
     routes.extend(crate::gateways::api::routes());
-    routes.extend(crate::providers::api::routes());
+    routes.extend(crate::programs::api::routes());
     routes.extend(crate::settings::api::routes());
     routes.extend(crate::workspace::api::routes());
     routes.extend(crate::context::triggers_api::routes());

@@ -5,15 +5,14 @@
 //! and the most valuable ones are kept.
 //! **Invariant:** whatever others have written stands inside of a fence that it cannot end.
 
-use super::fence::{fenced, one_line};
 use crate::agents::Agent;
 use crate::core::State as All;
 use crate::core::ids::{AgentId, LineageId};
 use crate::market;
 use crate::memory::{self, Handoff, Selected, Wanted};
 use crate::providers;
-use crate::teams;
 use std::fmt::Write as _;
+use svc_base::fence::{fenced, one_line};
 
 /// First words of every briefing; by them a log tells a briefing from what a person said.
 pub const MARK: &str = "# Briefing for ";
@@ -183,7 +182,7 @@ pub fn question(all: &All, agent: &Agent, question: &str) -> String {
     if providers::info_of(&agent.provider).scripted {
         return question.to_owned();
     }
-    let mut text = identity(&Subject::of(agent));
+    let mut text = identity(all, &Subject::of(agent));
     text.push_str(&ownership(all, &Subject::of(agent)).join("\n"));
     let _ = write!(
         text,
@@ -243,7 +242,7 @@ pub fn budget_tokens(provider: &str, model: Option<&str>) -> u64 {
 pub fn brief(all: &All, subject: &Subject) -> Briefing {
     let tokens = usize::try_from(budget_tokens(subject.provider, subject.model)).unwrap_or(usize::MAX);
     let budget_chars = tokens.saturating_mul(CHARS_PER_TOKEN);
-    let mut text = identity(subject);
+    let mut text = identity(all, subject);
     let mut sections = vec![Told { name: "identity", chars: text.chars().count(), cut: false }];
     let mut left = budget_chars.saturating_sub(sections[0].chars);
     for section in sections_of(all, subject, budget_chars) {
@@ -291,7 +290,7 @@ impl Section {
     }
 }
 
-fn identity(subject: &Subject) -> String {
+fn identity(all: &All, subject: &Subject) -> String {
     let place = if subject.working_dir.is_empty() { "the project's root" } else { subject.working_dir };
     let mut text = format!(
         "{MARK}{name}\n\nYou are {name}, the {role} of a team of coding agents that work on the same project; your \
@@ -300,16 +299,14 @@ fn identity(subject: &Subject) -> String {
         name = subject.name,
         role = subject.role,
     );
-    if subject.role == teams::plan::PLANNER {
-        text.push_str(teams::plan::INSTRUCTIONS);
-    }
+    text.push_str(all.teams.instructions(subject.role));
     text
 }
 
 /// The sections below the identity, the most valuable first.
 fn sections_of(all: &All, subject: &Subject, budget: usize) -> Vec<Section> {
     let wanted = Wanted { role: subject.role, task: subject.task, scope: subject.scope };
-    let memory = memory::select(&all.memory, &wanted);
+    let memory = all.memory.select(&wanted);
     let plain =
         |name, head: &str, lines| Section { name, head: head.to_owned(), lines, is_data: false, cap: budget };
     let data = |name, head: &str, lines: Vec<String>, cap| Section {
@@ -433,5 +430,5 @@ fn handoff_lines(memory: &Selected) -> Vec<String> {
 }
 
 fn tools(all: &All, subject: &Subject) -> Vec<String> {
-    crate::integrations::instructions::lines(all, subject.provider, subject.integrations, subject.id)
+    all.integrations.instructions(all, subject.provider, subject.integrations, subject.id)
 }

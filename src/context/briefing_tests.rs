@@ -5,7 +5,7 @@ use super::testing::Core;
 use super::{ARCHITECTURE_CHARS, Architecture, Report};
 use crate::agents::RunOrder;
 use crate::core::{Effect, Event};
-use crate::providers::registry::Detection;
+use crate::programs::registry::Detection;
 use serde_json::{Value, json};
 
 /// A core with an installed provider that is told everything.

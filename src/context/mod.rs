@@ -6,10 +6,8 @@ pub mod brief;
 pub mod briefing;
 #[cfg(test)]
 mod briefing_tests;
-mod fence;
 #[cfg(test)]
 mod handoff_tests;
-mod paths;
 pub mod quality;
 #[cfg(test)]
 mod safe_points_tests;
@@ -21,9 +19,6 @@ pub mod triggers_api;
 mod triggers_tests;
 pub mod worker_brief;
 pub mod worker_documents;
-
-pub use fence::{fenced, one_line};
-pub use paths::project_path;
 
 use crate::core::State as All;
 use std::sync::Arc;
@@ -92,12 +87,12 @@ pub fn report(all: &mut All, report: Report) {
 
 /// The indexer's summary of the project; `None` before the first scan.
 fn index_summary(all: &All) -> Option<String> {
-    Some(crate::workspace::summary(&all.workspace)).filter(|summary| !summary.is_empty())
+    Some(all.workspace.summary()).filter(|summary| !summary.is_empty())
 }
 
 /// The part of the project map that belongs to a working directory.
 pub(crate) fn map_section(all: &All, working_dir: &str) -> Option<String> {
-    crate::journalist::map_section(all, working_dir)
+    all.journalist.map_section(working_dir)
 }
 
 /// Resources an agent holds, one line each.

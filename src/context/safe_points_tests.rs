@@ -9,7 +9,7 @@ use crate::agents::{self, JobReport, RunOrder, SpawnRequest, Status};
 use crate::core::ids::AgentId;
 use crate::core::testing::Bench;
 use crate::core::{Command, Effect, Event};
-use crate::providers::registry::{Detection, Presence};
+use crate::programs::registry::{Detection, Presence};
 use crate::providers::{Activity, SessionStart, Tokens, TokensDelta, Usage};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! A core for the tests of features: requests in, replies and effects out, without a thread, socket or clock.
 
+use crate::agents::JobReport;
 use crate::agents::report::{Batch, Credit, RunReport};
-use crate::agents::{self, JobReport};
 use crate::api::{Found, Method, Reply, Request, decode_percent, parse_query};
 use crate::assembly::routes::table;
+use crate::assembly::spawn;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Project, State, apply};
@@ -100,8 +101,7 @@ impl Core {
                 return Some(handler(&ask).unwrap_or_else(Into::into));
             }
             Handler::Write(_, handler) => handler(&ask),
-            Handler::Work(..) => agents::api::parse_spawn(&request)
-                .map(|request| Command::Agents(agents::Command::Spawn(Box::new(request)))),
+            Handler::Work(..) => spawn::parse(&request).map(|(agent, timing)| spawn::command(agent, timing)),
         };
         match command {
             Ok(command) => self.wish(command),

@@ -270,8 +270,8 @@ pub fn scope_violation(all: &mut All, agent: AgentId) {
 }
 
 /// Something happened to an agent.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    match *moment {
         Moment::Rotated { new: id, .. } | Moment::Ended(id) => life_over(all, cx, id),
         Moment::Removed(_, lineage) if all.triggers.lives.contains_key(&lineage) => {
             Arc::make_mut(&mut all.triggers).lives.remove(&lineage);

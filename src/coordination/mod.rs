@@ -257,8 +257,8 @@ pub fn expire(all: &mut All, cx: &mut Context) {
 }
 
 /// Something has happened to an agent.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    match *moment {
         Moment::Ended(id) => {
             // It may be alive again by now, or be resumed after the daemon's next start.
             let Ok(agent) = all.agents.find(&id.to_string()) else { return };

@@ -46,7 +46,7 @@ use crate::oversight::cleanup;
 use crate::oversight::timeline;
 use crate::oversight::{pm, questions};
 use crate::ownership;
-use crate::providers::registry;
+use crate::programs::registry;
 use crate::settings;
 use crate::usage;
 use crate::workspace;
@@ -374,8 +374,15 @@ fn happen(state: &mut State, cx: &mut Context, event: Event) {
             cx.actor = actor;
             command_given(state, cx, call, command);
         }
-        Event::Run(agent, report) => agents::run_report(state, cx, agent, report),
-        Event::Job(report) => agents::job_report(state, cx, report),
+        Event::Run(agent, report) => {
+            if let RunReport::Output(batch) = &report
+                && state.agents.get(agent).is_some()
+            {
+                moments::heard(state, cx, agent, &batch.activities);
+            }
+            agents::run_report(state, cx, agent, report);
+        }
+        Event::Job(report) => moments::job(state, cx, report),
         Event::Gateway(report) => gateways::report(state, cx, report),
         Event::Plan(found) => crate::teams::plan::found(state, cx, found),
         Event::Detected(found) => {
@@ -422,7 +429,7 @@ fn happen(state: &mut State, cx: &mut Context, event: Event) {
         Event::Terminate => begin_shutdown(state, cx),
     }
     while let Some(moment) = cx.next_moment() {
-        moments::tell(state, cx, moment);
+        moments::tell(state, cx, &moment);
     }
     gateways::overheard(state, cx);
 }
@@ -440,7 +447,10 @@ fn command_given(state: &mut State, cx: &mut Context, call: CallId, command: Com
         Command::Integrations(command) => integrations::command(state, cx, call, command),
         Command::Ownership(command) => ownership::command(state, cx, call, command),
         Command::Isolation(command) => isolation::command(state, cx, call, command),
-        Command::Workspace(command) => workspace::command(state, cx, call, command),
+        Command::Workspace(command) => {
+            moments::asked_of_files(state, cx, &command);
+            workspace::command(state, cx, call, command);
+        }
         Command::Settings(command) => {
             if settings::command(state, cx, call, command) {
                 journalist::settings_changed(state, cx.now);

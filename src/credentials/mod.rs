@@ -18,7 +18,6 @@ pub use secret::{Sealed, SecretVariable};
 pub use svc_base::secret::Secret;
 pub use worker::Vault;
 
-use crate::agents::Agent;
 use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
@@ -27,6 +26,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::ids::TeamId;
+use svc_base::toys;
 
 /// Entries at most.
 pub const MAX_ENTRIES: usize = 500;
@@ -156,10 +157,19 @@ pub fn remove_below(all: &mut All, cx: &mut Context, prefix: &str) -> usize {
     names.iter().filter(|name| remove(all, cx, name)).count()
 }
 
-/// What the processes of `agent` get from the vault: the key of its provider, that of its team's toy.
-pub fn variables(all: &All, agent: &Agent) -> Vec<SecretVariable> {
-    let provider = providers::by_id(&agent.provider).map(|provider| of_provider(all, provider.info()));
-    provider.unwrap_or_default().into_iter().chain(crate::toys::variables(all, agent)).collect()
+/// What the processes of an agent get from the vault: the key of its provider, that of its team's toy.
+pub fn variables(all: &All, provider: &str, team: Option<&str>) -> Vec<SecretVariable> {
+    let own = providers::by_id(provider).map(|provider| of_provider(all, provider.info()));
+    own.unwrap_or_default().into_iter().chain(team.and_then(|team| of_team(all, team))).collect()
+}
+
+/// The key of the toy that a team plays with.
+fn of_team(all: &All, team: &str) -> Option<SecretVariable> {
+    let team = all.teams.get(team.parse::<TeamId>().ok()?)?;
+    let toy = toys::find(team.toy_id.as_deref()?)?;
+    let (name, variable) = (toy.credential(), toy.variable());
+    let sealed = all.credentials.get(&name)?.sealed.clone();
+    Some(SecretVariable { variable, name, sealed })
 }
 
 /// The key of a provider, for a process that runs it.

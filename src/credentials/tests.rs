@@ -126,19 +126,15 @@ fn a_providers_key_reaches_its_agents_and_no_others() {
     let folder = Folder::new("reach");
     let vault = Vault::open_in(&folder.0, None).unwrap();
     let mut bench = Bench::new();
-    let id = bench.agent("a");
-    let mut agent = (**bench.state.agents.get(id).unwrap()).clone();
     for name in ["codex", "script"] {
         let sealed = vault.seal(name, &Secret::new(PLANTED)).unwrap();
         bench.with(|all, cx| put(all, cx, name, sealed)).unwrap();
     }
-    assert_eq!(variables(&bench.state, &agent), [], "script has no variable for a key");
-    agent.provider = "claude-code".into();
-    assert_eq!(variables(&bench.state, &agent), [], "nor is this one's set");
-    agent.provider = "codex".into();
-    let sealed = variables(&bench.state, &agent);
+    assert_eq!(variables(&bench.state, "script", None), [], "script has no variable for a key");
+    assert_eq!(variables(&bench.state, "claude-code", None), [], "nor is this one's set");
+    let sealed = variables(&bench.state, "codex", None);
     assert_eq!(vault.variables(&sealed), Ok(vec![("OPENAI_API_KEY".into(), PLANTED.into())]));
-    let list = crate::providers::api::shown(&bench.state, &[]);
+    let list = crate::programs::api::shown(&bench.state, &[]);
     let has = |id: &str| list.iter().find(|p| p["id"] == id).unwrap()["hasKey"].clone();
     assert_eq!((has("codex"), has("gemini")), (json!(true), json!(false)));
 }

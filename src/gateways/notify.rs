@@ -80,8 +80,8 @@ fn whole(body: &[u8]) -> Option<Value> {
 }
 
 /// What no event tells: beginnings.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    let (id, what) = match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    let (id, what) = match *moment {
         Moment::Spawned(id) => (id, " was started"),
         Moment::Resumed { new, .. } => (new, " goes on"),
         _ => return,

@@ -1,6 +1,6 @@
 //! What an agent is told about its integrations.
 
-use super::{gates, secrets};
+use super::{State, gates, secrets};
 use crate::core::State as All;
 use crate::core::ids::AgentId;
 use crate::providers;
@@ -14,26 +14,33 @@ pub fn is_native(provider: &str) -> bool {
     providers::info_of(provider).mcp_file
 }
 
-/// The lines of the briefing's section, for an agent with attached integrations. An agent that does not
-/// live yet has no id.
-pub fn lines(all: &All, provider: &str, integrations: &[String], agent: Option<AgentId>) -> Vec<String> {
-    if integrations.is_empty() {
-        return Vec::new();
-    }
-    if is_native(provider) {
-        return vec![format!(
-            "The MCP server \"{}\" gives you the tools of these integrations: {}. They are named \
+impl State {
+    /// The lines of the briefing's section, for an agent with attached integrations. An agent that does not
+    /// live yet has no id.
+    pub fn instructions(
+        &self,
+        all: &All,
+        provider: &str,
+        integrations: &[String],
+        agent: Option<AgentId>,
+    ) -> Vec<String> {
+        if integrations.is_empty() {
+            return Vec::new();
+        }
+        if is_native(provider) {
+            return vec![format!(
+                "The MCP server \"{}\" gives you the tools of these integrations: {}. They are named \
              INTEGRATION__TOOL; those that are not listed so are found by integration_tools and called by \
              integration_exec. A call that needs a person's approval says so; go on with other work, or end your turn, \
              until you are told the decision.",
-            super::mcp_file::SERVER,
-            integrations.join(", ")
-        )];
-    }
-    let url = all.project.url();
-    let id = agent.map_or_else(|| "YOUR_ID".to_owned(), |id| id.to_string());
-    let mut text = format!(
-        "You can call tools of external services over HTTP, with any HTTP client.\n\n\
+                super::mcp_file::SERVER,
+                integrations.join(", ")
+            )];
+        }
+        let url = all.project.url();
+        let id = agent.map_or_else(|| "YOUR_ID".to_owned(), |id| id.to_string());
+        let mut text = format!(
+            "You can call tools of external services over HTTP, with any HTTP client.\n\n\
          - List the tools: `curl -s {url}/api/integrations/INTEGRATION/tools`\n\
          - Call one: `curl -s -X POST {url}/api/integrations/INTEGRATION/exec -H 'Content-Type: application/json' \
          -d '{{\"tool\":\"NAME\",\"params\":{{}},\"agent\":\"{id}\"}}'`\n\n\
@@ -42,11 +49,12 @@ pub fn lines(all: &All, provider: &str, integrations: &[String], agent: Option<A
          work or end your turn; you are told the decision, then repeat the very same call with \"approvalId\". Never \
          try to approve by yourself. Status 403: a person said no, do not try again. Status 429: 30 calls a minute are \
          the limit of each integration, wait. Status 400: read `error`.\n\nYour integrations:\n"
-    );
-    for name in integrations {
-        integration(all, name, &mut text);
+        );
+        for name in integrations {
+            integration(all, name, &mut text);
+        }
+        text.lines().map(str::to_owned).collect()
     }
-    text.lines().map(str::to_owned).collect()
 }
 
 fn integration(all: &All, id: &str, text: &mut String) {
@@ -69,7 +77,6 @@ fn integration(all: &All, id: &str, text: &mut String) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::core::ids::AgentId;
     use crate::core::testing::Bench;
     use serde_json::json;
@@ -85,7 +92,11 @@ mod tests {
         assert_eq!(bench.ask("POST", "/api/integrations", &body).0, 201);
         let told = |provider: &str, integrations: &[&str], id: u32| {
             let names: Vec<String> = integrations.iter().map(ToString::to_string).collect();
-            lines(&bench.state, provider, &names, Some(AgentId(id))).join("\n")
+            bench
+                .state
+                .integrations
+                .instructions(&bench.state, provider, &names, Some(AgentId(id)))
+                .join("\n")
         };
         assert_eq!(told("codex", &[], 1), "", "nothing is attached");
         let text = told("codex", &["hub"], 0xcd);

@@ -1,13 +1,16 @@
 //! `.mcp.json` in the working directories of running agents: our entry is there while at least one of them
 //! runs.
 
+use super::instructions::is_native;
 use super::mcp_file::{Change, add, remove};
+use crate::providers::LaunchRequest;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use svc_sys::files::replace;
+use svc_sys::process::Prepare;
 
 /// Bytes of a file that is looked at; a larger one is left alone.
 const MAX_BYTES: u64 = 4 << 20;
@@ -21,6 +24,16 @@ pub struct Held(PathBuf);
 
 fn held() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a run does before its program starts; nothing where the program reads no such file, or has no
+/// integration attached. Taken out again when the run is over.
+pub fn prepare(provider: &str, request: &LaunchRequest) -> Option<Prepare> {
+    if !request.has_integrations || !is_native(provider) {
+        return None;
+    }
+    let folder = request.working_dir.clone();
+    Some(Box::new(move || Box::new(hold(&folder))))
 }
 
 /// Puts our entry into the `.mcp.json` of a working directory. A file that cannot be used is left as it is,

@@ -2,9 +2,11 @@
 
 use super::changes::{Change, parse_changes, parse_status};
 use super::worker_git::{Git, words};
+use crate::agents::worker_api::look_at;
 use crate::agents::{Agent, SpawnRequest};
 use crate::api::Problem;
 use crate::assembly::host::Host;
+use crate::endpoint::Ask;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +18,21 @@ pub(super) const EXCLUDED: [&str; 1] = [":(top,exclude).svc"];
 /// For each comparison: no driver, no look into the repositories of submodules.
 pub const SAFE_DIFF: [&str; 3] = ["--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
 
+/// Looks at what an agent that is to be started wants, and makes its worktree where it wants one.
+///
+/// Errors: 400.
+pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(), Problem> {
+    look_at(host, ask, request)?;
+    if request.isolation == "worktree" {
+        request.worktree = Some(make(host, request)?);
+    }
+    Ok(())
+}
+
 /// Makes a git worktree for an agent of its own; answers its path below the project.
 ///
 /// Errors: 400 `worktree_failed`.
-pub fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
+fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
     let refuse = |text: String| Problem::bad_request("worktree_failed", text);
     let project = Git::new(host, host.project.clone());
     if let Some(prefix) = project.ask(&["rev-parse", "--show-prefix"])?.filter(|prefix| !prefix.is_empty()) {

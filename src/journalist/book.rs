@@ -1,12 +1,12 @@
 //! The notes: what is kept of the agents' activities, by workspace.
 
 use crate::agents::Agent;
-use crate::context::one_line;
 use crate::core::ids::LineageId;
 use crate::core::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use svc_base::fence::one_line;
 
 /// Workspaces kept; the one without news for longest goes first.
 pub const MAX_WORKSPACES: usize = 50;

@@ -2,7 +2,6 @@
 
 use super::book::{Book, Note, shortened};
 use crate::agents::Agent;
-use crate::context::project_path;
 use crate::core::time::Time;
 use crate::providers::Activity;
 use serde_json::Value;
@@ -84,7 +83,7 @@ pub fn take(
             } else {
                 workspace.succeeded(&what);
                 if let Some(path) = writes {
-                    workspace.written(&project_path(project, agent, &path), &agent.name, now);
+                    workspace.written(&agent.project_path(project, &path), &agent.name, now);
                 }
             }
         }

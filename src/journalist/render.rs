@@ -1,16 +1,11 @@
 //! The documents, made from the notes alone.
 
+use super::State;
 use super::book::{Book, Note, Workspace};
-use crate::context::one_line;
-use crate::core::State as All;
 use crate::core::time::Time;
 use crate::memory::Constraint;
 use std::fmt::Write as _;
-
-/// The project map's file name, in the project's root.
-pub const MAP_FILE: &str = "SVC_PROJECT_MAP.md";
-/// The decisions' file name.
-pub const DECISIONS_FILE: &str = "SVC_DECISIONS.md";
+use svc_base::fence::one_line;
 
 /// Files listed for one workspace; more are counted.
 const MAX_FILES_LISTED: usize = 150;
@@ -150,20 +145,22 @@ pub fn without_summary(map: &str) -> String {
     cut.map_or_else(|| map.to_owned(), |(head, rest)| format!("{head}{rest}"))
 }
 
-/// The part of the map that belongs to a working directory: its own section, or the nearest above it.
-/// `None` when there is nothing to tell.
-pub fn map_section(all: &All, working_dir: &str) -> Option<String> {
-    let book = &all.journalist.book;
-    let mut dir = working_dir.trim_end_matches('/');
-    let workspace = loop {
-        if let Some(workspace) = book.workspaces.get(dir) {
-            break workspace;
-        }
-        if dir.is_empty() {
-            return None;
-        }
-        dir = dir.rsplit_once('/').map_or("", |(above, _)| above);
-    };
-    let text = section(workspace, "###");
-    (!text.trim().is_empty()).then(|| text.trim().to_owned())
+impl State {
+    /// The part of the map that belongs to a working directory: its own section, or the nearest above it.
+    /// `None` when there is nothing to tell.
+    pub fn map_section(&self, working_dir: &str) -> Option<String> {
+        let book = &self.book;
+        let mut dir = working_dir.trim_end_matches('/');
+        let workspace = loop {
+            if let Some(workspace) = book.workspaces.get(dir) {
+                break workspace;
+            }
+            if dir.is_empty() {
+                return None;
+            }
+            dir = dir.rsplit_once('/').map_or("", |(above, _)| above);
+        };
+        let text = section(workspace, "###");
+        (!text.trim().is_empty()).then(|| text.trim().to_owned())
+    }
 }

@@ -134,9 +134,9 @@ fn daemon_the_map_is_sectioned_by_workspace_and_a_brief_carries_only_its_own() {
     let map = text(&files, MAP_FILE);
     assert!(map.contains("\n## api\n\n### Agents\n") && map.contains("\n## web\n"), "{map}");
     assert!(map.contains("- api/main.rs (writes: 1"));
-    let section = super::map_section(&core.state, "web/deep").unwrap();
+    let section = core.state.journalist.map_section("web/deep").unwrap();
     assert!(section.contains("web/main.rs") && !section.contains("api/main.rs"));
-    assert_eq!(super::map_section(&core.state, "docs"), None);
+    assert_eq!(core.state.journalist.map_section("docs"), None);
     let agent = core.state.agents.find("web").unwrap().clone();
     let facts = crate::context::brief::Facts::of(&core.state, &agent, "manual");
     assert!(facts.map.unwrap().contains("web/main.rs"));

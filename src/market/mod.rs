@@ -210,6 +210,21 @@ impl State {
         self.installed.get(id)
     }
 
+    /// Refuses skills that are not installed, for a new agent.
+    pub fn check_installed(&self, skills: &[String], validator: &mut Validator) {
+        for skill in skills {
+            validator.check(self.get(skill).is_some(), "skills", || {
+                format!("skills names {skill:?}, which is not installed")
+            });
+        }
+    }
+
+    /// What is to be linked for an agent with these skills.
+    pub fn attached(&self, skills: &[String]) -> Vec<Attached> {
+        let found = skills.iter().filter_map(|id| self.get(id));
+        found.map(|skill| Attached { id: skill.id.clone(), digest: skill.digest.clone() }).collect()
+    }
+
     /// What is written to disk.
     pub fn stored(&self) -> Stored {
         Stored { version: STORED_VERSION, installed: self.installed.values().cloned().collect() }
@@ -294,21 +309,6 @@ pub fn not_installed(id: &str) -> Problem {
 pub fn users_of(all: &All, id: &str) -> Vec<String> {
     let using = all.agents.live().filter(|agent| agent.skills.iter().any(|skill| skill == id));
     using.map(|agent| agent.name.clone()).collect()
-}
-
-/// Refuses skills that are not installed, for a new agent.
-pub fn check_installed(all: &All, skills: &[String], validator: &mut Validator) {
-    for skill in skills {
-        validator.check(all.market.get(skill).is_some(), "skills", || {
-            format!("skills names {skill:?}, which is not installed")
-        });
-    }
-}
-
-/// What is to be linked for an agent with these skills.
-pub fn attached(all: &All, skills: &[String]) -> Vec<Attached> {
-    let found = skills.iter().filter_map(|id| all.market.get(id));
-    found.map(|skill| Attached { id: skill.id.clone(), digest: skill.digest.clone() }).collect()
 }
 
 /// What an agent is told about its skills: one line each.

@@ -8,7 +8,6 @@
 
 use super::worker_files::{FOLDER, folder_of, is_intact, sweep};
 use super::{Attached, check_id};
-use crate::agents::worker::Prepare;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,6 +17,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use svc_sys::files::replace;
+use svc_sys::process::Prepare;
 
 /// Where providers look for skills, below an agent's working directory.
 const PLACES: [&str; 2] = [".agents", ".claude"];

@@ -89,8 +89,8 @@ pub fn brief_written(all: &mut All, agent: AgentId, brief: &str) {
     }
 }
 
-pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
-    let forgotten = match moment {
+pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
+    let forgotten = match *moment {
         Moment::Rotated { old, new } => {
             rotated(all, cx, old, new);
             return;

@@ -18,7 +18,7 @@ pub mod store;
 mod tests;
 
 pub use chain::{ChainEntry, MAX_CHAIN, brief_written};
-pub use select::{Handoff, Selected, Wanted, select};
+pub use select::{Handoff, Selected, Wanted};
 pub use specializations::{heard, session_scored};
 
 use crate::agents;
@@ -288,7 +288,7 @@ fn finder(all: &All, cx: &Context, new: &NewDiscovery) -> Result<(Option<String>
 }
 
 /// Something has happened to an agent.
-pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
+pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
     chain::told(all, cx, moment);
     specializations::told(all, cx, moment);
 }

@@ -46,19 +46,21 @@ pub struct Handoff<'a> {
     pub entry: &'a ChainEntry,
 }
 
-/// Selects from the memory.
-pub fn select<'a>(memory: &'a State, wanted: &Wanted) -> Selected<'a> {
-    let query = format!("{} {}", wanted.task, wanted.scope.join(" "));
-    let constraints: Vec<&Constraint> = memory.constraints().iter().collect();
-    let texts: Vec<&str> = constraints.iter().map(|constraint| &*constraint.text).collect();
-    let first: Vec<usize> = relevance::rank(&query, &texts).into_iter().map(|(at, _)| at).collect();
-    let rest = (0..constraints.len()).rev().filter(|at| !first.contains(at));
-    let constraints = first.iter().copied().chain(rest).map(|at| constraints[at]).collect();
-    Selected {
-        constraints,
-        discoveries: discoveries(memory, wanted.role, &query),
-        handoffs: handoffs(memory, wanted.role, &query),
-        files: memory.specializations().top_files(wanted.role),
+impl State {
+    /// Selects from the self.
+    pub fn select(&self, wanted: &Wanted) -> Selected<'_> {
+        let query = format!("{} {}", wanted.task, wanted.scope.join(" "));
+        let constraints: Vec<&Constraint> = self.constraints().iter().collect();
+        let texts: Vec<&str> = constraints.iter().map(|constraint| &*constraint.text).collect();
+        let first: Vec<usize> = relevance::rank(&query, &texts).into_iter().map(|(at, _)| at).collect();
+        let rest = (0..constraints.len()).rev().filter(|at| !first.contains(at));
+        let constraints = first.iter().copied().chain(rest).map(|at| constraints[at]).collect();
+        Selected {
+            constraints,
+            discoveries: discoveries(self, wanted.role, &query),
+            handoffs: handoffs(self, wanted.role, &query),
+            files: self.specializations().top_files(wanted.role),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! What agents and roles have shown themselves to be good at, and which files they work on.
 
 use crate::agents;
-use crate::context::project_path;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::providers::Activity;
@@ -175,8 +174,8 @@ impl Specializations {
 }
 
 /// A process life that has begun is a session.
-pub fn told(all: &mut All, cx: &mut Context, moment: Moment) {
-    let Moment::Started(id) = moment else { return };
+pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
+    let Moment::Started(id) = *moment else { return };
     let Some(agent) = all.agents.get(id).cloned() else { return };
     let memory = Arc::make_mut(&mut all.memory);
     Arc::make_mut(&mut memory.specializations).count(&agent, cx.now.0, |counts| counts.sessions += 1);
@@ -194,7 +193,7 @@ pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activit
     let memory = Arc::make_mut(&mut all.memory);
     let specializations = Arc::make_mut(&mut memory.specializations);
     for file in touched {
-        let path = project_path(&project.dir, &agent, &file.path);
+        let path = agent.project_path(&project.dir, &file.path);
         specializations.profile(&agent, cx.now.0).counts.touch(&path);
         if file.writes
             && let Some(role) = specializations.role(&agent.role)

@@ -9,15 +9,15 @@ use super::pm_checks::{self, Finding};
 use super::questions::{self, Asker};
 use crate::agents::Agent;
 use crate::api::{Fields, Method, Problem, Reply, Route};
-use crate::context::{fenced, one_line};
 use crate::core::ids::AgentId;
 use crate::core::time::{Time, rfc3339};
-use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
 use crate::endpoint::{Access, Ask, Handler};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use svc_base::fence::{fenced, one_line};
 
 /// Reviews kept; the oldest goes first.
 pub const MAX_HISTORY: usize = 200;
@@ -275,8 +275,15 @@ fn question(agent: &Agent, review: &Review) -> String {
     )
 }
 
+/// Something has happened.
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    if let Moment::ModelAnswered(Asker::Pm(review), answer) = moment {
+        model_answered(all, cx, *review, answer);
+    }
+}
+
 /// A model has given its view, or not.
-pub fn model_answered(all: &mut All, cx: &mut Context, number: u64, answer: Result<String, String>) {
+fn model_answered(all: &mut All, cx: &mut Context, number: u64, answer: &Result<String, String>) {
     let Some((call, begun, mut review)) = Arc::make_mut(&mut all.pm).pending.remove(&number) else { return };
     match answer {
         Ok(text) => {

@@ -3,7 +3,6 @@
 
 use super::pm::Subject;
 use crate::agents::Agent;
-use crate::context::project_path;
 use crate::core::State as All;
 use glob::{MatchOptions, Pattern};
 use serde::{Deserialize, Serialize};
@@ -85,10 +84,10 @@ pub fn reason(findings: &[Finding]) -> String {
 pub fn run(all: &All, agent: &Agent, subject: &Subject) -> Vec<Finding> {
     let project = &all.project.dir;
     let files: Vec<String> = if let Some(file) = &subject.file {
-        vec![project_path(project, agent, file)]
+        vec![agent.project_path(project, file)]
     } else {
         let written = agent.files.iter().filter(|(_, touched)| touched.writes > 0);
-        let paths: BTreeSet<String> = written.map(|(path, _)| project_path(project, agent, path)).collect();
+        let paths: BTreeSet<String> = written.map(|(path, _)| agent.project_path(project, path)).collect();
         paths.into_iter().collect()
     };
     let mut findings = Vec::new();

@@ -5,7 +5,7 @@
 
 use crate::agents::{Job, QUERY_TIMEOUT};
 use crate::core::ids::AgentId;
-use crate::core::{CallId, Context, Effect, State as All, Timer};
+use crate::core::{CallId, Context, Effect, Moment, State as All, Timer};
 use crate::credentials;
 use crate::providers::{
     self, Effort, LaunchRequest, Permission, Program, Purpose, SessionStart, Tier, Tokens,
@@ -115,40 +115,30 @@ pub fn ask(all: &mut All, cx: &mut Context, asker: Asker, prompt: String) -> Res
     Ok(())
 }
 
-/// A question was answered; `false` when it was not one of these.
-pub fn answered(
-    all: &mut All,
-    cx: &mut Context,
-    call: CallId,
-    result: &Result<(String, Tokens), String>,
-) -> bool {
-    if call.0 & OWN == 0 {
-        return false;
-    }
+/// Whether a question is one of these.
+pub fn is_own(call: CallId) -> bool {
+    call.0 & OWN != 0
+}
+
+/// A question was answered.
+pub fn answered(all: &mut All, cx: &mut Context, call: CallId, result: &Result<(String, Tokens), String>) {
     Arc::make_mut(&mut all.timers).clear(Timer::Question(call));
     let questions = Arc::make_mut(&mut all.questions);
     // One that took too long was given up already.
-    let Some((asker, model)) = questions.pending.remove(&call) else { return true };
+    let Some((asker, model)) = questions.pending.remove(&call) else { return };
     if let Ok((_, tokens)) = result {
         let booked = questions.tokens.entry(asker.reserved_id()).or_default();
         *booked = *booked + *tokens;
         crate::usage::book(all, cx, asker.reserved_id(), &model, *tokens, None);
     }
     let answer = result.clone().map(|(text, _)| text);
-    tell(all, cx, asker, answer);
-    true
+    cx.moment(Moment::ModelAnswered(asker, answer));
 }
 
 /// A question has taken too long.
 pub fn timeout(all: &mut All, cx: &mut Context, call: CallId) {
     let Some((asker, _)) = Arc::make_mut(&mut all.questions).pending.remove(&call) else { return };
     cx.push(Effect::Job(Job::CancelQuery(call)));
-    tell(all, cx, asker, Err(format!("no answer within {} s", QUERY_TIMEOUT.as_secs())));
-}
-
-fn tell(all: &mut All, cx: &mut Context, asker: Asker, answer: Result<String, String>) {
-    match asker {
-        Asker::Journalist => crate::journalist::model_answered(all, cx, answer),
-        Asker::Pm(review) => super::pm::model_answered(all, cx, review, answer),
-    }
+    let late = format!("no answer within {} s", QUERY_TIMEOUT.as_secs());
+    cx.moment(Moment::ModelAnswered(asker, Err(late)));
 }

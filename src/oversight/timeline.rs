@@ -139,10 +139,10 @@ pub fn snapshot(all: &mut All, cx: &mut Context) {
 }
 
 /// Something happened to an agent.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     changed(all, cx.now);
     let agent = |id: AgentId| all.agents.get(id);
-    let (kind, id, detail) = match moment {
+    let (kind, id, detail) = match *moment {
         Moment::Spawned(id) => ("spawned", id, agent(id).map(|agent| format!("role {}", agent.role))),
         Moment::Rotated { old, new } => {
             let last = all.agents.rotations().entries.last();

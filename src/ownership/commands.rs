@@ -13,20 +13,20 @@
 //! **Invariant:** an agent is asked about a write only when it alone can have made it and its command names
 //! the file or its folder; else the conflict says that it is not known who wrote.
 
-use super::scopes::{self, owns};
 use super::{State, Trespass, judged, unknown_writer, within};
 use crate::agents::Agent;
 use crate::approvals::Certainty;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Effect, State as All, Timer};
-use crate::journalist::{DECISIONS_FILE, MAP_FILE};
 use crate::providers::Activity;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::folders::{DECISIONS_FILE, MAP_FILE};
+use svc_base::scopes::{self, owns};
 
 /// Commands remembered, those under way among them; the oldest goes first.
 const MAX_COMMANDS: usize = 256;

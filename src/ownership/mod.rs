@@ -12,13 +12,12 @@ pub mod api;
 pub mod commands;
 #[cfg(test)]
 mod commands_tests;
-pub mod scopes;
 #[cfg(test)]
 mod tests;
 mod undo;
 pub mod worker_look;
 
-pub use scopes::{owns, within};
+pub use svc_base::scopes::{owns, within};
 
 use crate::agents::{self, Agent, RunOrder};
 use crate::api::{Problem, Reply};
@@ -389,8 +388,8 @@ fn judged(all: &mut All, cx: &mut Context, agent: &Agent, found: &Trespass, cert
 }
 
 /// Something has happened to an agent.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    match *moment {
         Moment::Decided { approval, approved } => decided(all, cx, approval, approved),
         Moment::Spawned(id) => tell_neighbours(all, cx, id),
         Moment::TurnEnded(id) => undo::pause(all, cx, id),
@@ -404,7 +403,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             state.allowed.remove(&lineage);
             state.undo.retain(|undo| undo.lineage != lineage);
         }
-        Moment::Started(_) => {}
+        Moment::Started(_) | Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } => {}
     }
 }
 

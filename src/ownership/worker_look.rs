@@ -5,9 +5,7 @@
 //! before a program starts, which waits for that, and again when one is given its next turn.
 
 use super::commands::{Change, LOOK_SHARE, Looked, Order, PAUSE};
-use super::scopes::is_below;
 use crate::core::time::Time;
-use crate::workspace::index::SKIPPED;
 use crossbeam_channel::{Sender, bounded};
 use ignore::WalkBuilder;
 use std::collections::HashMap;
@@ -16,6 +14,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use svc_base::folders::SKIPPED;
+use svc_base::scopes::is_below;
 use svc_sys::clock;
 use svc_sys::threads::Worker;
 

@@ -4,8 +4,6 @@ use super::{CatchUp, Command, MAX_CONCURRENT, Timing, Wish, shown};
 use crate::agents;
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Route};
 use crate::endpoint::{Access, Ask, Handler};
-use crate::teams::api::name_field;
-use crate::teams::plan::placed;
 use serde_json::{Value, json};
 
 /// Bytes of a body: the prompt may be long.
@@ -104,7 +102,7 @@ fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
 fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
-    let name = fields.has("name").then(|| name_field(&mut fields));
+    let name = fields.has("name").then(|| fields.title("name"));
     let cron = if is_new { fields.required_string("cron") } else { fields.string("cron") };
     let zone = fields.string("timezone");
     for (field, fault) in faults(cron, zone) {
@@ -120,7 +118,7 @@ fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
         Some(Value::Object(object)) => match agents::api::spawn_fields(Fields::new(object)) {
             Ok(agent) => Some(agent),
             Err(problem) => {
-                for error in placed("agent", problem) {
+                for error in problem.placed("agent") {
                     fields.validator.fail(&error.field, error.message);
                 }
                 None
@@ -192,7 +190,7 @@ pub fn of_agent(problem: Problem) -> Problem {
     if problem.status != 400 {
         return problem;
     }
-    Problem::validation(placed("agent", problem))
+    Problem::validation(problem.placed("agent"))
 }
 
 fn schema() -> Value {

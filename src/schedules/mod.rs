@@ -20,7 +20,7 @@ use crate::agents::{self, Maker, SpawnRequest};
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId, ScheduleId};
 use crate::core::time::{Time, rfc3339};
-use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use cron::{Cron, MINUTE_MS};
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -221,6 +221,8 @@ pub struct Wish {
 /// A wish about schedules. Targets are ids or exact names.
 #[derive(Debug, Clone)]
 pub enum Command {
+    /// Start an agent, and more like it when this says.
+    Spawn(Timing, Box<SpawnRequest>),
     /// Make one.
     Create(Box<Wish>),
     /// Change one.
@@ -236,6 +238,7 @@ pub enum Command {
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
+        Command::Spawn(timing, request) => spawn(all, cx, timing, *request),
         Command::Create(wish) => {
             let id = create(all, cx, *wish)?;
             Ok(Reply::json(201, &shown(all, id)).with_header("Location", format!("/api/schedules/{id}")))
@@ -289,7 +292,7 @@ fn may_run(all: &All, cx: &Context, schedule: &Schedule) -> Result<(), Problem> 
 /// Whether there is room for one more schedule.
 ///
 /// Errors: 409 `too_many_schedules`.
-pub fn check_room(all: &All) -> Result<(), Problem> {
+fn check_room(all: &All) -> Result<(), Problem> {
     if all.schedules.schedules.len() < MAX_SCHEDULES {
         return Ok(());
     }
@@ -330,28 +333,26 @@ fn create(all: &mut All, cx: &mut Context, wish: Wish) -> Result<ScheduleId, Pro
     Ok(id)
 }
 
-/// Makes a schedule of an agent that was just started with a `schedule`.
+/// Starts an agent and makes the schedule that starts more like it: 201 with the agent and `scheduleId`.
 ///
-/// Errors: as for any new schedule.
-pub fn create_for(
-    all: &mut All,
-    cx: &mut Context,
-    agent: AgentId,
-    timing: Timing,
-    request: SpawnRequest,
-) -> Result<ScheduleId, Problem> {
+/// Errors: as [`agents::spawn_agent`] and [`create`].
+fn spawn(all: &mut All, cx: &mut Context, timing: Timing, request: SpawnRequest) -> Result<Reply, Problem> {
+    check_room(all)?;
+    let id = agents::spawn(all, cx, request.clone())?;
     let wish = Wish {
         cron: Some(timing.cron),
         timezone: Some(timing.timezone),
         agent: Some(request),
         ..Wish::default()
     };
-    let id = create(all, cx, wish)?;
-    let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
-    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
+    let schedule = create(all, cx, wish)?;
+    let lineage = all.agents.get(id).map(|agent| agent.lineage_id);
+    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(schedule) {
         schedule.started.extend(lineage);
     }
-    Ok(id)
+    let mut body = agents::shown_new(all, id);
+    body["scheduleId"] = json!(schedule);
+    Ok(agents::created(id, &body))
 }
 
 /// A name that no schedule has.
@@ -419,7 +420,13 @@ fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Proble
 }
 
 /// Moves the schedules of a deleted team.
-pub fn change_team(all: &mut All, cx: &mut Context, from: &str, to: &str) {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    if let Moment::TeamDeleted { from, to } = moment {
+        change_team(all, cx, &from.to_string(), &to.to_string());
+    }
+}
+
+fn change_team(all: &mut All, cx: &mut Context, from: &str, to: &str) {
     let of_team = |schedule: &&Arc<Schedule>| schedule.agent.team_id.as_deref() == Some(from);
     let ids: Vec<ScheduleId> = all.schedules.iter().filter(of_team).map(|schedule| schedule.id).collect();
     for id in &ids {

@@ -279,11 +279,10 @@ fn post_agents_with_schedule_also_creates_one() {
         name: Some("tidy".into()),
         provider: Some("script".into()),
         isolation: "shared".into(),
-        schedule: Some(Timing::parse("0 1 * * *", "UTC").unwrap()),
         ..SpawnRequest::default()
     };
-    let reply =
-        bench.command(crate::core::Command::Agents(agents::Command::Spawn(Box::new(request)))).unwrap();
+    let timing = Timing::parse("0 1 * * *", "UTC").unwrap();
+    let reply = bench.command(crate::assembly::spawn::command(request, Some(timing))).unwrap();
     let body: Value = serde_json::from_slice(reply.body.bytes()).unwrap();
     assert_eq!((reply.status, &body["scheduleId"]), (201, &shown(&mut bench)["id"]));
     bench.pass(HOUR + MINUTE);

@@ -1,8 +1,8 @@
 //! `/api/teams`, `/api/recommended-team`, `/api/plans`.
 
 use super::plan::{self, check_folder};
-use super::{Command, MAX_NAME_CHARS, phases, shown, worker_api};
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use super::{Command, phases, shown, worker_api};
+use crate::api::{Fields, MAX_TITLE_CHARS, Method, Problem, Reply, Route};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
@@ -107,22 +107,10 @@ fn plans(ask: &Ask) -> Result<Reply, Problem> {
     Ok(Reply::ok(&json!({"plans": plans})))
 }
 
-/// Reads the name of a team: trimmed, bounded, printable.
-pub fn name_field(fields: &mut Fields) -> String {
-    let Some(name) = fields.required_string("name") else { return String::new() };
-    let name = name.trim();
-    let chars = name.chars().count();
-    let fits = chars <= MAX_NAME_CHARS && !name.chars().any(char::is_control);
-    fields.validator.check(fits, "name", || {
-        format!("name must have 1 to {MAX_NAME_CHARS} characters and no control characters, it has {chars}")
-    });
-    name.to_owned()
-}
-
 fn save(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
-    let name = name_field(&mut fields);
+    let name = fields.title("name");
     let working_dir = fields.string("workingDir").map(ToOwned::to_owned);
     if let Some(dir) = &working_dir {
         check_folder("workingDir", dir, &mut fields.validator);
@@ -139,13 +127,13 @@ fn save(ask: &Ask) -> Result<crate::core::Command, Problem> {
 fn rename(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
-    let name = name_field(&mut fields);
+    let name = fields.title("name");
     fields.validator.finish()?;
     command(Command::Rename { target: target(ask), name })
 }
 
 fn name_schema() -> Value {
-    json!({"type": "string", "minLength": 1, "maxLength": MAX_NAME_CHARS})
+    json!({"type": "string", "minLength": 1, "maxLength": MAX_TITLE_CHARS})
 }
 
 fn save_schema() -> Value {

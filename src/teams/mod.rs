@@ -35,8 +35,6 @@ pub const DEFAULT_TEAM: TeamId = TeamId(1);
 pub const UNASSIGNED: &str = "__unassigned__";
 /// Teams at most.
 pub const MAX_TEAMS: usize = 200;
-/// Characters of a team's name.
-pub const MAX_NAME_CHARS: usize = 100;
 
 /// A team.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -92,6 +90,13 @@ impl Default for State {
     }
 }
 
+impl Team {
+    /// Whether it is the team that every project has.
+    pub fn is_default(&self) -> bool {
+        self.id == DEFAULT_TEAM
+    }
+}
+
 impl State {
     /// All teams, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Team>> {
@@ -110,6 +115,23 @@ impl State {
         self.lookup(target).ok_or_else(|| {
             Problem::not_found(format!("no team has the id or name {target:?}; GET /api/teams lists them"))
         })
+    }
+
+    /// The id of the team that an agent is to belong to, by id or name; `None` for [`UNASSIGNED`].
+    pub fn member_of(&self, target: &str, validator: &mut Validator) -> Option<String> {
+        if target == UNASSIGNED {
+            return None;
+        }
+        let found = self.lookup(target).map(|team| team.id.to_string());
+        validator.check(found.is_some(), "teamId", || {
+            format!("teamId {target:?} is the id or name of no team; GET /api/teams lists them")
+        });
+        found
+    }
+
+    /// What an agent of this role is told beside its task.
+    pub fn instructions(&self, role: &str) -> &'static str {
+        if role == plan::PLANNER { plan::INSTRUCTIONS } else { "" }
     }
 
     fn lookup(&self, target: &str) -> Option<&Arc<Team>> {
@@ -179,8 +201,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
 }
 
 /// Something has happened to an agent: phases may move on.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    match *moment {
         Moment::TurnEnded(id) => plan::look_for_one(all, cx, id),
         Moment::Ended(id) => {
             plan::look_for_one(all, cx, id);
@@ -192,19 +214,8 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
             phases::settle(all, cx);
         }
         Moment::Started(_) | Moment::Rotated { .. } | Moment::Decided { .. } => phases::settle(all, cx),
+        Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } => {}
     }
-}
-
-/// The id of the team that an agent is to belong to, by id or name; `None` for [`UNASSIGNED`].
-pub fn member_of(all: &All, target: &str, validator: &mut Validator) -> Option<String> {
-    if target == UNASSIGNED {
-        return None;
-    }
-    let found = all.teams.lookup(target).map(|team| team.id.to_string());
-    validator.check(found.is_some(), "teamId", || {
-        format!("teamId {target:?} is the id or name of no team; GET /api/teams lists them")
-    });
-    found
 }
 
 /// Makes a team without configurations.
@@ -435,7 +446,7 @@ fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Proble
         phases::change_team(plan, &from, &to);
     }
     agents::change_team(all, cx, &from, &to);
-    crate::schedules::change_team(all, cx, &from, &to);
+    cx.moment(Moment::TeamDeleted { from: team.id, to: DEFAULT_TEAM });
     cx.notice("team:deleted", &json!({"teamId": team.id, "name": team.name, "movedTo": DEFAULT_TEAM}));
     cx.audit("team.delete", &json!({"teamId": team.id, "name": team.name}));
     put(cx);

@@ -167,7 +167,7 @@ pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Pr
         recommendation.as_ref().and_then(|r| all.agents.iter().find(|a| a.lineage_id == r.planner).cloned());
     let mut validator = Validator::default();
     let team_id = match &team_id {
-        Some(team) => super::member_of(all, team, &mut validator),
+        Some(team) => all.teams.member_of(team, &mut validator),
         None => planner.as_ref().and_then(|planner| planner.team_id.clone()),
     };
     validator.finish()?;

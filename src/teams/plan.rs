@@ -135,7 +135,7 @@ pub fn parse(body: &Map<String, Value>, from: From) -> Result<(Vec<Planned>, Opt
     for (at, value) in list.into_iter().flatten().take(MAX_PLANNED).enumerate() {
         match planned_agent(value, from) {
             Ok(agent) => planned.push(agent),
-            Err(problem) => errors.extend(placed(&format!("agents[{at}]"), problem)),
+            Err(problem) => errors.extend(problem.placed(&format!("agents[{at}]"))),
         }
     }
     let mut fields = Fields::new(body);
@@ -167,19 +167,6 @@ fn planned_agent(value: &Value, from: From) -> Result<Planned, Problem> {
     }
     let agent = agents::api::spawn_fields(fields)?;
     Ok(Planned { phase, agent })
-}
-
-/// The faults of a part, as faults of the whole.
-pub fn placed(place: &str, problem: Problem) -> Vec<FieldError> {
-    let fault = |error: FieldError| {
-        let field =
-            if error.field.is_empty() { place.to_owned() } else { format!("{place}.{}", error.field) };
-        FieldError { message: format!("{place}: {}", error.message), field }
-    };
-    if problem.errors.is_empty() {
-        return vec![FieldError { field: place.to_owned(), message: format!("{place}: {}", problem.error) }];
-    }
-    problem.errors.into_iter().map(fault).collect()
 }
 
 fn same_names(planned: &[Planned]) -> Vec<FieldError> {

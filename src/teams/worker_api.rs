@@ -2,10 +2,11 @@
 
 use super::plan::Recommendation;
 use super::{Command, api};
-use crate::agents::worker_api::{make_folder, prepare};
+use crate::agents::worker_api::make_folder;
 use crate::api::{Problem, Validator};
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
+use crate::isolation::worker_worktree::prepare;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

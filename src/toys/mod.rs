@@ -8,78 +8,22 @@ pub mod api;
 mod tests;
 pub mod worker_api;
 
-use crate::agents::{self, Agent, Maker, SpawnRequest};
+pub use svc_base::toys::{CATEGORIES, Toy, all};
+
+use crate::agents::{self, Maker, SpawnRequest};
 use crate::api::{FieldError, Problem, Reply};
-use crate::core::ids::TeamId;
 use crate::core::{CallId, Context, State as All};
-use crate::credentials::{self, Sealed, SecretVariable};
+use crate::credentials::{self, Sealed};
 use crate::teams;
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
-
-/// The categories of the specification.
-pub const CATEGORIES: [&str; 6] = ["space", "weather", "finance", "fun", "maps", "data"];
-
-/// A public API.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Toy {
-    /// For example `nasa-apod`.
-    pub id: String,
-    /// For people.
-    pub name: String,
-    /// One of [`CATEGORIES`].
-    pub category: String,
-    /// `api-key` or `none`.
-    pub auth: String,
-    /// `beginner` or `intermediate`.
-    pub difficulty: String,
-    /// What it gives.
-    pub description: String,
-    /// Its documentation.
-    pub docs_url: String,
-    /// Where it answers.
-    pub base_url: String,
-    /// The header or parameter that carries the key.
-    pub key_header: Option<String>,
-    /// What could be built with it.
-    pub starters: Vec<String>,
-}
-
-impl Toy {
-    /// Whether it answers only to those who have a key.
-    pub fn needs_key(&self) -> bool {
-        self.auth == "api-key"
-    }
-
-    /// The name of its key in the vault.
-    pub fn credential(&self) -> String {
-        format!("toy/{}", self.id)
-    }
-
-    /// The variable that carries its key, for example `NASA_APOD_API_KEY`.
-    pub fn variable(&self) -> String {
-        format!("{}_API_KEY", self.id.to_ascii_uppercase().replace('-', "_"))
-    }
-}
-
-/// The catalogue, from `data/toys.json`.
-pub fn all() -> &'static [Toy] {
-    static TOYS: OnceLock<Vec<Toy>> = OnceLock::new();
-    TOYS.get_or_init(|| {
-        // The file is part of the program, and a test reads it.
-        serde_json::from_str(include_str!("../../data/toys.json")).unwrap_or_default()
-    })
-}
 
 /// The toy of this id.
 ///
 /// Errors: 404.
 pub fn find(id: &str) -> Result<&'static Toy, Problem> {
-    let found = all().iter().find(|toy| toy.id == id);
-    found.ok_or_else(|| Problem::not_found(format!("no toy has the id {id:?}; GET /api/toys lists them")))
+    svc_base::toys::find(id)
+        .ok_or_else(|| Problem::not_found(format!("no toy has the id {id:?}; GET /api/toys lists them")))
 }
 
 /// A wish about toys.
@@ -171,13 +115,4 @@ fn prompt(toy: &Toy, starter: Option<&str>, has_key: bool) -> String {
         let _ = writeln!(text, "- {starter}");
     }
     text
-}
-
-/// What the processes of an agent get from the vault because its team plays with a toy.
-pub fn variables(all: &All, agent: &Agent) -> Option<SecretVariable> {
-    let team = agent.team_id.as_deref()?.parse::<TeamId>().ok()?;
-    let toy = find(all.teams.get(team)?.toy_id.as_deref()?).ok()?;
-    let (name, variable) = (toy.credential(), toy.variable());
-    let sealed = all.credentials.get(&name)?.sealed.clone();
-    Some(SecretVariable { variable, name, sealed })
 }

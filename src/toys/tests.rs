@@ -94,7 +94,7 @@ fn the_key_goes_to_the_vault_and_the_agents_environment_never_into_a_prompt() {
         _ => None,
     });
     let order = starts.next_back().unwrap();
-    let expected = SecretVariable {
+    let expected = credentials::SecretVariable {
         variable: "NASA_APOD_API_KEY".into(),
         name: "toy/nasa-apod".into(),
         sealed: sealed(),
@@ -103,7 +103,8 @@ fn the_key_goes_to_the_vault_and_the_agents_environment_never_into_a_prompt() {
     assert!(!order.request.prompt.contains("00ff"));
     // An agent of another team does not get it.
     let other = bench.agent("other");
-    assert_eq!(variables(&bench.state, bench.state.agents.get(other).unwrap()), None);
+    let other = bench.state.agents.get(other).unwrap();
+    assert_eq!(credentials::variables(&bench.state, &other.provider, other.team_id.as_deref()), []);
     // A key that was given once counts.
     assert_eq!(launch(&mut bench, "nasa-apod", None, None).0, 200);
 }

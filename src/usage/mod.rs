@@ -250,8 +250,8 @@ pub fn save_conflict(all: &mut All, cx: &mut Context, tokens: u64) {
 }
 
 /// Something happened to an agent.
-pub fn moment(all: &mut All, cx: &mut Context, moment: Moment) {
-    match moment {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
+    match *moment {
         Moment::Rotated { new, .. } => {
             let last = all.agents.rotations().entries.iter().rev().find(|entry| entry.new == new);
             let context = last.map_or(0, |entry| entry.tokens_saved);

@@ -4,7 +4,6 @@ use super::{State, Sum, UNASSIGNED, model_of, prices, team_of};
 use crate::core::State as All;
 use crate::core::ids::LineageId;
 use crate::providers::Tokens;
-use crate::teams;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -217,5 +216,5 @@ fn team_name(all: &All, id: &str) -> (String, bool) {
     }
     let team = id.parse().ok().and_then(|id| all.teams.get(id));
     // A team that was deleted keeps what its agents used while it was there.
-    team.map_or_else(|| (id.to_owned(), false), |team| (team.name.clone(), team.id == teams::DEFAULT_TEAM))
+    team.map_or_else(|| (id.to_owned(), false), |team| (team.name.clone(), team.is_default()))
 }

@@ -4,7 +4,7 @@ use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::core::testing::Bench;
 use crate::core::{Command, Event};
-use crate::providers::registry::{Detection, State as Registry};
+use crate::programs::registry::{Detection, State as Registry};
 use crate::providers::{self, Tier, TokensDelta, TurnEnd};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //! runs in `worker_import.rs`.
 
 use super::path::ProjectPath;
-use crate::api::{Fields, Problem, Reply};
+use crate::api::{Fields, MAX_TITLE_CHARS, Problem, Reply};
 use crate::core::ids::TeamId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Effect, State as All};
@@ -19,7 +19,7 @@ pub const MAX_RUNNING: usize = 2;
 pub const MAX_REMEMBERED: usize = 50;
 const MAX_URL_CHARS: usize = 2_000;
 /// Characters of a team's name; the rest of what a team's name may have is for a number behind it.
-const MAX_TEAM_CHARS: usize = teams::MAX_NAME_CHARS - 10;
+const MAX_TEAM_CHARS: usize = MAX_TITLE_CHARS - 10;
 
 /// Names one import: 8 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

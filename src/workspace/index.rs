@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
 
-/// Folders that are never looked into, ignored or not: version control, our own state, installed packages.
-pub const SKIPPED: [&str; 6] = [".git", ".hg", ".svn", ".jj", ".svc", "node_modules"];
 /// Files whose presence in a folder is remembered, by bit. The first [`MANIFESTS`] decide about workspaces,
 /// the next [`IGNORE_FILES`] about what is ignored; all but the ignore files are told to agents when the
 /// root has them.

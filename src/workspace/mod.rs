@@ -21,7 +21,6 @@ pub mod worker_write;
 
 use crate::api::Reply;
 use crate::core::{CallId, Context, State as All};
-use crate::ownership;
 use index::{Index, Workspace};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,6 +33,11 @@ pub struct State {
 }
 
 impl State {
+    /// What a new agent is told of the project; empty before the first scan.
+    pub fn summary(&self) -> String {
+        self.index().map(index::summary).unwrap_or_default()
+    }
+
     /// The last index; `None` before the first scan.
     pub fn index(&self) -> Option<&Index> {
         self.index.as_deref()
@@ -61,11 +65,6 @@ impl State {
             "truncated": index.is_some_and(|index| index.truncated),
         })
     }
-}
-
-/// What a new agent is told of the project; empty before the first scan.
-pub fn summary(state: &State) -> String {
-    state.index().map(index::summary).unwrap_or_default()
 }
 
 /// A wish.
@@ -101,12 +100,6 @@ pub enum Report {
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     match command {
         Command::Changed { event, details, status, body } => {
-            if cx.actor.agent().is_none() {
-                // A person's change is nobody's trespass.
-                for path in ["path", "from", "to"].iter().filter_map(|name| details[*name].as_str()) {
-                    ownership::commands::explained(all, cx.now, path);
-                }
-            }
             cx.audit(event, &details);
             cx.reply(call, Reply::json(status, &body));
         }

@@ -5,8 +5,7 @@
 
 use super::Command;
 use super::index::{
-    Folder, Folders, IGNORE_BITS, IGNORE_FILES, Index, MARKED, SKIPPED, VERSION, below, detect, key_files,
-    stats,
+    Folder, Folders, IGNORE_BITS, IGNORE_FILES, Index, MARKED, VERSION, below, detect, key_files, stats,
 };
 use crate::api::Problem;
 use crate::assembly::host::Host;
@@ -22,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
+use svc_base::folders::SKIPPED;
 use svc_sys::beneath::{Dir, Root};
 use svc_sys::files::replace_soon;
 

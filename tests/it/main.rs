@@ -32,6 +32,7 @@ mod isolation;
 mod kill_nine;
 mod market;
 mod memory;
+mod modules;
 mod ollama_agent;
 mod ownership;
 mod process_strays;

@@ -135,7 +135,14 @@ impl Desk {
         };
         let agent = unique_agent();
         let env_extra = vec![("SVC_AGENT_NAME".into(), "backend-1".into())];
-        RunSpec { agent, lineage: LineageId(agent.0), request, provider: &Shell, env_extra, prepare: None }
+        RunSpec {
+            agent,
+            lineage: LineageId(agent.0),
+            request,
+            provider: &Shell,
+            env_extra,
+            prepare: Vec::new(),
+        }
     }
 
     fn start(&self, script: &str) -> AgentId {

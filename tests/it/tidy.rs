@@ -13,7 +13,7 @@ const MAX_LINE_CHARS: usize = 110;
 const MAX_STRING_LINE_CHARS: usize = 140;
 
 /// Every text file below `folders` with one of these endings: its path from the package's root, and its text.
-fn files(folders: &[&str], endings: &[&str]) -> Vec<(String, String)> {
+pub fn files(folders: &[&str], endings: &[&str]) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut open: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
     let mut found = Vec::new();
@@ -180,6 +180,16 @@ fn the_endpoint_table_of_the_readme_is_the_route_table() {
         let _ = writeln!(wanted, "| {method} | `{path}` | {summary} |");
     }
     assert_shown("README.md", "endpoints", &wanted);
+}
+
+/// A file that the tests write is `wanted`.
+pub fn expect_file(page: &str, wanted: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    if text != wanted && std::env::var_os("UPDATE_EXPECT").is_some() {
+        return fs::write(&path, wanted).unwrap();
+    }
+    assert!(text == wanted, "{page} is behind the code; UPDATE_EXPECT=1 rewrites it to\n{wanted}");
 }
 
 /// The part of a page between the marks of this name is `wanted`.

@@ -7,6 +7,7 @@ use svc::agents::report::{Batch, Credit, RunReport};
 use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::assembly::routes::table;
+use svc::assembly::spawn;
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
 use svc::core::{
@@ -137,8 +138,9 @@ impl World {
             Handler::Work(..) if target.ends_with("/launch") => teams::api::parse_launch(&ask)
                 .map(|launch| Command::Teams(teams::Command::Launch(Box::new(launch)))),
             // The only other handler with I/O that becomes a command; its I/O is looking at the folder.
-            Handler::Work(..) if method == "POST" => agents::api::parse_spawn(&request)
-                .map(|request| Command::Agents(agents::Command::Spawn(Box::new(request)))),
+            Handler::Work(..) if method == "POST" => {
+                spawn::parse(&request).map(|(agent, timing)| spawn::command(agent, timing))
+            }
             Handler::Work(..) => panic!("{target} does I/O"),
         };
         match outcome {

@@ -4,12 +4,16 @@
 pub mod actor;
 pub mod api;
 pub mod bundled;
+pub mod fence;
+pub mod folders;
 pub mod ids;
 pub mod mcp;
 pub mod nearest;
 pub mod relevance;
+pub mod scopes;
 pub mod secret;
 pub mod settings;
 pub mod time;
+pub mod toys;
 pub mod untrusted;
 pub mod words;

@@ -1,5 +1,5 @@
-//! Versions of the Model Context Protocol: of the daemon, a client of tool servers, and of `svc mcp`, a server
-//! for agents.
+//! Versions of the Model Context Protocol: of the daemon, a client of tool servers, and of `svc mcp`, a
+//! server for agents.
 
 /// The version asked for, and answered to who asks for one that is not known.
 pub const PROTOCOL: &str = "2025-06-18";

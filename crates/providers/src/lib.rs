@@ -23,6 +23,7 @@ pub mod login;
 pub mod native;
 pub mod ollama;
 mod opencode;
+pub mod price;
 mod qwen;
 pub mod script;
 pub mod windows;

@@ -215,10 +215,6 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     if run.is_stopping() {
         return end(inner, run, Exit::default(), false, 0);
     }
-    let is_native = crate::integrations::instructions::is_native(spec.provider.info().id);
-    // Taken out again when the run is over.
-    let tools = (is_native && spec.request.has_integrations)
-        .then(|| crate::integrations::worker_mcp_file::hold(&spec.request.working_dir));
     let started = temporary_folder(&spec.request)
         .and_then(|temporary| Ok((launch(inner, run, spec, &marker, temporary.as_ref())?, temporary)));
     let (running, temporary) = match started {
@@ -243,7 +239,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let StopReport { leaked, killed } = swept;
     log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
     threads.join(run);
-    drop((tools, temporary));
+    drop(temporary);
     match failed {
         // However its program took it that nobody listened: it never worked.
         Some(error) => fail(inner, run, format!("no threads for it: {error}")),

@@ -12,7 +12,6 @@ mod steps;
 mod tests;
 mod transcript;
 
-use super::one_line;
 use crate::agents::report::LogRecord;
 use crate::agents::{Agent, FileTouch};
 use crate::core::State as All;
@@ -20,6 +19,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use svc_base::fence::one_line;
 use transcript::Transcript;
 
 /// Characters of a brief at most.

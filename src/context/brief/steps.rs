@@ -50,7 +50,7 @@ fn boxes(text: &str) -> Option<Vec<String>> {
 }
 
 fn line(text: &str, status: &str) -> String {
-    let text = super::without_mark(&super::super::one_line(text));
+    let text = super::without_mark(&svc_base::fence::one_line(text));
     if status == "in_progress" { format!("- {text} (begun)") } else { format!("- {text}") }
 }
 

@@ -242,7 +242,7 @@ fn written(input: &Value) -> Option<&str> {
 }
 
 fn shown_hunk(path: Option<&str>, text: &str, losses: &mut Losses) -> String {
-    let block = super::super::fenced(&shortened("Last changes", &without_mark(text), HUNK_CHARS, losses));
+    let block = svc_base::fence::fenced(&shortened("Last changes", &without_mark(text), HUNK_CHARS, losses));
     format!("{}:\n{}", path.unwrap_or("a file"), block.trim_end())
 }
 

@@ -5,7 +5,7 @@ use crate::recordings::replay::{Replay, lines, provider_of};
 use crate::support::world::{World, output};
 use serde_json::json;
 use svc::core::Event;
-use svc::providers::registry::{Detection, Presence};
+use svc::programs::registry::{Detection, Presence};
 use svc::providers::{Activity, Effort, LaunchRequest, Permission, Purpose, SessionStart, Usage, by_id};
 
 /// How far a figure may be from the truth.

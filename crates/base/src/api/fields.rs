@@ -3,6 +3,9 @@
 use super::{FieldError, Problem};
 use serde_json::{Map, Value};
 
+/// Characters of a name that people give to a thing of theirs.
+pub const MAX_TITLE_CHARS: usize = 100;
+
 /// Gathers violations; [`Validator::finish`] refuses with all of them at once.
 #[derive(Debug, Default)]
 pub struct Validator {
@@ -63,6 +66,20 @@ impl<'a> Fields<'a> {
         let text = value.as_str();
         self.wrong_type(text.is_none(), name, "a string", value);
         text
+    }
+
+    /// A name for people, trimmed: of 1 to [`MAX_TITLE_CHARS`] printable characters. Empty where it is wrong.
+    pub fn title(&mut self, name: &str) -> String {
+        let Some(title) = self.required_string(name) else { return String::new() };
+        let title = title.trim();
+        let chars = title.chars().count();
+        let fits = chars <= MAX_TITLE_CHARS && !title.chars().any(char::is_control);
+        self.validator.check(fits, name, || {
+            format!(
+                "{name} must have 1 to {MAX_TITLE_CHARS} characters and no control characters, it has {chars}"
+            )
+        });
+        title.to_owned()
     }
 
     /// A string that must be there and must not be empty or blank.

@@ -32,6 +32,19 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The faults of a part, as faults of the whole that has it at `place`.
+    pub fn placed(self, place: &str) -> Vec<FieldError> {
+        let fault = |error: FieldError| {
+            let field =
+                if error.field.is_empty() { place.to_owned() } else { format!("{place}.{}", error.field) };
+            FieldError { message: format!("{place}: {}", error.message), field }
+        };
+        if self.errors.is_empty() {
+            return vec![FieldError { field: place.to_owned(), message: format!("{place}: {}", self.error) }];
+        }
+        self.errors.into_iter().map(fault).collect()
+    }
+
     /// A problem with no field errors.
     pub fn new(status: u16, code: &'static str, error: impl Into<String>) -> Self {
         Self {

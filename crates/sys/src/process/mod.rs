@@ -33,11 +33,16 @@ pub use spawn::{Running, Spec, Stdin};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};
 
 use scan::Scan;
+use std::any::Any;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use svc_base::ids::AgentId;
+
+/// Makes something ready before a program starts, on the thread that starts it; what it returns is dropped
+/// when the program's run is over.
+pub type Prepare = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
 /// The variable that marks an agent's processes with its id.
 pub const AGENT_ID_VARIABLE: &str = "SVC_AGENT_ID";

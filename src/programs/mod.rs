@@ -4,5 +4,3 @@
 pub mod api;
 pub mod registry;
 pub mod worker;
-
-pub use svc_providers::*;

@@ -1,9 +1,9 @@
 //! Which providers are there: found on the `PATH`, at once and again whenever somebody asks, never per
 //! request; their versions and logins follow, each when its program has told it.
 
-use super::login::Login;
-use super::{Program, all};
 use crate::core::State as All;
+use crate::providers::login::Login;
+use crate::providers::{Program, all};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -54,7 +54,8 @@ impl State {
 
     /// Whether the provider can be run.
     pub fn is_installed(&self, id: &str) -> bool {
-        let built_in = super::by_id(id).is_some_and(|provider| provider.info().program == Program::Itself);
+        let built_in =
+            crate::providers::by_id(id).is_some_and(|provider| provider.info().program == Program::Itself);
         built_in || self.found.get(id).is_some_and(|detection| detection.presence != Presence::Absent)
     }
 

@@ -1,10 +1,11 @@
 //! The endpoints of the providers that look at this machine: its `PATH`, its environment.
 
-use super::environment::is_passed;
-use super::{api, by_id};
+use super::api;
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
+use crate::providers::by_id;
+use crate::providers::environment::is_passed;
 use serde_json::json;
 use std::collections::BTreeSet;
 

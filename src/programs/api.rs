@@ -1,10 +1,11 @@
 //! `/api/providers`.
 
 use super::registry::{Detection, Presence};
-use super::{Info, Model, Program, all, login, worker};
+use super::worker;
 use crate::api::{Method, Route};
 use crate::core::State;
 use crate::endpoint::{Access, Handler};
+use crate::providers::{Info, Model, Program, all, login};
 use crate::usage::prices;
 use serde_json::{Value, json};
 

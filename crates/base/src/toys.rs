@@ -1,0 +1,64 @@
+//! Public APIs to play with: the catalogue, and how the key of each is named.
+
+use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+
+/// The categories of the specification.
+pub const CATEGORIES: [&str; 6] = ["space", "weather", "finance", "fun", "maps", "data"];
+
+/// A public API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Toy {
+    /// For example `nasa-apod`.
+    pub id: String,
+    /// For people.
+    pub name: String,
+    /// One of [`CATEGORIES`].
+    pub category: String,
+    /// `api-key` or `none`.
+    pub auth: String,
+    /// `beginner` or `intermediate`.
+    pub difficulty: String,
+    /// What it gives.
+    pub description: String,
+    /// Its documentation.
+    pub docs_url: String,
+    /// Where it answers.
+    pub base_url: String,
+    /// The header or parameter that carries the key.
+    pub key_header: Option<String>,
+    /// What could be built with it.
+    pub starters: Vec<String>,
+}
+
+impl Toy {
+    /// Whether it answers only to those who have a key.
+    pub fn needs_key(&self) -> bool {
+        self.auth == "api-key"
+    }
+
+    /// The name of its key in the vault.
+    pub fn credential(&self) -> String {
+        format!("toy/{}", self.id)
+    }
+
+    /// The variable that carries its key, for example `NASA_APOD_API_KEY`.
+    pub fn variable(&self) -> String {
+        format!("{}_API_KEY", self.id.to_ascii_uppercase().replace('-', "_"))
+    }
+}
+
+/// The catalogue, from `data/toys.json`.
+pub fn all() -> &'static [Toy] {
+    static TOYS: OnceLock<Vec<Toy>> = OnceLock::new();
+    TOYS.get_or_init(|| {
+        // The file is part of the program, and a test reads it.
+        serde_json::from_str(include_str!("../../../data/toys.json")).unwrap_or_default()
+    })
+}
+
+/// The toy of this id.
+pub fn find(id: &str) -> Option<&'static Toy> {
+    all().iter().find(|toy| toy.id == id)
+}

@@ -1,0 +1,45 @@
+//! `POST /api/agents`: a new agent, with its worktree and its schedule. It stands here because these
+//! features know the agents, and the agents none of them.
+
+use super::host::Host;
+use crate::agents::{self, SpawnRequest};
+use crate::api::{Fields, Problem, Request};
+use crate::core::Command;
+use crate::endpoint::{Answer, Ask};
+use crate::isolation::worker_worktree::{prepare, unmake};
+use crate::schedules::{self, Timing};
+use std::sync::Arc;
+
+/// What the body asks for: an agent, and when to start more like it.
+///
+/// Errors: 400 with every fault.
+pub fn parse(request: &Request) -> Result<(SpawnRequest, Option<Timing>), Problem> {
+    let body = request.object()?;
+    let mut fields = Fields::new(&body);
+    let timing = schedules::api::timing_field(&mut fields);
+    Ok((agents::api::spawn_request(fields)?, timing))
+}
+
+/// The wish for it.
+pub fn command(request: SpawnRequest, timing: Option<Timing>) -> Command {
+    match timing {
+        Some(timing) => Command::Schedules(schedules::Command::Spawn(timing, Box::new(request))),
+        None => Command::Agents(agents::Command::Spawn(Box::new(request))),
+    }
+}
+
+/// The handler.
+pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let (mut request, timing) = parse(ask.request)?;
+    let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
+    if !ask.state.providers.is_installed(provider) {
+        // It may have been installed since; what is found goes before the wish.
+        host.programs.look();
+    }
+    prepare(host, ask, &mut request)?;
+    let worktree = request.worktree.clone();
+    let command = command(request, timing);
+    let Some(path) = worktree else { return Ok(Answer::Command(command)) };
+    let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
+    Ok(Answer::Undoable(command, Box::new(move || unmake(&processes, &project, &path))))
+}
