@@ -257,6 +257,13 @@ fn decisions_2_a_question_is_answered_with_words_or_yes_or_no() {
         bench.actor = crate::core::Actor::Agent(agent);
         let (status, body) = bench.ask("POST", "/api/questions", &json!({"question": "which one?"}));
         assert_eq!((status, &body["status"]), (202, &json!("pending")), "{body}");
+        let message = body["message"].as_str().expect("an agent reads it");
+        let id = body["questionId"].as_str().expect("an id");
+        assert!(message.starts_with(&format!("A person was asked ({id}). ")), "{message}");
+        assert!(
+            !message.contains("  ") && !message.contains('\n'),
+            "it is one sentence after another: {message}"
+        );
         let (_, again) = bench.ask("POST", "/api/questions", &json!({"question": " which one? "}));
         assert_eq!(again["questionId"], body["questionId"], "folded");
         assert_eq!(bench.state.agents.get(agent).expect("known").status, agents::Status::Waiting);
