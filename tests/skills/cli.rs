@@ -7,7 +7,6 @@ use crate::support::tools::tool;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -16,11 +15,7 @@ fn at(id: &str, rest: &str) -> String {
 }
 
 fn sha256(text: &str) -> String {
-    let mut digits = String::new();
-    for byte in Sha256::digest(text.as_bytes()) {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
+    svc_base::hex::encode(&Sha256::digest(text.as_bytes()))
 }
 
 #[test]

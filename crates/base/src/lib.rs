@@ -4,6 +4,7 @@
 pub mod actor;
 pub mod api;
 pub mod bundled;
+pub mod hex;
 pub mod ids;
 pub mod nearest;
 pub mod relevance;
