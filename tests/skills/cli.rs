@@ -96,6 +96,39 @@ fn decisions_4_an_unchanged_index_is_neither_made_nor_sent_again() {
     assert!(!market.get(paths[0]).text.contains(&id));
 }
 
+/// A client inside its limit must not make the service go through all skills with each request.
+#[test]
+fn decisions_4_requests_for_the_index_share_one_look_through_the_catalogue() {
+    let market = Market::start(&[]);
+    let id = market.publish("In The Index");
+    let looks = || {
+        let text = market.get("/metrics").text;
+        let line = text.lines().find_map(|line| line.strip_prefix("svc_skills_index_looks_total "));
+        line.and_then(|count| count.parse::<u64>().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    assert_eq!(looks(), 0, "nobody has asked for it");
+    let ask = || {
+        std::thread::scope(|scope| {
+            for path in ["/.well-known/agent-skills/index.json", "/.well-known/skills/index.json"] {
+                for known in ["If-None-Match: \"another\"", "Accept: */*"] {
+                    scope.spawn(|| {
+                        for _ in 0..10 {
+                            assert_eq!(market.send("GET", path, &[known], "").status, 200);
+                        }
+                    });
+                }
+            }
+        });
+    };
+    ask();
+    assert_eq!(looks(), 1, "40 requests, one look");
+    ask();
+    assert_eq!(looks(), 1, "nothing has changed");
+    market.write("PUT", &at(&id, ""), &json!({"description": "Another one."}));
+    ask();
+    assert_eq!(looks(), 2, "one change, one look more");
+}
+
 /// The public client in a home and a project of its own.
 struct Client {
     node: PathBuf,
