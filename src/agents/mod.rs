@@ -35,7 +35,7 @@ pub use report::LogEntry;
 pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
-    SpawnRequest, StartOrder, check_capacity, check_pattern, overlapping, spawn_agent, working_folder,
+    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, spawn_agent, working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use touched::touched;
