@@ -120,7 +120,7 @@ export default function integrations(view) {
         { class: "reading", tabIndex: 0, role: "region", "aria-label": `About ${one.name}` },
         one.description && h("p", {}, one.description),
         table(
-          `About ${one.name}`,
+          "What it is, runs and needs",
           [],
           facts.filter(Boolean).map(([what, told]) => [
             h("strong", {}, what),
