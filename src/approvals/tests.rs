@@ -347,7 +347,7 @@ fn approvals_are_bounded_and_the_bound_is_named() {
 fn agents_that_ask_much_leave_room_for_others_and_for_persons() {
     let mut bench = Bench::new();
     bench.ask("PATCH", "/api/config", &json!({"maxAgents": 100}));
-    let mut fill = |bench: &mut Bench, agent: Option<AgentId>| {
+    let fill = |bench: &mut Bench, agent: Option<AgentId>| {
         let mut count = 0;
         loop {
             let action = exec(&json!({ "n": bench.state.approvals.iter().count() }));

@@ -99,8 +99,7 @@ fn messages_slash_commands_and_buttons_are_commands() {
 
 /// The id of something that is made at this moment, as Discord numbers it.
 fn made(at: SystemTime) -> String {
-    let millis =
-        at.duration_since(UNIX_EPOCH + Duration::from_millis(1_420_070_400_000)).unwrap().as_millis();
+    let millis = at.duration_since(UNIX_EPOCH + Duration::from_secs(1_420_070_400)).unwrap().as_millis();
     (millis << 22).to_string()
 }
 
