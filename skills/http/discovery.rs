@@ -15,6 +15,7 @@ use crate::catalogue::snapshot::Cached;
 use crate::hex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use svc_base::api::{Problem, Reply};
 
@@ -101,16 +102,25 @@ impl Index {
 
 /// The market's index and the generation of the catalogue that it was last compared with.
 #[derive(Default)]
-pub struct Discovery(Mutex<Option<(u64, Arc<Index>)>>);
+pub struct Discovery {
+    kept: Mutex<Option<(u64, Arc<Index>)>>,
+    looks: AtomicU64,
+}
 
 impl Discovery {
+    /// How often the catalogue was gone through for the index.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
+    }
+
     /// The index as the catalogue is now. Who comes while it is made waits for it.
     fn index(&self, catalogue: &Catalogue) -> Result<Arc<Index>, Problem> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let snapshot = catalogue.snapshot();
         if let Some((_, index)) = kept.as_ref().filter(|(generation, _)| *generation >= snapshot.generation) {
             return Ok(Arc::clone(index));
         }
+        self.looks.fetch_add(1, Ordering::Relaxed);
         let before = kept.as_ref().map(|(_, index)| Arc::clone(index));
         let known: HashMap<&str, &Item> =
             before.iter().flat_map(|index| &index.items).map(|item| (item.id.as_str(), item)).collect();

@@ -38,6 +38,12 @@ pub fn metrics(ask: &Ask) -> Result<Reply, Problem> {
         ("skills", "Skills in the catalogue", "gauge", snapshot.entries().len() as u64),
         ("skills_published", "Skills that are listed", "gauge", snapshot.listed_count() as u64),
         ("catalogue_generation", "Writes seen by the catalogue", "gauge", snapshot.generation),
+        (
+            "index_looks_total",
+            "Times the catalogue was gone through for the index, at most one for each change",
+            "counter",
+            market.discovery.looks(),
+        ),
         ("rate_limited_total", "Requests refused by the public limit", "counter", limited),
         ("rate_limit_clients", "Clients in the window", "gauge", market.limiter.clients() as u64),
     ]);

@@ -36,7 +36,7 @@ pub use report::LogEntry;
 pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
-    SpawnRequest, StartOrder, check_capacity, check_pattern, created, overlapping, shown_new, spawn,
+    SpawnRequest, StartOrder, check_pattern, check_share, created, overlapping, shown_new, spawn,
     spawn_agent, working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};

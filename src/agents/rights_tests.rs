@@ -346,3 +346,28 @@ fn what_a_file_of_an_earlier_version_does_not_tell_was_a_persons() {
     .unwrap();
     assert_eq!(known.rights.scope.as_deref(), Some(&["a".to_owned()][..]));
 }
+
+#[test]
+fn agents_leave_the_last_places_to_persons() {
+    let (mut bench, lead) = acting(asks("lead"));
+    let started =
+        (0..20).map(|n| spawn(&mut bench, asks(&format!("child-{n}")))).find(|(status, _)| *status != 201);
+    let (status, body) = started.expect("a limit");
+    assert_eq!((status, &body["code"]), (409, &json!("capacity")), "{body}");
+    let words = "8 agents are alive, maxAgents is 10, and the last 2 places are kept for persons; wait";
+    assert!(body["error"].as_str().unwrap().starts_with(words), "{body}");
+    bench.actor = Actor::Operator;
+    for name in ["ninth", "tenth"] {
+        assert_eq!(spawn(&mut bench, asks(name)).0, 201, "{name}");
+    }
+    let (status, body) = spawn(&mut bench, asks("eleventh"));
+    assert_eq!((status, &body["code"]), (409, &json!("capacity")), "{body}");
+    // Where there is hardly room there is nothing to share.
+    let (mut small, _) = acting(asks("lead"));
+    small.actor = Actor::Operator;
+    assert_eq!(small.ask("PATCH", "/api/config", &json!({"maxAgents": 2})).0, 200);
+    small.actor = Actor::Agent(small.state.agents.find("lead").unwrap().id);
+    assert_eq!(spawn(&mut small, asks("second")).0, 201);
+    assert_eq!(spawn(&mut small, asks("third")).0, 409);
+    assert!(bench.state.agents.get(lead).is_some());
+}

@@ -180,7 +180,7 @@ fn continue_with(
     old: &Agent,
     message: Option<String>,
 ) -> Result<serde_json::Value, Problem> {
-    spawn::check_capacity(all)?;
+    spawn::check_share(all, cx.actor.agent().is_some())?;
     usage::check_budget(all, cx.now)?;
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);

@@ -121,7 +121,7 @@ pub fn spawn_agent(
     check_request(all, provider, &mut request, &mut validator);
     validator.finish()?;
     maker.meet(all, &mut request)?;
-    check_capacity(all)?;
+    check_share(all, maker.lineage.is_some())?;
     usage::check_budget(all, cx.now)?;
     Ok(register(all, cx, provider, maker, request))
 }
@@ -278,7 +278,7 @@ pub fn environment(all: &All, agent: &Agent) -> Vec<(String, String)> {
 }
 
 /// 409 when no more agents may live.
-pub fn check_capacity(all: &All) -> Result<(), Problem> {
+pub(super) fn check_capacity(all: &All) -> Result<(), Problem> {
     let max = all.settings.config().max_agents;
     let live = all.agents.live().count();
     if live < max {
@@ -288,6 +288,27 @@ pub fn check_capacity(all: &All) -> Result<(), Problem> {
         409,
         "capacity",
         format!("{live} agents are alive and maxAgents is {max}; end one or raise maxAgents"),
+    ))
+}
+
+/// One of so many places of `maxAgents` is kept for persons; none where there are fewer.
+const KEPT_FOR_PERSONS: usize = 5;
+
+/// As [`check_capacity`], and agents may not take the last places: a person always gets one.
+pub fn check_share(all: &All, for_agent: bool) -> Result<(), Problem> {
+    check_capacity(all)?;
+    let max = all.settings.config().max_agents;
+    let (live, kept) = (all.agents.live().count(), max / KEPT_FOR_PERSONS);
+    if !for_agent || live < max - kept {
+        return Ok(());
+    }
+    Err(Problem::new(
+        409,
+        "capacity",
+        format!(
+            "{live} agents are alive, maxAgents is {max}, and the last {kept} places are kept for persons; wait \
+             until one has ended, or let a person start it"
+        ),
     ))
 }
 

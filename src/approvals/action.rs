@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
+use svc_base::hex;
 
 /// Characters of one shown text inside the parameters.
 const SHOWN_TEXT_CHARS: usize = 500;
@@ -210,11 +211,7 @@ impl Action {
 pub fn hash(value: &Value) -> String {
     let mut canonical = String::new();
     write_canonical(value, &mut canonical);
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(canonical.as_bytes()) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex::encode(&Sha256::digest(canonical.as_bytes()))
 }
 
 fn write_canonical(value: &Value, out: &mut String) {

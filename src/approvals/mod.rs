@@ -33,6 +33,12 @@ pub const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 pub const MAX_OPEN: usize = 200;
 /// Of these, those of one agent at most, so that none can block the others.
 pub const MAX_OPEN_PER_AGENT: usize = 50;
+/// As many are open when several agents have asked much: what is left is for those who ask little.
+pub const CROWDED: usize = 140;
+/// Approvals of one agent at most that are asked for while it is crowded.
+pub const MAX_OPEN_IF_CROWDED: usize = 5;
+/// Of all, those of agents at most: the rest is for what persons call themselves.
+pub const MAX_OPEN_OF_AGENTS: usize = 190;
 /// Resolved approvals kept and shown.
 pub const MAX_RESOLVED: usize = 50;
 
@@ -488,18 +494,27 @@ fn follow(all: &mut All, cx: &mut Context, new: AgentId) {
     save(cx);
 }
 
+/// Whether one more may be open.
+///
+/// Errors: 409 `too_many_approvals`, with the limit that is reached.
 fn check_room(all: &All, lineage: Option<LineageId>) -> Result<(), Problem> {
-    let open = all.approvals.iter().filter(|approval| approval.is_open());
-    let open: Vec<_> = open.collect();
+    let open: Vec<_> = all.approvals.iter().filter(|approval| approval.is_open()).collect();
     let own = open.iter().filter(|approval| approval.lineage_id == lineage).count();
-    let (count, limit, whose) = if own >= MAX_OPEN_PER_AGENT {
-        (own, MAX_OPEN_PER_AGENT, "of this agent ")
-    } else {
-        (open.len(), MAX_OPEN, "")
-    };
-    if count < limit {
+    let of_agents = open.iter().filter(|approval| approval.lineage_id.is_some()).count();
+    let of_agent = [
+        (own, MAX_OPEN_PER_AGENT, "of this agent "),
+        (
+            if of_agents < CROWDED { 0 } else { own },
+            MAX_OPEN_IF_CROWDED,
+            "of this agent, and many of others, ",
+        ),
+        (of_agents, MAX_OPEN_OF_AGENTS, "of agents "),
+    ];
+    let of_all = (open.len(), MAX_OPEN, "");
+    let limits = of_agent.into_iter().filter(|_| lineage.is_some()).chain([of_all]);
+    let Some((count, limit, whose)) = limits.into_iter().find(|(count, limit, _)| count >= limit) else {
         return Ok(());
-    }
+    };
     let text =
         format!("{count} approvals {whose}are open and {limit} is the limit; a person has to decide some");
     Err(Problem::new(409, "too_many_approvals", text))

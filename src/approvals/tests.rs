@@ -257,6 +257,13 @@ fn decisions_2_a_question_is_answered_with_words_or_yes_or_no() {
         bench.actor = crate::core::Actor::Agent(agent);
         let (status, body) = bench.ask("POST", "/api/questions", &json!({"question": "which one?"}));
         assert_eq!((status, &body["status"]), (202, &json!("pending")), "{body}");
+        let message = body["message"].as_str().expect("an agent reads it");
+        let id = body["questionId"].as_str().expect("an id");
+        assert!(message.starts_with(&format!("A person was asked ({id}). ")), "{message}");
+        assert!(
+            !message.contains("  ") && !message.contains('\n'),
+            "it is one sentence after another: {message}"
+        );
         let (_, again) = bench.ask("POST", "/api/questions", &json!({"question": " which one? "}));
         assert_eq!(again["questionId"], body["questionId"], "folded");
         assert_eq!(bench.state.agents.get(agent).expect("known").status, agents::Status::Waiting);
@@ -333,6 +340,44 @@ fn approvals_are_bounded_and_the_bound_is_named() {
     let (_, body) = bench.ask("GET", "/api/approvals", &Value::Null);
     assert_eq!(body["resolved"].as_array().map(Vec::len), Some(MAX_RESOLVED), "decisions 4: last 50");
     assert_eq!(bench.state.approvals.iter().count(), MAX_RESOLVED);
+}
+
+/// Agents that ask for everything leave room for others, and for what a person calls.
+#[test]
+fn agents_that_ask_much_leave_room_for_others_and_for_persons() {
+    let mut bench = Bench::new();
+    bench.ask("PATCH", "/api/config", &json!({"maxAgents": 100}));
+    let fill = |bench: &mut Bench, agent: Option<AgentId>| {
+        let mut count = 0;
+        loop {
+            let action = exec(&json!({ "n": bench.state.approvals.iter().count() }));
+            match bench.with(|all, cx| request(all, cx, NewApproval { agent, action })) {
+                Ok(_) => count += 1,
+                Err(problem) => return (count, problem.error),
+            }
+        }
+    };
+    let greedy: Vec<usize> = ["a", "b", "c", "d"]
+        .map(|name| {
+            let agent = bench.agent(name);
+            fill(&mut bench, Some(agent)).0
+        })
+        .to_vec();
+    assert_eq!(greedy, [50, 50, 40, 5], "the third has come when it was not crowded yet");
+    let modest = bench.agent("modest");
+    let (count, why) = fill(&mut bench, Some(modest));
+    assert_eq!(count, MAX_OPEN_IF_CROWDED);
+    assert!(why.contains("5 approvals of this agent, and many of others, are open and 5 is"), "{why}");
+    for n in 0..8 {
+        let agent = bench.agent(&format!("e-{n}"));
+        assert_eq!(fill(&mut bench, Some(agent)).0, MAX_OPEN_IF_CROWDED, "agent {n}");
+    }
+    let late = bench.agent("late");
+    let (count, why) = fill(&mut bench, Some(late));
+    assert_eq!(count, 0);
+    assert!(why.contains("190 approvals of agents are open"), "{why}");
+    assert_eq!(fill(&mut bench, None).0, MAX_OPEN - MAX_OPEN_OF_AGENTS, "what a person calls");
+    assert!(bench.state.approvals.iter().count() <= MAX_OPEN);
 }
 
 #[test]

@@ -63,7 +63,7 @@ impl http::Service for Service {
     }
 
     fn may_use_reserve(&self, ends: &Ends) -> bool {
-        matches!(holder(&self.core.snapshot(), ends), Holder::Outside | Holder::Elsewhere)
+        has_kept_place(holder(&self.core.snapshot(), ends))
     }
 
     fn handle(&self, request: &Request) -> Reply {
@@ -210,6 +210,11 @@ impl Service {
     }
 }
 
+/// Whether a connection of this holder's gets one of the last places: those that agents cannot take.
+fn has_kept_place(holder: Holder) -> bool {
+    matches!(holder, Holder::Outside | Holder::Elsewhere)
+}
+
 /// Who holds the other end; asked once per connection.
 fn holder(state: &State, ends: &Ends) -> Holder {
     *ends.holder.get_or_init(|| caller::holder(state, ends.peer, ends.local))
@@ -217,4 +222,21 @@ fn holder(state: &State, ends: &Ends) -> Holder {
 
 fn ends(request: &Request) -> Ends {
     Ends { peer: request.peer, local: request.local, holder: Arc::clone(&request.caller) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ids::{AgentId, UNKNOWN_AGENT};
+
+    #[test]
+    fn the_last_connections_are_for_whoever_is_seen_to_be_no_agent() {
+        for holder in [Holder::Outside, Holder::Elsewhere] {
+            assert!(has_kept_place(holder), "{holder:?}");
+        }
+        let agents = [Holder::Agent(AgentId(1)), Holder::Agent(UNKNOWN_AGENT)];
+        for holder in agents.into_iter().chain([Holder::Unseen, Holder::Untold]) {
+            assert!(!has_kept_place(holder), "{holder:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use std::fmt::Write as _;
+use svc_base::hex;
 
 /// A secret as only the vault can read it: nonce, ciphertext and tag. In JSON as hexadecimal text.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,14 +16,14 @@ impl fmt::Debug for Sealed {
 
 impl Serialize for Sealed {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&to_hex(&self.0))
+        serializer.serialize_str(&hex::encode(&self.0))
     }
 }
 
 impl<'de> Deserialize<'de> for Sealed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        from_hex(&text).map(Self).ok_or_else(|| serde::de::Error::custom("not hexadecimal text"))
+        hex::decode(&text).map(Self).ok_or_else(|| serde::de::Error::custom("not hexadecimal text"))
     }
 }
 
@@ -36,22 +36,4 @@ pub struct SecretVariable {
     pub name: String,
     /// Its value.
     pub sealed: Sealed,
-}
-
-/// Lower-case hexadecimal text.
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
-}
-
-/// The bytes of hexadecimal text; `None` when it is none.
-pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |c: u8| char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(|pair| if let [high, low] = pair { Some(digit(*high)? * 16 + digit(*low)?) } else { None })
-        .collect()
 }

@@ -6,7 +6,6 @@
 //!
 //! Source: NIST SP 800-38D.
 
-use super::secret::{from_hex, to_hex};
 use super::{Command, Sealed, Secret, SecretVariable, api};
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
@@ -20,6 +19,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use svc_base::hex;
 use svc_sys::files::replace;
 use svc_sys::regular;
 
@@ -132,7 +132,7 @@ impl Vault {
         };
         fs::set_permissions(&self.file, Permissions::from_mode(0o600))
             .map_err(|error| named(error.to_string()))?;
-        let key = from_hex(text.trim()).and_then(|bytes| <[u8; KEY_BYTES]>::try_from(bytes).ok());
+        let key = hex::decode(text.trim()).and_then(|bytes| <[u8; KEY_BYTES]>::try_from(bytes).ok());
         key.map(Some).ok_or_else(|| {
             named(
                 "is not the key of a vault (64 hexadecimal digits); restore it, or remove it to start anew"
@@ -143,7 +143,7 @@ impl Vault {
 
     fn make_key(&self) -> Result<[u8; KEY_BYTES], String> {
         let key: [u8; KEY_BYTES] = random()?;
-        let written = replace(&self.file, format!("{}\n", to_hex(&key)).as_bytes()).and_then(|()| {
+        let written = replace(&self.file, format!("{}\n", hex::encode(&key)).as_bytes()).and_then(|()| {
             // The folder too: an entry must never outlive the key that opens it.
             self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
         });
@@ -159,7 +159,7 @@ fn random<const N: usize>() -> Result<[u8; N], String> {
 }
 
 fn key_from_text(text: &str) -> Result<[u8; KEY_BYTES], String> {
-    if let Some(key) = from_hex(text.trim()).and_then(|bytes| <[u8; KEY_BYTES]>::try_from(bytes).ok()) {
+    if let Some(key) = hex::decode(text.trim()).and_then(|bytes| <[u8; KEY_BYTES]>::try_from(bytes).ok()) {
         return Ok(key);
     }
     let chars = text.trim().chars().count();

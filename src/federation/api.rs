@@ -154,7 +154,7 @@ fn reveal(ask: &Ask) -> Result<crate::core::Command, Problem> {
 /// A required text of 64 hexadecimal digits.
 pub(super) fn hex_field(fields: &mut Fields, name: &str) -> [u8; 32] {
     let text = fields.required_string(name).unwrap_or_default();
-    let bytes = super::hex::bytes_32(text);
+    let bytes = svc_base::hex::bytes_32(text);
     fields
         .validator
         .check(bytes.is_some() || text.is_empty(), name, || format!("{name} must be 64 hexadecimal digits"));

@@ -8,7 +8,6 @@
 //! **Invariant:** nothing of an envelope is used before its signature was found good.
 
 use super::PeerId;
-use super::hex::{from_hex, to_hex};
 use crate::api::Problem;
 use crate::core::time::Time;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use svc_base::hex;
 
 /// How far the clocks of both sides and the way between them may be apart.
 pub const WINDOW: Duration = Duration::from_secs(5 * 60);
@@ -69,7 +69,7 @@ impl Envelope {
     /// The same, signed.
     #[must_use]
     pub fn signed(mut self, key: &SigningKey) -> Self {
-        self.signature = to_hex(&key.sign(&self.canonical()).to_bytes());
+        self.signature = hex::encode(&key.sign(&self.canonical()).to_bytes());
         self
     }
 
@@ -80,7 +80,7 @@ impl Envelope {
         if self.to != *to || self.from != *from {
             return Err(refused("wrong_recipient", "the envelope is not from that peer to this daemon"));
         }
-        let bytes = from_hex(&self.signature).and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
+        let bytes = hex::decode_exact(&self.signature).and_then(|bytes| <[u8; 64]>::try_from(bytes).ok());
         let is_good = bytes.is_some_and(|bytes| {
             key.verify_strict(&self.canonical(), &Signature::from_bytes(&bytes)).is_ok()
         });
@@ -128,7 +128,7 @@ impl Replays {
             let text = "the envelope was signed before this daemon started; send a new one";
             return Err(refused("outside_window", text));
         }
-        if from_hex(&envelope.nonce).is_none_or(|bytes| bytes.len() != NONCE_BYTES) {
+        if hex::decode_exact(&envelope.nonce).is_none_or(|bytes| bytes.len() != NONCE_BYTES) {
             return Err(Problem::bad_request("bad_nonce", "nonce must be 32 hexadecimal digits"));
         }
         let nonces = self.seen.entry(envelope.from.clone()).or_default();

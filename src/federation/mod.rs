@@ -10,7 +10,6 @@
 
 pub mod api;
 pub mod envelope;
-pub mod hex;
 pub mod pairing;
 #[cfg(test)]
 mod tests;
@@ -20,13 +19,13 @@ use crate::api::{Problem, Reply};
 use crate::core::ids::PairingId;
 use crate::core::time::{Jump, Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
-use hex::{bytes_32, to_hex};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::hex::{self, bytes_32};
 
 /// The version this code writes.
 pub const STORED_VERSION: u32 = 1;
@@ -67,7 +66,7 @@ pub struct PublicKey(pub [u8; pairing::KEY_BYTES]);
 
 impl Serialize for PublicKey {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&to_hex(&self.0))
+        serializer.serialize_str(&hex::encode(&self.0))
     }
 }
 
@@ -307,7 +306,7 @@ fn offered(all: &mut All, cx: &mut Context, offer: Offer) -> Result<Reply, Probl
     let id = PairingId(cx.fresh_id(|id| all.federation.pairings.contains_key(&PairingId(id))));
     open(all, cx, id, Pairing::new(other, stage, false, cx.now))?;
     let body = json!({
-        "id": id, "publicKey": to_hex(&own_key), "nonce": to_hex(&own_nonce), "name": own_name,
+        "id": id, "publicKey": hex::encode(&own_key), "nonce": hex::encode(&own_nonce), "name": own_name,
     });
     Ok(Reply::json(201, &body))
 }

@@ -17,8 +17,8 @@
 //! Source: the short authentication string of ZRTP (RFC 6189, section 4.4.1.1).
 
 use super::PeerId;
-use super::hex::to_hex;
 use sha2::{Digest, Sha256};
+use svc_base::hex;
 
 /// Bytes of a public key.
 pub const KEY_BYTES: usize = 32;
@@ -48,5 +48,5 @@ pub fn code(a: &[u8; KEY_BYTES], b: &[u8; KEY_BYTES], nonce_a: &[u8; 32], nonce_
 
 /// How a daemon is called: the first 16 hexadecimal digits of its key's digest. A name, no proof.
 pub fn peer_id(key: &[u8; KEY_BYTES]) -> PeerId {
-    PeerId::from_digest(&to_hex(&hash("svc-federation-peer-1\n", &[key])))
+    PeerId::from_digest(&hex::encode(&hash("svc-federation-peer-1\n", &[key])))
 }

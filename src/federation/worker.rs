@@ -4,7 +4,6 @@
 
 use super::api::{ENVELOPE_PATH, hex_field, pairing_id, url_field};
 use super::envelope::{Envelope, NONCE_BYTES, Replays};
-use super::hex::{bytes_32, to_hex};
 use super::pairing::{code, commitment, peer_id};
 use super::{Command, MAX_NAME_CHARS, Offer, Other, PeerId, PublicKey};
 use crate::agents::Agent;
@@ -23,6 +22,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use svc_base::hex::{self, bytes_32};
 use svc_sys::files::replace;
 use svc_sys::regular;
 
@@ -81,7 +81,7 @@ impl Keeper {
 
     fn make(&self, vault: &Vault) -> Result<[u8; 32], Problem> {
         let seed: [u8; 32] = nonce()?;
-        let sealed = vault.seal(KEY_NAME, &Secret::new(to_hex(&seed)))?;
+        let sealed = vault.seal(KEY_NAME, &Secret::new(hex::encode(&seed)))?;
         let text = json!(sealed);
         let line = format!("{}\n", text.as_str().unwrap_or_default());
         let folder = self.file.parent().unwrap_or(&self.file);
@@ -124,7 +124,7 @@ fn seal(
         from: own_id(host)?,
         to: to.clone(),
         kind: kind.to_owned(),
-        nonce: to_hex(&nonce),
+        nonce: hex::encode(&nonce),
         re: re.to_owned(),
         ts: now.0,
         body: body.to_string(),
@@ -174,7 +174,7 @@ pub fn identity(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let key = own_key(host)?;
     Ok(Answer::Reply(Reply::ok(&json!({
         "id": peer_id(&key),
-        "publicKey": to_hex(&key),
+        "publicKey": hex::encode(&key),
         "name": own_name(ask.state),
         "url": ask.state.project.url(),
     }))))
@@ -192,8 +192,8 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
     let (own_key, own_nonce) = (own_key(host)?, nonce()?);
     let offer = json!({
-        "publicKey": to_hex(&own_key),
-        "commitment": to_hex(&commitment(&own_key, &own_nonce)),
+        "publicKey": hex::encode(&own_key),
+        "commitment": hex::encode(&commitment(&own_key, &own_nonce)),
         "name": own_name(ask.state),
         "url": ask.state.project.url(),
     });
@@ -204,7 +204,7 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         return Err(not_a_daemon(&url));
     };
     not_ourselves(host, key)?;
-    let revealed = json!({"nonce": to_hex(&own_nonce)});
+    let revealed = json!({"nonce": hex::encode(&own_nonce)});
     call(&url, &format!("/api/federation/pair/{id}/reveal"), &revealed, token.as_ref())?;
     let other = Other { key, name: clipped(answer["name"].as_str().unwrap_or_default()), url };
     let code = code(&own_key, &key, &own_nonce, &nonce);

@@ -132,8 +132,10 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     {
         cx.audit("gateway.stale", &details);
         let minutes = age.as_secs() / 60;
-        let text =
-            format!("that was said {minutes} minutes ago and was not done; say it again if it still holds");
+        let (done, again) = if heard.button { ("pressed", "press") } else { ("said", "say") };
+        let text = format!(
+            "that was {done} {minutes} minutes ago and was not done; {again} it again if it still holds"
+        );
         return Err(Problem::new(410, "stale", text));
     }
     cx.audit("gateway.command", &details);

@@ -18,6 +18,7 @@ use super::message::cut;
 use super::worker::{Receipt, Refusal, Shared, Taken};
 use super::worker_discord_rest::{EPHEMERAL, call, refusal, words};
 use super::worker_socket::{Event, Socket};
+use crate::core::time::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use svc_sys::clock;
@@ -379,6 +380,7 @@ impl Client<'_> {
         }
         Some(Heard {
             key: data["id"].as_str()?.to_owned(),
+            said_at: data["id"].as_str().and_then(time_of),
             user: author["id"].as_str()?.to_owned(),
             user_name: author["username"].as_str().unwrap_or_default().to_owned(),
             chat: data["channel_id"].as_str()?.to_owned(),
@@ -457,6 +459,7 @@ impl Client<'_> {
         };
         let heard = Heard {
             key: data["id"].as_str()?.to_owned(),
+            said_at: data["id"].as_str().and_then(time_of),
             user: user["id"].as_str()?.to_owned(),
             user_name: user["username"].as_str().unwrap_or_default().to_owned(),
             chat: place.to_owned(),
@@ -468,6 +471,15 @@ impl Client<'_> {
         };
         Some((heard, acknowledge))
     }
+}
+
+/// When a thing of Discord's was made, which its id says: milliseconds since 2015 above 22 bits.
+///
+/// Source: discord.com/developers/docs/reference, "Snowflakes".
+fn time_of(id: &str) -> Option<Time> {
+    const EPOCH_MILLIS: u64 = 1_420_070_400_000;
+    let millis = id.parse::<u64>().ok()? >> 22;
+    (millis > 0).then(|| Time(millis + EPOCH_MILLIS))
 }
 
 /// What a close of the connection means.
@@ -495,6 +507,15 @@ fn fraction() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Source: Discord's documentation, "Snowflake ID Broken Down in Binary".
+    #[test]
+    fn an_id_says_when_it_was_made() {
+        assert_eq!(time_of("175928847299117063"), Some(Time(1_462_015_105_796)));
+        for id in ["", "i-1", "-1", "4194303", "99999999999999999999999"] {
+            assert_eq!(time_of(id), None, "{id}");
+        }
+    }
 
     /// Source: Discord's documentation, "Gateway Close Event Codes".
     #[test]

@@ -12,6 +12,7 @@ use super::worker::{Line, Piece, Refusal, Shared, Taken};
 use super::worker_http::{Answer, CALL_TIMEOUT};
 use super::worker_socket::{Event, Socket};
 use super::{Heard, Kind, Place, render};
+use crate::core::time::Time;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -336,10 +337,16 @@ fn click(payload: &Value, envelope: &str) -> Option<Heard> {
         chat: in_thread(chat, thread),
         clicked: clicked.unwrap_or_default().to_owned(),
         text: payload["actions"][0]["value"].as_str()?.to_owned(),
+        said_at: payload["actions"][0]["action_ts"].as_str().and_then(time_of),
         reply_to: reply_to("click", payload["response_url"].as_str().unwrap_or_default()),
         button: true,
         ..Heard::default()
     })
+}
+
+/// A point in time as Slack writes it: `1548426417.840180`, in seconds.
+fn time_of(text: &str) -> Option<Time> {
+    text.split('.').next()?.parse::<u64>().ok()?.checked_mul(1000).map(Time)
 }
 
 fn reply_to(kind: &str, url: &str) -> String {

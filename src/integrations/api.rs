@@ -12,6 +12,7 @@ use std::sync::Arc;
 const MAX_ID_CHARS: usize = 64;
 /// Characters of a tool's name or an agent's.
 const MAX_NAME_CHARS: usize = 200;
+const MAX_DESCRIPTION_CHARS: usize = 300;
 /// Characters of one word of a command line.
 const MAX_WORD_CHARS: usize = 2000;
 /// Arguments, variables or gated tools of a custom integration.
@@ -284,6 +285,7 @@ fn add(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let definition = Definition {
         id,
         name,
+        description: word(&mut fields, "description", MAX_DESCRIPTION_CHARS, false).unwrap_or_default(),
         category: word(&mut fields, "category", MAX_ID_CHARS, false).unwrap_or_else(|| "custom".into()),
         transport: transport.to_owned(),
         command: command_word,
@@ -372,6 +374,7 @@ fn add_schema() -> Value {
         "properties": {
             "id": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,63}$"},
             "name": {"type": "string"},
+            "description": {"type": "string", "maxLength": MAX_DESCRIPTION_CHARS},
             "category": {"type": "string"},
             "command": {"type": "string"},
             "args": strings,

@@ -72,6 +72,9 @@ pub struct Definition {
     pub id: String,
     /// For people.
     pub name: String,
+    /// What it is, in a sentence for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
     /// For the shelf in the catalogue.
     pub category: String,
     /// `stdio`; the only one so far.
@@ -147,6 +150,8 @@ mod tests {
         assert_eq!(ids.len(), all().len(), "an id stands twice");
         for definition in all() {
             assert!(definition.package().is_some(), "{}", definition.id);
+            let says = &definition.description;
+            assert!(says.len() > 20 && says.ends_with('.'), "{}: {says:?}", definition.id);
             assert_eq!(definition.transport, "stdio", "{}", definition.id);
             assert_eq!(
                 definition.auth_type == "oauth-google",

@@ -135,12 +135,7 @@ fn clipped(text: &str, chars: usize) -> String {
 /// The digest of a skill's file: `sha256:` and 64 hexadecimal digits.
 pub fn digest(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
-    use std::fmt::Write as _;
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", svc_base::hex::encode(&Sha256::digest(bytes)))
 }
 
 /// Checks an id: `a-z 0-9` in words joined by single hyphens, at most [`MAX_ID_BYTES`]. No such text leads

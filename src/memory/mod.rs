@@ -31,8 +31,8 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use specializations::Specializations;
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::Arc;
+use svc_base::hex;
 
 /// Constraints kept; the oldest is evicted, and told.
 pub const MAX_CONSTRAINTS: usize = 50;
@@ -144,11 +144,7 @@ impl State {
 /// The hash by which a constraint is known and by which duplicates are found.
 pub fn constraint_hash(text: &str) -> String {
     let digest = Sha256::digest(text.trim().to_lowercase().as_bytes());
-    let mut hex = String::new();
-    for byte in digest.iter().take(HASH_DIGITS / 2) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex::encode(&digest[..HASH_DIGITS / 2])
 }
 
 /// Handles a command.

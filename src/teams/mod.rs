@@ -393,7 +393,7 @@ fn start(
     }
     let may = Maker::of(all, &cx.actor).and_then(|maker| {
         agents::check_pattern(all, &maker, &mut request)?;
-        agents::check_capacity(all).map(|()| maker)
+        agents::check_share(all, maker.lineage.is_some()).map(|()| maker)
     });
     let maker = may.map_err(|problem| problem.error)?;
     // An ended agent keeps its record; the team's next one takes its name.

@@ -437,7 +437,7 @@ fn start(all: &mut All, cx: &mut Context, plan: &mut Plan, index: usize) {
     let provider = request.provider.as_deref().unwrap_or(&all.settings.config().default_provider);
     // After a start of the daemon: which providers there are is not known yet.
     let unknown = !all.providers.is_known() && !all.providers.is_installed(provider);
-    if unknown || agents::check_capacity(all).is_err() {
+    if unknown || agents::check_share(all, plan.maker.lineage.is_some()).is_err() {
         return;
     }
     let phase = plan.members[index].phase;

@@ -5,11 +5,11 @@ use crate::assembly::state_thread::Core;
 use crate::core::Event;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use svc_base::hex;
 use svc_sys::threads::Thread;
 
 /// Orders that wait; a further one is dropped with a warning, for the next turn's end looks again.
@@ -62,10 +62,8 @@ fn read(path: &Path) -> Result<Option<(String, String)>, String> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(format!("has more than {MAX_FILE_BYTES} bytes"));
     }
-    let mut digest = format!("{}.{:09}-", data.mtime(), data.mtime_nsec());
-    for byte in Sha256::digest(&bytes) {
-        let _ = write!(digest, "{byte:02x}");
-    }
+    let text = hex::encode(&Sha256::digest(&bytes));
+    let digest = format!("{}.{:09}-{text}", data.mtime(), data.mtime_nsec());
     String::from_utf8(bytes).map(|text| Some((text, digest))).map_err(|_| "is not UTF-8 text".into())
 }
 

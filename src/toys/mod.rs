@@ -74,7 +74,7 @@ fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Proble
     // Nothing is left behind of a launch that is refused.
     let maker = Maker::of(all, &cx.actor)?;
     agents::check_pattern(all, &maker, &mut request)?;
-    agents::check_capacity(all)?;
+    agents::check_share(all, maker.lineage.is_some())?;
     let name = teams::fresh_name(all, &toy.name);
     let team = teams::create(all, cx, &name, Some(&toy.id))?;
     if let Some(key) = wish.key {

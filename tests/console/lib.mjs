@@ -113,7 +113,7 @@ export class Daemon {
   }
 
   async start() {
-    const env = { ...process.env, XDG_CONFIG_HOME: path.join(this.dir, ".config") };
+    const env = { ...process.env, XDG_CONFIG_HOME: path.join(this.dir, ".config"), ...this.env };
     delete env.SVC_AGENT_ID;
     const args = ["start", "--port", String(this.port), "--project", this.dir];
     if (this.host) args.push("--host", this.host);

@@ -45,6 +45,12 @@ async function show(page, name) {
     });
     await page.locator('main[data-route="skills"] .skill').first().getByRole("button", { name: /^Read / }).click();
     await page.locator("dialog .reading").waitFor();
+  } else if (name === "an integration") {
+    await page.evaluate(() => {
+      location.hash = "#/integrations";
+    });
+    await page.locator('main[data-route="integrations"]').getByRole("button", { name: "About GitHub" }).click();
+    await page.locator("dialog .reading").waitFor();
   } else if (name === "an entry") {
     await page.evaluate(() => {
       location.hash = "#/agent/backend-1";
@@ -122,7 +128,7 @@ await all("empty", fresh, PAGES);
 await fresh.remove();
 const filled = await shop({ skills });
 await away(filled);
-await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "a skill", "spawn dialog", "palette"]);
+await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "a skill", "an integration", "spawn dialog", "palette"]);
 await filled.remove();
 await market.stop();
 await browser.close();

@@ -1,6 +1,7 @@
 //! Cron: a table of expressions with their next times, every minute around changes of the clocks, and a
 //! public library (croniter, in Python) as an oracle.
 
+use crate::support::dice::Dice;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -142,26 +143,19 @@ fn decisions_13_an_invalid_expression_names_field_and_rule() {
     assert!(zone("Mars/Olympus").unwrap_err().to_string().contains("IANA"));
 }
 
-/// xorshift, so that a failure comes again.
-struct Random(u64);
+/// Expressions that come again.
+struct Random(Dice);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
     fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high - low + 1)
+        low + self.0.below(high - low + 1)
     }
 
     fn item(&mut self, low: u64, high: u64, names: &[&str]) -> String {
         let (a, b) = (self.between(low, high), self.between(low, high));
         let (a, b) = (a.min(b), a.max(b));
         // A range of one value means the whole field to croniter; to everybody else, and to us, that value.
-        let kind = if a == b { 0 } else { self.below(6) };
+        let kind = if a == b { 0 } else { self.0.below(6) };
         let name = |value: u64| match usize::try_from(value - low).ok().and_then(|at| names.get(at)) {
             Some(name) => (*name).to_owned(),
             None => value.to_string(),
@@ -176,7 +170,7 @@ impl Random {
     }
 
     fn field(&mut self, low: u64, high: u64, names: &[&str]) -> String {
-        match self.below(5) {
+        match self.0.below(5) {
             0 | 1 => "*".to_owned(),
             2 => {
                 let items: Vec<String> =
@@ -230,7 +224,7 @@ fn python() -> Option<PathBuf> {
 
 #[test]
 fn decisions_13_croniter_counts_as_we_do() {
-    let mut random = Random(0x5eed);
+    let mut random = Random(Dice::at(0x5eed));
     let mut cases = Vec::new();
     while cases.len() < 3000 {
         let expression = random.expression();

@@ -9,8 +9,9 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use svc::credentials::{Sealed, Vault};
 use svc::federation::envelope::Envelope;
+use svc::federation::pairing;
 use svc::federation::worker::KEY_NAME;
-use svc::federation::{hex, pairing};
+use svc_base::hex;
 
 /// The key of a daemon, as only its own machine knows it: its vault opens it.
 fn key_of(daemon: &Daemon) -> SigningKey {
@@ -70,7 +71,7 @@ fn decisions_13_two_daemons_pair_by_a_code_shown_on_both_sides_and_one_sees_the_
     assert_ne!(identity_a["id"], identity_b["id"]);
     assert_eq!(identity_a["publicKey"].as_str().unwrap().len(), 64);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let seed = hex::to_hex(&key_of(&a).to_bytes());
+    let seed = hex::encode(&key_of(&a).to_bytes());
     assert!(!fs::read_to_string(&file).unwrap().contains(&seed), "the vault keeps the key sealed");
 
     let (own, theirs) = begin(&a, &b);

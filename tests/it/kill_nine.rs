@@ -2,6 +2,7 @@
 //! leaves no process, and has every change that it had acknowledged.
 
 use crate::support::daemon::Daemon;
+use crate::support::dice::Dice;
 use crate::support::folder::Folder;
 use crate::support::processes::{of_project, values_of};
 use crate::support::wait::wait_for;
@@ -21,9 +22,9 @@ fn kill_nine_loses_nothing_that_was_acknowledged() {
     for round in 0..ROUNDS {
         let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
         acknowledged.check(&daemon, round);
-        let mut random = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut dice = Dice::seeded(round);
         // The moment of death differs from round to round: somewhere inside the requests below.
-        let fate = Instant::now() + Duration::from_micros(next(&mut random) % 60_000);
+        let fate = Instant::now() + Duration::from_micros(dice.below(60_000));
         std::thread::scope(|scope| {
             let daemon_ref = &daemon;
             let clients: Vec<_> = (0..2)
@@ -52,13 +53,6 @@ fn kill_nine_loses_nothing_that_was_acknowledged() {
     assert!(of_project(folder.path()).is_empty());
 }
 
-fn next(random: &mut u64) -> u64 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    *random
-}
-
 fn kill_nine(pid: u32) {
     std::process::Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
 }
@@ -78,7 +72,7 @@ impl Acknowledged {
     /// One client's wishes until the daemon dies.
     fn work(daemon: &Daemon, seed: u64, fate: Instant) -> Self {
         let mut done = Self::default();
-        let mut random = seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+        let mut dice = Dice::at(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let mut last: Option<(String, String)> = None;
         // A few clients make a schedule first; the others have their short time for agents alone.
         if seed.is_multiple_of(4) {
@@ -93,7 +87,7 @@ impl Acknowledged {
             if Instant::now() > fate + Duration::from_secs(5) {
                 break;
             }
-            let scenario = ["hang", "quick", "stubborn"][usize::try_from(next(&mut random) % 3).unwrap()];
+            let scenario = ["hang", "quick", "stubborn"][dice.roll(3)];
             let name = format!("a{seed}-{step}");
             let spawn =
                 json!({"role": "dev", "name": name, "provider": "script", "model": scenario, "prompt": name});

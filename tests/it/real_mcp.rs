@@ -98,6 +98,44 @@ fn real_filesystem_is_bound_to_the_project_by_roots() {
 }
 
 #[test]
+fn real_filesystem_keeps_to_the_folders_of_its_arguments_and_asks_before_it_writes() {
+    let Some(path) = program("filesystem", "mcp-server-filesystem") else { return };
+    let daemon = Daemon::start();
+    let shelf = Folder::new("shelf");
+    shelf.write("book.txt", "on the shelf\n");
+    fs::write(daemon.project.join("secret.txt"), "in the project\n").unwrap();
+    let (link, at) = (shelf.path().join("way-out"), |folder: &Path, name: &str| json!(folder.join(name)));
+    std::os::unix::fs::symlink(&daemon.project, &link).unwrap();
+    let body = json!({"id": "shelf", "command": path, "args": [shelf.path()]});
+    assert_eq!(daemon.send("POST", "/api/integrations", &body).0, 201);
+    let read = |path: &serde_json::Value| {
+        let (status, body) = exec(&daemon, "shelf", "read_text_file", &json!({"path": path}));
+        assert_eq!(status, 200, "{body}");
+        let text = body["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+        (body["result"]["isError"] == true, text)
+    };
+    assert_eq!(read(&at(shelf.path(), "book.txt")), (false, "on the shelf\n".to_owned()));
+    // The project is not sent to it as a root, for roots would take the place of its arguments.
+    for outside in [at(&daemon.project, "secret.txt"), at(&link, "secret.txt"), json!("/etc/hostname")] {
+        let (refused, text) = read(&outside);
+        assert!(refused && text.contains("Access denied"), "{outside}: {text}");
+    }
+
+    // Its server calls a write destructive: a person is asked, wherever it goes.
+    for (file, done) in [(shelf.path().join("new.txt"), true), (daemon.project.join("new.txt"), false)] {
+        let params = json!({"path": file, "content": "x"});
+        let (status, body) = exec(&daemon, "shelf", "write_file", &params);
+        assert_eq!((status, &body["requiresApproval"]), (202, &json!(true)), "{body}");
+        assert!(!file.exists(), "nothing runs before the answer");
+        let id = body["approvalId"].as_str().unwrap();
+        daemon.post(&format!("/api/approvals/{id}/approve"), &json!({}));
+        let again = json!({"tool": "write_file", "params": params, "approvalId": id});
+        let (status, body) = daemon.send("POST", "/api/integrations/shelf/exec", &again);
+        assert_eq!((status, body["result"]["isError"] != true, file.exists()), (200, done, done), "{body}");
+    }
+}
+
+#[test]
 fn real_memory_keeps_a_graph() {
     let Some(path) = program("memory", "mcp-server-memory") else { return };
     let daemon = daemon_with("memory", &path);

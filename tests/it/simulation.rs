@@ -1,6 +1,7 @@
 //! Simulation: seeded random clients, agents and disk with faults and power cuts, on a virtual clock. After
 //! every event the invariants are checked; a broken one prints its seed.
 
+use crate::support::dice::Dice;
 use crate::support::world::{World, activity, output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ enum Process {
 
 struct Simulation {
     world: World,
-    random: u64,
+    dice: Dice,
     seed: u64,
     processes: BTreeMap<AgentId, Process>,
     said: Vec<(AgentId, u64)>,
@@ -81,7 +82,7 @@ impl Simulation {
     fn new(seed: u64) -> Self {
         Self {
             world: World::new(),
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            dice: Dice::seeded(seed),
             seed,
             processes: BTreeMap::new(),
             said: Vec::new(),
@@ -103,32 +104,20 @@ impl Simulation {
         }
     }
 
-    fn below(&mut self, n: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % n
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
-        let n = u64::try_from(items.len()).ok().filter(|n| *n > 0)?;
-        items.get(usize::try_from(self.below(n)).unwrap()).copied()
-    }
-
     fn run(&mut self) {
         for _ in 0..EVENTS {
-            match self.below(100) {
+            match self.dice.below(100) {
                 0..=29 => self.client(),
                 30..=84 => self.process(),
                 85..=94 => {
-                    let millis = self.below(90_000);
+                    let millis = self.dice.below(90_000);
                     self.pass(millis);
                 }
                 95..=97 => self.job(),
-                _ if self.below(4) == 0 => self.power_cut(),
+                _ if self.dice.below(4) == 0 => self.power_cut(),
                 _ => {}
             }
-            if self.below(3) > 0 {
+            if self.dice.below(3) > 0 {
                 self.flush();
             }
             self.check();
@@ -145,10 +134,10 @@ impl Simulation {
 
     fn client(&mut self) {
         let names: Vec<AgentId> = self.world.state.agents.iter().map(|agent| agent.id).collect();
-        let target = self.pick(&names).map_or_else(|| "nobody".to_owned(), |id| id.to_string());
+        let target = self.dice.pick(&names).map_or_else(|| "nobody".to_owned(), |id| id.to_string());
         self.messages += 1;
         let text = format!("message-{};", self.messages);
-        let (method, path, body) = match self.below(13) {
+        let (method, path, body) = match self.dice.below(13) {
             0..=3 => ("POST", "/api/agents".to_owned(), r#"{"role":"dev","provider":"script"}"#.to_owned()),
             4 => ("DELETE", format!("/api/agents/{target}"), String::new()),
             5 => ("POST", format!("/api/agents/{target}/rotate"), String::new()),
@@ -156,8 +145,8 @@ impl Simulation {
             7 => ("POST", format!("/api/agents/{target}/query"), r#"{"question":"?"}"#.to_owned()),
             8 => ("PATCH", format!("/api/agents/{target}"), r#"{"effort":"high"}"#.to_owned()),
             9..=11 => {
-                let what = if self.below(4) == 0 { "complete" } else { "declare" };
-                let (name, ttl) = (self.below(5), 1000 + self.below(100_000));
+                let what = if self.dice.below(4) == 0 { "complete" } else { "declare" };
+                let (name, ttl) = (self.dice.below(5), 1000 + self.dice.below(100_000));
                 let body = format!(
                     r#"{{"agentId":"{target}","operation":"o","resources":["r{name}"],"ttlMs":{ttl}}}"#
                 );
@@ -165,7 +154,7 @@ impl Simulation {
                 ("POST", format!("/api/coordination/{what}"), body)
             }
             _ => {
-                let deliver = self.pick(&["now", "idle", "rotation"]).unwrap();
+                let deliver = self.dice.pick(&["now", "idle", "rotation"]).unwrap();
                 let body = format!(r#"{{"message":"{text}","deliver":"{deliver}"}}"#);
                 ("POST", format!("/api/agents/{target}/instruct"), body)
             }
@@ -200,7 +189,7 @@ impl Simulation {
             self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
         }
         for call in std::mem::take(&mut self.awaiting) {
-            let outcome = match self.below(10) {
+            let outcome = match self.dice.below(10) {
                 0 => Err("it is full".to_owned()),
                 _ if left_out.contains(&call) => Err(LEFT_OUT.to_owned()),
                 _ => Ok(()),
@@ -223,17 +212,17 @@ impl Simulation {
 
     /// Some process does something.
     fn process(&mut self) {
-        if !self.said.is_empty() && self.below(3) == 0 {
+        if !self.said.is_empty() && self.dice.below(3) == 0 {
             let (id, message_id) = self.said.remove(0);
-            let delivered = self.processes.get(&id) == Some(&Process::Runs) && self.below(4) > 0;
+            let delivered = self.processes.get(&id) == Some(&Process::Runs) && self.dice.below(4) > 0;
             if delivered {
                 self.taken(id, message_id);
             }
             return self.report(id, RunReport::Said { message_id, delivered });
         }
         let ids: Vec<AgentId> = self.processes.keys().copied().collect();
-        let Some(id) = self.pick(&ids) else { return };
-        match (self.processes[&id], self.below(10)) {
+        let Some(id) = self.dice.pick(&ids) else { return };
+        match (self.processes[&id], self.dice.below(10)) {
             (Process::Ordered, 0) => {
                 self.processes.remove(&id);
                 self.report(id, RunReport::StartFailed { error: "no such program".into() });
@@ -244,7 +233,11 @@ impl Simulation {
             }
             (Process::Runs, 0..=3) => {
                 // Now and then most of the context window of 1000 tokens: a rotation is due.
-                let used = if self.below(10) == 0 { 800 + self.below(200) } else { self.below(100) + 1 };
+                let used = if self.dice.below(10) == 0 {
+                    800 + self.dice.below(200)
+                } else {
+                    self.dice.below(100) + 1
+                };
                 if let Some(agent) = self.world.state.agents.get(id) {
                     *self.fed.entry(agent.lineage_id).or_default() += used;
                 }
@@ -255,7 +248,7 @@ impl Simulation {
             (Process::Runs, 4..=6) => self.report(id, output(vec![activity("ends-turn", "ok")])),
             (Process::Runs, 7) => self.report(id, output(vec![activity("fails-turn", "no")])),
             (Process::Runs, 8) => {
-                let code = i32::try_from(self.below(3)).unwrap();
+                let code = i32::try_from(self.dice.below(3)).unwrap();
                 self.exit(id, Some(code));
             }
             (Process::Ending, _) => self.exit(id, None),
@@ -284,7 +277,8 @@ impl Simulation {
 
     fn job(&mut self) {
         if let Some(id) = self.briefs.pop() {
-            let brief = if self.below(4) == 0 { Err("no log".to_owned()) } else { Ok("# brief".to_owned()) };
+            let brief =
+                if self.dice.below(4) == 0 { Err("no log".to_owned()) } else { Ok("# brief".to_owned()) };
             let effects = self.world.apply(Event::Job(JobReport::Brief(id, brief)));
             return self.take(effects);
         }
@@ -320,10 +314,10 @@ impl Simulation {
                 Effect::Put(Document::Locks, _) => {
                     self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
                 }
-                Effect::Put(Document::Agents, Durability::Soon) if !durable && self.below(3) == 0 => {
+                Effect::Put(Document::Agents, Durability::Soon) if !durable && self.dice.below(3) == 0 => {
                     self.write();
                 }
-                Effect::Put(document @ Document::Usage, _) if self.below(3) == 0 => {
+                Effect::Put(document @ Document::Usage, _) if self.dice.below(3) == 0 => {
                     self.ledger = Some(document.encode(&self.world.state).unwrap().unwrap());
                 }
                 Effect::Run(id, order) => self.order(id, order),
@@ -465,7 +459,7 @@ impl Simulation {
                 assert!(agent.exit.is_some(), "seed {seed}: {name} completed without an exit");
             }
         }
-        if self.random.is_multiple_of(8) {
+        if self.dice.last().is_multiple_of(8) {
             self.check_ledger();
         }
         assert!(agents.live().count() <= 10, "seed {seed}: more than maxAgents live");

@@ -1,6 +1,7 @@
 //! Simulation of what agents may do: approvals, gated calls and locks, with seeded random agents, people,
 //! servers, a slow disk and power cuts. After every event the invariants are checked.
 
+use crate::support::dice::Dice;
 use crate::support::world::World;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +142,7 @@ struct Simulation {
     world: World,
     bug: Bug,
     seed: u64,
-    random: u64,
+    dice: Dice,
     calls: u64,
     processes: BTreeSet<AgentId>,
     servers: BTreeMap<RunId, Vec<CallId>>,
@@ -168,7 +169,7 @@ impl Simulation {
             world: World::new(),
             bug,
             seed,
-            random: (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            dice: Dice::seeded(seed + 1),
             calls: 1 << 20,
             processes: BTreeSet::new(),
             servers: BTreeMap::new(),
@@ -194,32 +195,20 @@ impl Simulation {
         simulation
     }
 
-    fn below(&mut self, n: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % n
-    }
-
-    fn pick<T: Clone>(&mut self, items: &[T]) -> Option<T> {
-        let n = u64::try_from(items.len()).ok().filter(|n| *n > 0)?;
-        items.get(usize::try_from(self.below(n)).unwrap()).cloned()
-    }
-
     fn run(&mut self) {
         for _ in 0..EVENTS {
-            match self.below(20) {
+            match self.dice.below(20) {
                 0..=5 => self.call(),
                 6..=8 => self.decide(),
                 9..=11 => self.lock(),
                 12 | 13 => self.server(),
                 14 => self.process(),
                 15 => {
-                    let millis = self.below(9_000);
+                    let millis = self.dice.below(9_000);
                     self.pass(millis);
                 }
                 16..=18 => self.flush(),
-                _ if self.below(6) == 0 => self.power_cut(),
+                _ if self.dice.below(6) == 0 => self.power_cut(),
                 _ => {}
             }
             self.check();
@@ -262,11 +251,11 @@ impl Simulation {
     /// An agent calls the gated tool, with an approval or without.
     fn call(&mut self) {
         let agents = self.agents();
-        let Some((agent, lineage)) = self.pick(&agents) else { return };
-        let wish = Wish { lineage, number: self.below(3) };
+        let Some((agent, lineage)) = self.dice.pick(&agents) else { return };
+        let wish = Wish { lineage, number: self.dice.below(3) };
         let known: Vec<String> =
             self.world.state.approvals.iter().map(|approval| approval.id.to_string()).collect();
-        let approval = if self.below(3) == 0 { None } else { self.pick(&known) };
+        let approval = if self.dice.below(3) == 0 { None } else { self.dice.pick(&known) };
         let mut body = json!({"tool": "send", "params": {"n": wish.number}});
         if let Some(id) = &approval {
             body["approvalId"] = json!(id);
@@ -280,11 +269,12 @@ impl Simulation {
     /// A person decides, or an agent tries to.
     fn decide(&mut self) {
         let pending: Vec<_> = self.world.state.approvals.pending().cloned().collect();
-        let Some(approval) = self.pick(&pending) else { return };
+        let Some(approval) = self.dice.pick(&pending) else { return };
         let (decision, status) =
-            if self.below(4) == 0 { ("reject", "rejected") } else { ("approve", "approved") };
+            if self.dice.below(4) == 0 { ("reject", "rejected") } else { ("approve", "approved") };
         let agents = self.agents();
-        let agent = self.pick(&agents).map(|(agent, _)| Actor::Agent(agent)).filter(|_| self.below(4) == 0);
+        let agent =
+            self.dice.pick(&agents).map(|(agent, _)| Actor::Agent(agent)).filter(|_| self.dice.below(4) == 0);
         let is_agent = agent.is_some();
         let actor = agent.filter(|_| self.bug != Bug::AgentDecides).unwrap_or(Actor::Operator);
         let (number, id) = (approval_number(&approval.action), approval.id.to_string());
@@ -305,17 +295,17 @@ impl Simulation {
 
     fn lock(&mut self) {
         let agents = self.agents();
-        let Some((agent, _)) = self.pick(&agents) else { return };
+        let Some((agent, _)) = self.dice.pick(&agents) else { return };
         let actor = Actor::Agent(agent);
-        if self.below(4) == 0 {
+        if self.dice.below(4) == 0 {
             let body = format!(r#"{{"agentId":"{agent}"}}"#);
             self.wish(&actor, "POST", "/api/coordination/complete", &body);
             return;
         }
         let body = json!({
-            "agentId": agent.to_string(), "operation": format!("o{}", self.below(3)),
-            "resources": [format!("r{}", self.below(4)), format!("r{}", self.below(4))],
-            "ttlMs": 1_000 + self.below(20_000),
+            "agentId": agent.to_string(), "operation": format!("o{}", self.dice.below(3)),
+            "resources": [format!("r{}", self.dice.below(4)), format!("r{}", self.dice.below(4))],
+            "ttlMs": 1_000 + self.dice.below(20_000),
         });
         let (call, reply) = self.wish(&actor, "POST", "/api/coordination/declare", &body.to_string());
         match reply.map(|(status, _)| status) {
@@ -329,8 +319,8 @@ impl Simulation {
     /// A server becomes ready, answers, or crashes.
     fn server(&mut self) {
         let runs: Vec<RunId> = self.servers.keys().copied().collect();
-        let Some(run) = self.pick(&runs) else { return };
-        let report = match (self.below(8), self.servers.get_mut(&run).and_then(Vec::pop)) {
+        let Some(run) = self.dice.pick(&runs) else { return };
+        let report = match (self.dice.below(8), self.servers.get_mut(&run).and_then(Vec::pop)) {
             (0, _) => {
                 self.servers.remove(&run);
                 Report::Exited(run, "it crashed".into())
@@ -344,14 +334,14 @@ impl Simulation {
     /// A process ends by itself, or an ended agent goes on.
     fn process(&mut self) {
         let live: Vec<AgentId> = self.processes.iter().copied().collect();
-        if self.below(2) == 0
-            && let Some(agent) = self.pick(&live)
+        if self.dice.below(2) == 0
+            && let Some(agent) = self.dice.pick(&live)
         {
             return self.exit(agent);
         }
         let ended: Vec<AgentId> =
             self.world.state.agents.iter().filter(|a| !a.status.is_live()).map(|agent| agent.id).collect();
-        if let Some(agent) = self.pick(&ended) {
+        if let Some(agent) = self.dice.pick(&ended) {
             self.wish(&Actor::Operator, "POST", &format!("/api/agents/{agent}/resume"), "{}");
         }
     }
@@ -463,7 +453,7 @@ impl Simulation {
     fn power_cut(&mut self) {
         self.seen.cuts += 1;
         for (document, bytes) in std::mem::take(&mut self.on_its_way) {
-            if self.below(2) == 0 {
+            if self.dice.below(2) == 0 {
                 self.disk.insert(document, bytes);
             }
         }

@@ -283,6 +283,47 @@ fn issue_4_a_planted_secret_is_found_nowhere_but_in_its_agents_environment() {
     assert_eq!(again.get("/api/credentials"), json!([]));
 }
 
+#[test]
+fn credentials_without_their_key_stop_what_needs_them_and_stay_as_they_are() {
+    let folder = Arc::new(Folder::new("lost-key"));
+    let path = stand_in_for_codex(&folder);
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[("PATH", &path)]);
+    daemon.post("/api/credentials", &json!({"provider": "codex", "key": PLANTED}));
+    assert_eq!(daemon.stop(), Some(0));
+    let (key, sealed) =
+        (folder.path().join(".svc/credentials.key"), folder.path().join(".svc/credentials.json"));
+    let before = fs::read(&sealed).unwrap();
+    let good_key = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[("PATH", &path)]);
+    let words = "1 credentials cannot be opened: credentials.key is missing; restore it, or set them again";
+    assert!(daemon.log().contains(words), "{}", daemon.log());
+    wait_for("codex to be found", || {
+        let list = daemon.get("/api/providers");
+        list.as_array().unwrap().iter().any(|p| p["id"] == "codex" && p["installed"] == true).then_some(())
+    });
+    let wish = json!({"role": "dev", "name": "poor", "provider": "codex", "prompt": "go"});
+    daemon.post("/api/agents", &wish);
+    let record = daemon.wait_state("poor", &["crashed"]);
+    let reason = record["statusReason"].as_str().unwrap();
+    assert!(reason.contains("credential \"codex\" cannot be read with this key; restore"), "{reason}");
+    assert!(!folder.path().join("got-key").exists(), "it was started without the key it needs");
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(!key.exists(), "another key in its place would make the lost one useless");
+    assert_eq!(fs::read(&sealed).unwrap(), before);
+
+    fs::write(&key, good_key).unwrap();
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[("PATH", &path)]);
+    assert_eq!(daemon.log().matches(words).count(), 1, "now it is there: {}", daemon.log());
+    let wish = json!({"role": "dev", "name": "rich", "provider": "codex", "prompt": "go"});
+    daemon.post("/api/agents", &wish);
+    let got = wait_for("the agent to look", || {
+        fs::read_to_string(folder.path().join("got-key")).ok().filter(|text| !text.is_empty())
+    });
+    assert_eq!(got.trim(), "yes");
+}
+
 /// One request on this connection; the time until its answer was read.
 fn timed(stream: &mut TcpStream, request: &str) -> Duration {
     let begun = Instant::now();

@@ -7,7 +7,6 @@ use crate::support::tools::tool;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -16,11 +15,7 @@ fn at(id: &str, rest: &str) -> String {
 }
 
 fn sha256(text: &str) -> String {
-    let mut digits = String::new();
-    for byte in Sha256::digest(text.as_bytes()) {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
+    svc_base::hex::encode(&Sha256::digest(text.as_bytes()))
 }
 
 #[test]
@@ -99,6 +94,39 @@ fn decisions_4_an_unchanged_index_is_neither_made_nor_sent_again() {
     assert_eq!(item["digest"], format!("sha256:{}", sha256(&file)), "the digest is the new file's");
     market.write("DELETE", &at(&id, ""), &Value::Null);
     assert!(!market.get(paths[0]).text.contains(&id));
+}
+
+/// A client inside its limit must not make the service go through all skills with each request.
+#[test]
+fn decisions_4_requests_for_the_index_share_one_look_through_the_catalogue() {
+    let market = Market::start(&[]);
+    let id = market.publish("In The Index");
+    let looks = || {
+        let text = market.get("/metrics").text;
+        let line = text.lines().find_map(|line| line.strip_prefix("svc_skills_index_looks_total "));
+        line.and_then(|count| count.parse::<u64>().ok()).unwrap_or_else(|| panic!("{text}"))
+    };
+    assert_eq!(looks(), 0, "nobody has asked for it");
+    let ask = || {
+        std::thread::scope(|scope| {
+            for path in ["/.well-known/agent-skills/index.json", "/.well-known/skills/index.json"] {
+                for known in ["If-None-Match: \"another\"", "Accept: */*"] {
+                    scope.spawn(|| {
+                        for _ in 0..10 {
+                            assert_eq!(market.send("GET", path, &[known], "").status, 200);
+                        }
+                    });
+                }
+            }
+        });
+    };
+    ask();
+    assert_eq!(looks(), 1, "40 requests, one look");
+    ask();
+    assert_eq!(looks(), 1, "nothing has changed");
+    market.write("PUT", &at(&id, ""), &json!({"description": "Another one."}));
+    ask();
+    assert_eq!(looks(), 2, "one change, one look more");
 }
 
 /// The public client in a home and a project of its own.

@@ -3,6 +3,7 @@
 #[path = "../support"]
 #[allow(dead_code, reason = "shared with the tests of the daemon")]
 mod support {
+    pub mod dice;
     pub mod folder;
     pub mod market;
     pub mod postgres;

@@ -7,9 +7,9 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::process::{Command, Output};
 use std::sync::Arc;
+use svc_base::hex;
 
 const SKILLS: &str = "/api/v1/skills";
 /// What is hard to carry over as text.
@@ -97,13 +97,6 @@ fn said(output: &Output) -> String {
 /// All rows of a database by table: each value as digits, text and bytes in hexadecimal.
 type Rows = BTreeMap<String, Vec<String>>;
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 fn rows_of_sqlite(market: &Market) -> (Rows, BTreeMap<String, Vec<String>>) {
     let old = Connection::open(market.path("skills.db")).unwrap();
     let mut tables =
@@ -120,7 +113,7 @@ fn rows_of_sqlite(market: &Market) -> (Rows, BTreeMap<String, Vec<String>>) {
             let values = (0..count).map(|place| match row.get_ref(place).unwrap() {
                 ValueRef::Null => "none".to_owned(),
                 ValueRef::Integer(number) => number.to_string(),
-                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => hex(bytes),
+                ValueRef::Text(bytes) | ValueRef::Blob(bytes) => hex::encode(bytes),
                 ValueRef::Real(_) => panic!("{table} has a fraction"),
             });
             rows.push(values.collect::<Vec<_>>().join("|"));
@@ -199,7 +192,7 @@ fn everything_moves_row_for_row_and_the_service_goes_on_there() {
         )
         .unwrap();
     assert_eq!(meta("generation", "SELECT number FROM meta"), generation.to_string());
-    assert_eq!(meta("client_key", "SELECT encode(bytes, 'hex') FROM meta"), hex(&key));
+    assert_eq!(meta("client_key", "SELECT encode(bytes, 'hex') FROM meta"), hex::encode(&key));
 
     let moved = on_postgres(&url);
     let new_list = moved.write("GET", "/api/v1/skills?status=all&limit=200", &Value::Null).json();

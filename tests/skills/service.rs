@@ -1,6 +1,7 @@
 //! The built marketplace service beyond its API: pages, operators' commands, signals, a full disk,
 //! bad input.
 
+use crate::support::dice::Dice;
 use crate::support::market::{KEY, Market};
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -454,13 +455,8 @@ fn must_show_no_input_causes_a_5xx() {
         ("GET", "/?search=<&offset=18446744073709551615&limit=18446744073709551615".to_owned()),
     ];
     let worker = |seed: u64| {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut next = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            usize::try_from(state % (below as u64)).unwrap()
-        };
+        let mut dice = Dice::seeded(seed);
+        let mut next = move |below: usize| dice.roll(below);
         for _ in 0..150 {
             let (method, path) = &targets[next(targets.len())];
             let mut body = bodies[next(bodies.len())].as_bytes().to_vec();

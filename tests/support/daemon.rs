@@ -3,8 +3,11 @@
 use super::folder::Folder;
 use super::wait::wait_for;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -23,6 +26,8 @@ pub struct Daemon {
     pub project: PathBuf,
     child: Child,
     agent: ureq::Agent,
+    /// What proves that a person asks, where that cannot be seen.
+    token: Option<String>,
     /// Kept so that the folder outlives the daemon; shared over restarts.
     folder: Arc<Folder>,
 }
@@ -35,7 +40,24 @@ impl Daemon {
 
     /// Starts one in a project, with further variables.
     pub fn start_in(folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_svc")), folder, env)
+    }
+
+    /// Starts one as an ordinary user: `user` where root runs the tests, or else who runs them.
+    pub fn start_as(user: u32, folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
+        // Where the tests are built, that user may not be let in.
+        let program = folder.path().join("bin/svc");
+        std::fs::create_dir_all(folder.path().join("bin")).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_svc"), &program).unwrap();
+        let mut command = as_user(user, &program);
+        if is_root() {
+            folder.give_to(user);
+        }
+        command.env("HOME", folder.path());
+        Self::start_by(command, folder, env)
+    }
+
+    fn start_by(mut command: Command, folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
         command.args(["start", "--port", "0", "--project"]).arg(folder.path());
         command.env_remove("SVC_AGENT_ID").env("XDG_CONFIG_HOME", folder.path().join(".config"));
         command.envs(env.iter().copied());
@@ -52,7 +74,13 @@ impl Daemon {
             .http_status_as_error(false)
             .build();
         let project = folder.path().to_path_buf();
-        Self { url: url.to_owned(), project, child, agent: config.into(), folder }
+        Self { url: url.to_owned(), project, child, agent: config.into(), token: None, folder }
+    }
+
+    /// Shows the operator's token with every request from now on.
+    pub fn with_token(mut self, token: &str) -> Self {
+        self.token = Some(format!("Bearer {token}"));
+        self
     }
 
     /// Its process id.
@@ -73,11 +101,15 @@ impl Daemon {
     /// Sends a request that may fail because the daemon is gone.
     pub fn try_send(&self, method: &str, path: &str, body: &Value) -> Result<(u16, Value), ureq::Error> {
         let url = format!("{}{path}", self.url);
-        let mut response = match method {
-            "GET" => self.agent.get(&url).call()?,
-            "DELETE" => self.agent.delete(&url).call()?,
-            "PATCH" => self.agent.patch(&url).content_type("application/json").send(body.to_string())?,
-            _ => self.agent.post(&url).content_type("application/json").send(body.to_string())?,
+        let mut request = ureq::http::Request::builder().method(method).uri(url);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", token);
+        }
+        let mut response = if matches!(method, "GET" | "DELETE") {
+            self.agent.run(request.body(()).unwrap())?
+        } else {
+            let request = request.header("Content-Type", "application/json");
+            self.agent.run(request.body(body.to_string()).unwrap())?
         };
         let mut text = String::new();
         response.body_mut().as_reader().read_to_string(&mut text).map_err(ureq::Error::Io)?;
@@ -151,6 +183,21 @@ impl Drop for Daemon {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
     }
+}
+
+/// Whether root runs the tests.
+pub fn is_root() -> bool {
+    let own = std::fs::metadata("/proc/self").unwrap();
+    own.uid() == 0
+}
+
+/// A program that runs as this user where root runs the tests, or else as who runs them.
+pub fn as_user(user: u32, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    if is_root() {
+        command.uid(user).gid(user);
+    }
+    command
 }
 
 fn log_of(folder: &Folder) -> String {

@@ -32,6 +32,17 @@ impl Folder {
         &self.0
     }
 
+    /// Makes everything in it a user's own.
+    pub fn give_to(&self, user: u32) {
+        let mut open = vec![self.0.clone()];
+        while let Some(path) = open.pop() {
+            std::os::unix::fs::lchown(&path, Some(user), Some(user)).unwrap();
+            if path.is_dir() && !path.is_symlink() {
+                open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+        }
+    }
+
     /// Writes a file below it.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.0.join(name);

@@ -5,6 +5,7 @@ pub mod aimock;
 pub mod chat;
 pub mod chat_endpoint;
 pub mod daemon;
+pub mod dice;
 pub mod folder;
 pub mod market;
 pub mod mcp;

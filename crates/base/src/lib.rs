@@ -6,6 +6,7 @@ pub mod api;
 pub mod bundled;
 pub mod fence;
 pub mod folders;
+pub mod hex;
 pub mod ids;
 pub mod mcp;
 pub mod nearest;

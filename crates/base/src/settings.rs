@@ -31,7 +31,11 @@ pub const KEYS: &[Key] = &[
         "an IP address of this machine",
         "the address to listen on; beyond this machine it asks for .svc/token; holds with the next start",
     ),
-    key("maxAgents", "whole number 1 to 1000", "agents that live at the same time, at most"),
+    key(
+        "maxAgents",
+        "whole number 1 to 1000",
+        "agents that live at the same time, at most; of five places one is kept for what persons start",
+    ),
     key(
         "rotationThreshold",
         "number 0.05 to 1, a share of the context",

@@ -273,6 +273,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_overlap_of_scopes_is_told_in_words() {
+        let globs = json!([{"own": "web/**", "theirs": "web/**"}, {"own": "src/**", "theirs": "src/api/*"}]);
+        let overlap = json!({"agentId": "0941bbb1", "agentName": "frontend-1", "globs": globs});
+        let words = "its scope overlaps that of frontend-1: web/**, src/** with src/api/*";
+        assert_eq!(overlap_in_words(&overlap), words);
+        let forged = json!({"agentName": "a\nsvc: done", "globs": [{"own": "b\u{1b}[2J", "theirs": "c"}]});
+        let told = overlap_in_words(&forged);
+        assert!(!told.contains(['\n', '\u{1b}']), "{told:?}");
+    }
+
+    #[test]
     fn working_directories_become_relative_to_the_project() {
         let project = Some(Path::new("/p/q"));
         assert_eq!(inside(project, "/p/q/web/ui"), "web/ui");

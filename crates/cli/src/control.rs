@@ -73,6 +73,11 @@ fn announce(out: &Out, url: &str, pid: u32) -> Outcome {
     if out.quiet {
         return out.line(url);
     }
+    out.lines(&last_words(url))
+}
+
+/// What a start says when the daemon is there: where it is, how to get in, what to do next.
+fn last_words(url: &str) -> Vec<String> {
     let mut lines = vec![format!("listening on {url}")];
     if is_beyond_this_machine(url) {
         lines.push(
@@ -81,7 +86,7 @@ fn announce(out: &Out, url: &str, pid: u32) -> Outcome {
     }
     lines
         .push("the console is at the same address; next: svc open, svc doctor, svc spawn ROLE 'TASK'".into());
-    out.lines(&lines)
+    lines
 }
 
 /// Whether a daemon at this address is one for other machines, too.
@@ -394,5 +399,16 @@ mod tests {
         ] {
             assert_eq!(is_beyond_this_machine(url), is_beyond, "{url}");
         }
+    }
+
+    #[test]
+    fn a_start_says_where_how_to_get_in_and_what_to_do_next() {
+        let next = "the console is at the same address; next: svc open, svc doctor, svc spawn ROLE 'TASK'";
+        assert_eq!(last_words("http://127.0.0.1:31415"), ["listening on http://127.0.0.1:31415", next]);
+        let sign_in = "sign in as user svc with the token in .svc/token; it is plain HTTP: trust the network";
+        assert_eq!(
+            last_words("http://10.0.0.5:31415"),
+            ["listening on http://10.0.0.5:31415", sign_in, next]
+        );
     }
 }

@@ -48,10 +48,13 @@ function ask(why) {
 }
 
 async function call(method, path, body) {
+  let declined = false;
   if (method !== "GET" && !proven) {
     proven = true;
     // What only a person may read tells whether a change would count as a person's.
-    await call("GET", "/api/credentials").catch(() => {});
+    await call("GET", "/api/credentials").catch((error) => {
+      declined = error.code === "prove_yourself";
+    });
   }
   for (;;) {
     const shown = token;
@@ -59,7 +62,7 @@ async function call(method, path, body) {
       return await send(method, path, body);
     } catch (error) {
       const helps = error.code === "prove_yourself" && error.body.tokenHelps;
-      if (!helps || (shown === token && !(await ask(error.message)))) throw error;
+      if (!helps || declined || (shown === token && !(await ask(error.message)))) throw error;
     }
   }
 }

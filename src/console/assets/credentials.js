@@ -5,29 +5,33 @@ import { at, del, get, post } from "./api.js";
 
 export default function credentials(view) {
   const list = h("section", { class: "panel" });
-  const name = h("input", {
-    type: "text",
-    autocomplete: "off",
-    placeholder: "ANTHROPIC_API_KEY or claude-code",
-  });
-  name.setAttribute("list", "known-keys");
-  const known = h("datalist", { id: "known-keys" });
+  const name = h("select");
   const key = h("input", { type: "password", autocomplete: "off" });
   const rest = h("p", { class: "fault", role: "alert" });
+  /** What a key can be for, by its name in the vault. */
+  let places = new Map();
   const form = h(
     "form",
     { noValidate: true, class: "panel" },
     h("div", { class: "two" }, field("provider", "For", name), field("key", "Key", key)),
-    known,
+    h(
+      "p",
+      { class: "hint" },
+      "Tokens of chats are stored with their ",
+      h("a", { href: "#/gateways" }, "gateway"),
+      ", keys of public APIs with their ",
+      h("a", { href: "#/toys" }, "toy"),
+      ".",
+    ),
     rest,
     h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Store")),
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     try {
-      await post("/api/credentials", { provider: name.value.trim(), key: key.value });
-      toast(`The key for ${name.value.trim()} is stored`);
-      name.value = "";
+      const { label, store } = places.get(name.value) ?? nowhere;
+      await store(key.value);
+      toast(`The key for ${label} is stored`);
       key.value = "";
       faults(form, null);
       fill(rest, "");
@@ -85,12 +89,56 @@ export default function credentials(view) {
     );
   };
   load().catch((error) => fill(list, empty("Not to be had", error.message)));
-  get("/api/providers").then(
-    (providers) =>
-      fill(
-        known,
-        ...providers.filter((one) => one.envKey).map((one) => h("option", { value: one.id }, one.envKey)),
+  const offer = ([providers, catalogue]) => {
+    places = placesOf(providers, catalogue.integrations ?? catalogue);
+    const groups = [...new Set([...places.values()].map((place) => place.group))];
+    fill(
+      name,
+      groups.map((group) =>
+        h(
+          "optgroup",
+          { label: group },
+          [...places]
+            .filter(([, place]) => place.group === group)
+            .map(([id, { label, variable }]) => h("option", { value: id }, `${label} · ${variable}`)),
+        ),
       ),
-    () => {},
-  );
+    );
+  };
+  Promise.all([get("/api/providers"), get("/api/integrations")])
+    .then(offer)
+    .catch((error) => fill(rest, error.message));
+}
+
+const nowhere = {
+  store() {
+    throw new Error("Nothing here takes a key; install an agent program or an integration first");
+  },
+};
+
+/** Agent programs that take a key, and the variables of installed integrations. */
+function placesOf(providers, integrations) {
+  const ofProgram = (one) => [
+    one.id,
+    {
+      group: "Agent programs",
+      label: one.name,
+      variable: one.envKey,
+      store: (key) => post("/api/credentials", { provider: one.id, key }),
+    },
+  ];
+  const ofIntegration = (one) =>
+    one.env.map((env) => [
+      `integration/${one.id}/${env.key}`,
+      {
+        group: "Integrations",
+        label: one.name,
+        variable: env.key,
+        store: (value) => post(at`/api/integrations/${one.id}/credentials`, { key: env.key, value }),
+      },
+    ]);
+  return new Map([
+    ...providers.filter((one) => one.envKey).map(ofProgram),
+    ...integrations.filter((one) => one.installed).flatMap(ofIntegration),
+  ]);
 }

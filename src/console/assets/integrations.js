@@ -1,9 +1,11 @@
 // Tools of other services: catalogue, installation, credentials, tools.
 
-import { button, confirm, dialog, empty, faults, field, fill, h, head, plural, toast } from "./dom.js";
+import { button, confirm, dialog, empty, faults, field, fill, h, head, plural, table, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 
 const WORKING_MS = 2000;
+/** How one is let in where no key is stored here. */
+const SIGN_IN = { "google-autoauth": "no key here: its own program signs in to Google" };
 
 export default function integrations(view) {
   const filter = h("input", {
@@ -95,6 +97,40 @@ export default function integrations(view) {
     const told = words.filter(Boolean).join(" · ");
     return told && h("p", { class: "hint clamp", title: told }, told);
   };
+  const about = (one) => {
+    const keys = one.env.map(
+      (env) => `${env.key}${env.required ? "" : " (optional)"}: ${env.set ? "stored" : "not stored"}`,
+    );
+    const runs = one.url ?? [one.command, ...(one.args ?? [])].filter(Boolean).join(" ");
+    const package_ = one.command === "npx" ? `${runs}${one.version ? `, version ${one.version}` : ""}` : runs;
+    const facts = [
+      ["Category", one.category],
+      [one.url ? "Asks" : "Runs", package_],
+      ["Needs", keys.length ? keys : (SIGN_IN[one.authType] ?? "no key")],
+      one.oauth && ["Signs in", `with the browser, at ${new URL(one.oauth.authorizeUrl).host}`],
+      ["Asks first", one.gatedTools.length ? one.gatedTools : "for nothing: all of its tools run at once"],
+      ["State", one.installed ? one.status : "not installed"],
+      one.protocolVersion && ["Protocol", one.protocolVersion],
+      one.lastError && ["Last error", one.lastError],
+    ];
+    dialog(
+      one.name,
+      h(
+        "div",
+        { class: "reading", tabIndex: 0, role: "region", "aria-label": `About ${one.name}` },
+        one.description && h("p", {}, one.description),
+        table(
+          "What it is, runs and needs",
+          [],
+          facts.filter(Boolean).map(([what, told]) => [
+            h("strong", {}, what),
+            [told].flat().map((line) => h("div", {}, line)),
+          ]),
+        ),
+        h("p", { class: "hint" }, "Its server runs on this machine with your rights. Its tools are for the agents to which it is attached."),
+      ),
+    );
+  };
   const card = (one) => {
     const missing = one.env.filter((env) => env.required && !env.set).length;
     const state = one.failed
@@ -118,12 +154,14 @@ export default function integrations(view) {
         h("span", { class: "tag" }, one.category),
         state && h("span", { class: `status ${state[0]} right` }, state[1]),
       ),
+      one.description && h("p", { class: "clamp", title: one.description }, one.description),
       one.lastError && h("p", { class: "fault clamp" }, one.lastError),
       needs(one),
       one.gatedTools.length > 0 && h("p", { class: "hint" }, `Asks first: ${one.gatedTools.join(", ")}`),
       h(
         "div",
         { class: "actions" },
+        button("About", () => about(one), { "aria-label": `About ${one.name}` }),
         one.installed
           ? [
               h(
@@ -168,7 +206,7 @@ export default function integrations(view) {
   const draw = () => {
     const words = filter.value.trim().toLowerCase();
     const shown = all.filter(
-      (one) => !words || `${one.name} ${one.id} ${one.category}`.toLowerCase().includes(words),
+      (one) => !words || `${one.name} ${one.id} ${one.category} ${one.description ?? ""}`.toLowerCase().includes(words),
     );
     const mine = shown.filter((one) => one.installed || one.installing);
     const rest = shown.filter((one) => !one.installed && !one.installing);

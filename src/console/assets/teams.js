@@ -2,11 +2,12 @@
 
 import { ago, button, confirm, dialog, empty, faults, field, fill, h, head, soon, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
-import { find, on, store } from "./store.js";
+import { find, isLive, on, store } from "./store.js";
 import { openSpawn } from "./spawn.js";
 
 /** Agents change often; the boards are read again at most so often. */
 const REDRAW_MS = 500;
+const UNASSIGNED = "__unassigned__";
 const EVENTS = [
   "agents",
   "team:created",
@@ -206,8 +207,24 @@ function drawSaved(el, teams, load) {
     h(
       "div",
       { class: "shelf" },
-      teams.map((team) => savedTeam(team, load)),
+      teams.flatMap((team) => (team.isDefault ? [savedTeam(team, load), unassigned()] : [savedTeam(team, load)])),
     ),
+  );
+}
+
+/** Agents without a team, under the name that reports have for them. */
+function unassigned() {
+  const alive = [...store.agents.values()].filter((agent) => agent.teamId === UNASSIGNED && isLive(agent));
+  return h(
+    "article",
+    { class: "card plain" },
+    h(
+      "div",
+      { class: "card-head" },
+      h("h3", {}, "Unassigned"),
+      h("span", { class: "muted right" }, `${alive.length} alive`),
+    ),
+    h("p", { class: "muted" }, "No team: agents that were started without one."),
   );
 }
 

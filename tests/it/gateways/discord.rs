@@ -4,6 +4,7 @@ use super::*;
 use crate::support::chat::discord::{BOT, Discord, Order, TOKEN};
 use crate::support::chat::web::Web;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn start(interval_ms: u64) -> (Web, Arc<Discord>, Daemon, String) {
     let (web, discord) = Discord::start();
@@ -94,6 +95,33 @@ fn messages_slash_commands_and_buttons_are_commands() {
     assert_eq!(status_of(&daemon, &approval), "rejected");
     assert_eq!(audited(&daemon, "gateway.command").len(), 3, "talk is none of ours");
     assert!(record(&daemon, &id)["lastError"].is_null());
+}
+
+/// The id of something that is made at this moment, as Discord numbers it.
+fn made(at: SystemTime) -> String {
+    let millis = at.duration_since(UNIX_EPOCH + Duration::from_secs(1_420_070_400)).unwrap().as_millis();
+    (millis << 22).to_string()
+}
+
+/// What a person may have thought better of meanwhile.
+#[test]
+fn a_button_that_was_pressed_long_ago_decides_nothing() {
+    let (_web, discord, daemon, _id) = start(41_250);
+    let approval = approval(&daemon, &worker(&daemon, "web"), "api/a.rs");
+    told(&discord, "Approval needed");
+    let press = json!({"component_type": 2, "custom_id": format!("/approve {approval}")});
+    let old = made(SystemTime::now() - Duration::from_secs(20 * 60 + 5));
+    discord.interacts(&old, "7", 3, &press);
+    let answer = wait_for("the presser to be told", || {
+        let path = format!("interactions/{old}/tok{old}/callback");
+        discord
+            .with(|state| state.calls.iter().find(|(_, at, _)| *at == path).map(|(_, _, body)| body.clone()))
+    });
+    let words = answer["data"]["content"].as_str().unwrap();
+    assert!(words.contains("that was pressed 20 minutes ago and was not done; press it again"), "{answer}");
+    assert_eq!(status_of(&daemon, &approval), "pending");
+    discord.interacts(&made(SystemTime::now()), "7", 3, &press);
+    wait_for("the new one to count", || (status_of(&daemon, &approval) == "approved").then_some(()));
 }
 
 #[test]

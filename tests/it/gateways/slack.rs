@@ -4,6 +4,7 @@ use super::*;
 use crate::support::chat::slack::{APP_TOKEN, BOT_TOKEN, Slack};
 use crate::support::chat::web::Web;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 fn start() -> (Web, Arc<Slack>, Daemon, String) {
     let (web, slack) = Slack::start();
@@ -59,6 +60,24 @@ fn messages_slash_commands_and_buttons_are_commands_acknowledged_in_3_seconds() 
     });
     let users: Vec<_> = audited(&daemon, "gateway.command").iter().map(|one| one["actor"].clone()).collect();
     assert_eq!(users, [json!("slack:U7"), json!("slack:U7"), json!("slack:U7")]);
+}
+
+/// What a person may have thought better of meanwhile.
+#[test]
+fn a_button_that_was_pressed_long_ago_decides_nothing() {
+    let (_web, slack, daemon, _id) = start();
+    let approval = approval(&daemon, &worker(&daemon, "web"), "api/a.rs");
+    told(&slack, "Approval needed");
+    let wish = format!("/approve {approval}");
+    slack.clicks_at("t1", "U7", &wish, SystemTime::now() - Duration::from_secs(20 * 60 + 5));
+    wait_for("the presser to be told", || {
+        let words = "that was pressed 20 minutes ago and was not done; press it again";
+        slack.with(|state| state.responses.iter().any(|one| one.to_string().contains(words)).then_some(()))
+    });
+    assert_eq!(status_of(&daemon, &approval), "pending");
+    assert_eq!(audited(&daemon, "gateway.stale").len(), 1);
+    slack.clicks("t2", "U7", &wish);
+    wait_for("the new one to count", || (status_of(&daemon, &approval) == "approved").then_some(()));
 }
 
 #[test]

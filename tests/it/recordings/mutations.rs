@@ -1,6 +1,7 @@
 //! Nonsense made from the recordings: no line may panic, and none may make much out of little.
 
 use crate::recordings::replay::{conversation, lines, names};
+use crate::support::dice::Dice;
 use serde_json::{Value, json};
 use svc::providers::{Conversation, SessionStart, Step, Tokens};
 
@@ -10,19 +11,6 @@ const MUTATIONS_PER_LINE: u64 = 12;
 const GROWTH_MAX: usize = 8;
 /// Bytes; see [`GROWTH_MAX`]. Joined text that becomes too long comes out with a short line.
 const GROWTH_BASE_BYTES: usize = 600 * 1024;
-
-/// Xorshift: the same nonsense on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let sides = u64::try_from(sides.max(1)).expect("few sides");
-        usize::try_from(self.0 % sides).expect("fewer than the sides")
-    }
-}
 
 fn swapped(dice: &mut Dice) -> Value {
     match dice.roll(10) {
@@ -112,7 +100,7 @@ fn feed(conversation: &mut dyn Conversation, line: &str, tokens: &mut Tokens) {
 fn no_mutated_line_panics_or_explodes() {
     for (number, name) in names().iter().enumerate() {
         let lines = lines(name);
-        let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ u64::try_from(number).expect("few recordings"));
+        let mut dice = Dice::seeded(u64::try_from(number).expect("few recordings"));
         for round in 0..MUTATIONS_PER_LINE {
             let counted = Tokens { input: round * 1000, ..Tokens::default() };
             let session = match round % 3 {

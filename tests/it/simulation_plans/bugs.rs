@@ -5,7 +5,7 @@ use super::*;
 impl Simulation {
     /// Does what the planted bug does.
     pub(super) fn bug(&mut self) {
-        let is_seldom = self.below(20) == 0;
+        let is_seldom = self.dice.below(20) == 0;
         match self.plant {
             Plant::ForgetRestarts => self.spoil_plans(|plan| {
                 for member in &mut plan.members {

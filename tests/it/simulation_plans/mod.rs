@@ -4,6 +4,7 @@
 
 mod bugs;
 mod promises;
+use crate::support::dice::Dice;
 use crate::support::world::{World, activity, output};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,7 +161,7 @@ enum Process {
 
 struct Simulation {
     world: World,
-    random: u64,
+    dice: Dice,
     seed: u64,
     plant: Plant,
     processes: BTreeMap<AgentId, Process>,
@@ -200,7 +201,7 @@ impl Simulation {
     fn new(seed: u64, plant: Plant) -> Self {
         Self {
             world: World::new(),
-            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            dice: Dice::seeded(seed),
             seed,
             plant,
             processes: BTreeMap::new(),
@@ -228,36 +229,24 @@ impl Simulation {
         }
     }
 
-    fn below(&mut self, n: u64) -> u64 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random % n
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
-        let n = u64::try_from(items.len()).ok().filter(|n| *n > 0)?;
-        items.get(usize::try_from(self.below(n)).unwrap()).copied()
-    }
-
     fn run(&mut self) {
         self.boot();
         for _ in 0..EVENTS {
-            match self.below(100) {
+            match self.dice.below(100) {
                 0..=19 => self.client(),
                 20..=79 => self.process(),
                 80..=93 => {
-                    let millis = self.below(70_000);
+                    let millis = self.dice.below(70_000);
                     self.pass(millis);
                 }
                 94..=95 => self.brief(),
                 // The machine sleeps: what was due is noticed late.
                 96..=97 => {
-                    let nap = Duration::from_millis(self.below(900_000));
+                    let nap = Duration::from_millis(self.dice.below(900_000));
                     self.world.now = self.world.now + nap;
                     self.pass(0);
                 }
-                98 if self.below(2) == 0 => self.power_cut(),
+                98 if self.dice.below(2) == 0 => self.power_cut(),
                 _ => {}
             }
         }
@@ -284,7 +273,7 @@ impl Simulation {
         if let (Some(id), Some(at)) = (id, starts) {
             self.check_run(id, at, &effects);
         }
-        if self.below(500) == 0 {
+        if self.dice.below(500) == 0 {
             return self.power_cut();
         }
         if let (Some(id), Some(at)) = (id, came) {
@@ -328,9 +317,9 @@ impl Simulation {
         let agents: Vec<(AgentId, LineageId)> =
             self.world.state.agents.iter().map(|agent| (agent.id, agent.lineage_id)).collect();
         let schedules: Vec<ScheduleId> = self.schedules.iter().copied().collect();
-        let what = self.below(14);
+        let what = self.dice.below(14);
         if (3..=6).contains(&what) {
-            let Some((id, lineage)) = self.pick(&agents) else { return };
+            let Some((id, lineage)) = self.dice.pick(&agents) else { return };
             match what {
                 3 => {
                     self.deleted.insert(lineage);
@@ -344,7 +333,7 @@ impl Simulation {
         if what < 3 {
             return self.launch();
         }
-        let Some(id) = self.pick(&schedules).filter(|_| what > 8) else { return self.create_schedule() };
+        let Some(id) = self.dice.pick(&schedules).filter(|_| what > 8) else { return self.create_schedule() };
         match what {
             9 => {
                 let wish = self.wish();
@@ -353,7 +342,7 @@ impl Simulation {
             10 => drop(self.call("POST", &format!("/api/schedules/{id}/run"), &Value::Null)),
             11 => drop(self.call("POST", &format!("/api/schedules/{id}/disable"), &Value::Null)),
             12 => drop(self.call("POST", &format!("/api/schedules/{id}/enable"), &Value::Null)),
-            _ if self.below(3) == 0 => {
+            _ if self.dice.below(3) == 0 => {
                 // Whether or not its answer comes: it is not looked for any more.
                 self.schedules.remove(&id);
                 self.came.remove(&id);
@@ -365,10 +354,10 @@ impl Simulation {
 
     fn launch(&mut self) {
         self.serial += 1;
-        let (count, phases) = (1 + self.below(4), 1 + self.below(3));
+        let (count, phases) = (1 + self.dice.below(4), 1 + self.dice.below(3));
         let mut agents = Vec::new();
         for member in 0..count {
-            let phase = 1 + self.below(phases);
+            let phase = 1 + self.dice.below(phases);
             let prompt = format!("[L{}-{member}] build", self.serial);
             agents.push(json!({"role": "dev", "provider": "script", "phase": phase, "prompt": prompt}));
         }
@@ -379,9 +368,9 @@ impl Simulation {
     }
 
     fn wish(&mut self) -> Value {
-        let cron = self.pick(&["* * * * *", "*/2 * * * *", "*/5 * * * *", "1-59/7 * * * *"]).unwrap();
-        let catch_up = self.pick(&["skip", "once"]).unwrap();
-        json!({"cron": cron, "catchUp": catch_up, "maxConcurrent": 1 + self.below(2)})
+        let cron = self.dice.pick(&["* * * * *", "*/2 * * * *", "*/5 * * * *", "1-59/7 * * * *"]).unwrap();
+        let catch_up = self.dice.pick(&["skip", "once"]).unwrap();
+        json!({"cron": cron, "catchUp": catch_up, "maxConcurrent": 1 + self.dice.below(2)})
     }
 
     fn create_schedule(&mut self) {
@@ -404,8 +393,8 @@ impl Simulation {
             return self.report(id, RunReport::Said { message_id, delivered });
         }
         let ids: Vec<AgentId> = self.processes.keys().copied().collect();
-        let Some(id) = self.pick(&ids) else { return };
-        match (self.processes[&id], self.below(12)) {
+        let Some(id) = self.dice.pick(&ids) else { return };
+        match (self.processes[&id], self.dice.below(12)) {
             (Process::Ordered, 0) => {
                 self.processes.remove(&id);
                 self.report(id, RunReport::StartFailed { error: "no such program".into() });
@@ -497,7 +486,7 @@ impl Simulation {
                 _ => {}
             }
         }
-        if durable || !awaited.is_empty() || self.below(3) == 0 {
+        if durable || !awaited.is_empty() || self.dice.below(3) == 0 {
             for document in std::mem::take(&mut self.dirty) {
                 if let Some(bytes) = document.encode(&self.world.state) {
                     self.disk.insert(document, bytes.unwrap());
@@ -540,7 +529,7 @@ impl Simulation {
         self.crashed = None;
         // What was written since the last save may be forgotten.
         self.written.clear();
-        self.world.now = self.world.now + Duration::from_millis(self.below(200_000));
+        self.world.now = self.world.now + Duration::from_millis(self.dice.below(200_000));
         let now = self.world.now;
         let stored: agents::Stored = self.read(Document::Agents);
         let prompt = |lineage| {

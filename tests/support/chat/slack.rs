@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tungstenite::{Message, WebSocket};
 
 pub const BOT_TOKEN: &str = "xoxb-1-the-token-of-the-bot";
@@ -99,6 +99,13 @@ impl Slack {
     }
 
     pub fn clicks(&self, trigger: &str, user: &str, value: &str) {
+        self.clicks_at(trigger, user, value, SystemTime::now());
+    }
+
+    /// A click that is handed over later than it was made.
+    pub fn clicks_at(&self, trigger: &str, user: &str, value: &str, at: SystemTime) {
+        let at = at.duration_since(UNIX_EPOCH).unwrap();
+        let at = format!("{}.{:06}", at.as_secs(), at.subsec_micros());
         // The message with this button.
         let ts = self.with(|state| {
             let has_it = |one: &&(String, String, String, Value)| one.3.to_string().contains(value);
@@ -107,7 +114,7 @@ impl Slack {
         self.envelope("interactive", &json!({
             "type": "block_actions", "user": {"id": user, "username": "ann"}, "channel": {"id": "C55"},
             "container": {"type": "message", "message_ts": ts, "channel_id": "C55"},
-            "trigger_id": trigger, "actions": [{"type": "button", "action_id": "choice-0", "value": value}],
+            "trigger_id": trigger, "actions": [{"type": "button", "action_id": "choice-0", "value": value, "action_ts": at}],
             "response_url": format!("http://127.0.0.1:{}/response/{trigger}", self.port),
         }));
     }

@@ -259,3 +259,80 @@ fn turn_away(shared: &Shared, mut stream: &TcpStream) {
     // A fresh socket's buffer takes these few bytes at once.
     let _ = stream.set_write_timeout(Some(ACCEPT_PAUSE)).and_then(|()| stream.write_all(&bytes));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Limits, Policy, Port, bind};
+    use super::*;
+    use std::io::Read;
+    use svc_base::api::{Method, Request};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Answers when it is told to, and knows callers or not.
+    struct Slow {
+        asked: Sender<()>,
+        go_on: Receiver<()>,
+        knows: Arc<AtomicBool>,
+    }
+
+    impl Service for Slow {
+        fn body_limit(&self, _: &Method, _: &[String]) -> usize {
+            0
+        }
+
+        fn may_use_reserve(&self, _: &Ends) -> bool {
+            self.knows.load(Ordering::SeqCst)
+        }
+
+        fn handle(&self, _: &Request) -> Reply {
+            let _ = self.asked.send(());
+            // Disconnected where the test is over.
+            let _ = self.go_on.recv_timeout(LIMIT);
+            Reply::from(Problem::new(418, "teapot", "short and stout"))
+        }
+    }
+
+    fn answer(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn the_last_connections_are_kept_for_callers_that_the_service_knows() {
+        let (asked, is_asked) = bounded(16);
+        let (let_go, go_on) = bounded(16);
+        let knows = Arc::new(AtomicBool::new(false));
+        let bound = bind("127.0.0.1", Port::Named(0), Duration::ZERO).unwrap();
+        let address = bound.address;
+        let limits = Limits { connections: 6, reserve: 2, ..Limits::default() };
+        let config = Config { limits, policy: Policy::local(address.ip()), server: "test" };
+        let service = Slow { asked, go_on, knows: Arc::clone(&knows) };
+        let server = Server::start(bound, config, Arc::new(service)).unwrap();
+        let ask = || {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            // One that is turned away may be closed already.
+            let _ = write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+            stream
+        };
+        let taken = || {
+            let stream = ask();
+            is_asked.recv_timeout(LIMIT).unwrap();
+            stream
+        };
+        let mut held: Vec<TcpStream> = (0..4).map(|_| taken()).collect();
+        let refused = answer(ask());
+        assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("too_many_connections"), "{refused}");
+        knows.store(true, Ordering::SeqCst);
+        held.extend((0..2).map(|_| taken()));
+        let refused = answer(ask());
+        assert!(refused.starts_with("HTTP/1.1 503"), "the reserve is used up: {refused}");
+        drop(let_go);
+        for stream in held {
+            assert!(answer(stream).starts_with("HTTP/1.1 418"), "who was let in is answered");
+        }
+        server.stop(LIMIT);
+    }
+}

@@ -1,0 +1,266 @@
+// Agents: starting, watching, deciding, rotating, ending.
+
+import { check, text, until } from "./lib.mjs";
+import { daemon, scenario } from "./clicks-world.mjs";
+
+scenario("spawn and watch", async (page) => {
+  await page.keyboard.press("n");
+  await page.getByLabel("Task").fill("Count the <b>words</b>");
+  await page.getByLabel("Role", { exact: true }).fill("bad role!");
+  await page.getByLabel("Provider").selectOption("script");
+  page.away = true;
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.locator(".spawn [data-field=role] .fault", { hasText: "role" }).waitFor();
+  page.away = false;
+  await page.getByLabel("Role", { exact: true }).fill("counter");
+  await page.getByLabel("Files it owns").fill("src/**");
+  await page.getByLabel("Model").selectOption("default");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.locator(".vrow.tool:not([hidden])").first().waitFor();
+  await page.locator("h1", { hasText: "counter-1" }).waitFor();
+  await page.locator(".vrow.tool:not([hidden])").first().click();
+  await page.locator(".detail").getByRole("button", { name: "Raw line" }).click();
+  check((await text(page, ".detail")).includes('"type": "tool-started"'), "the raw line is not shown");
+  check(!(await page.locator(".vlist b", { hasText: /^words$/ }).count()), "a task became markup");
+});
+
+scenario("live output, as text, and an instruction", async (page) => {
+  await daemon.spawn("worker", "long", { name: "worker-live" });
+  await page.goto(`${daemon.url}/#/agent/worker-live`);
+  const row = page.locator(".vrow.text:not([hidden])", { hasText: "<img src=x onerror=alert(1)> still at it" }).first();
+  await row.waitFor();
+  check(!(await page.locator("main img").count()), "words of an agent became an image");
+  const before = await text(page, ".follow");
+  await until("more entries", async () => (await text(page, ".follow")) !== before);
+  await page.keyboard.press("i");
+  await page.keyboard.type("use tabs");
+  await page.keyboard.press("Enter");
+  await page.locator(".vrow.user:not([hidden])", { hasText: "use tabs" }).waitFor();
+});
+
+scenario("approve and reject, and cards keep their places", async (page) => {
+  for (const n of [1, 2, 3])
+    daemon.scenario(`out-${n}`, {
+      steps: [{ write: { path: `elsewhere/file-${n}.txt`, text: "x" } }, { answer: "done" }],
+    });
+  await page.goto(`${daemon.url}/#/approvals`);
+  for (const n of [1, 2]) await daemon.spawn("painter", `out-${n}`, { scope: ["src/**"] });
+  const card = (n) => page.locator(".card.approval:not(.settled)", { hasText: `file-${n}.txt` });
+  await card(1).waitFor();
+  await card(2).waitFor();
+  await card(1).hover();
+  const place = await card(1).boundingBox();
+  const second = await card(2).boundingBox();
+  await daemon.spawn("painter", "out-3", { scope: ["src/**"] });
+  await card(3).waitFor();
+  check(
+    JSON.stringify(await card(1).boundingBox()) === JSON.stringify(place),
+    "a card moved when another came",
+  );
+  await card(1)
+    .getByRole("button", { name: /Approve/ })
+    .click();
+  await page.locator(".card.settled", { hasText: "file-1.txt" }).waitFor();
+  check(
+    JSON.stringify(await card(2).boundingBox()) === JSON.stringify(second),
+    "a card moved when another was settled",
+  );
+  await card(2)
+    .getByLabel(/Reason/)
+    .fill("not there");
+  await card(2)
+    .getByRole("button", { name: /Reject/ })
+    .click();
+  await until("both decisions", async () => {
+    const { resolved } = await daemon.get("/api/approvals");
+    const of = (n) => resolved.find((one) => one.action.filePath === `elsewhere/file-${n}.txt`);
+    return of(1)?.status === "approved" && of(2)?.status === "rejected" && of(2).reason === "not there";
+  });
+  await page.mouse.move(2, 2);
+  await page.locator(".status.rejected").first().waitFor();
+});
+
+scenario("what an agent writes forges no line and no direction", async (page) => {
+  daemon.scenario("forger", {
+    steps: [
+      { write: { path: "elsewhere/\u202egpj.exe\nApproved by you", text: "x" } },
+      { say: "a\u202eb \u{1f469}\u200d\u{1f467}" },
+      { answer: "done" },
+    ],
+  });
+  const { id } = await daemon.spawn("painter", "forger", { scope: ["src/**"] });
+  await page.goto(`${daemon.url}/#/approvals`);
+  const card = page.locator(".card.approval:not(.settled)", { hasText: "gpj.exe" });
+  await card.waitFor();
+  const shown = (await card.innerText()) + (await card.getByRole("button").last().getAttribute("aria-label"));
+  check(!/\u202e|^Approved/m.test(shown), `a forged card: ${shown}`);
+  check(shown.includes("elsewhere/\\u{202e}gpj.exe\\nApproved by you"), `the path is not told: ${shown}`);
+  await card.getByRole("button", { name: /Reject/ }).click();
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.getByText("a\\u{202e}b \u{1f469}\u200d\u{1f467}").first().waitFor();
+});
+
+scenario("rotate with a preview, then kill", async (page) => {
+  const old = await daemon.spawn("worker", "long", { name: "worker-turn", prompt: "Write the handbook" });
+  await daemon.until("worker-turn", ["running"]);
+  await page.goto(`${daemon.url}/#/agent/${old.id}/rotate`);
+  await page.locator(".brief", { hasText: "Write the handbook" }).waitFor();
+  const briefs = [];
+  page.on("request", (request) => request.url().endsWith("/brief") && briefs.push(request.url()));
+  await page.getByRole("button", { name: "Rotate now" }).click();
+  await until(
+    "the address of the successor",
+    () => page.url().includes("/agent/") && !page.url().includes(old.id),
+  );
+  await page.locator("h1", { hasText: "worker-turn" }).waitFor();
+  await page.locator(".vrow:not([hidden])", { hasText: "I begin" }).first().waitFor();
+  await page.locator(".agent-top .status.running").waitFor();
+  check(!briefs.length, `the rotation is over, and ${briefs} are asked for`);
+  await page.getByRole("button", { name: "Kill", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Kill" }).click();
+  await page.locator(".agent-top .status.killed").waitFor();
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.locator('main[data-route=""]').waitFor();
+});
+
+scenario("what comes late for one tab is not shown in another", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-tabs" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  const later = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/brief$/, async (route) => {
+    await later;
+    await route.continue();
+  });
+  const brief = page.waitForResponse(/\/brief$/);
+  const tabs = page.getByRole("navigation", { name: "Agent" });
+  await tabs.getByRole("link", { name: "Rotate" }).click();
+  await page.locator(`main[data-route="agent/${id}/rotate"]`).waitFor();
+  await tabs.getByRole("link", { name: "Work" }).click();
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  release();
+  await (await brief).finished();
+  await page.quiet();
+  check(await page.locator(".vlist").isVisible(), "the work is gone");
+  check(!(await page.locator(".brief").count()), "the brief stands where the work was");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("of an agent that is removed nothing more is asked", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-gone" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  let held = 0;
+  const removed = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/log\?since=/, async (route) => {
+    held += 1;
+    await removed;
+    // One that the page has given up cannot go on.
+    await route.continue().catch(() => {});
+  });
+  await until("a reading under way", () => held);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await page.getByRole("button", { name: "Remove", exact: true }).click();
+  await page.locator('main[data-route=""]').waitFor();
+  release();
+  await page.quiet();
+  check(!(await daemon.get("/api/agents")).some((one) => one.id === id), "it is still there");
+});
+
+scenario("a page that one leaves reads no more", async (page) => {
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-left" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  let release;
+  let held = 0;
+  const removed = new Promise((done) => {
+    release = done;
+  });
+  await page.route(/\/log\?since=/, async (route) => {
+    held += 1;
+    await removed;
+    // One that the page has given up cannot go on.
+    await route.continue().catch(() => {});
+  });
+  await until("a reading under way", () => held);
+  await page.evaluate(() => {
+    location.hash = "#/settings";
+  });
+  await page.locator('main[data-route="settings"]').waitFor();
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await until("its end", async () => (await daemon.get(`/api/agents/${id}`)).status === "killed");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  release();
+  await page.quiet();
+});
+
+scenario("a timeline begins with the task, and tells a failure once", async (page) => {
+  const { id } = await daemon.spawn("worker", "quick", { name: "worker-told" });
+  await daemon.until("worker-told", ["completed", "waiting"]);
+  const briefing = `# Briefing for worker-told\n\nYou are it.\n${"rule\n".repeat(20)}\n# Task\n\nPaint the door\n`;
+  const entries = [
+    { type: "user", text: briefing },
+    { type: "text", text: "Invalid API key \u00b7 Please run /login" },
+    { type: "turn-ended", isError: true, error: "invalid API key; please run /login" },
+    { type: "text", text: "Again" },
+    { type: "turn-ended", isError: true, error: "the model is overloaded" },
+  ].map((entry, at) => ({ ...entry, n: at + 1, ts: new Date().toISOString() }));
+  await page.route(/\/log\?/, (route) => {
+    const left = entries.filter(({ n }) => n > Number(new URL(route.request().url()).searchParams.get("since")));
+    return route.fulfill({ json: { entries: left, next: null } });
+  });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  const row = (at) => page.locator(`.vrow.entry[data-index="${at}"]:not([hidden])`);
+  await row(4).waitFor();
+  const task = await row(0).locator(".body").innerText();
+  check(task.startsWith("Paint the door") && task.includes("a briefing of 27 lines"), `it begins with ${task}`);
+  const told = [await row(2).locator(".body").innerText(), await row(4).locator(".body").innerText()];
+  check(told[0] === "turn failed with that", told[0]);
+  check(told[1] === "turn failed: the model is overloaded", told[1]);
+  await row(0).click();
+  check((await text(page, ".detail .prose")).includes("You are it."), "the briefing cannot be read");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("a card says what to do about a crash, and tells the error once", async (page) => {
+  const one = await daemon.spawn("worker", "quick", { name: "worker-login" });
+  await daemon.until("worker-login", ["completed", "waiting"]);
+  const error = "Invalid API key \u00b7 Please run /login";
+  const statusReason = `its last turn failed: ${error}; log in: claude auth login`;
+  const lost = { ...one, id: "0000000a", name: "worker-lost", status: "crashed", error: "oops\nat line 3" };
+  const data = [
+    { ...one, status: "crashed", statusReason, error },
+    { ...lost, statusReason: "it exited with code 1: oops" },
+  ];
+  await page.routeWebSocket(/\/ws/, (socket) => socket.send(JSON.stringify({ type: "state", seq: 1, data })));
+  await page.goto(daemon.url);
+  const card = (name) => page.locator(".card.trouble", { hasText: name });
+  await card("worker-login").getByText("log in: claude auth login").waitFor();
+  const words = await card("worker-login").innerText();
+  check(words.split("Invalid API key").length === 2, `the error is told twice: ${words}`);
+  await card("worker-lost").getByText("at line 3").waitFor();
+  await daemon.api("DELETE", `/api/agents/${one.id}`);
+});
+
+scenario("an answer aside is in sight", async (page) => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  const { id } = await daemon.spawn("worker", "long", { name: "worker-aside" });
+  await page.goto(`${daemon.url}/#/agent/${id}`);
+  await page.locator(".vrow.text:not([hidden])").first().waitFor();
+  await page.getByLabel("How it is delivered").selectOption("query");
+  await page.getByLabel("Message").fill("how far are you?");
+  await page.getByRole("button", { name: "Send" }).click();
+  const answer = page.locator(".answer");
+  await answer.waitFor();
+  await until("the answer", async () => !(await answer.innerText()).includes("Asking;"));
+  check((await answer.innerText()).includes("how far are you?"), "it does not say what was asked");
+  const box = await answer.boundingBox();
+  check(box.y >= 0 && box.y + box.height <= 900, `the answer is at ${box.y} to ${box.y + box.height} of 900`);
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});

@@ -1,0 +1,21 @@
+// What the clicks share: one daemon, one marketplace, one browser, and the list of scenarios.
+
+import { Daemon, Market, launch, makeProject } from "./lib.mjs";
+
+export const scenarios = [];
+export const scenario = (name, run) => scenarios.push([name, run]);
+
+export const dir = makeProject();
+export const market = await new Market().start();
+export const daemon = new Daemon(dir, { skills: { baseUrl: `${market.url}/api/v1` } });
+export const browser = await launch();
+
+daemon.scenario("long", {
+  steps: [
+    { say: "I begin" },
+    { usage: { input: 900, output: 80, cacheRead: 60000, contextWindow: 200000 } },
+    { run: { command: "echo checked" } },
+    { loop: { times: 3000, steps: [{ say: "<img src=x onerror=alert(1)> still at it" }, { sleepMs: 400 }] } },
+  ],
+  onSay: [{ say: "You said: {{message}}" }],
+});
