@@ -48,9 +48,10 @@ use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State a
 use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Permission, Ruling, Tokens};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::chunked::ChunkedMap;
 
 /// Ended records kept; the oldest goes first. Its log stays until the daily cleanup.
 pub const MAX_ENDED: usize = 500;
@@ -62,10 +63,10 @@ pub const STATE_INTERVAL: Duration = Duration::from_millis(100);
 /// The registry.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    records: BTreeMap<AgentId, Arc<Agent>>,
+    records: ChunkedMap<AgentId, Arc<Agent>>,
     /// Earlier lives: id to lineage, in the order they ended.
-    aliases: BTreeMap<AgentId, LineageId>,
-    alias_order: std::collections::VecDeque<AgentId>,
+    aliases: ChunkedMap<AgentId, LineageId>,
+    alias_order: Arc<VecDeque<AgentId>>,
     rotations: Arc<history::History>,
     pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
     /// Handoff briefs of ended agents whose context is full, for the case that they go on. Not stored:
@@ -263,11 +264,12 @@ impl State {
 
     /// Lets an earlier id lead to its lineage.
     fn alias(&mut self, id: AgentId, lineage: LineageId) {
+        let order = Arc::make_mut(&mut self.alias_order);
         if self.aliases.insert(id, lineage).is_none() {
-            self.alias_order.push_back(id);
+            order.push_back(id);
         }
-        while self.alias_order.len() > MAX_ALIASES {
-            if let Some(oldest) = self.alias_order.pop_front() {
+        while order.len() > MAX_ALIASES {
+            if let Some(oldest) = order.pop_front() {
                 self.aliases.remove(&oldest);
             }
         }

@@ -16,7 +16,7 @@ pub struct Stored {
     /// Format version.
     pub version: u32,
     /// All records, without prompts.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<Arc<Agent>>,
     /// Earlier ids and their lineages, oldest first.
     pub aliases: Vec<(AgentId, LineageId)>,
     /// Past rotations.
@@ -46,7 +46,7 @@ impl State {
             self.alias_order.iter().filter_map(|id| self.aliases.get(id).map(|lineage| (*id, *lineage)));
         Stored {
             version: VERSION,
-            agents: self.iter().map(|agent| (**agent).clone()).collect(),
+            agents: self.iter().map(Arc::clone).collect(),
             aliases: aliases.collect(),
             rotations: (*self.rotations).clone(),
             qa_tokens: self.qa_tokens,
@@ -70,7 +70,8 @@ impl State {
             next_message: stored.next_message,
             ..Self::default()
         };
-        for mut agent in newest(stored.agents) {
+        for agent in newest(stored.agents) {
+            let mut agent = Arc::unwrap_or_clone(agent);
             agent.prompt = prompt(agent.lineage_id);
             agent.phase = Phase::Ended;
             agent.turn_open = false;
@@ -90,7 +91,7 @@ impl State {
 }
 
 /// All that were alive, and of the ended ones as many as a daemon keeps.
-fn newest(mut agents: Vec<Agent>) -> Vec<Agent> {
+fn newest(mut agents: Vec<Arc<Agent>>) -> Vec<Arc<Agent>> {
     let ended = agents.iter().filter(|agent| !agent.status.is_live()).count();
     let Some(surplus) = ended.checked_sub(MAX_ENDED).filter(|surplus| *surplus > 0) else { return agents };
     let mut oldest: Vec<_> = agents

@@ -140,12 +140,13 @@ fn known_version(document: Document, found: u32, known: u32) -> Result<(), Strin
 
 /// What is remembered and written down.
 fn load_notes(reader: &Reader, now: Time, state: &mut State) -> Result<(), String> {
-    state.memory = Arc::new(memory::State::restore(
+    let memory = memory::State::restore(
         read_versioned(reader, Document::Constraints)?,
         read_versioned(reader, Document::Discoveries)?,
         read_versioned(reader, Document::HandoffChains)?,
         read_versioned(reader, Document::Specializations)?,
-    ));
+    );
+    state.memory = Arc::new(memory.forget_gone(&state.agents));
     let stored: journalist::store::Stored = reader.read(Document::Journalist)?.unwrap_or_default();
     known_version(Document::Journalist, stored.version, journalist::store::VERSION)?;
     state.journalist = Arc::new(journalist::State::restore(stored));

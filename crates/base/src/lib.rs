@@ -4,6 +4,7 @@
 pub mod actor;
 pub mod api;
 pub mod bundled;
+pub mod chunked;
 pub mod ids;
 pub mod nearest;
 pub mod relevance;
