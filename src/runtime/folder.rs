@@ -1,6 +1,6 @@
 //! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
 
-use super::regular;
+use super::{ahead, regular};
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::context::triggers;
@@ -52,6 +52,7 @@ pub fn prepare(project: &Path) -> Result<PathBuf, String> {
 ///
 /// Errors: a setting that breaks its rule, or a file written by a newer version.
 pub fn load(folder: &Path, now: Time) -> Result<State, String> {
+    ahead::recover(folder).map_err(|error| format!("what was written ahead of the state files: {error}"))?;
     let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
     let project = read_object(&folder.join(Document::Config.path()))?;
     let reader = Reader { folder, now, set_aside: RefCell::default() };

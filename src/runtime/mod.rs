@@ -2,6 +2,7 @@
 //! the HTTP edge. The floor below, `svc-sys`, has threads, sockets, files and processes and is named here,
 //! too. Features never import this module; their `worker*` files and the route table do.
 
+mod ahead;
 pub mod caller;
 pub mod daemon;
 pub mod detect;
