@@ -259,7 +259,21 @@ impl State {
         self.handoffs.remove(&id);
         self.changes.changed.remove(&id);
         self.changes.removed.insert(id);
+        self.forget_lives(removed.lineage_id);
         Some(removed)
+    }
+
+    /// The ids of a lineage's earlier lives lead nowhere once its record is gone.
+    fn forget_lives(&mut self, lineage: LineageId) {
+        let lives = self.aliases.iter().filter(|(_, led_to)| **led_to == lineage).map(|(id, _)| *id);
+        let lives: BTreeSet<AgentId> = lives.collect();
+        if lives.is_empty() {
+            return;
+        }
+        Arc::make_mut(&mut self.alias_order).retain(|id| !lives.contains(id));
+        for id in &lives {
+            self.aliases.remove(id);
+        }
     }
 
     /// Lets an earlier id lead to its lineage.

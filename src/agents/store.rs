@@ -83,7 +83,8 @@ impl State {
             }
             state.records.insert(agent.id, Arc::new(agent));
         }
-        for (id, lineage) in stored.aliases {
+        let known: HashSet<LineageId> = state.iter().map(|agent| agent.lineage_id).collect();
+        for (id, lineage) in stored.aliases.into_iter().filter(|(_, lineage)| known.contains(lineage)) {
             state.alias(id, lineage);
         }
         state
@@ -111,6 +112,28 @@ mod tests {
     use super::*;
     use crate::core::testing::Bench;
     use serde_json::{Value, json};
+
+    /// The file is written with every change: it must not grow with agents that are gone.
+    #[test]
+    fn the_ids_of_earlier_lives_go_with_the_record() {
+        let mut bench = Bench::new();
+        let (first, other) = (bench.agent("dev"), bench.agent("other"));
+        let second = bench.rotates("dev");
+        bench.rotates("other");
+        let before: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
+        assert_eq!(before["aliases"].as_array().unwrap().len(), 2);
+        bench.exits(second, 0);
+        assert_eq!(bench.ask("DELETE", &format!("/api/agents/{first}"), &Value::Null).0, 200);
+        let mut after: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
+        let lineage = bench.state.agents.find("other").unwrap().lineage_id;
+        assert_eq!(after["aliases"], json!([[other, lineage]]));
+        assert_eq!(bench.ask("GET", &format!("/api/agents/{other}"), &Value::Null).0, 200);
+        // An earlier version has kept them.
+        after["aliases"] = before["aliases"].clone();
+        let state = State::restore(serde_json::from_value(after).unwrap(), |_| "p".into(), bench.now);
+        assert_eq!(state.stored().aliases, [(other, lineage)]);
+        assert_eq!(state.find(&other.to_string()).unwrap().lineage_id, lineage);
+    }
 
     #[test]
     fn limits_a_start_takes_the_newest_ended_records_and_reads_no_task_of_the_others() {
