@@ -3,6 +3,9 @@
 //! `cargo bench` builds the release daemon first. `cargo bench -- --json` prints the same as JSON,
 //! `cargo bench --bench daemon -- callers` only that section.
 
+#[path = "support/load.rs"]
+#[allow(dead_code, reason = "shared with other benches")]
+mod load;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -68,11 +71,12 @@ impl Table {
 type Section = fn(&mut Table);
 
 fn main() {
-    let sections: [(&str, Section); 7] = [
+    let sections: [(&str, Section); 8] = [
         ("start-up", start_up),
         ("idle", idle),
         ("requests", requests),
         ("callers", callers),
+        ("changes", changes),
         ("agents", agents),
         ("push", push),
         ("ingest", ingest),
@@ -315,6 +319,42 @@ fn callers(table: &mut Table) {
     let mut later = |path: &str| median((0..1001).map(|_| timed(&mut kept, path)).collect());
     let after = (0..RUNS).map(|_| later(guarded) - later(open)).collect();
     table.add("knowing the caller, 50 agents: every later one", median(after), "ms");
+}
+
+/// Changes a second that are on disk before their answers: locks declared and completed.
+fn changes(table: &mut Table) {
+    let daemon = Daemon::start();
+    let address: SocketAddr = daemon.url.trim_start_matches("http://").parse().unwrap();
+    let post = |path: &str, body: &Value| {
+        let body = body.to_string();
+        let head = "HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length";
+        format!("POST /api/coordination/{path} {head}: {}\r\n\r\n{body}", body.len()).into_bytes()
+    };
+    for connections in [1, 16] {
+        let run = || {
+            let began = Instant::now();
+            let one = &|n: u64| {
+                let resource = format!("resource-{n}");
+                let declare = json!({"agentId": n.to_string(), "operation": "o", "resources": [resource]});
+                let declare = post("declare", &declare);
+                let complete = post("complete", &json!({"agentId": n.to_string()}));
+                let (mut client, mut count) = (load::Client::connect(address), 0);
+                while began.elapsed() < LOAD {
+                    client.ask(&declare, 200);
+                    client.ask(&complete, 200);
+                    count += 2;
+                }
+                count
+            };
+            let count: u64 = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..connections).map(|n| scope.spawn(move || one(n))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            to_f64(count) / began.elapsed().as_secs_f64()
+        };
+        let rate = median((0..RUNS).map(|_| run()).collect());
+        table.add(format!("durable changes (locks), {connections} connections: rate"), rate, "req/s");
+    }
 }
 
 fn agents(table: &mut Table) {

@@ -50,9 +50,10 @@ use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State a
 use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Permission, Ruling, Tokens};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::chunked::ChunkedMap;
 
 /// Ended records kept; the oldest goes first. Its log stays until the daily cleanup.
 pub const MAX_ENDED: usize = 500;
@@ -64,10 +65,10 @@ pub const STATE_INTERVAL: Duration = Duration::from_millis(100);
 /// The registry.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    records: BTreeMap<AgentId, Arc<Agent>>,
+    records: ChunkedMap<AgentId, Arc<Agent>>,
     /// Earlier lives: id to lineage, in the order they ended.
-    aliases: BTreeMap<AgentId, LineageId>,
-    alias_order: std::collections::VecDeque<AgentId>,
+    aliases: ChunkedMap<AgentId, LineageId>,
+    alias_order: Arc<VecDeque<AgentId>>,
     rotations: Arc<history::History>,
     pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
     /// Handoff briefs of ended agents whose context is full, for the case that they go on. Not stored:
@@ -260,16 +261,31 @@ impl State {
         self.handoffs.remove(&id);
         self.changes.changed.remove(&id);
         self.changes.removed.insert(id);
+        self.forget_lives(removed.lineage_id);
         Some(removed)
+    }
+
+    /// The ids of a lineage's earlier lives lead nowhere once its record is gone.
+    fn forget_lives(&mut self, lineage: LineageId) {
+        let lives = self.aliases.iter().filter(|(_, led_to)| **led_to == lineage).map(|(id, _)| *id);
+        let lives: BTreeSet<AgentId> = lives.collect();
+        if lives.is_empty() {
+            return;
+        }
+        Arc::make_mut(&mut self.alias_order).retain(|id| !lives.contains(id));
+        for id in &lives {
+            self.aliases.remove(id);
+        }
     }
 
     /// Lets an earlier id lead to its lineage.
     fn alias(&mut self, id: AgentId, lineage: LineageId) {
+        let order = Arc::make_mut(&mut self.alias_order);
         if self.aliases.insert(id, lineage).is_none() {
-            self.alias_order.push_back(id);
+            order.push_back(id);
         }
-        while self.alias_order.len() > MAX_ALIASES {
-            if let Some(oldest) = self.alias_order.pop_front() {
+        while order.len() > MAX_ALIASES {
+            if let Some(oldest) = order.pop_front() {
                 self.aliases.remove(&oldest);
             }
         }

@@ -16,7 +16,7 @@ pub struct Stored {
     /// Format version.
     pub version: u32,
     /// All records, without prompts.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<Arc<Agent>>,
     /// Earlier ids and their lineages, oldest first.
     pub aliases: Vec<(AgentId, LineageId)>,
     /// Past rotations.
@@ -46,7 +46,7 @@ impl State {
             self.alias_order.iter().filter_map(|id| self.aliases.get(id).map(|lineage| (*id, *lineage)));
         Stored {
             version: VERSION,
-            agents: self.iter().map(|agent| (**agent).clone()).collect(),
+            agents: self.iter().map(Arc::clone).collect(),
             aliases: aliases.collect(),
             rotations: (*self.rotations).clone(),
             qa_tokens: self.qa_tokens,
@@ -70,7 +70,8 @@ impl State {
             next_message: stored.next_message,
             ..Self::default()
         };
-        for mut agent in newest(stored.agents) {
+        for agent in newest(stored.agents) {
+            let mut agent = Arc::unwrap_or_clone(agent);
             agent.prompt = prompt(agent.lineage_id);
             agent.phase = Phase::Ended;
             agent.turn_open = false;
@@ -82,7 +83,8 @@ impl State {
             }
             state.records.insert(agent.id, Arc::new(agent));
         }
-        for (id, lineage) in stored.aliases {
+        let known: HashSet<LineageId> = state.iter().map(|agent| agent.lineage_id).collect();
+        for (id, lineage) in stored.aliases.into_iter().filter(|(_, lineage)| known.contains(lineage)) {
             state.alias(id, lineage);
         }
         state
@@ -90,7 +92,7 @@ impl State {
 }
 
 /// All that were alive, and of the ended ones as many as a daemon keeps.
-fn newest(mut agents: Vec<Agent>) -> Vec<Agent> {
+fn newest(mut agents: Vec<Arc<Agent>>) -> Vec<Arc<Agent>> {
     let ended = agents.iter().filter(|agent| !agent.status.is_live()).count();
     let Some(surplus) = ended.checked_sub(MAX_ENDED).filter(|surplus| *surplus > 0) else { return agents };
     let mut oldest: Vec<_> = agents
@@ -110,6 +112,28 @@ mod tests {
     use super::*;
     use crate::core::testing::Bench;
     use serde_json::{Value, json};
+
+    /// The file is written with every change: it must not grow with agents that are gone.
+    #[test]
+    fn the_ids_of_earlier_lives_go_with_the_record() {
+        let mut bench = Bench::new();
+        let (first, other) = (bench.agent("dev"), bench.agent("other"));
+        let second = bench.rotates("dev");
+        bench.rotates("other");
+        let before: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
+        assert_eq!(before["aliases"].as_array().unwrap().len(), 2);
+        bench.exits(second, 0);
+        assert_eq!(bench.ask("DELETE", &format!("/api/agents/{first}"), &Value::Null).0, 200);
+        let mut after: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
+        let lineage = bench.state.agents.find("other").unwrap().lineage_id;
+        assert_eq!(after["aliases"], json!([[other, lineage]]));
+        assert_eq!(bench.ask("GET", &format!("/api/agents/{other}"), &Value::Null).0, 200);
+        // An earlier version has kept them.
+        after["aliases"] = before["aliases"].clone();
+        let state = State::restore(serde_json::from_value(after).unwrap(), |_| "p".into(), bench.now);
+        assert_eq!(state.stored().aliases, [(other, lineage)]);
+        assert_eq!(state.find(&other.to_string()).unwrap().lineage_id, lineage);
+    }
 
     #[test]
     fn limits_a_start_takes_the_newest_ended_records_and_reads_no_task_of_the_others() {

@@ -1,5 +1,6 @@
 //! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
 
+use super::ahead;
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::context::triggers;
@@ -52,6 +53,7 @@ pub fn prepare(project: &Path) -> Result<PathBuf, String> {
 ///
 /// Errors: a setting that breaks its rule, or a file written by a newer version.
 pub fn load(folder: &Path, now: Time) -> Result<State, String> {
+    ahead::recover(folder).map_err(|error| format!("what was written ahead of the state files: {error}"))?;
     let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
     let project = read_object(&folder.join(Document::Config.path()))?;
     let reader = Reader { folder, now, set_aside: RefCell::default() };
@@ -140,12 +142,13 @@ fn known_version(document: Document, found: u32, known: u32) -> Result<(), Strin
 
 /// What is remembered and written down.
 fn load_notes(reader: &Reader, now: Time, state: &mut State) -> Result<(), String> {
-    state.memory = Arc::new(memory::State::restore(
+    let memory = memory::State::restore(
         read_versioned(reader, Document::Constraints)?,
         read_versioned(reader, Document::Discoveries)?,
         read_versioned(reader, Document::HandoffChains)?,
         read_versioned(reader, Document::Specializations)?,
-    ));
+    );
+    state.memory = Arc::new(memory.forget_gone(&state.agents));
     let stored: journalist::store::Stored = reader.read(Document::Journalist)?.unwrap_or_default();
     known_version(Document::Journalist, stored.version, journalist::store::VERSION)?;
     state.journalist = Arc::new(journalist::State::restore(stored));

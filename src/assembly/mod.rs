@@ -2,6 +2,7 @@
 //! out, and the service behind the HTTP edge. It knows every feature; no feature knows it but by
 //! [`host::Host`].
 
+mod ahead;
 pub mod caller;
 pub mod daemon;
 pub mod detect;

@@ -1,9 +1,11 @@
 //! The store thread: writes documents so that a crash at any point leaves the old or the new one, groups
 //! commits, and holds replies and orders back until what they rely on is on disk.
 //!
-//! A document is written to a temporary file, synced, renamed over the old one, and the folder synced. When
-//! the disk refuses, the document stays due and is tried again every second; callers get 503.
+//! A document is written to a temporary file, synced, renamed over the old one, and the folder synced; one
+//! that changes often goes into a log ahead of that ([`super::ahead`]). When the disk refuses, the document
+//! stays due and is tried again every second; callers get 503.
 
+use super::ahead::{self, Ahead};
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
 use crate::api::{Problem, Reply};
@@ -28,6 +30,9 @@ const MAX_LOG_LINES: usize = 10_000;
 const MAX_UNWRITTEN_LINES: usize = 10_000;
 /// Documents removed in one round at most: thousands of them take seconds, and others wait for the disk.
 const REMOVALS_AT_ONCE: usize = 32;
+/// Those who come back after a round are waited for at most so long, and at most half as long as the round
+/// took: one sync for all of them is quicker than two for halves that take turns.
+const GATHERING: Duration = Duration::from_millis(1);
 /// After a failed write, the next try comes this much later.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -66,6 +71,8 @@ struct Inbox {
     /// What does not go along with others; never what is due too.
     later: BTreeMap<Document, Instant>,
     removals: BTreeSet<Document>,
+    /// What the disk has refused: while it does, nothing else is said to be stored.
+    refused: BTreeSet<Document>,
     waiting: Vec<Waiting>,
     /// What waits for the disk, and when it is tried. At most a few for each schedule.
     stored: Vec<(Instant, Timer)>,
@@ -106,6 +113,7 @@ impl Store {
         let shared = Arc::new(Shared { inbox: Mutex::default(), wake: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let mut writer = Writer {
+            ahead: Ahead::new(&folder),
             folder,
             logs,
             tell: Box::new(tell),
@@ -224,10 +232,24 @@ struct Round {
     logs: VecDeque<LogLine>,
     lines: Vec<Line>,
     trims: BTreeMap<Journal, usize>,
+    /// Whether a document is in it that was not to go along with others.
+    is_late: bool,
     closing: bool,
 }
 
+/// What came of a round's documents.
+#[derive(Default)]
+struct Written {
+    /// The calls whose changes are not in them.
+    left_out: BTreeSet<CallId>,
+    /// Whether they, and the round's lines, are in the log.
+    is_ahead: bool,
+    /// What the own file of the log's document holds now.
+    beside: Option<Vec<u8>>,
+}
+
 struct Writer {
+    ahead: Ahead,
     folder: PathBuf,
     logs: Arc<LogStore>,
     tell: Box<dyn Fn(Told) + Send>,
@@ -240,37 +262,62 @@ struct Writer {
 
 impl Writer {
     fn run(&mut self, shared: &Shared) {
+        let mut gathering = None;
         loop {
-            let round = next_round(shared);
+            let round = next_round(shared, gathering);
             let closing = round.closing;
+            let (began, callers) = (Instant::now(), round.waiting.len());
             self.write(round, shared);
             if closing {
                 return;
             }
+            let inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            let until = Instant::now() + (began.elapsed() / 2).min(GATHERING);
+            gathering = (callers > 0).then(|| (callers + inbox.waiting.len(), until));
         }
     }
 
-    fn write(&mut self, round: Round, shared: &Shared) {
+    /// Whether the round's one document goes into the log, and nothing else needs a sync.
+    fn goes_ahead(&self, round: &Round) -> bool {
+        let is_alone = round.answers_after_lines.is_empty()
+            && round.stored.is_empty()
+            && round.trims.is_empty()
+            && !round.is_late
+            && !round.closing;
+        let is_ready = self.ahead.is_open() && self.journals_are_named && !self.failing;
+        is_alone && is_ready && !round.waiting.is_empty() && round.documents == [ahead::DOCUMENT]
+    }
+
+    fn write(&mut self, mut round: Round, shared: &Shared) {
+        if !round.trims.is_empty() && !self.ahead.is_empty() && !round.documents.contains(&ahead::DOCUMENT) {
+            // Lines that the journal has no more must not come back into it.
+            round.documents.push(ahead::DOCUMENT);
+        }
+        let ahead = self.goes_ahead(&round).then(|| round.lines.clone());
         for line in round.logs {
             if let Err(error) = self.logs.append(line.lineage, line.agent, line.at, &line.entry) {
                 log::warn!("a log line of agent {} could not be written: {error}", line.agent);
             }
         }
-        let is_awaited = !round.waiting.is_empty() || !round.answers_after_lines.is_empty();
         let appended = self.append(round.lines);
-        for (journal, entries) in &round.trims {
+        let ahead = ahead.filter(|_| appended.1.is_ok());
+        let mut written = Written::default();
+        let documents = match &round.state {
+            Some(state) => self.documents(state, &round.documents, ahead.as_deref()).map(|all| written = all),
+            None => Ok(()),
+        };
+        self.remove(&round.removals);
+        let is_awaited = !round.waiting.is_empty() || !round.answers_after_lines.is_empty();
+        let follows = written.beside.is_some() && !self.ahead.is_empty();
+        // After the documents: their sync has brought most of the journals along.
+        let journals = self.settle(appended, !written.is_ahead && (is_awaited || follows), shared);
+        self.follow(written.beside);
+        // Else the lines that are cut off would come back from the log.
+        for (journal, entries) in round.trims.iter().filter(|_| self.ahead.is_empty()) {
             if let Err(error) = trim_lines(&self.folder.join(journal.path()), *entries) {
                 log::warn!("{} could not be trimmed: {error}", journal.path());
             }
         }
-        let mut left_out = BTreeSet::new();
-        let documents = match &round.state {
-            Some(state) => self.documents(state, &round.documents).map(|calls| left_out = calls),
-            None => Ok(()),
-        };
-        self.remove(&round.removals);
-        // After the documents: their sync has brought most of the journals along.
-        let journals = self.settle(appended, is_awaited, shared);
         for (answer, reply) in round.answers_after_lines {
             // The caller may have given up; its answer is then nobody's.
             let _ = answer.send(reply);
@@ -287,12 +334,24 @@ impl Writer {
                     match waiting {
                         // The caller may have given up; its answer is then nobody's.
                         Waiting::Caller(answer, reply) => drop(answer.send(reply)),
-                        Waiting::Core(call, then) if left_out.contains(&call) => then(Err(LEFT_OUT.into())),
+                        Waiting::Core(call, then) if written.left_out.contains(&call) => {
+                            then(Err(LEFT_OUT.into()));
+                        }
                         Waiting::Core(_, then) => then(Ok(())),
                     }
                 }
             }
             Err(error) => self.failed(&round.documents, (round.waiting, round.stored), &error, shared),
+        }
+    }
+
+    /// The log is not needed for what its document's own file and the journals have.
+    fn follow(&mut self, beside: Option<Vec<u8>>) {
+        let Some(content) = beside.filter(|_| self.ahead.is_empty() || self.unsynced.is_empty()) else {
+            return;
+        };
+        if let Err(error) = self.ahead.clear(&content) {
+            log::warn!("what was written ahead stays there: {error}");
         }
     }
 
@@ -373,6 +432,7 @@ impl Writer {
         for document in documents {
             inbox.due.entry(*document).or_insert_with(|| Instant::now() + RETRY);
         }
+        inbox.refused.extend(documents);
         inbox.stored.extend(stored.into_iter().map(|(_, timer)| (Instant::now() + RETRY, timer)));
         drop(inbox);
         let error = error.to_string();
@@ -387,24 +447,41 @@ impl Writer {
         }
     }
 
-    /// Writes documents; the calls whose changes are not in them.
-    fn documents(&self, state: &State, documents: &[Document]) -> io::Result<BTreeSet<CallId>> {
+    /// Writes documents, or the one that goes ahead with these lines.
+    fn documents(
+        &mut self,
+        state: &State,
+        documents: &[Document],
+        ahead: Option<&[Line]>,
+    ) -> io::Result<Written> {
         let mut folders = BTreeSet::new();
         if documents.is_empty() {
-            return Ok(BTreeSet::new());
+            return Ok(Written::default());
         }
         // A bug in a change that waits costs that write, not this thread.
         let (state, left_out) = catch_unwind(AssertUnwindSafe(|| to_be_stored(state)))
             .map_err(|_| io::Error::other("a change that waits for the disk met a bug in svc"))?;
+        let mut beside = None;
         for document in documents {
             let Some(encoded) = document.encode(&state) else { continue };
             let bytes = encoded.map_err(|error| io::Error::other(error.to_string()))?;
+            if let Some(lines) = ahead.filter(|_| bytes.len() <= ahead::MAX_DOCUMENT_BYTES) {
+                self.ahead.write(&bytes, lines)?;
+                return Ok(Written { left_out, is_ahead: true, beside: None });
+            }
             let path = self.folder.join(document.path());
+            if *document == ahead::DOCUMENT && !self.ahead.is_empty() {
+                // Its last line must not be older than the file.
+                self.ahead.write(&bytes, &[])?;
+            }
             replace(&path, &bytes)?;
             folders.extend(path.parent().map(Path::to_path_buf));
+            if *document == ahead::DOCUMENT {
+                beside = Some(bytes);
+            }
         }
         folders.iter().try_for_each(|folder| sync_folder(folder))?;
-        Ok(left_out)
+        Ok(Written { left_out, is_ahead: false, beside })
     }
 }
 
@@ -418,8 +495,8 @@ fn unwritten(error: &str) -> Problem {
     Problem::new(503, "storage_unavailable", text).with("inForce", true).with_header("Retry-After", "5")
 }
 
-/// Waits until something is due.
-fn next_round(shared: &Shared) -> Round {
+/// Waits until something is due; while callers of the last round come back, for so many and so long.
+fn next_round(shared: &Shared, gathering: Option<(usize, Instant)>) -> Round {
     let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let now = Instant::now();
@@ -432,6 +509,16 @@ fn next_round(shared: &Shared) -> Round {
             || !inbox.removals.is_empty()
             || inbox.stored.iter().any(|(due, _)| *due <= now)
             || inbox.due.values().chain(inbox.later.values()).any(|due| *due <= now);
+        let more = gathering.filter(|(callers, until)| {
+            (1..*callers).contains(&inbox.waiting.len()) && now < *until && !inbox.closing
+        });
+        if let Some((_, until)) = more {
+            inbox = shared
+                .wake
+                .wait_timeout(inbox, until - now)
+                .map_or_else(|e| e.into_inner().0, |(inbox, _)| inbox);
+            continue;
+        }
         if urgent {
             return take(&mut inbox, now);
         }
@@ -448,19 +535,28 @@ fn next_round(shared: &Shared) -> Round {
     }
 }
 
-/// Takes what is due; with callers waiting, everything that is due soon goes along in the same commit.
+/// Takes what is due; with callers waiting, everything that is due soon goes along in the same commit, but
+/// not what grows with the history, unless the disk has refused it.
 fn take(inbox: &mut Inbox, now: Instant) -> Round {
     let is_due = |(due, _): &(Instant, Timer)| *due <= now;
     let all = inbox.closing || !inbox.waiting.is_empty() || inbox.stored.iter().any(is_due);
-    let documents: Vec<Document> =
-        inbox.due.iter().filter(|(_, due)| all || **due <= now).map(|(document, _)| *document).collect();
+    let goes_along = |document: &Document| {
+        inbox.closing || all && (!document.is_counted() || inbox.refused.contains(document))
+    };
+    let documents: Vec<Document> = inbox
+        .due
+        .iter()
+        .filter(|(document, due)| **due <= now || goes_along(document))
+        .map(|(document, _)| *document)
+        .collect();
     let is_over = |due: &Instant| inbox.closing || *due <= now;
     let later: Vec<Document> =
         inbox.later.iter().filter(|(_, due)| is_over(due)).map(|(document, _)| *document).collect();
-    let documents: Vec<Document> = documents.into_iter().chain(later).collect();
+    let documents: Vec<Document> = documents.into_iter().chain(later.iter().copied()).collect();
     for document in &documents {
         inbox.due.remove(document);
         inbox.later.remove(document);
+        inbox.refused.remove(document);
     }
     inbox.lines_again = None;
     if std::mem::take(&mut inbox.logs_dropped) > 0 {
@@ -480,63 +576,11 @@ fn take(inbox: &mut Inbox, now: Instant) -> Round {
         logs: std::mem::take(&mut inbox.logs),
         lines: std::mem::take(&mut inbox.lines),
         trims: std::mem::take(&mut inbox.trims),
+        is_late: !later.is_empty(),
         closing: inbox.closing,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A schedule's start must never overtake its mark.
-    #[test]
-    fn what_waits_for_the_disk_is_told_when_everything_put_before_is_there() {
-        let folder = std::env::temp_dir().join(format!("svc-stored-{}", std::process::id()));
-        let path = folder.join(Document::Schedules.path());
-        // A folder stands where the document is to be: it cannot be written.
-        fs::create_dir_all(path.join("in the way")).unwrap();
-        let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
-        let (tell, told) = crossbeam_channel::unbounded();
-        let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
-        store.put(Document::Schedules, &Arc::new(State::default()), Duration::ZERO);
-        store.tell_when_stored(Timer::Snapshot);
-        let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert!(matches!(next(), Told::Trouble(Some(_))), "the disk refuses, and nothing else is told");
-        fs::remove_dir_all(&path).unwrap();
-        let after: Vec<Told> = std::iter::repeat_with(next)
-            .skip_while(|what| matches!(what, Told::Trouble(Some(_))))
-            .take(2)
-            .collect();
-        assert_eq!(after, [Told::Trouble(None), Told::Stored(Timer::Snapshot)]);
-        assert!(path.is_file());
-        drop(store);
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
-    /// An acknowledged change without its line in the audit log would be one that nobody can trace.
-    #[test]
-    fn a_change_is_refused_while_its_audit_line_cannot_be_written_and_the_line_comes_later() {
-        let folder = std::env::temp_dir().join(format!("svc-unwritten-{}", std::process::id()));
-        let path = folder.join(Journal::Audit.path());
-        fs::create_dir_all(path.join("in the way")).unwrap();
-        let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
-        let (tell, told) = crossbeam_channel::unbounded();
-        let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
-        let change = |line: &str| {
-            let state = Arc::new(State::default());
-            let (answer, reply) = crossbeam_channel::bounded(1);
-            store.append(Journal::Audit, line.as_bytes().into());
-            store.put(Document::Schedules, &state, Duration::ZERO);
-            store.commit(&state, vec![(answer, Reply::json(200, &serde_json::json!({})))]);
-            reply.recv_timeout(Duration::from_secs(20)).unwrap().status
-        };
-        assert_eq!(change(r#"{"n":1}"#), 503);
-        assert!(matches!(told.recv().unwrap(), Told::Trouble(Some(_))));
-        fs::remove_dir_all(&path).unwrap();
-        while told.recv_timeout(Duration::from_secs(20)).unwrap() != Told::Trouble(None) {}
-        assert_eq!(change(r#"{"n":2}"#), 200);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":1}\n{\"n\":2}\n");
-        drop(store);
-        fs::remove_dir_all(&folder).unwrap();
-    }
-}
+#[path = "store_tests.rs"]
+mod tests;

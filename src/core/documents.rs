@@ -9,6 +9,8 @@ use std::fmt;
 /// One file of state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Document {
+    /// The ledger. It is written first: an account is closed on disk before its record is gone from there.
+    Usage,
     /// What was learned about how full a context may get.
     Adaptive,
     /// Agents and everything that must agree with them.
@@ -51,8 +53,6 @@ pub enum Document {
     Prompt(LineageId),
     /// What the counters said and what happened.
     Timeline,
-    /// The ledger.
-    Usage,
 }
 
 /// A file of lines that only grows, until it is rotated.
@@ -117,6 +117,12 @@ impl Document {
             Self::Timeline => "state/timeline.json".into(),
             Self::Usage => "state/usage.json".into(),
         }
+    }
+
+    /// Whether it holds no more than counters and grows with the history: it is written when it is due, and
+    /// never along with what somebody waits for.
+    pub fn is_counted(self) -> bool {
+        matches!(self, Self::Usage | Self::Timeline | Self::Specializations | Self::Adaptive)
     }
 
     /// Its content for `state`, with every change that waits for the disk; `None` when the thing it describes

@@ -54,7 +54,7 @@ pub fn schedules(all: &All) -> Text {
 
 /// Lines about what was used: the ledger's own summary.
 pub fn tokens(all: &All) -> Text {
-    let summary = crate::usage::report::summary(all);
+    let summary = serde_json::json!(crate::usage::report::summary(all));
     let number = |name: &str| summary[name].as_u64().unwrap_or_default();
     let mut text = Text::new().bold("Tokens").plain(format!(
         " {} used, {} saved · ${:.2}",

@@ -4,13 +4,20 @@ use crate::agents;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::providers::Activity;
+use serde::de::Deserializer;
+use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+use svc_base::chunked::ChunkedMap;
 
 /// Agent profiles kept; the one without news for longest goes first.
 pub const MAX_PROFILES: usize = 1000;
+/// Profiles of agents whose records are gone, among them; what they have shown stays counted in their roles.
+pub const MAX_GONE: usize = 100;
 /// Roles kept; further ones are not counted.
 pub const MAX_ROLES: usize = 200;
 /// Files counted per profile; the least touched makes room.
@@ -22,8 +29,24 @@ pub const TOP_FILES: usize = 20;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Specializations {
-    agents: BTreeMap<LineageId, Arc<Profile>>,
+    #[serde(serialize_with = "by_lineage", deserialize_with = "of_lineages")]
+    agents: ChunkedMap<LineageId, Arc<Profile>>,
     roles: BTreeMap<String, Arc<RoleProfile>>,
+}
+
+/// As an object.
+fn by_lineage<S: Serializer>(
+    agents: &ChunkedMap<LineageId, Arc<Profile>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(agents.iter())
+}
+
+fn of_lineages<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ChunkedMap<LineageId, Arc<Profile>>, D::Error> {
+    let agents = BTreeMap::<LineageId, Arc<Profile>>::deserialize(deserializer)?;
+    Ok(agents.into_iter().collect())
 }
 
 /// One lineage.
@@ -37,6 +60,9 @@ struct Profile {
     preferred_threshold: Option<f64>,
     /// Milliseconds since 1970.
     updated: u64,
+    /// How it was shown last, with this default threshold.
+    #[serde(skip)]
+    shown: OnceLock<(f64, Box<RawValue>)>,
 }
 
 /// One role of this project.
@@ -82,6 +108,42 @@ impl Counts {
     }
 }
 
+impl Profile {
+    fn told(&self, lineage: LineageId, default_threshold: f64) -> Value {
+        json!({
+            "agentId": self.agent_id,
+            "lineageId": lineage,
+            "agentName": self.agent_name,
+            "role": self.role,
+            "sessionCount": self.counts.sessions,
+            "avgQualityScore": self.counts.average(),
+            "fileTouches": self.counts.files,
+            "preferredThreshold": self.preferred_threshold.unwrap_or(default_threshold),
+        })
+    }
+
+    /// As told: encoded once for as long as it stays as it is.
+    fn encoded(&self, lineage: LineageId, default_threshold: f64) -> Option<Cow<'_, RawValue>> {
+        let is_same = |known: f64| known.to_bits() == default_threshold.to_bits();
+        if let Some((_, known)) = self.shown.get().filter(|(threshold, _)| is_same(*threshold)) {
+            return Some(Cow::Borrowed(known));
+        }
+        let encoded = serde_json::value::to_raw_value(&self.told(lineage, default_threshold)).ok()?;
+        // Another reader may have been first, or the threshold is a new one: this answer is as good.
+        let _ = self.shown.set((default_threshold, encoded.clone()));
+        Some(Cow::Owned(encoded))
+    }
+}
+
+/// `GET /api/memory/specializations`.
+#[derive(Serialize)]
+pub struct Shown<'a> {
+    #[serde(rename = "perAgent")]
+    agents: BTreeMap<String, Cow<'a, RawValue>>,
+    #[serde(rename = "perProjectRole")]
+    roles: BTreeMap<&'a str, Value>,
+}
+
 impl Specializations {
     /// The files this role changes most, most first.
     pub fn top_files(&self, role: &str) -> Vec<(&str, u32)> {
@@ -89,15 +151,15 @@ impl Specializations {
     }
 
     /// `GET /api/memory/specializations`.
-    pub fn shown(&self, default_threshold: f64) -> Value {
-        let agents: BTreeMap<String, Value> = self
+    pub fn shown(&self, default_threshold: f64) -> Shown<'_> {
+        let agents = self
             .agents
             .iter()
             .filter_map(|(id, profile)| {
-                Some((profile.agent_id.to_string(), self.agent(*id, default_threshold)?))
+                Some((profile.agent_id.to_string(), profile.encoded(*id, default_threshold)?))
             })
             .collect();
-        let roles: BTreeMap<&str, Value> = self
+        let roles = self
             .roles
             .iter()
             .map(|(role, profile)| {
@@ -110,22 +172,28 @@ impl Specializations {
                 (role.as_str(), shown)
             })
             .collect();
-        json!({"perAgent": agents, "perProjectRole": roles})
+        Shown { agents, roles }
     }
 
     /// One lineage's profile.
     pub fn agent(&self, lineage: LineageId, default_threshold: f64) -> Option<Value> {
-        let profile = self.agents.get(&lineage)?;
-        Some(json!({
-            "agentId": profile.agent_id,
-            "lineageId": lineage,
-            "agentName": profile.agent_name,
-            "role": profile.role,
-            "sessionCount": profile.counts.sessions,
-            "avgQualityScore": profile.counts.average(),
-            "fileTouches": profile.counts.files,
-            "preferredThreshold": profile.preferred_threshold.unwrap_or(default_threshold),
-        }))
+        Some(self.agents.get(&lineage)?.told(lineage, default_threshold))
+    }
+
+    /// Forgets the profiles of agents that are not `known` any more, but for the last [`MAX_GONE`].
+    pub(super) fn forget(&mut self, known: &agents::State) -> bool {
+        if self.agents.len() <= MAX_GONE {
+            return false;
+        }
+        let known: BTreeSet<LineageId> = known.iter().map(|agent| agent.lineage_id).collect();
+        let gone = self.agents.iter().filter(|(lineage, _)| !known.contains(lineage));
+        let mut gone: Vec<_> = gone.map(|(lineage, profile)| (profile.updated, *lineage)).collect();
+        let surplus = gone.len().saturating_sub(MAX_GONE);
+        gone.sort_unstable();
+        for (_, lineage) in gone.into_iter().take(surplus) {
+            self.agents.remove(&lineage);
+        }
+        surplus > 0
     }
 
     /// The lineage that had this id in one of its lives.
@@ -140,7 +208,7 @@ impl Specializations {
                 self.agents.remove(&oldest);
             }
         }
-        let profile = self.agents.entry(agent.lineage_id).or_insert_with(|| {
+        let profile = self.agents.get_or_insert_with(agent.lineage_id, || {
             Arc::new(Profile {
                 agent_id: agent.id,
                 agent_name: agent.name.clone(),
@@ -148,9 +216,11 @@ impl Specializations {
                 counts: Counts::default(),
                 preferred_threshold: None,
                 updated: now,
+                shown: OnceLock::new(),
             })
         });
         let profile = Arc::make_mut(profile);
+        profile.shown = OnceLock::new();
         profile.agent_id = agent.id;
         profile.agent_name.clone_from(&agent.name);
         profile.updated = now;
@@ -173,9 +243,22 @@ impl Specializations {
     }
 }
 
-/// A process life that has begun is a session.
+/// A process life that has begun is a session. Of agents whose records are gone the last are remembered.
 pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
-    let Moment::Started(id) = *moment else { return };
+    let id = match *moment {
+        Moment::Started(id) => id,
+        Moment::Removed(..) => {
+            if all.memory.specializations.agents.len() <= MAX_GONE {
+                return;
+            }
+            let memory = Arc::make_mut(&mut all.memory);
+            if Arc::make_mut(&mut memory.specializations).forget(&all.agents) {
+                cx.push(Effect::Put(Document::Specializations, Durability::Soon));
+            }
+            return;
+        }
+        _ => return,
+    };
     let Some(agent) = all.agents.get(id).cloned() else { return };
     let memory = Arc::make_mut(&mut all.memory);
     Arc::make_mut(&mut memory.specializations).count(&agent, cx.now.0, |counts| counts.sessions += 1);

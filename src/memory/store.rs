@@ -83,6 +83,13 @@ impl State {
         }
     }
 
+    /// Of agents without a record remembers the last alone.
+    #[must_use]
+    pub fn forget_gone(mut self, agents: &crate::agents::State) -> Self {
+        Arc::make_mut(&mut self.specializations).forget(agents);
+        self
+    }
+
     /// What agents and roles have shown.
     pub fn specializations(&self) -> &Specializations {
         &self.specializations

@@ -1,5 +1,6 @@
 //! The memory against its specification, line by line.
 
+use super::specializations::MAX_GONE;
 use super::{MAX_CONSTRAINTS, MAX_DISCOVERIES, constraint_hash};
 use crate::context::testing::{Core, parsed, write_ended, writes};
 use crate::core::{Actor, Document, Durability, Effect};
@@ -219,6 +220,27 @@ fn a_brief_joins_the_chain_only_when_the_successor_runs() {
     core.ask("POST", &format!("/api/agents/{id}/rotate"), &Value::Null);
     core.apply(crate::core::Event::Job(crate::agents::JobReport::Brief(id, Err("no log".into()))));
     assert_eq!(core.get("/api/memory/handoff-chain"), json!({"roles": []}));
+}
+
+#[test]
+fn profiles_of_removed_agents_are_bounded_and_their_roles_keep_what_they_showed() {
+    let mut bench = crate::core::testing::Bench::new();
+    bench.agent("stays");
+    let extra = 3;
+    for n in 0..MAX_GONE + extra {
+        let id = bench.agent(&format!("a{n}"));
+        bench.exits(id, 0);
+        bench.now = bench.now + std::time::Duration::from_millis(1);
+        assert_eq!(bench.ask("DELETE", &format!("/api/agents/a{n}"), &Value::Null).0, 200);
+    }
+    let (_, shown) = bench.ask("GET", "/api/memory/specializations", &Value::Null);
+    let profiles = shown["perAgent"].as_object().unwrap();
+    let has = |name: &str| profiles.values().any(|profile| profile["agentName"] == name);
+    assert_eq!(profiles.len(), MAX_GONE + 1);
+    assert!(has("stays") && !has("a2") && has("a3"), "the oldest of those that are gone were forgotten");
+    let sessions = |role: &Value| role["sessionCount"].as_u64().unwrap();
+    let counted: u64 = shown["perProjectRole"].as_object().unwrap().values().map(sessions).sum();
+    assert_eq!(counted, (MAX_GONE + extra + 1) as u64);
 }
 
 #[test]

@@ -9,10 +9,12 @@ use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::endpoint::Handler;
 use crate::usage::prices;
+use serde::de::Deserializer;
+use serde::ser::{Error, Serializer};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::value::RawValue;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Between two snapshots.
@@ -25,8 +27,40 @@ pub const MAX_EVENTS: usize = 500;
 /// The history.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    snapshots: Arc<VecDeque<Snapshot>>,
-    events: Arc<VecDeque<Happened>>,
+    snapshots: Entries<Snapshot>,
+    events: Entries<Happened>,
+}
+
+/// A list that is copied by its pointers, of entries that never change.
+type Entries<T> = Arc<VecDeque<Arc<Kept<T>>>>;
+
+/// An entry, and how it looks: encoded once, for every reader and every write.
+#[derive(Debug)]
+pub struct Kept<T> {
+    entry: T,
+    encoded: OnceLock<Box<RawValue>>,
+}
+
+impl<T> From<T> for Kept<T> {
+    fn from(entry: T) -> Self {
+        Self { entry, encoded: OnceLock::new() }
+    }
+}
+
+impl<T: Serialize> Serialize for Kept<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(known) = self.encoded.get() {
+            return known.serialize(serializer);
+        }
+        let encoded = serde_json::value::to_raw_value(&self.entry).map_err(S::Error::custom)?;
+        self.encoded.get_or_init(|| encoded).serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Kept<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::from)
+    }
 }
 
 /// What the counters said.
@@ -73,8 +107,8 @@ pub struct Happened {
 pub struct Stored {
     /// Format version.
     pub version: u32,
-    snapshots: Arc<VecDeque<Snapshot>>,
-    events: Arc<VecDeque<Happened>>,
+    snapshots: Entries<Snapshot>,
+    events: Entries<Happened>,
 }
 
 /// The version this code writes.
@@ -93,6 +127,13 @@ impl State {
     }
 }
 
+/// `GET /api/timeline`.
+#[derive(Serialize)]
+struct Shown<'a> {
+    events: &'a Entries<Happened>,
+    snapshots: &'a Entries<Snapshot>,
+}
+
 /// The routes of the timeline.
 pub fn routes() -> Vec<Route<Handler>> {
     vec![Route::new(
@@ -101,7 +142,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         "Snapshots of the counters, and what happened to agents",
         Handler::Read(|ask| {
             let timeline = &ask.state.timeline;
-            Ok(Reply::ok(&json!({"snapshots": timeline.snapshots, "events": timeline.events})))
+            Ok(Reply::ok(&Shown { events: &timeline.events, snapshots: &timeline.snapshots }))
         }),
     )]
 }
@@ -111,7 +152,7 @@ pub fn changed(all: &mut All, now: Time) {
     if all.timers.is_set(Timer::Snapshot) {
         return;
     }
-    let last = all.timeline.snapshots.back().map(|snapshot| snapshot.timestamp);
+    let last = all.timeline.snapshots.back().map(|snapshot| snapshot.entry.timestamp);
     let due = last.map_or(now, |last| (last + SNAPSHOT_INTERVAL).clamp(now, now + SNAPSHOT_INTERVAL));
     Arc::make_mut(&mut all.timers).set(Timer::Snapshot, due);
 }
@@ -174,8 +215,8 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     cx.push(Effect::Put(Document::Timeline, Durability::Soon));
 }
 
-fn push<T>(list: &mut VecDeque<T>, item: T, max: usize) {
-    list.push_back(item);
+fn push<T>(list: &mut VecDeque<Arc<Kept<T>>>, item: T, max: usize) {
+    list.push_back(Arc::new(item.into()));
     if list.len() > max {
         list.pop_front();
     }
@@ -188,7 +229,7 @@ mod tests {
     use crate::core::Event;
     use crate::core::testing::Bench;
     use crate::providers::{Activity, TokensDelta, Usage};
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     fn timeline(bench: &mut Bench) -> Value {
         let (status, body) = bench.ask("GET", "/api/timeline", &Value::Null);

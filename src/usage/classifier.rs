@@ -314,7 +314,7 @@ pub fn heard(all: &mut All, cx: &mut Context, agent: &Agent, activities: &[Activ
     }
     let state = Arc::make_mut(&mut all.usage);
     let fresh = || Arc::new(Work::new(&agent.prompt));
-    let work = Arc::make_mut(state.works.entry(agent.lineage_id).or_insert_with(fresh));
+    let work = Arc::make_mut(state.works.get_or_insert_with(agent.lineage_id, fresh));
     for activity in activities {
         let due = |count: u64| count >= MIN_EVENTS && (count - MIN_EVENTS).is_multiple_of(UPDATE_EVERY);
         if work.take(activity) && due(work.count) {

@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** the rows of an account add up to what its agent's record has counted over all its lives.
 
+use super::Sum;
 use super::prices::{self, Price};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
@@ -33,6 +34,9 @@ pub struct Account {
     /// When it was used last.
     pub last_used: Time,
     rows: Vec<Row>,
+    /// What the rows come to, kept as they change.
+    #[serde(skip)]
+    sum: Sum,
     /// Tokens by slot, within [`VELOCITY_WINDOW`].
     #[serde(skip)]
     recent: VecDeque<(u64, i64)>,
@@ -102,6 +106,7 @@ impl Account {
             provider: provider.to_owned(),
             last_used: now,
             rows: Vec::new(),
+            sum: Sum::default(),
             recent: VecDeque::new(),
         }
     }
@@ -113,17 +118,31 @@ impl Account {
 
     /// All tokens.
     pub fn tokens(&self) -> Tokens {
-        self.rows.iter().fold(Tokens::default(), |sum, row| sum + row.tokens)
+        self.sum.tokens
     }
 
     /// All dollars.
     pub fn cost_usd(&self) -> f64 {
-        self.rows.iter().map(Row::cost_usd).sum()
+        self.sum.cost_usd
     }
 
     /// Tokens of which nobody knows what they cost.
     pub fn unpriced(&self) -> u64 {
-        self.rows.iter().map(Row::unpriced).fold(0, u64::saturating_add)
+        self.sum.unpriced
+    }
+
+    /// The account as it was read, summed up.
+    #[must_use]
+    pub fn restored(mut self) -> Self {
+        self.add_up();
+        self
+    }
+
+    fn add_up(&mut self) {
+        self.sum = Sum::default();
+        for row in &self.rows {
+            self.sum.add(row.tokens, row.cost_usd(), row.unpriced());
+        }
     }
 
     /// How many lives have used something.
@@ -155,8 +174,9 @@ impl Account {
             }
         }
         self.last_used = now;
-        self.remember(before, now);
         self.join_rows();
+        self.add_up();
+        self.remember(before, now);
     }
 
     /// Tokens used within [`VELOCITY_WINDOW`] before `now`.

@@ -8,6 +8,9 @@
 pub mod api;
 pub mod budget;
 pub mod classifier;
+pub mod gone;
+#[cfg(test)]
+mod gone_tests;
 pub mod ledger;
 pub mod prices;
 pub mod report;
@@ -24,31 +27,32 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::providers::{self, Activity, Tokens, Usage};
+use gone::Gone;
 use ledger::{Account, Place};
 use prices::Price;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::chunked::ChunkedMap;
 
 /// Ids under which the daemon's own use is booked.
 pub const RESERVED: [&str; 6] =
     ["__journalist__", "__pm__", "__negotiator__", "__planner__", "__gateway__", "__agent_qa__"];
 /// The team of agents without one.
 pub const UNASSIGNED: &str = "__unassigned__";
-/// Accounts kept one by one; beyond that those whose record is gone are joined, the oldest first.
-pub const MAX_ACCOUNTS: usize = 1_000;
 
 /// All accounts, and what is known of the agents' work.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    accounts: BTreeMap<LineageId, Arc<Account>>,
-    /// Accounts that were joined, by team.
-    earlier: BTreeMap<Arc<str>, Sum>,
-    internal: BTreeMap<String, Sum>,
+    /// Of agents that have a record.
+    accounts: ChunkedMap<LineageId, Arc<Account>>,
+    /// Of those whose record is gone.
+    gone: Arc<Gone>,
+    internal: Arc<BTreeMap<String, Sum>>,
     today: budget::Today,
     saved: Saved,
-    works: BTreeMap<LineageId, Arc<classifier::Work>>,
-    routes: BTreeMap<LineageId, Arc<routing::Route>>,
+    works: ChunkedMap<LineageId, Arc<classifier::Work>>,
+    routes: ChunkedMap<LineageId, Arc<routing::Route>>,
     routed: routing::Totals,
 }
 
@@ -64,6 +68,15 @@ pub struct Sum {
     pub unpriced: u64,
     /// Of reserved ids: bookings. Of joined accounts: how many.
     pub sessions: u64,
+}
+
+impl Sum {
+    /// Adds tokens, what they cost, and how many of them have no price.
+    pub fn add(&mut self, tokens: Tokens, cost_usd: f64, unpriced: u64) {
+        self.tokens = self.tokens + tokens;
+        self.cost_usd += cost_usd;
+        self.unpriced = self.unpriced.saturating_add(unpriced);
+    }
 }
 
 /// Tokens that were not used, by why; each is counted, none is guessed.
@@ -93,12 +106,17 @@ pub fn clock_set(all: &mut All, now: Time) {
 impl State {
     /// The account of a lineage.
     pub fn account(&self, lineage: LineageId) -> Option<&Arc<Account>> {
-        self.accounts.get(&lineage)
+        self.accounts.get(&lineage).or_else(|| self.gone.account(lineage))
     }
 
-    /// All accounts.
+    /// The accounts of all agents that have a record.
     pub fn accounts(&self) -> impl Iterator<Item = (LineageId, &Arc<Account>)> {
         self.accounts.iter().map(|(lineage, account)| (*lineage, account))
+    }
+
+    /// The accounts of agents whose records are gone.
+    pub fn gone(&self) -> &Gone {
+        &self.gone
     }
 
     /// Tokens a lineage has used over all its lives.
@@ -118,37 +136,19 @@ impl State {
 
     /// What agents have used, the daemon's own use apart.
     pub fn total(&self) -> Sum {
-        let mut sum = Sum::default();
+        let mut sum = self.gone.total();
         for account in self.accounts.values() {
-            sum.tokens = sum.tokens + account.tokens();
-            sum.cost_usd += account.cost_usd();
-            sum.unpriced = sum.unpriced.saturating_add(account.unpriced());
-        }
-        for joined in self.earlier.values() {
-            sum.tokens = sum.tokens + joined.tokens;
-            sum.cost_usd += joined.cost_usd;
-            sum.unpriced = sum.unpriced.saturating_add(joined.unpriced);
+            sum.add(account.tokens(), account.cost_usd(), account.unpriced());
         }
         sum
     }
 
-    /// Joins the oldest accounts whose records are gone.
-    fn join_accounts(&mut self, agents: &crate::agents::State) {
-        while self.accounts.len() > MAX_ACCOUNTS {
-            let living: std::collections::BTreeSet<_> = agents.iter().map(|agent| agent.lineage_id).collect();
-            let gone = self.accounts.iter().filter(|(lineage, _)| !living.contains(lineage));
-            let Some(oldest) = gone.min_by_key(|(_, account)| account.last_used).map(|(id, _)| *id) else {
-                return;
-            };
-            let Some(account) = self.accounts.remove(&oldest) else { return };
-            for row in account.rows() {
-                let joined = self.earlier.entry(Arc::clone(&row.team)).or_default();
-                joined.tokens = joined.tokens + row.tokens;
-                joined.cost_usd += row.cost_usd();
-                joined.unpriced = joined.unpriced.saturating_add(row.unpriced());
-                joined.sessions += 1;
-            }
-        }
+    /// A record is gone. Whether anything was known of its lineage.
+    fn close(&mut self, lineage: LineageId) -> bool {
+        let had = self.works.remove(&lineage).is_some() | self.forget_route(lineage);
+        let Some(account) = self.accounts.remove(&lineage) else { return had };
+        Arc::make_mut(&mut self.gone).close(lineage, account);
+        true
     }
 }
 
@@ -204,14 +204,13 @@ fn add(all: &mut All, cx: &mut Context, agent: &Agent, place: &Place, usage: &Us
     }
     let state = Arc::make_mut(&mut all.usage);
     let fresh = || Arc::new(Account::new(agent.id, &agent.name, &agent.role, &agent.provider, cx.now));
-    let account = Arc::make_mut(state.accounts.entry(agent.lineage_id).or_insert_with(fresh));
+    let account = Arc::make_mut(state.accounts.get_or_insert_with(agent.lineage_id, fresh));
     let before = account.cost_usd();
     account.agent = agent.id;
     account.name.clone_from(&agent.name);
     account.add(place, usage, cx.now);
     let cost = account.cost_usd() - before;
     state.today.add(cx.now, cost);
-    state.join_accounts(&all.agents);
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 
@@ -231,7 +230,7 @@ pub fn book(
     let is_known = cost_usd.is_some() || price.is_some();
     let cost_usd = cost_usd.unwrap_or_else(looked_up);
     let state = Arc::make_mut(&mut all.usage);
-    let sum = state.internal.entry(reserved_id.to_owned()).or_default();
+    let sum = Arc::make_mut(&mut state.internal).entry(reserved_id.to_owned()).or_default();
     sum.tokens = sum.tokens + tokens;
     sum.cost_usd += cost_usd;
     if !is_known {
@@ -262,14 +261,15 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             let context = kept.map_or(0, |agent| agent.context_tokens);
             follow(all, cx, new, |saved| saved.cold_start = saved.cold_start.saturating_add(context));
         }
-        Moment::Removed(_, lineage) => {
-            let state = Arc::make_mut(&mut all.usage);
-            let had = state.works.remove(&lineage).is_some() | state.forget_route(lineage);
-            if had {
-                cx.push(Effect::Put(Document::Usage, Durability::Soon));
-            }
-        }
+        Moment::Removed(_, lineage) => removed(all, cx, lineage),
         _ => {}
+    }
+}
+
+/// A record is gone: no record will tell after a kill what its account is short of.
+fn removed(all: &mut All, cx: &mut Context, lineage: LineageId) {
+    if Arc::make_mut(&mut all.usage).close(lineage) {
+        cx.push(Effect::Put(Document::Usage, Durability::BeforeReply));
     }
 }
 

@@ -1,9 +1,11 @@
 //! The reports: what was used and saved, by agent and by team.
 
-use super::{State, Sum, UNASSIGNED, model_of, prices, team_of};
+use super::{State, Sum, UNASSIGNED, gone, model_of, prices, team_of};
+use crate::agents::Agent;
 use crate::core::State as All;
 use crate::core::ids::LineageId;
 use crate::providers::Tokens;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,31 +14,57 @@ use std::sync::Arc;
 pub const EARLIER: &str = "__earlier__";
 
 /// `GET /api/tokens/summary`.
-pub fn summary(all: &All) -> Value {
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary<'a> {
+    breakdown: Value,
+    cache_hit_rate: f64,
+    internal_overhead: Value,
+    per_agent: Vec<Row<'a>>,
+    prices: Value,
+    savings: Value,
+    tokens: Tokens,
+    total_cost_usd: f64,
+    total_saved: u64,
+    total_tokens: u64,
+    total_used: u64,
+    unpriced_tokens: u64,
+}
+
+/// One agent of the summary.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Row<'a> {
+    Made(Value),
+    Closed(&'a gone::Closed),
+}
+
+/// What was used and saved, by agent.
+pub fn summary(all: &All) -> Summary<'_> {
     let usage = &all.usage;
     let total = usage.total();
     let used = total.tokens.total();
     let saved = usage.saved();
-    json!({
-        "totalUsed": used,
-        "totalTokens": used,
-        "totalSaved": saved.total(),
-        "totalCostUsd": prices::rounded(total.cost_usd),
-        "unpricedTokens": total.unpriced,
-        "tokens": total.tokens,
-        "breakdown": savings(all),
-        "perAgent": per_agent(all),
-        "cacheHitRate": hit_rate(total.tokens),
-        "savings": {
+    Summary {
+        breakdown: savings(all),
+        cache_hit_rate: hit_rate(total.tokens),
+        internal_overhead: overhead(usage),
+        per_agent: per_agent(all),
+        prices: json!({"asOf": prices::table().as_of, "source": prices::table().source}),
+        savings: json!({
             "total": saved.total(),
             "fromRotation": saved.rotation,
             "percentage": percentage(saved.total(), used),
             "cacheReads": total.tokens.cache_read,
             "basis": basis(),
-        },
-        "internalOverhead": overhead(usage),
-        "prices": {"asOf": prices::table().as_of, "source": prices::table().source},
-    })
+        }),
+        tokens: total.tokens,
+        total_cost_usd: prices::rounded(total.cost_usd),
+        total_saved: saved.total(),
+        total_tokens: used,
+        total_used: used,
+        unpriced_tokens: total.unpriced,
+    }
 }
 
 /// Tokens saved, by why, with the basis of each figure.
@@ -80,7 +108,7 @@ fn rounded(fraction: f64) -> f64 {
 fn overhead(usage: &State) -> Value {
     let mut sum = Sum::default();
     let mut components = Map::new();
-    for (id, part) in &usage.internal {
+    for (id, part) in usage.internal.iter() {
         sum.tokens = sum.tokens + part.tokens;
         sum.cost_usd += part.cost_usd;
         let shown = json!({
@@ -94,10 +122,12 @@ fn overhead(usage: &State) -> Value {
 }
 
 /// Every agent that used something or stands in the registry, the thirstiest first.
-fn per_agent(all: &All) -> Vec<Value> {
-    let mut rows: Vec<(u64, Value)> = Vec::new();
+fn per_agent(all: &All) -> Vec<Row<'_>> {
+    let mut rows: Vec<(u64, Row)> = Vec::new();
+    let records: BTreeMap<LineageId, &Arc<Agent>> =
+        all.agents.iter().map(|agent| (agent.lineage_id, agent)).collect();
     for (lineage, account) in all.usage.accounts() {
-        let record = all.agents.iter().find(|agent| agent.lineage_id == lineage);
+        let record = records.get(&lineage);
         let last = account.rows().last();
         let model =
             record.map(|agent| model_of(all, agent)).or_else(|| last.map(|row| Arc::clone(&row.model)));
@@ -118,8 +148,10 @@ fn per_agent(all: &All) -> Vec<Value> {
             "lives": account.lives(),
             "removed": record.is_none(),
         });
-        rows.push((tokens.total(), shown));
+        rows.push((tokens.total(), Row::Made(shown)));
     }
+    let gone = all.usage.gone();
+    rows.extend(gone.last().map(|closed| (closed.account.tokens().total(), Row::Closed(closed))));
     for agent in all.agents.iter().filter(|agent| all.usage.account(agent.lineage_id).is_none()) {
         let shown = json!({
             "id": agent.id, "used": 0, "model": model_of(all, agent), "name": agent.name, "role": agent.role,
@@ -127,31 +159,15 @@ fn per_agent(all: &All) -> Vec<Value> {
             "tokens": Tokens::default(), "costUsd": 0.0, "unpricedTokens": 0, "lives": 0,
             "removed": false,
         });
-        rows.push((0, shown));
+        rows.push((0, Row::Made(shown)));
     }
-    let joined = all.usage.earlier.values().fold(Sum::default(), |sum, part| Sum {
-        tokens: sum.tokens + part.tokens,
-        cost_usd: sum.cost_usd + part.cost_usd,
-        unpriced: sum.unpriced.saturating_add(part.unpriced),
-        sessions: sum.sessions + part.sessions,
-    });
-    if joined.sessions > 0 {
-        let used = joined.tokens.total();
-        rows.push((
-            used,
-            json!({
-                "id": EARLIER, "used": used, "model": null, "name": "earlier agents", "tokens": joined.tokens,
-                "costUsd": cost(joined.cost_usd, joined.unpriced), "unpricedTokens": joined.unpriced,
-                "removed": true,
-            }),
-        ));
-    }
+    rows.extend(gone::shown_earlier(gone).map(|(used, shown)| (used, Row::Made(shown))));
     rows.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
     rows.into_iter().map(|(_, shown)| shown).collect()
 }
 
 /// Dollars, `null` where nobody knows what any of it cost.
-fn cost(usd: f64, unpriced: u64) -> Value {
+pub(super) fn cost(usd: f64, unpriced: u64) -> Value {
     if unpriced > 0 && usd <= 0.0 { Value::Null } else { json!(prices::rounded(usd)) }
 }
 
@@ -177,10 +193,19 @@ pub fn by_team(all: &All) -> Value {
             team.unpriced = team.unpriced.saturating_add(row.unpriced());
         }
     }
+    for closed in all.usage.gone().last() {
+        for (id, part) in &closed.teams {
+            let team = teams.entry(Arc::clone(id)).or_default();
+            team.lineages.insert(closed.lineage);
+            team.tokens = team.tokens + part.tokens;
+            team.cost_usd += part.cost_usd;
+            team.unpriced = team.unpriced.saturating_add(part.unpriced);
+        }
+    }
     for agent in all.agents.iter() {
         teams.entry(team_of(agent)).or_default().lineages.insert(agent.lineage_id);
     }
-    for (id, part) in &all.usage.earlier {
+    for (id, part) in all.usage.gone().earlier() {
         let team = teams.entry(Arc::clone(id)).or_default();
         team.tokens = team.tokens + part.tokens;
         team.cost_usd += part.cost_usd;

@@ -1,17 +1,20 @@
 //! The ledger as it stands on disk.
 
+use super::gone::{Closed, Gone};
 use super::ledger::{Account, Place};
 use super::{Saved, State, Sum, budget, model_of, routing, team_of};
 use crate::core::State as All;
 use crate::core::ids::LineageId;
 use crate::core::time::Time;
 use crate::providers::Usage;
+use serde::ser::{Error, Serializer};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use svc_base::chunked::ChunkedMap;
 
 /// `.svc/state/usage.json`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stored {
     /// Format version.
@@ -25,20 +28,53 @@ pub struct Stored {
     routed: routing::Totals,
 }
 
+/// The same, as it is written: what never changes again is encoded already.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Written<'a> {
+    version: u32,
+    accounts: Vec<Entry<'a>>,
+    earlier: &'a BTreeMap<Arc<str>, Sum>,
+    internal: &'a BTreeMap<String, Sum>,
+    today: budget::Today,
+    saved: Saved,
+    routes: Vec<(LineageId, &'a routing::Route)>,
+    routed: routing::Totals,
+}
+
+/// An account with its lineage.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Entry<'a> {
+    Open(LineageId, &'a Account),
+    Closed(Encoded<'a>),
+}
+
+/// An account that was encoded once.
+struct Encoded<'a>(&'a Closed);
+
+impl Serialize for Encoded<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.stored().map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
 /// The version this code writes.
 pub const VERSION: u32 = 1;
 
 impl State {
     /// The ledger to be written.
-    pub fn stored(&self) -> Stored {
-        Stored {
+    pub fn stored(&self) -> Written<'_> {
+        let open = self.accounts.iter().map(|(id, account)| Entry::Open(*id, account));
+        let closed = self.gone.last().map(|closed| Entry::Closed(Encoded(closed)));
+        Written {
             version: VERSION,
-            accounts: self.accounts.iter().map(|(id, account)| (*id, (**account).clone())).collect(),
-            earlier: self.earlier.clone(),
-            internal: self.internal.clone(),
+            accounts: open.chain(closed).collect(),
+            earlier: self.gone.earlier(),
+            internal: &self.internal,
             today: self.today,
             saved: self.saved,
-            routes: self.routes.iter().map(|(id, route)| (*id, (**route).clone())).collect(),
+            routes: self.routes.iter().map(|(id, route)| (*id, &**route)).collect(),
             routed: self.routed,
         }
     }
@@ -47,13 +83,17 @@ impl State {
 /// Takes over the ledger of an earlier daemon. The registry is written by itself, so after a power cut one of
 /// the two may be a second behind: the records decide, and the accounts are brought in line with them.
 pub fn restore(all: &mut All, stored: Stored, now: Time) {
+    let known: BTreeSet<LineageId> = all.agents.iter().map(|agent| agent.lineage_id).collect();
+    let accounts = stored.accounts.into_iter().map(|(id, account)| (id, Arc::new(account.restored())));
+    let (open, mut gone): (Vec<_>, Vec<_>) = accounts.partition(|(id, _)| known.contains(id));
+    gone.sort_by_key(|(_, account)| account.last_used);
     let mut state = State {
-        accounts: stored.accounts.into_iter().map(|(id, account)| (id, Arc::new(account))).collect(),
-        earlier: stored.earlier,
-        internal: stored.internal,
+        accounts: open.into_iter().collect(),
+        gone: Arc::new(Gone::restore(stored.earlier, gone)),
+        internal: Arc::new(stored.internal),
         today: stored.today,
         saved: stored.saved,
-        works: BTreeMap::new(),
+        works: ChunkedMap::default(),
         routes: stored.routes.into_iter().map(|(id, route)| (id, Arc::new(route))).collect(),
         routed: stored.routed,
     };
@@ -64,7 +104,7 @@ pub fn restore(all: &mut All, stored: Stored, now: Time) {
         if delta.is_zero() {
             continue;
         }
-        let account = state.accounts.entry(agent.lineage_id).or_insert_with(fresh);
+        let account = state.accounts.get_or_insert_with(agent.lineage_id, fresh);
         let model = model_of(all, agent);
         let price = super::prices::for_model(all.settings.config(), &model);
         let place = Place { agent: agent.id, team: team_of(agent), price, model };

@@ -179,3 +179,76 @@ impl Acknowledged {
         *self = Self::default();
     }
 }
+
+/// Locks go into a log ahead of their file, many in one sync: what a caller was told is in one of the two.
+#[test]
+fn kill_nine_keeps_every_lock_that_was_declared_and_none_that_was_given_back() {
+    const CLIENTS: u64 = 6;
+    let folder = Arc::new(Folder::new("kill-nine-locks"));
+    let (mut total, mut ahead) = (0, 0);
+    for round in 0..40_u64 {
+        let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+        let fate = Instant::now() + Duration::from_micros(Dice::seeded(round).below(80_000));
+        let done: Vec<Locks> = std::thread::scope(|scope| {
+            let daemon_ref = &daemon;
+            let clients: Vec<_> =
+                (0..CLIENTS).map(|n| scope.spawn(move || Locks::work(daemon_ref, n, round))).collect();
+            wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+            kill_nine(daemon_ref.pid());
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        daemon.kill();
+        let log = std::fs::metadata(folder.path().join(".svc/state/ahead.jsonl"));
+        ahead += u64::from(log.is_ok_and(|log| log.len() > 0));
+        let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+        let held = daemon.get("/api/coordination").to_string();
+        let audit = std::fs::read_to_string(folder.path().join(".svc/audit.jsonl")).unwrap_or_default();
+        for resource in done.iter().flat_map(|done| &done.held) {
+            assert!(held.contains(resource), "round {round}: {resource} was declared, and nobody holds it");
+            assert!(audit.contains(resource), "round {round}: no line tells of {resource}");
+        }
+        for resource in done.iter().flat_map(|done| &done.free) {
+            assert!(!held.contains(resource), "round {round}: {resource} was given back, and it is held");
+        }
+        total += done.iter().map(|done| done.held.len() + done.free.len()).sum::<usize>();
+        for n in 0..CLIENTS {
+            daemon.post("/api/coordination/complete", &json!({"agentId": format!("client-{n}")}));
+        }
+        assert_eq!(daemon.stop(), Some(0));
+    }
+    assert!(ahead > 5, "only {ahead} kills met a log with something in it");
+    assert!(total > 200, "only {total} locks were acknowledged: the test is too quick with its kills");
+}
+
+/// What one client was told of its locks.
+#[derive(Default)]
+struct Locks {
+    held: Vec<String>,
+    free: Vec<String>,
+}
+
+impl Locks {
+    /// Declares, and gives every second one back, until the daemon is gone.
+    fn work(daemon: &Daemon, client: u64, round: u64) -> Self {
+        let (mut done, owner) = (Self::default(), format!("client-{client}"));
+        for n in 0_u64.. {
+            let resource = format!("<r{round}-c{client}-n{n}>");
+            let declare = json!({"agentId": owner, "operation": resource, "resources": [resource]});
+            match daemon.try_send("POST", "/api/coordination/declare", &declare) {
+                Ok((200, _)) => {}
+                // More than an owner may hold; or nobody knows what came of it.
+                Ok(_) | Err(_) => break,
+            }
+            if n % 2 == 1 {
+                done.held.push(resource);
+                continue;
+            }
+            let complete = json!({"agentId": owner, "operation": resource});
+            match daemon.try_send("POST", "/api/coordination/complete", &complete) {
+                Ok((200, _)) => done.free.push(resource),
+                Ok(_) | Err(_) => break,
+            }
+        }
+        done
+    }
+}

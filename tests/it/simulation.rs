@@ -479,7 +479,7 @@ impl Simulation {
         let sum = |rows: &serde_json::Value, field: &str| -> u64 {
             rows.as_array().unwrap().iter().map(|row| row[field].as_u64().unwrap()).sum()
         };
-        let summary = usage::report::summary(&self.world.state);
+        let summary = serde_json::json!(usage::report::summary(&self.world.state));
         let teams = usage::report::by_team(&self.world.state);
         let total = summary["totalUsed"].as_u64().unwrap();
         assert_eq!(sum(&summary["perAgent"], "used"), total, "seed {}: the agents' tokens", self.seed);

@@ -4,6 +4,7 @@
 pub mod actor;
 pub mod api;
 pub mod bundled;
+pub mod chunked;
 pub mod fence;
 pub mod folders;
 pub mod hex;

@@ -2,7 +2,7 @@
 //! for: opening a pipe blocks until somebody writes into it.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -29,6 +29,18 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path, OpenOptions::new().read(true))?.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The last bytes of a file, so many at most.
+///
+/// Errors: as [`open`].
+pub fn read_end(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut file = open(path, OpenOptions::new().read(true))?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
+    let mut end = Vec::new();
+    file.take(bytes).read_to_end(&mut end)?;
+    Ok(end)
 }
 
 /// The content of a file of text.

@@ -69,7 +69,7 @@ fn issue_5_the_ledger_equals_all_recordings_over_duplicates_a_resume_and_three_r
     }
     assert_eq!(world.state.agents.rotations().total, 3);
     assert!(known > 100_000, "the recordings have tokens: {known}");
-    let summary = report::summary(&world.state);
+    let summary = serde_json::json!(report::summary(&world.state));
     assert_eq!(summary["totalUsed"], known);
     assert_eq!(sum(&summary["perAgent"], "used"), known);
     assert_eq!(sum(&report::by_team(&world.state)["teams"], "totalTokens"), known);

@@ -1,0 +1,72 @@
+//! The store: what goes together, what waits, and what a disk that refuses leaves behind.
+
+use super::*;
+
+/// A schedule's start must never overtake its mark.
+#[test]
+fn what_waits_for_the_disk_is_told_when_everything_put_before_is_there() {
+    let folder = std::env::temp_dir().join(format!("svc-stored-{}", std::process::id()));
+    let path = folder.join(Document::Schedules.path());
+    // A folder stands where the document is to be: it cannot be written.
+    fs::create_dir_all(path.join("in the way")).unwrap();
+    let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
+    let (tell, told) = crossbeam_channel::unbounded();
+    let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
+    store.put(Document::Schedules, &Arc::new(State::default()), Duration::ZERO);
+    store.tell_when_stored(Timer::Snapshot);
+    let next = || told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(matches!(next(), Told::Trouble(Some(_))), "the disk refuses, and nothing else is told");
+    fs::remove_dir_all(&path).unwrap();
+    let after: Vec<Told> = std::iter::repeat_with(next)
+        .skip_while(|what| matches!(what, Told::Trouble(Some(_))))
+        .take(2)
+        .collect();
+    assert_eq!(after, [Told::Trouble(None), Told::Stored(Timer::Snapshot)]);
+    assert!(path.is_file());
+    drop(store);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What grows with the history would make every change as slow as the history is long.
+#[test]
+fn what_somebody_waits_for_takes_along_what_is_due_soon_but_not_the_ledger() {
+    let now = Instant::now();
+    let mut inbox = Inbox::default();
+    let soon = [Document::Usage, Document::Timeline, Document::Agents];
+    inbox.due.extend(soon.map(|document| (document, now + SOON)));
+    inbox.due.insert(Document::Locks, now);
+    let waiting = || Waiting::Core(CallId(1), Box::new(|_| ()));
+    inbox.waiting.push(waiting());
+    assert_eq!(take(&mut inbox, now).documents, [Document::Agents, Document::Locks]);
+    inbox.waiting.push(waiting());
+    inbox.refused.insert(Document::Timeline);
+    assert_eq!(take(&mut inbox, now).documents, [Document::Timeline], "while the disk refuses it");
+    assert_eq!(take(&mut inbox, now + SOON).documents, [Document::Usage], "when it is due");
+}
+
+/// An acknowledged change without its line in the audit log would be one that nobody can trace.
+#[test]
+fn a_change_is_refused_while_its_audit_line_cannot_be_written_and_the_line_comes_later() {
+    let folder = std::env::temp_dir().join(format!("svc-unwritten-{}", std::process::id()));
+    let path = folder.join(Journal::Audit.path());
+    fs::create_dir_all(path.join("in the way")).unwrap();
+    let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
+    let (tell, told) = crossbeam_channel::unbounded();
+    let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
+    let change = |line: &str| {
+        let state = Arc::new(State::default());
+        let (answer, reply) = crossbeam_channel::bounded(1);
+        store.append(Journal::Audit, line.as_bytes().into());
+        store.put(Document::Schedules, &state, Duration::ZERO);
+        store.commit(&state, vec![(answer, Reply::json(200, &serde_json::json!({})))]);
+        reply.recv_timeout(Duration::from_secs(20)).unwrap().status
+    };
+    assert_eq!(change(r#"{"n":1}"#), 503);
+    assert!(matches!(told.recv().unwrap(), Told::Trouble(Some(_))));
+    fs::remove_dir_all(&path).unwrap();
+    while told.recv_timeout(Duration::from_secs(20)).unwrap() != Told::Trouble(None) {}
+    assert_eq!(change(r#"{"n":2}"#), 200);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":1}\n{\"n\":2}\n");
+    drop(store);
+    fs::remove_dir_all(&folder).unwrap();
+}
