@@ -1,7 +1,7 @@
 //! `/api/agents`: fields in, records out.
 
 use super::record::View;
-use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
+use super::{Command, Deliver, Patch, Reason, SpawnRequest, scope, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
@@ -73,7 +73,8 @@ fn record_routes() -> Vec<Route<Handler>> {
     vec![
         Route::new(Method::Get, "/api/agents", "All agents", Shared(list))
             .query(&[("fields", "names of fields, separated by commas: only these of each record")])
-            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")]),
+            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")])
+            .success(|| json!({"type": "array", "items": record_schema()})),
         Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, worker_api::spawn))
             .body(spawn_schema)
             .body_limit(2 << 20)
@@ -83,7 +84,8 @@ fn record_routes() -> Vec<Route<Handler>> {
                 (409, "maxAgents are alive already"),
             ]),
         Route::new(Method::Get, "/api/agents/:id", "One agent, with its whole prompt", Read(get))
-            .replies(&[(200, "the record"), (404, "no such agent")]),
+            .replies(&[(200, "the record"), (404, "no such agent")])
+            .success(record_schema),
         Route::new(Method::Patch, "/api/agents/:id", "Change a record", Write(Anyone, patch))
             .body(patch_schema),
         Route::new(
@@ -381,6 +383,24 @@ fn permission(fields: &mut Fields) -> Option<Permission> {
     Some(match fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")])? {
         "full" => Permission::Full,
         _ => Permission::Auto,
+    })
+}
+
+/// The fields of a record that have closed words; there are more fields.
+fn record_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["active", "completed", "crashed", "killed", "interrupted"]},
+            "state": {"enum": [
+                "starting", "running", "waiting", "rotating", "completed", "crashed", "killed", "interrupted",
+            ]},
+            "statusReason": {"type": "string", "description": "a sentence for people; its wording may change"},
+            "statusCode": {
+                "enum": Reason::CODES,
+                "description": "the reason for programs; a later version may have further words",
+            },
+        },
     })
 }
 

@@ -8,6 +8,7 @@ pub mod api;
 pub mod history;
 mod life;
 mod patch;
+mod reason;
 mod record;
 pub mod report;
 pub mod rights;
@@ -30,6 +31,7 @@ pub mod worker_log;
 
 pub use life::{died_by_foreign_signal, run_report, silence};
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
+pub use reason::{Awaited, Reason, StatusReason};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use rights::Maker;

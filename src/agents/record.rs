@@ -1,5 +1,6 @@
 //! The record of an agent, and how it is shown.
 
+use super::reason::StatusReason;
 use super::touched::OpenFiles;
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
@@ -198,7 +199,8 @@ pub struct Agent {
     #[serde(with = "rfc3339")]
     pub status_since: Time,
     /// Why, always.
-    pub status_reason: String,
+    #[serde(flatten)]
+    pub status_reason: StatusReason,
     /// When this life began.
     #[serde(with = "rfc3339")]
     pub spawned_at: Time,
@@ -343,7 +345,7 @@ impl Agent {
     }
 
     /// Sets status and reason; the time moves only when the status does.
-    pub fn set_status(&mut self, now: Time, status: Status, reason: impl Into<String>) {
+    pub fn set_status(&mut self, now: Time, status: Status, reason: impl Into<StatusReason>) {
         if self.status != status {
             self.status = status;
             self.status_since = now;
@@ -377,7 +379,9 @@ struct Shown<'a> {
     role: &'a str,
     status: &'a str,
     state: Status,
-    status_reason: &'a str,
+    #[serde(serialize_with = "as_words")]
+    status_reason: &'a StatusReason,
+    status_code: &'static str,
     #[serde(with = "rfc3339")]
     status_since: Time,
     provider: &'a str,
@@ -415,6 +419,10 @@ struct Shown<'a> {
     started_by: Option<LineageId>,
 }
 
+fn as_words<S: Serializer>(reason: &&StatusReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(reason)
+}
+
 /// Characters of the prompt in lists and pushed records; `GET /api/agents/:id` shows all.
 pub const PROMPT_SHOWN_CHARS: usize = 500;
 
@@ -440,6 +448,7 @@ impl Serialize for View<'_> {
             status: if self.rest && agent.status.is_live() { "active" } else { fine },
             state: agent.status,
             status_reason: &agent.status_reason,
+            status_code: agent.status_reason.code(),
             status_since: agent.status_since,
             provider: &agent.provider,
             model: agent.model.as_deref().unwrap_or("auto"),

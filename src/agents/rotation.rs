@@ -13,6 +13,7 @@
 //! session.
 
 use super::history::{self, Entry};
+use super::reason::Reason;
 use super::record::{Agent, Status, Stop};
 use super::{Job, RunOrder, life, say, spawn, touch};
 use crate::api::{Problem, Reply};
@@ -125,7 +126,7 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     let agents = Arc::make_mut(&mut all.agents);
     agents.pending_rotations.insert(id, rotation);
     if let Some(record) = agents.edit(id) {
-        record.set_status(cx.now, Status::Rotating, format!("a rotation ({reason}) prepares its successor"));
+        record.set_status(cx.now, Status::Rotating, Reason::Rotating { rotation: reason.to_owned() });
     }
     cx.audit("agent.rotate", &json!({"agentId": id, "name": agent.name, "reason": reason}));
     cx.notice("rotation:start", &json!({"agentId": id, "agentName": agent.name, "reason": reason}));
@@ -193,7 +194,8 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
         }
         Err(error) => {
             if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id).filter(|a| a.status.is_live()) {
-                agent.set_status(cx.now, Status::Running, format!("its rotation failed: {error}"));
+                let reason = Reason::RotationFailed { error: error.clone() };
+                agent.set_status(cx.now, Status::Running, reason);
             }
             fail(all, cx, id, id, &error);
             // It was interrupted for nothing.
@@ -227,7 +229,8 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     agent.session_id = None;
     agent.session_counted = Tokens::default();
     agent.context_tokens = 0;
-    agent.set_status(cx.now, Status::Starting, format!("it succeeds {old_id} ({})", rotation.reason));
+    let reason = Reason::Succeeding { old: old_id, rotation: rotation.reason.clone() };
+    agent.set_status(cx.now, Status::Starting, reason);
     let delivered = agent.queue.iter().map(|message| message.id).collect();
     let prompt = briefing::after_rotation(all, &agent, &brief);
     let agents = Arc::make_mut(&mut all.agents);
@@ -304,7 +307,7 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
         // The brief is still being written; the successor carries on even if the old one is done.
         Step::Briefing if by_itself => {}
         _ => {
-            let reason = agent.status_reason.clone();
+            let reason = agent.status_reason.to_string();
             let old = rotation.old;
             fail(all, cx, id, old, &reason);
         }

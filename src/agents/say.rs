@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** an acknowledged instruction stays in the record until a program has taken it.
 
+use super::reason::Remark;
 use super::record::{Agent, Deliver, Instruction, Phase, Status};
 use super::{Job, RunOrder, life, rotation, spawn, touch, wait};
 use crate::api::{Problem, Reply};
@@ -135,20 +136,18 @@ pub fn tell_undelivered(all: &mut All, cx: &mut Context, id: AgentId) {
         return;
     }
     let (count, name) = (waiting.len(), &agent.name);
-    let (words, them) = if count == 1 { ("instruction was", "it") } else { ("instructions were", "them") };
     let shown = |message: &&Instruction| {
         let text: String = message.text.chars().take(UNDELIVERED_CHARS).collect();
         json!({"id": message.id, "deliver": message.deliver.word(), "message": text})
     };
     let shown: Vec<_> = waiting.iter().map(shown).collect();
     let told = json!({
-        "agentId": id, "agentName": name, "count": count, "reason": agent.status_reason, "instructions": shown,
+        "agentId": id, "agentName": name, "count": count, "reason": agent.status_reason.to_string(), "instructions": shown,
     });
     cx.notice("instruction:undelivered", &told);
     cx.audit("instruction.undelivered", &json!({"agentId": id, "name": name, "count": count}));
     if let Some(record) = Arc::make_mut(&mut all.agents).edit(id) {
-        let told = format!("; {count} {words} not delivered, svc resume {name} delivers {them}");
-        record.status_reason.push_str(&told);
+        record.status_reason.remark(Remark::Undelivered { count, name: name.clone() });
     }
     touch(all, cx, Durability::Soon);
 }

@@ -1,5 +1,6 @@
 //! Starting agents: checks against the registry, and the order to start a process.
 
+use super::reason::Reason;
 use super::record::{Agent, OpenTools, Phase, Status};
 use super::touched::OpenFiles;
 use super::{LogEntry, Maker, RunOrder, rights, scope, touch};
@@ -377,7 +378,7 @@ fn new_record(
         prompt: request.prompt.into(),
         status: Status::Starting,
         status_since: cx.now,
-        status_reason: "its process is being started".into(),
+        status_reason: Reason::Starting.into(),
         spawned_at: cx.now,
         last_activity: cx.now,
         current_activity: None,
@@ -418,7 +419,7 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         context_window: if is_named { 0 } else { old.context_window },
         status: Status::Starting,
         status_since: cx.now,
-        status_reason: "its process is being started".into(),
+        status_reason: Reason::Starting.into(),
         spawned_at: cx.now,
         last_activity: cx.now,
         current_activity: None,

@@ -470,9 +470,11 @@ pub fn awaited(all: &All, lineage: LineageId) -> Option<&Arc<Approval>> {
 /// An agent is shown as waiting exactly while an approval of it is pending.
 fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
     let Some(agent) = current(all, lineage) else { return };
-    let reason = awaited(all, lineage)
-        .map(|approval| format!("it waits for approval {}: {}", approval.id, approval.action.description()));
-    agents::set_waiting(all, cx, agent, reason.as_deref());
+    let awaited = awaited(all, lineage).map(|approval| agents::Awaited {
+        approval: approval.id.to_string(),
+        action: approval.action.description().to_owned(),
+    });
+    agents::set_waiting(all, cx, agent, awaited);
 }
 
 /// The open approvals of a lineage name its present life.

@@ -159,8 +159,8 @@ pub fn brief(all: &All, now: Time) -> Text {
         text = text.line(Text::new().bold("Ended in the last 24 h"));
     }
     for agent in ended.into_iter().take(MAX_ROWS) {
-        let said = agent.last_turn.as_ref().map(|turn| turn.text.as_str()).filter(|text| !text.is_empty());
-        let words = first_line(said.unwrap_or(&agent.status_reason), ACTIVITY_CHARS);
+        let said = agent.last_turn.as_ref().map(|turn| turn.text.clone()).filter(|text| !text.is_empty());
+        let words = first_line(&said.unwrap_or_else(|| agent.status_reason.to_string()), ACTIVITY_CHARS);
         let name = cut(&agent.name, NAME_CHARS);
         text = text.line(Text::new().bold(name).said(&format!(" {}: {words}", status_word(agent))));
     }

@@ -90,7 +90,7 @@ pub fn describe(all: &All, kind: &str, body: &Value) -> Option<(Preset, Text)> {
 
 fn exit(body: &Value) -> Option<(Preset, Text)> {
     // A life that a successor replaces does not end its agent; the rotation is told.
-    if word(body, "statusReason") == "replaced by its successor" {
+    if word(body, "statusCode") == "replaced" {
         return None;
     }
     let status = word(body, "status");
