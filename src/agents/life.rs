@@ -7,7 +7,7 @@ use super::{LogEntry, RunOrder, rotation, say, touch, wait};
 use crate::api::Reply;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer, moments};
+use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All, Timer, moments};
 use crate::providers::{self, Activity, Tokens, TurnEnd, Usage, login, windows};
 use crate::settings::Config;
 use crate::usage;
@@ -409,21 +409,17 @@ fn completed_reason(agent: &Agent) -> Reason {
 fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = all.agents.get(id) else { return };
     let exit = agent.exit;
-    let mut body = json!({
-        "agentId": id,
-        "agentName": agent.name,
-        "code": exit.and_then(|exit| exit.code),
-        "signal": exit.and_then(|exit| exit.signal),
-        "status": agent.status,
-        "statusReason": agent.status_reason.to_string(),
-        "statusCode": agent.status_reason.code(),
-    });
-    if let Some(error) = &agent.error {
-        body["error"] = json!(error);
-    }
     let text = format!("{:?}: {}", agent.status, agent.status_reason).to_lowercase();
     cx.push(Effect::Log(agent.lineage_id, id, LogEntry::life(text)));
-    cx.notice("agent:exit", &body);
+    cx.notice(Notice::AgentExit {
+        agent_id: id,
+        agent_name: agent.name.clone(),
+        code: exit.and_then(|exit| exit.code),
+        signal: exit.and_then(|exit| exit.signal),
+        status: agent.status,
+        reason: agent.status_reason.clone(),
+        error: agent.error.clone(),
+    });
 }
 
 fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
@@ -456,7 +452,7 @@ pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
     // A clock that was set back may say that it was heard in the future.
     let seconds = cx.now.since(agent.last_activity).max(SILENCE).as_secs();
     agent.set_status(cx.now, agent.status, Reason::silent(seconds, &agent.status_reason));
-    let (name, reason) = (agent.name.clone(), agent.status_reason.to_string());
-    cx.notice("agent:stalled", &json!({"agentId": id, "agentName": name, "reason": reason}));
+    let (agent_name, reason) = (agent.name.clone(), agent.status_reason.to_string());
+    cx.notice(Notice::AgentStalled { agent_id: id, agent_name, reason });
     touch(all, cx, Durability::Soon);
 }

@@ -397,6 +397,11 @@ impl StatusReason {
         self.why.code()
     }
 
+    /// `statusReason` and `statusCode`, for clients.
+    pub fn shown<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Shown { status_reason: self.to_string(), status_code: self.code() }.serialize(serializer)
+    }
+
     /// Says this, too, until the next reason.
     pub fn remark(&mut self, remark: Remark) {
         self.remarks.push(remark);
@@ -414,6 +419,14 @@ impl Display for StatusReason {
         self.why.fmt(f)?;
         self.remarks.iter().try_for_each(|remark| write!(f, "; {remark}"))
     }
+}
+
+/// As clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    status_reason: String,
+    status_code: &'static str,
 }
 
 #[derive(Serialize)]

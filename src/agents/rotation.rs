@@ -21,7 +21,7 @@ use crate::context::triggers::{self, Due, FULL};
 use crate::context::{brief, briefing};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
+use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All};
 use crate::providers::{SessionStart, Tokens};
 use crate::usage;
 use serde_json::json;
@@ -98,7 +98,7 @@ pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
 /// Ends an agent that gets no successor, and tells people why.
 fn stop_at_limit(all: &mut All, cx: &mut Context, id: AgentId, why: String) {
     cx.audit("agent.limit", &json!({"agentId": id, "reason": why}));
-    cx.notice("rotation:failed", &json!({"agentId": id, "error": why}));
+    cx.notice(Notice::RotationFailed { agent_id: id, error: why.clone() });
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         agent.limit = Some(why.into());
     }
@@ -129,7 +129,8 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
         record.set_status(cx.now, Status::Rotating, Reason::Rotating { rotation: reason.to_owned() });
     }
     cx.audit("agent.rotate", &json!({"agentId": id, "name": agent.name, "reason": reason}));
-    cx.notice("rotation:start", &json!({"agentId": id, "agentName": agent.name, "reason": reason}));
+    let (agent_name, reason_told) = (agent.name.clone(), reason.to_owned());
+    cx.notice(Notice::RotationStart { agent_id: id, agent_name, reason: reason_told });
     let facts = Box::new(brief::Facts::of(all, &agent, reason));
     cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
     touch(all, cx, Durability::Soon);
@@ -163,7 +164,8 @@ pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
         Rotation { step, old: old.id, reason: FULL.to_owned(), interrupted: false, calls: Vec::new() };
     Arc::make_mut(&mut all.agents).pending_rotations.insert(new, rotation);
     cx.audit("agent.rotate", &json!({"agentId": old.id, "name": old.name, "reason": FULL}));
-    cx.notice("rotation:start", &json!({"agentId": old.id, "agentName": old.name, "reason": FULL}));
+    let (agent_name, reason) = (old.name.clone(), FULL.to_owned());
+    cx.notice(Notice::RotationStart { agent_id: old.id, agent_name, reason });
 }
 
 /// The brief is there: end the old agent. If it has ended and is not replaced, keep the brief.
@@ -272,14 +274,14 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
         ..Entry::default()
     };
     history::record(all, cx.now, entry);
-    cx.notice(
-        "rotation:complete",
-        &json!({
-            "agentId": id, "agentName": name, "oldAgentId": rotation.old,
-            // Measured: context the old agent held and the new one does not start with.
-            "tokensSaved": old_context_tokens, "reason": rotation.reason,
-        }),
-    );
+    cx.notice(Notice::RotationComplete {
+        agent_id: id,
+        agent_name: name,
+        old_agent_id: rotation.old,
+        // Measured: context the old agent held and the new one does not start with.
+        tokens_saved: old_context_tokens,
+        reason: rotation.reason.clone(),
+    });
     cx.push(Effect::Put(crate::core::Document::Agents, Durability::BeforeReply));
     cx.moment(Moment::Rotated { old: rotation.old, new: id });
     let body = json!({
@@ -316,7 +318,7 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
 
 fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str) {
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&key) else { return };
-    cx.notice("rotation:failed", &json!({"agentId": old, "error": error}));
+    cx.notice(Notice::RotationFailed { agent_id: old, error: error.to_owned() });
     if all.agents.get(key).is_some_and(|agent| !agent.status.is_live()) {
         // It has ended, and no successor comes.
         cx.moment(Moment::Ended(key));

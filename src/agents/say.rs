@@ -8,6 +8,7 @@ use super::{Job, RunOrder, life, rotation, spawn, touch, wait};
 use crate::api::{Problem, Reply};
 use crate::context::briefing;
 use crate::core::ids::AgentId;
+use crate::core::notice::{Notice, Undelivered};
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
 use crate::credentials;
 use crate::providers::{self, Purpose, SessionStart, Tokens};
@@ -136,15 +137,18 @@ pub fn tell_undelivered(all: &mut All, cx: &mut Context, id: AgentId) {
         return;
     }
     let (count, name) = (waiting.len(), &agent.name);
-    let shown = |message: &&Instruction| {
-        let text: String = message.text.chars().take(UNDELIVERED_CHARS).collect();
-        json!({"id": message.id, "deliver": message.deliver.word(), "message": text})
+    let told = |message: &&Instruction| Undelivered {
+        id: message.id,
+        deliver: message.deliver,
+        message: message.text.chars().take(UNDELIVERED_CHARS).collect(),
     };
-    let shown: Vec<_> = waiting.iter().map(shown).collect();
-    let told = json!({
-        "agentId": id, "agentName": name, "count": count, "reason": agent.status_reason.to_string(), "instructions": shown,
+    cx.notice(Notice::InstructionUndelivered {
+        agent_id: id,
+        agent_name: name.clone(),
+        count,
+        reason: agent.status_reason.to_string(),
+        instructions: waiting.iter().map(told).collect(),
     });
-    cx.notice("instruction:undelivered", &told);
     cx.audit("instruction.undelivered", &json!({"agentId": id, "name": name, "count": count}));
     if let Some(record) = Arc::make_mut(&mut all.agents).edit(id) {
         record.status_reason.remark(Remark::Undelivered { count, name: name.clone() });

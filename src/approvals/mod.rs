@@ -20,6 +20,7 @@ pub use record::{Approval, ApprovalId, Status, Stored, VERSION as STORED_VERSION
 
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
@@ -224,7 +225,7 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
         "approval.request",
         &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}),
     );
-    cx.notice("approval:request", &json!({"data": approval.shown()}));
+    cx.notice(Notice::ApprovalRequest { data: Box::new(approval.clone()) });
     Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval));
     Arc::make_mut(&mut all.timers).set(Timer::Approval(id), cx.now + LIFETIME);
     save(cx);
@@ -426,7 +427,7 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     if approval.is_open() {
         timers.set(Timer::Approval(id), approval.expires_at);
     }
-    cx.notice("approval:resolved", &json!({"data": approval.resolution()}));
+    cx.notice(Notice::ApprovalResolved { data: Box::new(approval.clone()) });
     settle(all, cx);
     cx.moment(Moment::Decided { approval: id, approved: status == Status::Approved });
     let Some(lineage) = approval.lineage_id else { return };

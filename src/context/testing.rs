@@ -196,9 +196,8 @@ impl Core {
     pub fn notices(&mut self) -> Vec<Value> {
         let mut told = Vec::new();
         for effect in self.effects.drain(..) {
-            if let Effect::Notice(_, body) = effect {
-                let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());
-                told.push(serde_json::from_str(&text).unwrap());
+            if let Effect::Notice(notice) = effect {
+                told.push(notice.message());
             }
         }
         told

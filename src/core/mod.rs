@@ -13,6 +13,7 @@ pub mod clock;
 mod context;
 mod documents;
 pub mod moments;
+pub mod notice;
 #[cfg(test)]
 pub mod testing;
 mod timers;
@@ -21,6 +22,7 @@ mod unwritten;
 pub use context::Context;
 pub use documents::{Document, DocumentError, Journal};
 pub use moments::Moment;
+pub use notice::Notice;
 pub use svc_base::actor::Actor;
 pub use svc_base::untrusted::{untrusted_line, untrusted_prose, untrusted_text};
 pub use svc_base::{actor, ids, nearest, time};
@@ -321,8 +323,8 @@ pub enum Effect {
     Append(Journal, Arc<[u8]>),
     /// Cut a journal to its last entries, so many.
     Trim(Journal, usize),
-    /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
-    Notice(&'static str, Arc<[u8]>),
+    /// Push a message to WebSocket clients.
+    Notice(Arc<Notice>),
     /// Push the output of a run.
     Output(agents::report::Batch),
     /// The registry has changed: push `state` or `state:delta`.

@@ -212,10 +212,7 @@ impl Bench {
     /// The bodies of the notices of this type so far.
     pub fn notices(&self, kind: &str) -> Vec<Value> {
         let body = |effect: &Effect| match effect {
-            Effect::Notice(found, body) if *found == kind => {
-                let whole = [body.as_ref(), b"}"].concat();
-                Some(serde_json::from_slice(&whole).expect("json"))
-            }
+            Effect::Notice(notice) if notice.kind() == kind => Some(notice.message()),
             _ => None,
         };
         self.effects.iter().filter_map(body).collect()

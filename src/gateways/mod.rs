@@ -45,6 +45,7 @@ pub use store::{Stored, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
 use crate::approvals::ApprovalId;
+use crate::core::Notice;
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
 use crate::credentials::{self, Sealed};
 use serde_json::{Value, json};
@@ -483,7 +484,7 @@ fn remove_credential(all: &mut All, cx: &mut Context, target: &str, key: &str) -
 /// Tells WebSocket clients of all gateways.
 fn announce(all: &All, cx: &mut Context) {
     let data: Vec<Value> = all.gateways.iter().map(|gateway| listed(all, gateway)).collect();
-    cx.notice("gateway:status", &json!({"data": data}));
+    cx.notice(Notice::GatewayStatus { data });
 }
 
 fn save(cx: &mut Context, durability: Durability) {

@@ -28,6 +28,7 @@ pub use render::{DECISIONS_FILE, MAP_FILE, map_section};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
+use crate::core::notice::{Cycle, Notice};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::oversight::questions::{self, Asker};
@@ -280,13 +281,13 @@ fn finish(all: &mut All, cx: &mut Context, outcome: Result<bool, String>) {
             state.last_cycle = Some(cx.now);
             state.last_error = None;
             let cycle = state.cycles;
-            let data = json!({
-                "cycleCount": cycle,
-                "lastCycleTime": cx.now.to_string(),
-                "lastSynthesis": state.last_synthesis,
-                "changed": changed,
-            });
-            cx.notice("journalist:cycle", &json!({"data": data}));
+            let data = Cycle {
+                cycle_count: cycle,
+                last_cycle_time: cx.now,
+                last_synthesis: state.last_synthesis.clone(),
+                changed,
+            };
+            cx.notice(Notice::JournalistCycle { data });
             cx.push(Effect::Put(Document::Journalist, Durability::Soon));
             for call in calls {
                 cx.reply(call, Reply::ok(&json!({"ok": true, "cycle": cycle, "changed": changed})));

@@ -76,7 +76,9 @@ impl Outbox {
             Effect::WhenStored(timer) => self.store.tell_when_stored(timer),
             Effect::Append(journal, line) => self.store.append(journal, line),
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),
-            Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),
+            Effect::Notice(notice) => {
+                self.hub.send(HubMessage::publish(notice.kind(), notice.frame()));
+            }
             Effect::Output(batch) => {
                 self.hub.send(HubMessage::Output { frames: batch.frames, credit: Box::new(batch.credit) });
             }

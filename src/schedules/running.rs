@@ -4,6 +4,7 @@ use super::cron::MINUTE_MS;
 use super::{CatchUp, LATE, MAX_HISTORY, Run, may_run, put};
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::{AgentId, LineageId, ScheduleId};
 use crate::core::time::{Jump, Time};
 use crate::core::{Context, Effect, State as All, Timer};
@@ -135,7 +136,8 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
         schedule.started.extend(lineage);
         schedule.last_run = Some(cx.now);
     }
-    cx.notice("schedule:execute", &json!({"scheduleId": id, "agentId": agent, "name": schedule.name}));
+    let name = schedule.name.clone();
+    cx.notice(Notice::ScheduleExecute { schedule_id: id, agent_id: agent, name });
     Ok(agent)
 }
 

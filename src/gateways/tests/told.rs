@@ -4,6 +4,8 @@ use super::super::digest::{MAX_BYTES, MAX_LINES};
 use super::super::notify::COALESCE;
 use super::chat::asks;
 use super::*;
+use crate::agents::{Reason, Status};
+use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use std::time::Duration;
 
@@ -34,8 +36,7 @@ fn told_with(preset: &str) -> String {
     rig.bench.exits(good, 0);
     rig.bench.exits(bad, 3);
     rig.bench.with(|all, cx| {
-        cx.notice("memory:constraint:added", &json!({"hash": "abc123"}));
-        cx.notice("agent:output", &json!({"agentId": "x", "data": "secret"}));
+        cx.notice(Notice::ConstraintAdded { hash: "abc123".into(), category: "style".into() });
         overheard(all, cx);
     });
     rig.bench.pass(COALESCE);
@@ -53,8 +54,37 @@ fn specification_presets_critical_lifecycle_and_all() {
     }
     assert!(!lifecycle.contains("memory"), "{lifecycle}");
     let all = told_with("all");
-    assert!(all.contains("memory:constraint:added: hash abc123") && all.contains("good completed"), "{all}");
-    assert!(!all.contains("secret"), "everything except raw output: {all}");
+    assert!(
+        all.contains("memory:constraint:added: category style, hash abc123")
+            && all.contains("good completed"),
+        "{all}"
+    );
+    assert!(!all.contains("type memory"), "what it is stands at its head, and only there: {all}");
+}
+
+#[test]
+fn whether_an_end_is_told_is_decided_by_the_reason_and_not_by_its_words() {
+    let mut rig = Rig::connected("telegram");
+    rig.patch(&json!({"notifications": {"preset": "lifecycle"}}));
+    let mut told = |reason: Reason| {
+        rig.bench.with(|all, cx| {
+            cx.notice(Notice::AgentExit {
+                agent_id: AgentId(1),
+                agent_name: "worker".into(),
+                code: Some(0),
+                signal: None,
+                status: Status::Killed,
+                reason: reason.into(),
+                error: None,
+            });
+            overheard(all, cx);
+        });
+        rig.bench.pass(COALESCE);
+        words(&rig.sent()).join("\n")
+    };
+    assert_eq!(told(Reason::Replaced), "", "its rotation is told");
+    let quoted = Reason::Trouble { text: Reason::Replaced.to_string() };
+    assert_eq!(told(quoted), "worker killed: replaced by its successor");
 }
 
 #[test]
