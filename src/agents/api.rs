@@ -1,7 +1,7 @@
 //! `/api/agents`: fields in, records out.
 
 use super::record::View;
-use super::{Command, Deliver, Patch, Reason, SpawnRequest, scope, worker_api};
+use super::{Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
@@ -163,8 +163,14 @@ fn files(ask: &Ask) -> Result<Reply, Problem> {
 
 /// Reads `POST /api/agents`. The working directory is still to be looked at.
 pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
-    let body = request.object()?;
-    let mut fields = Fields::new(&body);
+    spawn_body(&request.object()?)
+}
+
+/// Reads a wish for an agent, wherever it comes from, by the rules of `POST /api/agents`.
+///
+/// Errors: 400 with every fault.
+pub fn spawn_body(body: &Map<String, Value>) -> Result<SpawnRequest, Problem> {
+    let mut fields = Fields::new(body);
     let timing = schedules::api::timing_field(&mut fields);
     // Only here: what agents write (plans, schedules, recommendations) has no such field.
     let env = env_field(&mut fields).unwrap_or_default();
@@ -205,7 +211,7 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
         permission: permission(&mut fields).unwrap_or_default(),
         effort: effort(&mut fields).unwrap_or_default(),
         team_id: bounded_word(&mut fields, "teamId"),
-        isolation: fields.choice("isolation", &["shared", "worktree"]).unwrap_or("shared").to_owned(),
+        isolation: isolation(&mut fields),
         worktree: None,
         command,
         env: Extra::default(),
@@ -213,6 +219,13 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
     };
     fields.validator.finish()?;
     Ok(request)
+}
+
+fn isolation(fields: &mut Fields) -> Isolation {
+    match fields.choice("isolation", &["shared", "worktree"]) {
+        Some("worktree") => Isolation::Worktree,
+        _ => Isolation::Shared,
+    }
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {

@@ -32,7 +32,7 @@ pub mod worker_log;
 pub use life::{died_by_foreign_signal, run_report, silence};
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use reason::{Awaited, Reason, StatusReason};
-pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
+pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};

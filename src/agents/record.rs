@@ -69,6 +69,18 @@ impl Deliver {
     }
 }
 
+/// Where an agent's changes go first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Into the project's folder, as everybody's. In stored wishes of earlier versions it may be empty.
+    #[default]
+    #[serde(alias = "")]
+    Shared,
+    /// Into a git worktree of its own.
+    Worktree,
+}
+
 /// A message that waits for delivery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instruction {
@@ -174,8 +186,8 @@ pub struct Agent {
     pub effort: Effort,
     /// Its team, if any.
     pub team_id: Option<String>,
-    /// `shared` or `worktree`.
-    pub isolation: String,
+    /// Where its changes go first.
+    pub isolation: Isolation,
     /// Where its git worktree is, relative to the project.
     pub worktree: Option<String>,
     /// For `acp`: the command to run.
@@ -414,7 +426,7 @@ struct Shown<'a> {
     exit: Option<ExitInfo>,
     error: Option<&'a str>,
     pending_instructions: usize,
-    isolation: &'a str,
+    isolation: Isolation,
     worktree: Option<&'a str>,
     started_by: Option<LineageId>,
 }
@@ -478,7 +490,7 @@ impl Serialize for View<'_> {
             exit: agent.exit,
             error: agent.error.as_deref(),
             pending_instructions: agent.queue.len(),
-            isolation: &agent.isolation,
+            isolation: agent.isolation,
             worktree: agent.worktree.as_deref(),
             started_by: agent.started_by,
         }

@@ -219,6 +219,10 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let Some(old) = all.agents.get(old_id).cloned() else {
         return fail(all, cx, old_id, old_id, "the agent was removed or resumed meanwhile");
     };
+    let provider = match spawn::provider_of(&old) {
+        Ok(provider) => provider,
+        Err(problem) => return fail(all, cx, old_id, old_id, &problem.error),
+    };
     // Its place is free unless it had ended by itself and somebody else has taken it since.
     if let Err(problem) = spawn::check_capacity(all) {
         return fail(all, cx, old_id, old_id, &problem.error);
@@ -240,7 +244,7 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     agents.alias(old_id, old.lineage_id);
     let step = Step::Starting { old_context_tokens, delivered };
     agents.pending_rotations.insert(id, Rotation { step, ..rotation });
-    spawn::start(all, cx, agent, prompt, SessionStart::Fresh);
+    spawn::start(all, cx, provider, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
 }
 

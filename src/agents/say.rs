@@ -183,12 +183,13 @@ fn continue_with(
     old: &Agent,
     message: Option<String>,
 ) -> Result<serde_json::Value, Problem> {
+    let provider = spawn::provider_of(old)?;
     spawn::check_capacity(all)?;
     usage::check_budget(all, cx.now)?;
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
     let handoff = rotation::take_handoff(all, cx.now, old);
-    let can_resume = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.resume);
+    let can_resume = provider.info().capabilities.resume;
     let session = match agent.session_id.clone().filter(|_| can_resume && handoff.is_none()) {
         Some(session) => SessionStart::Resume { id: session, counted: agent.session_counted },
         None => SessionStart::Fresh,
@@ -210,7 +211,7 @@ fn continue_with(
     agents.remove(old.id);
     agents.alias(old.id, old.lineage_id);
     let shown = json!(agent.rest());
-    spawn::start(all, cx, agent, prompt, session);
+    spawn::start(all, cx, provider, agent, prompt, session);
     if handoff.is_some() {
         rotation::hand_over(all, cx, old, id);
     }

@@ -1,7 +1,7 @@
 //! Starting agents: checks against the registry, and the order to start a process.
 
 use super::reason::Reason;
-use super::record::{Agent, OpenTools, Phase, Status};
+use super::record::{Agent, Isolation, OpenTools, Phase, Status};
 use super::touched::OpenFiles;
 use super::{LogEntry, Maker, RunOrder, rights, scope, touch};
 use crate::api::{Problem, Reply, Validator};
@@ -13,6 +13,7 @@ use crate::market;
 use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
 use crate::schedules::{self, Timing};
+use crate::settings::Enforcement;
 use crate::teams;
 use crate::usage;
 use serde::{Deserialize, Serialize};
@@ -49,7 +50,7 @@ pub struct SpawnRequest {
     /// Its team.
     pub team_id: Option<String>,
     /// `shared` or `worktree`.
-    pub isolation: String,
+    pub isolation: Isolation,
     /// The worktree that was made for it, relative to the project.
     #[serde(skip)]
     pub worktree: Option<String>,
@@ -193,21 +194,41 @@ fn register(
     usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
-    start(all, cx, agent, prompt, SessionStart::Fresh);
+    start(all, cx, provider, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
     cx.moment(Moment::Spawned(id));
     id
 }
 
+/// The provider of a record for its next life.
+///
+/// Errors: 409 `unknown_provider`: the record is of a version that knew others.
+pub fn provider_of(agent: &Agent) -> Result<&'static dyn providers::Provider, Problem> {
+    providers::by_id(&agent.provider).ok_or_else(|| {
+        let text = format!(
+            "agent {} was run by provider {:?}, which this version does not have; start a new agent with \
+             another one, GET /api/providers lists them",
+            agent.name, agent.provider
+        );
+        Problem::new(409, "unknown_provider", text)
+    })
+}
+
 /// Registers a record and orders its process to be started with `prompt` as the first message.
-pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, session: SessionStart) {
+pub fn start(
+    all: &mut All,
+    cx: &mut Context,
+    provider: &dyn providers::Provider,
+    mut agent: Agent,
+    prompt: String,
+    session: SessionStart,
+) {
     agent.phase = Phase::Working;
     agent.turn_open = true;
-    let provider = providers::by_id(&agent.provider).map_or("script", |provider| provider.info().id);
     cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::user(prompt.clone())));
     let order = StartOrder {
         lineage: agent.lineage_id,
-        provider,
+        provider: provider.info().id,
         request: launch_request(all, &agent, Purpose::Work, prompt, session),
         env: environment(all, &agent),
         secrets: credentials::variables(all, &agent),
@@ -248,7 +269,7 @@ pub fn launch_request(
 /// kernel's; in its project where its program has no fence of its own and is not to be let loose, or where it
 /// was started from within such a fence.
 fn fence(all: &All, agent: &Agent, purpose: Purpose) -> Option<Vec<String>> {
-    if all.settings.config().enforcement == "kernel" {
+    if all.settings.config().enforcement == Enforcement::Kernel {
         return Some(agent.scope.to_vec());
     }
     // Its own program answers questions without its tools; what is inherited holds for whatever it runs.

@@ -1,6 +1,7 @@
 //! The agent endpoints that do I/O: looking at a working directory, at a log. They run on their
 //! connection's thread and never touch the core while they wait.
 
+use super::Isolation;
 use super::api::{parse_spawn, target};
 use super::worker_log::{Query, Since};
 use super::{Command, SpawnRequest};
@@ -46,7 +47,7 @@ pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(),
         validator.fail("model", fault);
     }
     validator.finish()?;
-    if request.isolation == "worktree" {
+    if request.isolation == Isolation::Worktree {
         request.worktree = Some(worker_worktree::make(host, request)?);
     }
     Ok(())

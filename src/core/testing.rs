@@ -154,7 +154,6 @@ impl Bench {
             role: "dev".into(),
             name: Some(name.into()),
             provider: Some("script".into()),
-            isolation: "shared".into(),
             ..SpawnRequest::default()
         })
     }

@@ -7,13 +7,13 @@ use super::answers;
 use super::message::Text;
 use super::record::{CommandPermission, Gateway};
 use super::targets::{self, Found, Want};
-use crate::agents::{self, Agent, Deliver, SpawnRequest};
-use crate::api::{Method, Problem, Request};
+use crate::agents::{self, Agent, Deliver};
+use crate::api::Problem;
 use crate::approvals::{self, Decision};
 use crate::core::ids::LineageId;
 use crate::core::time::Time;
 use crate::core::{Command, State as All};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::sync::Arc;
 
 /// A command, as the help lists it.
@@ -345,25 +345,8 @@ fn spawn(arguments: &str) -> Result<Plan, Refused> {
         rest = after;
     }
     body.insert("prompt".into(), json!(rest));
-    let request = parse_spawn(body)?;
+    let request = agents::api::spawn_body(&body)?;
     agents_command(agents::Command::Spawn(Box::new(request)), Answer::Spawned)
-}
-
-/// Checks a wish for an agent by the very rules of `POST /api/agents`.
-fn parse_spawn(body: Map<String, Value>) -> Result<SpawnRequest, Problem> {
-    let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let request = Request {
-        method: Method::Post,
-        path: "/api/agents".into(),
-        segments: Vec::new(),
-        query: Vec::new(),
-        headers: Vec::new(),
-        body: Value::Object(body).to_string().into_bytes(),
-        peer: nowhere,
-        local: nowhere,
-        caller: Arc::default(),
-    };
-    agents::api::parse_spawn(&request)
 }
 
 fn planner(arguments: &str) -> Result<Plan, Refused> {
@@ -371,6 +354,6 @@ fn planner(arguments: &str) -> Result<Plan, Refused> {
         return Err(Refused::Usage);
     }
     let body = Map::from_iter([("role".into(), json!("planner")), ("prompt".into(), json!(arguments))]);
-    let request = parse_spawn(body)?;
+    let request = agents::api::spawn_body(&body)?;
     agents_command(agents::Command::Spawn(Box::new(request)), Answer::Spawned)
 }

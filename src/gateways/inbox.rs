@@ -15,7 +15,7 @@
 
 use super::message::{Place, Text, cut, split_thread};
 use super::record::GatewayId;
-use super::{Order, commands, notify, save};
+use super::{Errand, Order, commands, notify, save};
 use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Durability, Effect, State as All};
@@ -88,11 +88,23 @@ pub struct Entry {
     pub running: bool,
 }
 
+/// Does what a gateway's thread asks for.
+pub fn errand(all: &mut All, cx: &mut Context, errand: Errand) -> Result<Reply, Problem> {
+    match errand {
+        Errand::Take(id, heard) => take(all, cx, id, *heard),
+        Errand::Begin(number) => begin(all, cx, number),
+        // These are taken back by nobody, whether or not they can be written.
+        Errand::Done(number) => Ok(done(all, cx, number)),
+        Errand::Release(number) => Ok(release(all, cx, number)),
+    }
+}
+
 /// Takes what was said, durably: 200 with its number, when it is a command to be done.
 ///
 /// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 410 `stale`, 413 `too_long`, 429 `busy`; the platform is
 /// told that we have it all the same.
 pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Result<Reply, Problem> {
+    all.health.writable()?;
     let gateways = Arc::make_mut(&mut all.gateways);
     let waiting = gateways.inbox.iter().filter(|entry| entry.gateway == id).count();
     let number = gateways.next_entry + 1;

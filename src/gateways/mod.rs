@@ -126,13 +126,20 @@ pub enum Command {
         /// Which.
         key: String,
     },
-    /// From a gateway's threads: somebody said something.
+    /// From a gateway's threads.
+    Inbox(Errand),
+}
+
+/// What a gateway's threads have the core do with what people say; commands by their number.
+#[derive(Debug, Clone)]
+pub enum Errand {
+    /// Somebody said something.
     Take(GatewayId, Box<Heard>),
-    /// From a gateway's threads: a command that was held may be done.
+    /// A command that was held may be done.
     Release(u64),
-    /// From a gateway's threads: a command's effect is about to begin.
+    /// A command's effect is about to begin.
     Begin(u64),
-    /// From a gateway's threads: a command was answered.
+    /// A command was answered.
     Done(u64),
 }
 
@@ -299,30 +306,21 @@ impl State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let changes = !matches!(command, Command::Connect(_) | Command::Inbox(_));
+    if changes && let Err(problem) = all.health.writable() {
+        return cx.reply(call, problem);
+    }
     let result = match command {
         Command::Connect(target) => return connection::connect(all, cx, call, &target),
-        Command::Done(number) => Ok(inbox::done(all, cx, number)),
-        Command::Release(number) => Ok(inbox::release(all, cx, number)),
-        other => all.health.writable().and_then(|()| change(all, cx, other)),
-    };
-    cx.answer(call, result);
-}
-
-fn change(all: &mut All, cx: &mut Context, command: Command) -> Result<Reply, Problem> {
-    match command {
+        Command::Inbox(errand) => inbox::errand(all, cx, errand),
         Command::Create(kind, wish) => create(all, cx, kind, *wish),
         Command::Change(target, wish) => patch(all, cx, &target, *wish),
         Command::Delete(target) => delete(all, cx, &target),
         Command::Disconnect(target) => connection::disconnect(all, cx, &target),
         Command::SetCredential { target, key, sealed } => set_credential(all, cx, &target, &key, sealed),
         Command::RemoveCredential { target, key } => remove_credential(all, cx, &target, &key),
-        Command::Take(id, heard) => inbox::take(all, cx, id, *heard),
-        Command::Begin(number) => inbox::begin(all, cx, number),
-        // These are handled before.
-        Command::Connect(_) | Command::Done(_) | Command::Release(_) => {
-            Err(Problem::not_found("no such command"))
-        }
-    }
+    };
+    cx.answer(call, result);
 }
 
 /// The record by itself, as REST shows it.

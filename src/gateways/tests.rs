@@ -77,7 +77,7 @@ impl Rig {
             text: text.into(),
             ..Heard::default()
         };
-        let command = CoreCommand::Gateways(Command::Take(self.id, Box::new(heard)));
+        let command = CoreCommand::Gateways(Command::Inbox(Errand::Take(self.id, Box::new(heard))));
         let before = std::mem::replace(
             &mut self.bench.actor,
             Actor::Chat(format!("{}:{user}", self.id.kind.word()).into()),

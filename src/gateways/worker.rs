@@ -4,6 +4,7 @@
 //! until it is on disk before the platform hears that we have it. The sending thread is alone with its
 //! queue: order is kept, limits of the platform are waited for, what fails for a while is tried again.
 
+use super::Errand;
 use super::message::{Text, split_thread};
 use super::worker_desk::Desk;
 use super::worker_http::Http;
@@ -373,7 +374,7 @@ impl Shared {
     pub(super) fn hand_over(&self, heard: &Heard) -> Receipt {
         let mut failures = 0;
         loop {
-            let command = Command::Take(self.id, Box::new(heard.clone()));
+            let command = Command::Inbox(Errand::Take(self.id, Box::new(heard.clone())));
             let reply = self.core.call(self.actor(&heard.user), crate::core::Command::Gateways(command));
             let body = || serde_json::from_slice::<serde_json::Value>(reply.body.bytes()).unwrap_or_default();
             match reply.status {
@@ -395,7 +396,7 @@ impl Shared {
 
     /// Lets a command that was taken as [`Heard::held`] be done.
     pub(super) fn release(&self, user: &str, number: u64) {
-        let command = crate::core::Command::Gateways(Command::Release(number));
+        let command = crate::core::Command::Gateways(Command::Inbox(Errand::Release(number)));
         self.core.call(self.actor(user), command);
     }
 

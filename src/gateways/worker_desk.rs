@@ -1,6 +1,7 @@
 //! The thread that does the commands of one gateway, one after the other. A command whose answer takes its
 //! time is given to the core in its turn; a thread of its own waits for the answer.
 
+use super::Errand;
 use super::answers;
 use super::commands::{self, Answer, Plan};
 use super::message::{Button, Look, MAX_BUTTONS, Message, Text, cut};
@@ -106,7 +107,10 @@ impl Desk {
     /// The command has an effect: it is marked as begun, on disk, and then given to the core.
     fn perform(&mut self, entry: &Arc<Entry>, command: CoreCommand, answer: Answer) {
         let actor = self.shared.actor(&entry.user);
-        let begun = self.shared.core.call(actor.clone(), CoreCommand::Gateways(Command::Begin(entry.number)));
+        let begun = self
+            .shared
+            .core
+            .call(actor.clone(), CoreCommand::Gateways(Command::Inbox(Errand::Begin(entry.number))));
         match begun.status {
             200 => {}
             // Begun before: its effect must not come twice.
@@ -208,7 +212,9 @@ fn wait(shared: &Shared, entry: &Entry, reply: &Receiver<Reply>, answer: &Answer
 /// Answers a command and forgets it.
 fn finish(shared: &Shared, entry: &Entry, message: Message) {
     shared.answer(&entry.chat, &entry.reply_to, message);
-    shared.core.call(shared.actor(&entry.user), CoreCommand::Gateways(Command::Done(entry.number)));
+    shared
+        .core
+        .call(shared.actor(&entry.user), CoreCommand::Gateways(Command::Inbox(Errand::Done(entry.number))));
 }
 
 fn body(reply: &Reply) -> Value {

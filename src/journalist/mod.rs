@@ -33,6 +33,7 @@ use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::oversight::questions::{self, Asker};
 use crate::providers::Activity;
+use crate::settings::JournalistMode;
 use book::Book;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -98,7 +99,7 @@ pub enum Report {
 
 impl State {
     /// `GET /api/journalist`, but for the interval.
-    fn shown(&self, interval: u64, mode: &str, stopping: bool) -> Value {
+    fn shown(&self, interval: u64, mode: JournalistMode, stopping: bool) -> Value {
         let documents = [(MAP_FILE, &self.map), (DECISIONS_FILE, &self.decisions)];
         let generated: Vec<&str> =
             documents.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name).collect();
@@ -210,7 +211,7 @@ fn begin(all: &mut All, cx: &mut Context) {
     if *draft.map == *render::without_summary(&state.map) && draft.decisions == state.decisions {
         return finish(all, cx, Ok(false));
     }
-    if all.settings.config().journalist.mode == "model"
+    if all.settings.config().journalist.mode == JournalistMode::Model
         && !draft.map.is_empty()
         && questions::ask(all, cx, Asker::Journalist, question(&draft.map)).is_ok()
     {

@@ -86,6 +86,20 @@ impl Timing {
     }
 }
 
+/// What became of one time, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// An agent was started.
+    Started,
+    /// Its earlier agents are alive still.
+    Skipped,
+    /// The daemon did not run, or was not to start it.
+    Missed,
+    /// No agent could be started.
+    Failed,
+}
+
 /// What became of one time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -96,8 +110,8 @@ pub struct Run {
     /// The time it stands for; absent for a run by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<String>,
-    /// `started`, `skipped`, `missed` or `failed`.
-    pub outcome: String,
+    /// In a word.
+    pub outcome: Outcome,
     /// Who was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
@@ -165,7 +179,7 @@ impl Schedule {
         let used = |run: &Run| {
             let due = run.scheduled_for.as_ref().and_then(|text| Time::parse(text));
             // A run that makes up for others uses the minute it is made in; a note of a missed one does not.
-            due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != "missed"))
+            due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != Outcome::Missed))
         };
         self.marked.is_some_and(is_it) || self.history.iter().any(used)
     }

@@ -285,7 +285,7 @@ pub fn configuration(agent: &Agent) -> SpawnRequest {
         skills: agent.skills.to_vec(),
         permission: agent.permission,
         effort: agent.effort,
-        isolation: agent.isolation.clone(),
+        isolation: agent.isolation,
         command: agent.command.to_vec(),
         ..SpawnRequest::default()
     }

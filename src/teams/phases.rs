@@ -266,7 +266,6 @@ fn add_qc(plan: &mut Plan) {
         prompt: QC_TASK.into(),
         permission: first.permission,
         team_id: plan.team_id.clone(),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     let outcome = Outcome::Pending;

@@ -52,8 +52,9 @@ fn a_command_is_begun_once_and_what_was_begun_is_told_after_a_crash() {
     rig.says("4711", "update:1", "/kill x");
     rig.says("4711", "update:2", "/status");
     let numbers: Vec<u64> = rig.bench.state.gateways.inbox().iter().map(|entry| entry.number).collect();
-    let begin =
-        |rig: &mut Rig, n| rig.bench.command(CoreCommand::Gateways(Command::Begin(n))).unwrap().status;
+    let begin = |rig: &mut Rig, n| {
+        rig.bench.command(CoreCommand::Gateways(Command::Inbox(Errand::Begin(n)))).unwrap().status
+    };
     assert_eq!(begin(&mut rig, numbers[0]), 200);
     assert_eq!(begin(&mut rig, numbers[0]), 409);
     assert_eq!(begin(&mut rig, 999), 409);
@@ -63,7 +64,7 @@ fn a_command_is_begun_once_and_what_was_begun_is_told_after_a_crash() {
     assert!(words(&sent)[0].contains("/kill x") && words(&sent)[0].contains("not done again"), "{sent:?}");
     let left: Vec<&str> = rig.bench.state.gateways.inbox().iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(left, ["/status"], "what was not begun is done now");
-    rig.bench.command(CoreCommand::Gateways(Command::Done(numbers[1])));
+    rig.bench.command(CoreCommand::Gateways(Command::Inbox(Errand::Done(numbers[1]))));
     assert!(rig.bench.state.gateways.inbox().is_empty());
 }
 
@@ -138,7 +139,6 @@ fn staffed(agents: &[(&str, &str, Option<&str>)]) -> Rig {
             role: (*role).into(),
             name: Some((*name).into()),
             provider: Some("script".into()),
-            isolation: "shared".into(),
             team_id,
             ..crate::agents::SpawnRequest::default()
         };

@@ -329,7 +329,7 @@ fn click(rig: &mut Rig, key: &str, text: &str, message: &str) {
         clicked: message.into(),
         ..Heard::default()
     };
-    let command = CoreCommand::Gateways(Command::Take(rig.id, Box::new(heard)));
+    let command = CoreCommand::Gateways(Command::Inbox(Errand::Take(rig.id, Box::new(heard))));
     assert_eq!(rig.bench.command(command).unwrap().status, 200);
 }
 
@@ -373,7 +373,10 @@ fn what_was_said_long_ago_is_looked_at_but_changes_nothing() {
             said_at: Some(Time(now.0 - minutes * 60_000)),
             ..Heard::default()
         };
-        let reply = rig.bench.command(CoreCommand::Gateways(Command::Take(rig.id, Box::new(heard)))).unwrap();
+        let reply = rig
+            .bench
+            .command(CoreCommand::Gateways(Command::Inbox(Errand::Take(rig.id, Box::new(heard)))))
+            .unwrap();
         (reply.status, String::from_utf8_lossy(reply.body.bytes()).into_owned())
     };
     let (status, words) = say("1", "/approve apr-1", 180);
