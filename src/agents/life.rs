@@ -3,15 +3,14 @@
 use super::reason::{Reason, Remark};
 use super::record::{Agent, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, RunReport};
-use super::{LogEntry, RunOrder, rotation, say, touch, wait};
-use crate::api::Reply;
+use super::{LogEntry, Outcome, RunOrder, rotation, say, touch, wait};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All, Timer, moments};
 use crate::providers::{self, Activity, Tokens, TurnEnd, Usage, login, windows};
 use crate::settings::Config;
 use crate::usage;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -424,10 +423,9 @@ fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
 
 fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
     let Some(agent) = all.agents.get(id) else { return };
-    // The specification names the status of a deleted agent: it was asked to stop, so it is killed.
-    let body = json!({"ok": true, "id": id, "status": agent.status, "leaked": all.health.leaked});
+    let (status, leaked) = (agent.status, all.health.leaked);
     for call in calls {
-        cx.reply(call, Reply::ok(&body));
+        cx.reply(call, Outcome::Ended { id, name: agent.name.clone(), status, leaked });
     }
 }
 

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod history;
 mod life;
+mod outcome;
 mod patch;
 mod reason;
 mod record;
@@ -30,6 +31,7 @@ pub mod worker_jobs;
 pub mod worker_log;
 
 pub use life::{died_by_foreign_signal, run_report, silence};
+pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use reason::{Awaited, Reason, StatusReason};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Phase, Status, Stop};
@@ -43,7 +45,7 @@ pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use touched::touched;
 pub use wait::{note, set_waiting, tell};
 
-use crate::api::{Problem, Reply};
+use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, remedy};
@@ -400,7 +402,8 @@ fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     cx.push(Effect::Remove(Document::Prompt(agent.lineage_id)));
     cx.moment(Moment::Removed(agent.id, agent.lineage_id));
     touch(all, cx, Durability::BeforeReply);
-    cx.reply(call, Reply::ok(&json!({"ok": true, "id": agent.id, "status": agent.status, "removed": true})));
+    let name = agent.name.clone();
+    cx.reply(call, Outcome::Removed { id: agent.id, name, status: agent.status });
 }
 
 /// Orders every live agent to end, for a shutdown of the daemon.

@@ -430,42 +430,42 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Written<'a> {
-    status_reason: String,
-    status_cause: &'a Reason,
-    #[serde(skip_serializing_if = "<[Remark]>::is_empty")]
-    status_remarks: &'a [Remark],
+    #[serde(rename = "statusReason")]
+    words: String,
+    #[serde(rename = "statusCause")]
+    cause: &'a Reason,
+    #[serde(rename = "statusRemarks", skip_serializing_if = "<[Remark]>::is_empty")]
+    remarks: &'a [Remark],
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Read {
-    status_reason: String,
-    #[serde(default)]
-    status_cause: Value,
-    #[serde(default)]
-    status_remarks: Value,
+    #[serde(rename = "statusReason")]
+    words: String,
+    #[serde(rename = "statusCause", default)]
+    cause: Value,
+    #[serde(rename = "statusRemarks", default)]
+    remarks: Value,
 }
 
 impl Serialize for StatusReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (status_cause, status_remarks) = (&self.why, &self.remarks[..]);
-        Written { status_reason: self.to_string(), status_cause, status_remarks }.serialize(serializer)
+        Written { words: self.to_string(), cause: &self.why, remarks: &self.remarks }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for StatusReason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { status_reason, status_cause, status_remarks } = Read::deserialize(deserializer)?;
-        let known: Option<Reason> = serde_json::from_value(status_cause).ok();
-        let remarks = match status_remarks {
+        let Read { words, cause, remarks } = Read::deserialize(deserializer)?;
+        let known: Option<Reason> = serde_json::from_value(cause).ok();
+        let remarks = match remarks {
             Value::Null => Some(Vec::new()),
             told => serde_json::from_value(told).ok(),
         };
         Ok(match known.zip(remarks) {
             Some((why, remarks)) => Self { why, remarks },
-            None => Reason::of_words(status_reason).into(),
+            None => Reason::of_words(words).into(),
         })
     }
 }

@@ -10,6 +10,7 @@ use crate::providers::{Activity, Effort, Permission, Tokens};
 use crate::usage::prices;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
 use std::sync::Arc;
 
 /// Where an agent is in its life.
@@ -391,8 +392,7 @@ struct Shown<'a> {
     role: &'a str,
     status: &'a str,
     state: Status,
-    #[serde(serialize_with = "as_words")]
-    status_reason: &'a StatusReason,
+    status_reason: Arguments<'a>,
     status_code: &'static str,
     #[serde(with = "rfc3339")]
     status_since: Time,
@@ -431,10 +431,6 @@ struct Shown<'a> {
     started_by: Option<LineageId>,
 }
 
-fn as_words<S: Serializer>(reason: &&StatusReason, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(reason)
-}
-
 /// Characters of the prompt in lists and pushed records; `GET /api/agents/:id` shows all.
 pub const PROMPT_SHOWN_CHARS: usize = 500;
 
@@ -459,7 +455,7 @@ impl Serialize for View<'_> {
             role: &agent.role,
             status: if self.rest && agent.status.is_live() { "active" } else { fine },
             state: agent.status,
-            status_reason: &agent.status_reason,
+            status_reason: format_args!("{}", agent.status_reason),
             status_code: agent.status_reason.code(),
             status_since: agent.status_since,
             provider: &agent.provider,

@@ -15,8 +15,8 @@
 use super::history::{self, Entry};
 use super::reason::Reason;
 use super::record::{Agent, Status, Stop};
-use super::{Job, RunOrder, life, say, spawn, touch};
-use crate::api::{Problem, Reply};
+use super::{Job, Outcome, RunOrder, life, say, spawn, touch};
+use crate::api::Problem;
 use crate::context::triggers::{self, Due, FULL};
 use crate::context::{brief, briefing};
 use crate::core::ids::AgentId;
@@ -259,14 +259,13 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(rotation) = agents.pending_rotations.remove(&id) else { return };
     let Step::Starting { old_context_tokens, delivered } = rotation.step else { return };
     let mut name = String::new();
-    let mut shown = json!(null);
     let mut lineage = None;
     if let Some(agent) = agents.edit(id) {
         agent.queue.retain(|message| !delivered.contains(&message.id));
         name.clone_from(&agent.name);
         lineage = Some(agent.lineage_id);
-        shown = json!(agent.rest());
     }
+    let successor = agents.get(id).cloned();
     let entry = Entry {
         old: rotation.old,
         new: id,
@@ -288,11 +287,10 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
     });
     cx.push(Effect::Put(crate::core::Document::Agents, Durability::BeforeReply));
     cx.moment(Moment::Rotated { old: rotation.old, new: id });
-    let body = json!({
-        "old": rotation.old, "new": id, "handoffBrief": true, "reason": rotation.reason, "agent": shown,
-    });
+    let Some(agent) = successor else { return };
     for call in rotation.calls {
-        cx.reply(call, Reply::ok(&body));
+        let (reason, agent) = (rotation.reason.clone(), Arc::clone(&agent));
+        cx.reply(call, Outcome::Rotated { old: rotation.old, reason, agent });
     }
 }
 

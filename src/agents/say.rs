@@ -4,8 +4,8 @@
 
 use super::reason::Remark;
 use super::record::{Agent, Deliver, Instruction, Phase, Status};
-use super::{Job, RunOrder, life, rotation, spawn, touch, wait};
-use crate::api::{Problem, Reply};
+use super::{Job, Outcome, RunOrder, life, rotation, spawn, touch, wait};
+use crate::api::Problem;
 use crate::context::briefing;
 use crate::core::ids::AgentId;
 use crate::core::notice::{Notice, Undelivered};
@@ -35,14 +35,11 @@ pub fn instruct(
     target: &str,
     message: String,
     deliver: Deliver,
-) -> Result<Reply, Problem> {
+) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
     if !agent.status.is_live() {
-        let mut body = continue_with(all, cx, &agent, Some(message))?;
-        body["status"] = json!("resumed");
-        body["deliverOn"] = json!("now");
-        body["queued"] = json!(0);
-        return Ok(Reply::ok(&body));
+        let next = continue_with(all, cx, &agent, Some(message))?;
+        return Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: true });
     }
     if agent.queue.len() >= MAX_QUEUED {
         let text =
@@ -75,9 +72,7 @@ pub fn instruct(
         rotation::begin(all, cx, agent.id, "manual", None);
     }
     touch(all, cx, Durability::BeforeReply);
-    Ok(Reply::ok(&json!({
-        "id": agent.id, "status": "queued", "deliverOn": deliver.word(), "queued": queued,
-    })))
+    Ok(Outcome::Queued { id: agent.id, name: agent.name.clone(), deliver, queued })
 }
 
 /// A program took a message, or did not.
@@ -164,15 +159,15 @@ pub fn resume(
     cx: &mut Context,
     target: &str,
     message: Option<String>,
-) -> Result<Reply, Problem> {
+) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
     if agent.status.is_live() {
         let text =
             format!("agent {} is alive ({}); use instruct to talk to it", agent.name, agent.status_reason);
         return Err(Problem::new(409, "agent_alive", text));
     }
-    let body = continue_with(all, cx, &agent, message)?;
-    Ok(Reply::ok(&body))
+    let next = continue_with(all, cx, &agent, message)?;
+    Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: false })
 }
 
 /// Starts the next life of an ended agent with a message, in its provider session where there is one and
@@ -182,7 +177,7 @@ fn continue_with(
     cx: &mut Context,
     old: &Agent,
     message: Option<String>,
-) -> Result<serde_json::Value, Problem> {
+) -> Result<Arc<Agent>, Problem> {
     let provider = spawn::provider_of(old)?;
     spawn::check_capacity(all)?;
     usage::check_budget(all, cx.now)?;
@@ -210,14 +205,13 @@ fn continue_with(
     let agents = Arc::make_mut(&mut all.agents);
     agents.remove(old.id);
     agents.alias(old.id, old.lineage_id);
-    let shown = json!(agent.rest());
     spawn::start(all, cx, provider, agent, prompt, session);
     if handoff.is_some() {
         rotation::hand_over(all, cx, old, id);
     }
     cx.moment(Moment::Resumed { old: old.id, new: id });
     touch(all, cx, Durability::BeforeReply);
-    Ok(json!({"ok": true, "id": id, "resumed": old.id, "agent": shown}))
+    all.agents.get(id).cloned().ok_or_else(|| Problem::not_found("the agent is gone"))
 }
 
 /// Asks a question in a process of its own; the answer comes with a job report.
@@ -264,9 +258,7 @@ pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<
             let name = record.as_ref().map(|agent| agent.name.clone()).unwrap_or_default();
             let model = record.map(|agent| usage::model_of(all, &agent)).unwrap_or_default();
             usage::book(all, cx, "__agent_qa__", &model, tokens, None);
-            Ok(Reply::ok(&json!({
-                "answer": answer, "agentId": id, "agentName": name, "tokens": tokens.total(),
-            })))
+            Ok(Outcome::Answered { id, name, answer, tokens: tokens.total() })
         }
         Err(error) => {
             Err(Problem::new(502, "query_failed", format!("the question was not answered: {error}")))
@@ -276,7 +268,7 @@ pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<
 }
 
 /// Answers the caller of a question and forgets it.
-pub fn end_query(all: &mut All, cx: &mut Context, call: CallId, result: Result<Reply, Problem>) {
+pub fn end_query(all: &mut All, cx: &mut Context, call: CallId, result: Result<Outcome, Problem>) {
     Arc::make_mut(&mut all.timers).clear(Timer::Query(call));
     if Arc::make_mut(&mut all.agents).queries.remove(&call).is_some() {
         cx.push(Effect::Put(crate::core::Document::Agents, Durability::Soon));

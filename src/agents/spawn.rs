@@ -3,8 +3,8 @@
 use super::reason::Reason;
 use super::record::{Agent, Isolation, OpenTools, Phase, Status};
 use super::touched::OpenFiles;
-use super::{LogEntry, Maker, RunOrder, rights, scope, touch};
-use crate::api::{Problem, Reply, Validator};
+use super::{LogEntry, Maker, Outcome, RunOrder, rights, scope, touch};
+use crate::api::{Problem, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as All};
@@ -87,7 +87,7 @@ pub struct StartOrder {
 /// A `schedule` also becomes a schedule that starts more like it.
 ///
 /// Errors: as [`spawn_agent`] and [`schedules::create`].
-pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<Reply, Problem> {
+pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<Outcome, Problem> {
     let timing = request.schedule.take();
     let pattern = timing.map(|timing| (timing, request.clone()));
     if pattern.is_some() {
@@ -100,12 +100,7 @@ pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Resu
         None => None,
     };
     let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
-    let mut body = json!(agent.rest());
-    body["overlaps"] = Value::Array(overlaps_with(all, agent));
-    if let Some(schedule) = schedule {
-        body["scheduleId"] = json!(schedule);
-    }
-    Ok(Reply::json(201, &body).with_header("Location", format!("/api/agents/{id}")))
+    Ok(Outcome::Spawned { agent: Arc::clone(agent), overlaps: overlaps_with(all, agent), schedule })
 }
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.

@@ -272,11 +272,11 @@ fn a_record_of_a_provider_that_this_version_does_not_have_is_refused_a_life() {
 
 #[test]
 fn closed_words_of_records_and_wishes_are_as_they_were_and_old_files_load() {
+    use crate::schedules::Outcome::{Failed, Missed, Skipped, Started};
     assert_eq!(json!([Isolation::Shared, Isolation::Worktree]), json!(["shared", "worktree"]));
     for (stored, wanted) in [(json!({}), Isolation::Shared), (json!({"isolation": ""}), Isolation::Shared)] {
         let wish: SpawnRequest = serde_json::from_value(stored).unwrap();
         assert_eq!(wish.isolation, wanted);
     }
-    use crate::schedules::Outcome::{Failed, Missed, Skipped, Started};
     assert_eq!(json!([Started, Skipped, Missed, Failed]), json!(["started", "skipped", "missed", "failed"]));
 }

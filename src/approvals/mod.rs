@@ -21,6 +21,7 @@ pub use record::{Approval, ApprovalId, Status, Stored, VERSION as STORED_VERSION
 use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
+use crate::core::Response;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
@@ -297,7 +298,7 @@ pub fn find_open(all: &All, now: Time, agent: Option<AgentId>, action: &Action) 
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
         Command::Decide { id, decision, reason } => decide(all, cx, &id, decision, reason),
-        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question),
+        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question).map(Response::from),
     });
     cx.answer(call, result);
 }
@@ -335,7 +336,7 @@ fn decide(
     id: &str,
     decision: Decision,
     reason: Option<String>,
-) -> Result<Reply, Problem> {
+) -> Result<Response, Problem> {
     if let Some(agent) = cx.actor.agent() {
         let text = format!("agent {agent} may not decide an approval; a person has to, outside of an agent");
         return Err(Problem::new(403, "agent_may_not", text));
@@ -343,7 +344,7 @@ fn decide(
     let approval = Arc::clone(all.approvals.find(id)?);
     let status = decision.status();
     if approval.status == status {
-        return Ok(Reply::ok(&approval.shown()));
+        return Ok(Response::Decided(approval));
     }
     if approval.status != Status::Pending {
         return Err(resolved_already(&approval));
@@ -351,7 +352,7 @@ fn decide(
     resolve(all, cx, approval.id, status, reason);
     let event = if status == Status::Approved { "approval.approve" } else { "approval.reject" };
     cx.audit(event, &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}));
-    Ok(Reply::ok(&all.approvals.find(id)?.shown()))
+    Ok(Response::Decided(Arc::clone(all.approvals.find(id)?)))
 }
 
 fn resolved_already(approval: &Approval) -> Problem {

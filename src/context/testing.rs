@@ -127,7 +127,7 @@ impl Core {
             |effect| matches!(effect, Effect::Reply(of, _) | Effect::ReplyStored(of, _) if *of == call),
         )?;
         match self.effects.remove(at) {
-            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => Some(reply),
+            Effect::Reply(_, response) | Effect::ReplyStored(_, response) => Some(response.into()),
             _ => None,
         }
     }

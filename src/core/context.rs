@@ -1,7 +1,7 @@
 //! What an event brings along, and where its effects go.
 
-use super::{Actor, CallId, Effect, Journal, Moment, Notice, time::Time};
-use crate::api::{Problem, Reply};
+use super::{Actor, CallId, Effect, Journal, Moment, Notice, Response, time::Time};
+use crate::api::Problem;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -81,19 +81,19 @@ impl Context {
     }
 
     /// Answers a caller.
-    pub fn reply(&mut self, call: CallId, reply: impl Into<Reply>) {
-        self.push(Effect::Reply(call, reply.into()));
+    pub fn reply(&mut self, call: CallId, response: impl Into<Response>) {
+        self.push(Effect::Reply(call, response.into()));
     }
 
     /// Answers a caller whose change is on disk already.
-    pub fn reply_stored(&mut self, call: CallId, reply: impl Into<Reply>) {
-        self.push(Effect::ReplyStored(call, reply.into()));
+    pub fn reply_stored(&mut self, call: CallId, response: impl Into<Response>) {
+        self.push(Effect::ReplyStored(call, response.into()));
     }
 
     /// Answers a caller with a result.
-    pub fn answer(&mut self, call: CallId, result: Result<Reply, Problem>) {
+    pub fn answer(&mut self, call: CallId, result: Result<impl Into<Response>, Problem>) {
         match result {
-            Ok(reply) => self.reply(call, reply),
+            Ok(response) => self.reply(call, response),
             Err(problem) => self.reply(call, problem),
         }
     }

@@ -14,6 +14,7 @@ mod context;
 mod documents;
 pub mod moments;
 pub mod notice;
+mod response;
 #[cfg(test)]
 pub mod testing;
 mod timers;
@@ -23,6 +24,7 @@ pub use context::Context;
 pub use documents::{Document, DocumentError, Journal};
 pub use moments::Moment;
 pub use notice::Notice;
+pub use response::Response;
 pub use svc_base::actor::Actor;
 pub use svc_base::untrusted::{untrusted_line, untrusted_prose, untrusted_text};
 pub use svc_base::{actor, ids, nearest, time};
@@ -306,10 +308,10 @@ pub const SOON: std::time::Duration = std::time::Duration::from_secs(1);
 #[derive(Debug)]
 pub enum Effect {
     /// Answer a waiting caller.
-    Reply(CallId, Reply),
+    Reply(CallId, Response),
     /// Answer a waiting caller whose change is on disk already: only the journals' lines of the same event go
     /// before it.
-    ReplyStored(CallId, Reply),
+    ReplyStored(CallId, Response),
     /// Write a document.
     Put(Document, Durability),
     /// Remove a document.

@@ -2,7 +2,7 @@
 //! daemon, such as the chats, matches on it. It becomes text once, on its way out.
 
 use super::ids::{AgentId, PlanId, ScheduleId, TeamId};
-use super::time::Time;
+use super::time::{Time, rfc3339};
 use crate::agents::{Deliver, Status, StatusReason};
 use crate::approvals::{Approval, ApprovalId, Certainty};
 use crate::federation::PeerId;
@@ -183,7 +183,7 @@ pub struct Cycle {
     /// Cycles so far.
     pub cycle_count: u64,
     /// When.
-    #[serde(serialize_with = "as_text")]
+    #[serde(with = "rfc3339")]
     pub last_cycle_time: Time,
     /// The latest synthesis.
     pub last_synthesis: Option<Arc<str>>,
@@ -273,10 +273,6 @@ fn as_record<S: Serializer>(approval: &Approval, serializer: S) -> Result<S::Ok,
 
 fn as_resolution<S: Serializer>(approval: &Approval, serializer: S) -> Result<S::Ok, S::Error> {
     approval.resolution().serialize(serializer)
-}
-
-fn as_text<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(time)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod worker_socket;
 mod worker_telegram;
 
 pub use connection::{boot, check_credentials, connect_due, report};
-pub use inbox::{Entry, Heard, MAX_TEXT_CHARS};
+pub use inbox::{Entry, Heard, MAX_TEXT_CHARS, Receipt};
 pub use message::{Message, Place};
 pub use notify::{Card, cards_due, digest_due, moment, overheard};
 pub use record::{CommandPermission, Gateway, GatewayId, Kind, Preset};
@@ -312,7 +312,10 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
     let result = match command {
         Command::Connect(target) => return connection::connect(all, cx, call, &target),
-        Command::Inbox(errand) => inbox::errand(all, cx, errand),
+        Command::Inbox(errand) => {
+            let result = inbox::errand(all, cx, errand);
+            return cx.answer(call, result);
+        }
         Command::Create(kind, wish) => create(all, cx, kind, *wish),
         Command::Change(target, wish) => patch(all, cx, &target, *wish),
         Command::Delete(target) => delete(all, cx, &target),

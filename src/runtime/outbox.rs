@@ -8,9 +8,8 @@ use crate::agents::report::RunReport;
 use crate::agents::worker::{Prepare, RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
-use crate::api::Reply;
 use crate::core::ids::AgentId;
-use crate::core::{Durability, Effect, Event, SOON, State};
+use crate::core::{Durability, Effect, Event, Response, SOON, State};
 use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
@@ -103,12 +102,12 @@ impl Outbox {
     }
 
     /// Sends the answers when everything put before is on disk.
-    pub fn commit(&mut self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
+    pub fn commit(&mut self, state: &Arc<State>, answers: Vec<(Sender<Response>, Response)>) {
         self.store.commit(state, answers);
     }
 
     /// Sends the answers when the journals have every line given before.
-    pub fn answer_after_lines(&self, answers: Vec<(Sender<Reply>, Reply)>) {
+    pub fn answer_after_lines(&self, answers: Vec<(Sender<Response>, Response)>) {
         self.store.answer_after_lines(answers);
     }
 

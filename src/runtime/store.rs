@@ -9,10 +9,10 @@ use super::journal::{append_rotating, trim_lines};
 use super::threads::Thread;
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
-use crate::api::{Problem, Reply};
+use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{CallId, Document, Journal, LEFT_OUT, SOON, State, Timer, remedy, to_be_stored};
+use crate::core::{CallId, Document, Journal, LEFT_OUT, Response, SOON, State, Timer, remedy, to_be_stored};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Who waits for the disk.
 enum Waiting {
     /// A caller: with its reply, or with 503 instead.
-    Caller(Sender<Reply>, Reply),
+    Caller(Sender<Response>, Response),
     /// The core.
     Core(CallId, Box<dyn FnOnce(Result<(), String>) + Send>),
 }
@@ -48,7 +48,7 @@ pub enum Told {
     Stored(Timer),
 }
 
-type Answer = (Sender<Reply>, Reply);
+type Answer = (Sender<Response>, Response);
 
 type Line = (Journal, Arc<[u8]>);
 
@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// Sends the answers once everything put so far as due at once is on disk.
-    pub fn commit(&self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
+    pub fn commit(&self, state: &Arc<State>, answers: Vec<(Sender<Response>, Response)>) {
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
             inbox.waiting.extend(answers.into_iter().map(|(answer, reply)| Waiting::Caller(answer, reply)));
@@ -527,8 +527,8 @@ mod tests {
             let (answer, reply) = crossbeam_channel::bounded(1);
             store.append(Journal::Audit, line.as_bytes().into());
             store.put(Document::Schedules, &state, Duration::ZERO);
-            store.commit(&state, vec![(answer, Reply::json(200, &serde_json::json!({})))]);
-            reply.recv_timeout(Duration::from_secs(20)).unwrap().status
+            store.commit(&state, vec![(answer, crate::api::Reply::json(200, &serde_json::json!({})).into())]);
+            reply.recv_timeout(Duration::from_secs(20)).unwrap().http().status
         };
         assert_eq!(change(r#"{"n":1}"#), 503);
         assert!(matches!(told.recv().unwrap(), Told::Trouble(Some(_))));

@@ -305,7 +305,7 @@ impl Simulation {
         let durable = effects.iter().any(|e| matches!(e, Effect::Put(_, Durability::BeforeReply)));
         for effect in &effects {
             if let Effect::Reply(call, reply) | Effect::ReplyStored(call, reply) = effect {
-                self.answered(*call, reply.status);
+                self.answered(*call, reply.http().status);
             }
         }
         for effect in effects {

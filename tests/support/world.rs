@@ -255,7 +255,7 @@ impl World {
 
     fn line(&mut self, effect: Effect) -> String {
         match effect {
-            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => self.reply(&reply),
+            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => self.reply(&reply.http()),
             Effect::Put(document, Durability::BeforeReply) => {
                 format!("! write {} before the reply", document.path())
             }
