@@ -1,7 +1,7 @@
 //! `/api/agents`: fields in, records out.
 
 use super::record::View;
-use super::{Command, Deliver, Patch, SpawnRequest, scope, worker_api};
+use super::{Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
 use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
@@ -72,7 +72,8 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
     vec![
         Route::new(Method::Get, "/api/agents", "All agents", Shared(list))
             .query(&[("fields", "names of fields, separated by commas: only these of each record")])
-            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")]),
+            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")])
+            .success(|| json!({"type": "array", "items": record_schema()})),
         Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, spawn))
             .body(spawn_schema)
             .body_limit(2 << 20)
@@ -82,7 +83,8 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
                 (409, "maxAgents are alive already"),
             ]),
         Route::new(Method::Get, "/api/agents/:id", "One agent, with its whole prompt", Read(get))
-            .replies(&[(200, "the record"), (404, "no such agent")]),
+            .replies(&[(200, "the record"), (404, "no such agent")])
+            .success(record_schema),
         Route::new(Method::Patch, "/api/agents/:id", "Change a record", Write(Anyone, patch))
             .body(patch_schema),
         Route::new(
@@ -160,7 +162,14 @@ fn files(ask: &Ask) -> Result<Reply, Problem> {
 
 /// Reads the body of `POST /api/agents`. The working directory is still to be looked at.
 pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
-    spawn_request(Fields::new(&request.object()?))
+    spawn_body(&request.object()?)
+}
+
+/// Reads a wish for an agent, wherever it comes from, by the rules of `POST /api/agents`.
+///
+/// Errors: 400 with every fault.
+pub fn spawn_body(body: &Map<String, Value>) -> Result<SpawnRequest, Problem> {
+    spawn_request(Fields::new(body))
 }
 
 /// Reads the fields of a new agent that somebody asks for.
@@ -203,13 +212,20 @@ pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
         permission: permission(&mut fields).unwrap_or_default(),
         effort: effort(&mut fields).unwrap_or_default(),
         team_id: bounded_word(&mut fields, "teamId"),
-        isolation: fields.choice("isolation", &["shared", "worktree"]).unwrap_or("shared").to_owned(),
+        isolation: isolation(&mut fields),
         worktree: None,
         command,
         env: Extra::default(),
     };
     fields.validator.finish()?;
     Ok(request)
+}
+
+fn isolation(fields: &mut Fields) -> Isolation {
+    match fields.choice("isolation", &["shared", "worktree"]) {
+        Some("worktree") => Isolation::Worktree,
+        _ => Isolation::Shared,
+    }
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -380,6 +396,24 @@ fn permission(fields: &mut Fields) -> Option<Permission> {
     Some(match fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")])? {
         "full" => Permission::Full,
         _ => Permission::Auto,
+    })
+}
+
+/// The fields of a record that have closed words; there are more fields.
+fn record_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["active", "completed", "crashed", "killed", "interrupted"]},
+            "state": {"enum": [
+                "starting", "running", "waiting", "rotating", "completed", "crashed", "killed", "interrupted",
+            ]},
+            "statusReason": {"type": "string", "description": "a sentence for people; its wording may change"},
+            "statusCode": {
+                "enum": Reason::CODES,
+                "description": "the reason for programs; a later version may have further words",
+            },
+        },
     })
 }
 

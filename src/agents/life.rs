@@ -1,16 +1,16 @@
 //! The life of a run: what its threads report, and how it ends.
 
+use super::reason::{Reason, Remark};
 use super::record::{Agent, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, RunReport};
-use super::{LogEntry, RunOrder, rotation, say, touch, wait};
-use crate::api::Reply;
+use super::{LogEntry, Outcome, RunOrder, rotation, say, touch, wait};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
+use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All, Timer};
 use crate::providers::{self, Activity, Tokens, TurnEnd, Usage, login, windows};
 use crate::settings::Config;
 use crate::usage;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn started(all: &mut All, cx: &mut Context, id: AgentId, pid: u32, start_ticks: 
         agent.pid = Some(pid);
         agent.start_ticks = start_ticks;
         if agent.phase == Phase::Working {
-            agent.set_status(now, Status::Running, "its process runs");
+            agent.set_status(now, Status::Running, Reason::ProcessRuns);
         }
     }
     watch_silence(all, id, now);
@@ -62,7 +62,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
         let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
         let (status, reason) = match &phase {
             Phase::Stopping(..) => verdict(agent, &phase, &Exit::NONE),
-            _ => (Status::Crashed, format!("its process could not be started: {error}")),
+            _ => (Status::Crashed, Reason::StartFailed { error: error.to_owned() }),
         };
         agent.set_status(cx.now, status, reason);
         agent.error = (status == Status::Crashed).then(|| error.to_owned());
@@ -92,7 +92,7 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     agent.last_activity = now;
     agent.stalled = false;
     if agent.phase == Phase::Working && agent.status == Status::Running {
-        agent.set_status(now, Status::Running, "working");
+        agent.set_status(now, Status::Running, Reason::Working);
     }
     for activity in &batch.activities {
         turn_over |= note(agent, activity, now);
@@ -154,7 +154,9 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
         }
         Activity::ToolEnded { .. } | Activity::PermissionAsked { .. } | Activity::Noise { .. } => {}
         Activity::Usage(usage) => note_usage(agent, usage),
-        Activity::Trouble { text } => agent.set_status(now, agent.status, text.clone()),
+        Activity::Trouble { text } => {
+            agent.set_status(now, agent.status, Reason::Trouble { text: text.clone() });
+        }
         Activity::Compacted => agent.current_activity = Some("the provider compacted its context".into()),
         Activity::TurnEnded(end) => {
             note_turn_end(agent, end, now);
@@ -179,10 +181,10 @@ fn note_turn_end(agent: &mut Agent, end: &TurnEnd, now: Time) {
     agent.turns += 1;
     agent.current_activity = None;
     let text = if end.is_error { &end.error } else { &end.text };
-    let reason = match (end.is_error, end.denied.len()) {
-        (true, _) => format!("its turn failed: {}", first_words(text)),
-        (false, 0) => "its turn ended".to_owned(),
-        (false, n) => format!("its turn ended with {n} refused tool calls: {}", end.denied.join(", ")),
+    let reason = match (end.is_error, &end.denied[..]) {
+        (true, _) => Reason::TurnFailed { error: first_words(text) },
+        (false, []) => Reason::TurnEnded,
+        (false, denied) => Reason::TurnEndedWithRefusals { denied: denied.to_vec() },
     };
     agent.set_status(now, agent.status, reason);
     agent.last_turn =
@@ -245,10 +247,10 @@ pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
 pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Option<CallId>) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
     let reason = match why {
-        Stop::Kill => "being stopped on request",
-        Stop::Rotate => "being replaced by its successor",
-        Stop::Limit => "being stopped at its limit",
-        Stop::Shutdown => "being stopped because the daemon stops",
+        Stop::Kill => Reason::Stopping,
+        Stop::Rotate => Reason::BeingReplaced,
+        Stop::Limit => Reason::StoppingAtLimit,
+        Stop::Shutdown => Reason::DaemonStopping,
     };
     match &mut agent.phase {
         Phase::Stopping(earlier, calls) => {
@@ -303,7 +305,7 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
             // The provider does not know the session any more: the next resume must not fail in the same way.
             agent.session_id = None;
             agent.session_counted = Tokens::default();
-            agent.status_reason.push_str("; its session is gone, the next resume starts a new one");
+            agent.status_reason.remark(Remark::SessionGone);
         }
         agent.turn_open = false;
         agent.current_activity = None;
@@ -331,42 +333,38 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
 
 /// Status and reason of an ended run, read from three things together: whether a stop was ordered, the
 /// last turn's outcome, the exit status.
-fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, String) {
+fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, Reason) {
     match phase {
-        Phase::Stopping(Stop::Kill, _) => return (Status::Killed, "stopped on request".into()),
-        Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, "replaced by its successor".into()),
+        Phase::Stopping(Stop::Kill, _) => return (Status::Killed, Reason::Stopped),
+        Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, Reason::Replaced),
         Phase::Stopping(Stop::Limit, _) => {
-            let why = agent.limit.as_deref().unwrap_or("it has used what it may");
-            return (Status::Killed, format!("stopped: {why}; svc resume {} continues it", agent.name));
+            let limit = agent.limit.as_deref().unwrap_or("it has used what it may").to_owned();
+            return (Status::Killed, Reason::LimitReached { limit, name: agent.name.clone() });
         }
-        Phase::Stopping(Stop::Shutdown, _) => {
-            return (
-                Status::Interrupted,
-                "the daemon was stopped while it ran; svc resume continues it".into(),
-            );
-        }
+        Phase::Stopping(Stop::Shutdown, _) => return (Status::Interrupted, Reason::DaemonStopped),
         _ => {}
     }
     if let (None, Some(signal), false) = (exit.code, exit.signal, exit.signalled) {
         // Whatever its turn came to: some programs end a turn well, others badly, because of the signal.
-        return (Status::Killed, format!("{FOREIGN_SIGNAL}{signal} ended it; the daemon did not send it"));
+        return (Status::Killed, Reason::ForeignSignal { signal });
     }
     let turn = agent.last_turn.as_ref();
     if let Some(turn) = turn.filter(|turn| turn.is_error) {
-        let remedy = login_remedy(&agent.provider, &turn.text);
-        return (Status::Crashed, format!("its last turn failed: {}{remedy}", turn.text));
+        let error = turn.text.clone();
+        let reason = match login_remedy(&agent.provider, &error) {
+            Some(remedy) => Reason::LoginNeeded { error, remedy },
+            None => Reason::LastTurnFailed { error },
+        };
+        return (Status::Crashed, reason);
     }
     let finishing = *phase == Phase::Finishing;
     match (exit.code, exit.signal) {
         (Some(0), _) => (Status::Completed, completed_reason(agent)),
         // It was told to end after a good turn: how its launcher dies then says nothing of the work.
         _ if finishing && !agent.turn_open => (Status::Completed, completed_reason(agent)),
-        (Some(code), _) => {
-            let why = cause(exit.complaints).map(|cause| format!(": {cause}")).unwrap_or_default();
-            (Status::Crashed, format!("it exited with code {code}{why}"))
-        }
-        (None, Some(signal)) => (Status::Killed, format!("the daemon ended it with signal {signal}")),
-        (None, None) => (Status::Crashed, "its process vanished without an exit status".into()),
+        (Some(code), _) => (Status::Crashed, Reason::ExitCode { exit: code, cause: cause(exit.complaints) }),
+        (None, Some(signal)) => (Status::Killed, Reason::EndedByDaemon { signal }),
+        (None, None) => (Status::Crashed, Reason::Vanished),
     }
 }
 
@@ -387,56 +385,46 @@ fn cause(complaints: &str) -> Option<String> {
 }
 
 /// What to do about a turn that failed because nobody is logged in to the provider's program.
-fn login_remedy(provider: &str, error: &str) -> String {
-    let Some(info) = providers::by_id(provider).map(providers::Provider::info) else {
-        return String::new();
-    };
-    let remedy = login::remedy(info);
-    if remedy.is_empty() || !login::is_missing(error) { String::new() } else { format!("; {remedy}") }
+fn login_remedy(provider: &str, error: &str) -> Option<String> {
+    let remedy = login::remedy(providers::by_id(provider)?.info());
+    (!remedy.is_empty() && login::is_missing(error)).then_some(remedy)
 }
 
 /// Whether a signal ended it that nobody here sent, for example for want of memory: no person wished that.
 pub fn died_by_foreign_signal(agent: &Agent) -> bool {
-    agent.status == Status::Killed && agent.status_reason.starts_with(FOREIGN_SIGNAL)
+    matches!(agent.status_reason.why(), Reason::ForeignSignal { .. })
 }
 
-/// How the reason of such an end begins.
-const FOREIGN_SIGNAL: &str = "signal ";
-
-fn completed_reason(agent: &Agent) -> String {
+fn completed_reason(agent: &Agent) -> Reason {
     match &agent.last_turn {
-        Some(turn) if turn.denied > 0 => format!("finished, with {} refused tool calls", turn.denied),
-        Some(_) if agent.turn_open => "it exited while a turn was open: its output may be cut short".into(),
-        Some(_) => "finished".into(),
-        None => "it exited without reporting a result".into(),
+        Some(turn) if turn.denied > 0 => Reason::FinishedWithRefusals { denied: turn.denied },
+        Some(_) if agent.turn_open => Reason::CutShort,
+        Some(_) => Reason::Finished,
+        None => Reason::NoResult,
     }
 }
 
 fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = all.agents.get(id) else { return };
     let exit = agent.exit;
-    let mut body = json!({
-        "agentId": id,
-        "agentName": agent.name,
-        "code": exit.and_then(|exit| exit.code),
-        "signal": exit.and_then(|exit| exit.signal),
-        "status": agent.status,
-        "statusReason": agent.status_reason,
-    });
-    if let Some(error) = &agent.error {
-        body["error"] = json!(error);
-    }
     let text = format!("{:?}: {}", agent.status, agent.status_reason).to_lowercase();
     cx.push(Effect::Log(agent.lineage_id, id, LogEntry::life(text)));
-    cx.notice("agent:exit", &body);
+    cx.notice(Notice::AgentExit {
+        agent_id: id,
+        agent_name: agent.name.clone(),
+        code: exit.and_then(|exit| exit.code),
+        signal: exit.and_then(|exit| exit.signal),
+        status: agent.status,
+        reason: agent.status_reason.clone(),
+        error: agent.error.clone(),
+    });
 }
 
 fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
     let Some(agent) = all.agents.get(id) else { return };
-    // The specification names the status of a deleted agent: it was asked to stop, so it is killed.
-    let body = json!({"ok": true, "id": id, "status": agent.status, "leaked": all.health.leaked});
+    let (status, leaked) = (agent.status, all.health.leaked);
     for call in calls {
-        cx.reply(call, Reply::ok(&body));
+        cx.reply(call, Outcome::Ended { id, name: agent.name.clone(), status, leaked });
     }
 }
 
@@ -460,15 +448,8 @@ pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
     agent.stalled = true;
     // A clock that was set back may say that it was heard in the future.
     let seconds = cx.now.since(agent.last_activity).max(SILENCE).as_secs();
-    let trouble = agent.status_reason.clone();
-    let told = matches!(trouble.as_str(), "working" | "its process runs");
-    let reason = if told {
-        format!("no output for {seconds} s inside an open turn")
-    } else {
-        format!("no output for {seconds} s; before that: {trouble}")
-    };
-    agent.set_status(cx.now, agent.status, reason.clone());
-    let name = agent.name.clone();
-    cx.notice("agent:stalled", &json!({"agentId": id, "agentName": name, "reason": reason}));
+    agent.set_status(cx.now, agent.status, Reason::silent(seconds, &agent.status_reason));
+    let (agent_name, reason) = (agent.name.clone(), agent.status_reason.to_string());
+    cx.notice(Notice::AgentStalled { agent_id: id, agent_name, reason });
     touch(all, cx, Durability::Soon);
 }

@@ -7,8 +7,10 @@
 pub mod api;
 pub mod history;
 mod life;
+mod outcome;
 mod patch;
 mod paths;
+mod reason;
 mod record;
 pub mod report;
 pub mod rights;
@@ -30,20 +32,21 @@ pub mod worker_jobs;
 pub mod worker_log;
 
 pub use life::{died_by_foreign_signal, run_report, silence};
+pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
-pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Phase, Status, Stop};
+pub use reason::{Awaited, Reason, StatusReason};
+pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Phase, Status, Stop};
 pub use report::LogEntry;
 pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
-    SpawnRequest, StartOrder, check_pattern, check_share, created, overlapping, shown_new, spawn,
-    spawn_agent, working_folder,
+    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, spawn, spawn_agent, working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use touched::touched;
 pub use wait::{note, set_waiting, tell};
 
-use crate::api::{Problem, Reply};
+use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, remedy};
@@ -316,7 +319,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     }
     match command {
         Command::Spawn(request) => {
-            let result = spawn(all, cx, *request).map(|id| created(id, &shown_new(all, id)));
+            let result = spawn(all, cx, *request);
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
@@ -416,7 +419,8 @@ fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     cx.push(Effect::Remove(Document::Prompt(agent.lineage_id)));
     cx.moment(Moment::Removed(agent.id, agent.lineage_id));
     touch(all, cx, Durability::BeforeReply);
-    cx.reply(call, Reply::ok(&json!({"ok": true, "id": agent.id, "status": agent.status, "removed": true})));
+    let name = agent.name.clone();
+    cx.reply(call, Outcome::Removed { id: agent.id, name, status: agent.status });
 }
 
 /// Orders every live agent to end, for a shutdown of the daemon.

@@ -1,6 +1,7 @@
 //! `PATCH /api/agents/:id`: what may change while an agent lives. Model, effort and permission take
 //! effect with its next life.
 
+use super::Isolation;
 use super::touch;
 use crate::api::{Problem, Reply, Validator};
 use crate::core::ids::AgentId;
@@ -110,7 +111,7 @@ pub fn give_up_name(all: &mut All, name: &str) {
 pub fn leave_worktree(all: &mut All, cx: &mut Context, id: AgentId) {
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         agent.worktree = None;
-        agent.isolation = "shared".into();
+        agent.isolation = Isolation::Shared;
         agent.session_id = None;
     }
     touch(all, cx, Durability::BeforeReply);

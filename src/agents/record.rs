@@ -1,5 +1,6 @@
 //! The record of an agent, and how it is shown.
 
+use super::reason::StatusReason;
 use super::touched::OpenFiles;
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
@@ -9,6 +10,7 @@ use crate::providers::{Activity, Effort, Permission, Tokens};
 use crate::usage::prices;
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Arguments;
 use std::sync::Arc;
 
 /// Where an agent is in its life.
@@ -66,6 +68,18 @@ impl Deliver {
             Self::Auto => "auto",
         }
     }
+}
+
+/// Where an agent's changes go first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Into the project's folder, as everybody's. In stored wishes of earlier versions it may be empty.
+    #[default]
+    #[serde(alias = "")]
+    Shared,
+    /// Into a git worktree of its own.
+    Worktree,
 }
 
 /// A message that waits for delivery.
@@ -173,8 +187,8 @@ pub struct Agent {
     pub effort: Effort,
     /// Its team, if any.
     pub team_id: Option<String>,
-    /// `shared` or `worktree`.
-    pub isolation: String,
+    /// Where its changes go first.
+    pub isolation: Isolation,
     /// Where its git worktree is, relative to the project.
     pub worktree: Option<String>,
     /// For `acp`: the command to run.
@@ -198,7 +212,8 @@ pub struct Agent {
     #[serde(with = "rfc3339")]
     pub status_since: Time,
     /// Why, always.
-    pub status_reason: String,
+    #[serde(flatten)]
+    pub status_reason: StatusReason,
     /// When this life began.
     #[serde(with = "rfc3339")]
     pub spawned_at: Time,
@@ -343,7 +358,7 @@ impl Agent {
     }
 
     /// Sets status and reason; the time moves only when the status does.
-    pub fn set_status(&mut self, now: Time, status: Status, reason: impl Into<String>) {
+    pub fn set_status(&mut self, now: Time, status: Status, reason: impl Into<StatusReason>) {
         if self.status != status {
             self.status = status;
             self.status_since = now;
@@ -377,7 +392,8 @@ struct Shown<'a> {
     role: &'a str,
     status: &'a str,
     state: Status,
-    status_reason: &'a str,
+    status_reason: Arguments<'a>,
+    status_code: &'static str,
     #[serde(with = "rfc3339")]
     status_since: Time,
     provider: &'a str,
@@ -410,7 +426,7 @@ struct Shown<'a> {
     exit: Option<ExitInfo>,
     error: Option<&'a str>,
     pending_instructions: usize,
-    isolation: &'a str,
+    isolation: Isolation,
     worktree: Option<&'a str>,
     started_by: Option<LineageId>,
 }
@@ -439,7 +455,8 @@ impl Serialize for View<'_> {
             role: &agent.role,
             status: if self.rest && agent.status.is_live() { "active" } else { fine },
             state: agent.status,
-            status_reason: &agent.status_reason,
+            status_reason: format_args!("{}", agent.status_reason),
+            status_code: agent.status_reason.code(),
             status_since: agent.status_since,
             provider: &agent.provider,
             model: agent.model.as_deref().unwrap_or("auto"),
@@ -469,7 +486,7 @@ impl Serialize for View<'_> {
             exit: agent.exit,
             error: agent.error.as_deref(),
             pending_instructions: agent.queue.len(),
-            isolation: &agent.isolation,
+            isolation: agent.isolation,
             worktree: agent.worktree.as_deref(),
             started_by: agent.started_by,
         }

@@ -7,11 +7,13 @@
 //! ```
 //! **Invariant:** every agent is started with what [`Rights::child`] gives out of its maker's rights.
 
+use super::Isolation;
 use super::{Agent, SpawnRequest};
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::{Actor, State as All};
 use crate::providers::{self, Permission};
+use crate::settings::Enforcement;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use svc_base::scopes;
@@ -57,7 +59,7 @@ pub struct Refusal(pub String);
 impl Rights {
     /// Those of an agent.
     pub fn of(all: &All, agent: &Agent) -> Self {
-        let is_bound = all.settings.config().enforcement == "kernel";
+        let is_bound = all.settings.config().enforcement == Enforcement::Kernel;
         let has_full = agent.permission == Permission::Full;
         Self {
             scope: (!agent.scope.is_empty()).then(|| agent.scope.to_vec()),
@@ -69,7 +71,7 @@ impl Rights {
             fenced: self::is_fenced(all, agent),
             permission: agent.permission,
             integrations: Some(agent.integrations.to_vec()),
-            isolated: agent.isolation == "worktree",
+            isolated: agent.isolation == Isolation::Worktree,
             command: (!has_full).then(|| agent.command.to_vec()),
         }
     }
@@ -83,7 +85,7 @@ impl Rights {
         if asked.permission == Permission::Full && self.permission != Permission::Full {
             return refuse("give the full permission, which it does not have itself".into());
         }
-        if self.isolated && asked.isolation != "worktree" {
+        if self.isolated && asked.isolation != Isolation::Worktree {
             let text = "start agents outside of git worktrees, for it works in one itself; ask for isolation \
                         worktree";
             return refuse(text.into());
@@ -102,7 +104,7 @@ impl Rights {
             fenced: self.fenced,
             permission: asked.permission,
             integrations: Some(asked.integrations.clone()),
-            isolated: asked.isolation == "worktree",
+            isolated: asked.isolation == Isolation::Worktree,
             command: (asked.permission != Permission::Full).then(|| asked.command.clone()),
         })
     }
@@ -139,7 +141,7 @@ impl Rights {
             working_dir: other.folder.clone(),
             permission: other.permission,
             integrations: other.integrations.clone().unwrap_or_default(),
-            isolation: if other.isolated { "worktree" } else { "shared" }.into(),
+            isolation: if other.isolated { Isolation::Worktree } else { Isolation::Shared },
             ..SpawnRequest::default()
         };
         // What is open in the other must be open here: there is nothing to inherit it from.

@@ -19,7 +19,6 @@ fn asks(name: &str) -> SpawnRequest {
         role: "dev".into(),
         name: Some(name.into()),
         provider: Some("script".into()),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     }
 }
@@ -82,7 +81,8 @@ fn permission_integrations_isolation_and_command_do_not_grow_either() {
     let (mut bench, _) = acting(SpawnRequest { integrations: vec!["hub".into()], ..asks("maker") });
     bench.actor = Actor::Operator;
     install(&mut bench, "bank");
-    let isolated = bench.agent_like(SpawnRequest { isolation: "worktree".into(), ..asks("isolated") });
+    let isolated =
+        bench.agent_like(SpawnRequest { isolation: super::Isolation::Worktree, ..asks("isolated") });
     let maker = bench.state.agents.find("maker").unwrap().id;
     bench.actor = Actor::Agent(maker);
     let with = |id: &str| SpawnRequest { integrations: vec![id.into()], ..asks("child") };
@@ -94,7 +94,7 @@ fn permission_integrations_isolation_and_command_do_not_grow_either() {
     assert_refused(spawn(&mut bench, acp), "choose the command");
     bench.actor = Actor::Agent(isolated);
     assert_refused(spawn(&mut bench, asks("shared")), "isolation worktree");
-    let tree = SpawnRequest { isolation: "worktree".into(), ..asks("tree") };
+    let tree = SpawnRequest { isolation: super::Isolation::Worktree, ..asks("tree") };
     assert_eq!(spawn(&mut bench, tree).0, 201);
 }
 

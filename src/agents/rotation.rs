@@ -13,14 +13,15 @@
 //! session.
 
 use super::history::{self, Entry};
+use super::reason::Reason;
 use super::record::{Agent, Status, Stop};
-use super::{Job, RunOrder, life, say, spawn, touch};
-use crate::api::{Problem, Reply};
+use super::{Job, Outcome, RunOrder, life, say, spawn, touch};
+use crate::api::Problem;
 use crate::context::triggers::{self, Due, FULL};
 use crate::context::{brief, briefing};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
+use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All};
 use crate::providers::{SessionStart, Tokens};
 use crate::usage;
 use serde_json::json;
@@ -97,7 +98,7 @@ pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
 /// Ends an agent that gets no successor, and tells people why.
 fn stop_at_limit(all: &mut All, cx: &mut Context, id: AgentId, why: String) {
     cx.audit("agent.limit", &json!({"agentId": id, "reason": why}));
-    cx.notice("rotation:failed", &json!({"agentId": id, "error": why}));
+    cx.notice(Notice::RotationFailed { agent_id: id, error: why.clone() });
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         agent.limit = Some(why.into());
     }
@@ -125,10 +126,11 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     let agents = Arc::make_mut(&mut all.agents);
     agents.pending_rotations.insert(id, rotation);
     if let Some(record) = agents.edit(id) {
-        record.set_status(cx.now, Status::Rotating, format!("a rotation ({reason}) prepares its successor"));
+        record.set_status(cx.now, Status::Rotating, Reason::Rotating { rotation: reason.to_owned() });
     }
     cx.audit("agent.rotate", &json!({"agentId": id, "name": agent.name, "reason": reason}));
-    cx.notice("rotation:start", &json!({"agentId": id, "agentName": agent.name, "reason": reason}));
+    let (agent_name, reason_told) = (agent.name.clone(), reason.to_owned());
+    cx.notice(Notice::RotationStart { agent_id: id, agent_name, reason: reason_told });
     let facts = Box::new(brief::Facts::of(all, &agent, reason));
     cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
     touch(all, cx, Durability::Soon);
@@ -162,7 +164,8 @@ pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
         Rotation { step, old: old.id, reason: FULL.to_owned(), interrupted: false, calls: Vec::new() };
     Arc::make_mut(&mut all.agents).pending_rotations.insert(new, rotation);
     cx.audit("agent.rotate", &json!({"agentId": old.id, "name": old.name, "reason": FULL}));
-    cx.notice("rotation:start", &json!({"agentId": old.id, "agentName": old.name, "reason": FULL}));
+    let (agent_name, reason) = (old.name.clone(), FULL.to_owned());
+    cx.notice(Notice::RotationStart { agent_id: old.id, agent_name, reason });
 }
 
 /// The brief is there: end the old agent. If it has ended and is not replaced, keep the brief.
@@ -193,7 +196,8 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
         }
         Err(error) => {
             if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id).filter(|a| a.status.is_live()) {
-                agent.set_status(cx.now, Status::Running, format!("its rotation failed: {error}"));
+                let reason = Reason::RotationFailed { error: error.clone() };
+                agent.set_status(cx.now, Status::Running, reason);
             }
             fail(all, cx, id, id, &error);
             // It was interrupted for nothing.
@@ -215,6 +219,10 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let Some(old) = all.agents.get(old_id).cloned() else {
         return fail(all, cx, old_id, old_id, "the agent was removed or resumed meanwhile");
     };
+    let provider = match spawn::provider_of(&old) {
+        Ok(provider) => provider,
+        Err(problem) => return fail(all, cx, old_id, old_id, &problem.error),
+    };
     // Its place is free unless it had ended by itself and somebody else has taken it since.
     if let Err(problem) = spawn::check_capacity(all) {
         return fail(all, cx, old_id, old_id, &problem.error);
@@ -227,7 +235,8 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     agent.session_id = None;
     agent.session_counted = Tokens::default();
     agent.context_tokens = 0;
-    agent.set_status(cx.now, Status::Starting, format!("it succeeds {old_id} ({})", rotation.reason));
+    let reason = Reason::Succeeding { old: old_id, rotation: rotation.reason.clone() };
+    agent.set_status(cx.now, Status::Starting, reason);
     let delivered = agent.queue.iter().map(|message| message.id).collect();
     let prompt = briefing::after_rotation(all, &agent, &brief);
     let agents = Arc::make_mut(&mut all.agents);
@@ -235,7 +244,7 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     agents.alias(old_id, old.lineage_id);
     let step = Step::Starting { old_context_tokens, delivered };
     agents.pending_rotations.insert(id, Rotation { step, ..rotation });
-    spawn::start(all, cx, agent, prompt, SessionStart::Fresh);
+    spawn::start(all, cx, provider, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
 }
 
@@ -250,14 +259,13 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(rotation) = agents.pending_rotations.remove(&id) else { return };
     let Step::Starting { old_context_tokens, delivered } = rotation.step else { return };
     let mut name = String::new();
-    let mut shown = json!(null);
     let mut lineage = None;
     if let Some(agent) = agents.edit(id) {
         agent.queue.retain(|message| !delivered.contains(&message.id));
         name.clone_from(&agent.name);
         lineage = Some(agent.lineage_id);
-        shown = json!(agent.rest());
     }
+    let successor = agents.get(id).cloned();
     let entry = Entry {
         old: rotation.old,
         new: id,
@@ -269,21 +277,20 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
         ..Entry::default()
     };
     history::record(all, cx.now, entry);
-    cx.notice(
-        "rotation:complete",
-        &json!({
-            "agentId": id, "agentName": name, "oldAgentId": rotation.old,
-            // Measured: context the old agent held and the new one does not start with.
-            "tokensSaved": old_context_tokens, "reason": rotation.reason,
-        }),
-    );
+    cx.notice(Notice::RotationComplete {
+        agent_id: id,
+        agent_name: name,
+        old_agent_id: rotation.old,
+        // Measured: context the old agent held and the new one does not start with.
+        tokens_saved: old_context_tokens,
+        reason: rotation.reason.clone(),
+    });
     cx.push(Effect::Put(crate::core::Document::Agents, Durability::BeforeReply));
     cx.moment(Moment::Rotated { old: rotation.old, new: id });
-    let body = json!({
-        "old": rotation.old, "new": id, "handoffBrief": true, "reason": rotation.reason, "agent": shown,
-    });
+    let Some(agent) = successor else { return };
     for call in rotation.calls {
-        cx.reply(call, Reply::ok(&body));
+        let (reason, agent) = (rotation.reason.clone(), Arc::clone(&agent));
+        cx.reply(call, Outcome::Rotated { old: rotation.old, reason, agent });
     }
 }
 
@@ -304,7 +311,7 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
         // The brief is still being written; the successor carries on even if the old one is done.
         Step::Briefing if by_itself => {}
         _ => {
-            let reason = agent.status_reason.clone();
+            let reason = agent.status_reason.to_string();
             let old = rotation.old;
             fail(all, cx, id, old, &reason);
         }
@@ -313,7 +320,7 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
 
 fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str) {
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&key) else { return };
-    cx.notice("rotation:failed", &json!({"agentId": old, "error": error}));
+    cx.notice(Notice::RotationFailed { agent_id: old, error: error.to_owned() });
     if all.agents.get(key).is_some_and(|agent| !agent.status.is_live()) {
         // It has ended, and no successor comes.
         cx.moment(Moment::Ended(key));

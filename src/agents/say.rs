@@ -2,11 +2,13 @@
 //!
 //! **Invariant:** an acknowledged instruction stays in the record until a program has taken it.
 
+use super::reason::Remark;
 use super::record::{Agent, Deliver, Instruction, Phase, Status};
-use super::{Job, RunOrder, life, rotation, spawn, touch, wait};
-use crate::api::{Problem, Reply};
+use super::{Job, Outcome, RunOrder, life, rotation, spawn, touch, wait};
+use crate::api::Problem;
 use crate::context::briefing;
 use crate::core::ids::AgentId;
+use crate::core::notice::{Notice, Undelivered};
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
 use crate::credentials;
 use crate::providers::{self, Purpose, SessionStart, Tokens};
@@ -33,14 +35,11 @@ pub fn instruct(
     target: &str,
     message: String,
     deliver: Deliver,
-) -> Result<Reply, Problem> {
+) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
     if !agent.status.is_live() {
-        let mut body = continue_with(all, cx, &agent, Some(message))?;
-        body["status"] = json!("resumed");
-        body["deliverOn"] = json!("now");
-        body["queued"] = json!(0);
-        return Ok(Reply::ok(&body));
+        let next = continue_with(all, cx, &agent, Some(message))?;
+        return Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: true });
     }
     if agent.queue.len() >= MAX_QUEUED {
         let text =
@@ -73,9 +72,7 @@ pub fn instruct(
         rotation::begin(all, cx, agent.id, "manual", None);
     }
     touch(all, cx, Durability::BeforeReply);
-    Ok(Reply::ok(&json!({
-        "id": agent.id, "status": "queued", "deliverOn": deliver.word(), "queued": queued,
-    })))
+    Ok(Outcome::Queued { id: agent.id, name: agent.name.clone(), deliver, queued })
 }
 
 /// A program took a message, or did not.
@@ -135,20 +132,21 @@ pub fn tell_undelivered(all: &mut All, cx: &mut Context, id: AgentId) {
         return;
     }
     let (count, name) = (waiting.len(), &agent.name);
-    let (words, them) = if count == 1 { ("instruction was", "it") } else { ("instructions were", "them") };
-    let shown = |message: &&Instruction| {
-        let text: String = message.text.chars().take(UNDELIVERED_CHARS).collect();
-        json!({"id": message.id, "deliver": message.deliver.word(), "message": text})
+    let told = |message: &&Instruction| Undelivered {
+        id: message.id,
+        deliver: message.deliver,
+        message: message.text.chars().take(UNDELIVERED_CHARS).collect(),
     };
-    let shown: Vec<_> = waiting.iter().map(shown).collect();
-    let told = json!({
-        "agentId": id, "agentName": name, "count": count, "reason": agent.status_reason, "instructions": shown,
+    cx.notice(Notice::InstructionUndelivered {
+        agent_id: id,
+        agent_name: name.clone(),
+        count,
+        reason: agent.status_reason.to_string(),
+        instructions: waiting.iter().map(told).collect(),
     });
-    cx.notice("instruction:undelivered", &told);
     cx.audit("instruction.undelivered", &json!({"agentId": id, "name": name, "count": count}));
     if let Some(record) = Arc::make_mut(&mut all.agents).edit(id) {
-        let told = format!("; {count} {words} not delivered, svc resume {name} delivers {them}");
-        record.status_reason.push_str(&told);
+        record.status_reason.remark(Remark::Undelivered { count, name: name.clone() });
     }
     touch(all, cx, Durability::Soon);
 }
@@ -161,15 +159,15 @@ pub fn resume(
     cx: &mut Context,
     target: &str,
     message: Option<String>,
-) -> Result<Reply, Problem> {
+) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
     if agent.status.is_live() {
         let text =
             format!("agent {} is alive ({}); use instruct to talk to it", agent.name, agent.status_reason);
         return Err(Problem::new(409, "agent_alive", text));
     }
-    let body = continue_with(all, cx, &agent, message)?;
-    Ok(Reply::ok(&body))
+    let next = continue_with(all, cx, &agent, message)?;
+    Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: false })
 }
 
 /// Starts the next life of an ended agent with a message, in its provider session where there is one and
@@ -179,13 +177,14 @@ fn continue_with(
     cx: &mut Context,
     old: &Agent,
     message: Option<String>,
-) -> Result<serde_json::Value, Problem> {
+) -> Result<Arc<Agent>, Problem> {
+    let provider = spawn::provider_of(old)?;
     spawn::check_share(all, cx.actor.agent().is_some())?;
     usage::check_budget(all, cx.now)?;
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
     let handoff = rotation::take_handoff(all, cx.now, old);
-    let can_resume = providers::by_id(&agent.provider).is_some_and(|p| p.info().capabilities.resume);
+    let can_resume = provider.info().capabilities.resume;
     let session = match agent.session_id.clone().filter(|_| can_resume && handoff.is_none()) {
         Some(session) => SessionStart::Resume { id: session, counted: agent.session_counted },
         None => SessionStart::Fresh,
@@ -206,14 +205,13 @@ fn continue_with(
     let agents = Arc::make_mut(&mut all.agents);
     agents.remove(old.id);
     agents.alias(old.id, old.lineage_id);
-    let shown = json!(agent.rest());
-    spawn::start(all, cx, agent, prompt, session);
+    spawn::start(all, cx, provider, agent, prompt, session);
     if handoff.is_some() {
         rotation::hand_over(all, cx, old, id);
     }
     cx.moment(Moment::Resumed { old: old.id, new: id });
     touch(all, cx, Durability::BeforeReply);
-    Ok(json!({"ok": true, "id": id, "resumed": old.id, "agent": shown}))
+    all.agents.get(id).cloned().ok_or_else(|| Problem::not_found("the agent is gone"))
 }
 
 /// Asks a question in a process of its own; the answer comes with a job report.
@@ -260,9 +258,7 @@ pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<
             let name = record.as_ref().map(|agent| agent.name.clone()).unwrap_or_default();
             let model = record.map(|agent| usage::model_of(all, &agent)).unwrap_or_default();
             usage::book(all, cx, "__agent_qa__", &model, tokens, None);
-            Ok(Reply::ok(&json!({
-                "answer": answer, "agentId": id, "agentName": name, "tokens": tokens.total(),
-            })))
+            Ok(Outcome::Answered { id, name, answer, tokens: tokens.total() })
         }
         Err(error) => {
             Err(Problem::new(502, "query_failed", format!("the question was not answered: {error}")))
@@ -272,7 +268,7 @@ pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<
 }
 
 /// Answers the caller of a question and forgets it.
-pub fn end_query(all: &mut All, cx: &mut Context, call: CallId, result: Result<Reply, Problem>) {
+pub fn end_query(all: &mut All, cx: &mut Context, call: CallId, result: Result<Outcome, Problem>) {
     Arc::make_mut(&mut all.timers).clear(Timer::Query(call));
     if Arc::make_mut(&mut all.agents).queries.remove(&call).is_some() {
         cx.push(Effect::Put(crate::core::Document::Agents, Durability::Soon));

@@ -1,9 +1,10 @@
 //! Starting agents: checks against the registry, and the order to start a process.
 
-use super::record::{Agent, OpenTools, Phase, Status};
+use super::reason::Reason;
+use super::record::{Agent, Isolation, OpenTools, Phase, Status};
 use super::touched::OpenFiles;
-use super::{LogEntry, Maker, RunOrder, rights, scope, touch};
-use crate::api::{Problem, Reply, Validator};
+use super::{LogEntry, Maker, Outcome, RunOrder, rights, scope, touch};
+use crate::api::{Problem, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as All};
@@ -11,6 +12,7 @@ use crate::credentials::{self, SecretVariable};
 use crate::market;
 use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
+use crate::settings::Enforcement;
 use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -46,7 +48,7 @@ pub struct SpawnRequest {
     /// Its team.
     pub team_id: Option<String>,
     /// `shared` or `worktree`.
-    pub isolation: String,
+    pub isolation: Isolation,
     /// The worktree that was made for it, relative to the project.
     #[serde(skip)]
     pub worktree: Option<String>,
@@ -78,22 +80,11 @@ pub struct StartOrder {
 /// Starts a new agent that somebody asks for.
 ///
 /// Errors: as [`spawn_agent`].
-pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<AgentId, Problem> {
+pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Outcome, Problem> {
     let maker = Maker::of(all, &cx.actor)?;
-    spawn_agent(all, cx, &maker, request)
-}
-
-/// The record of a new agent, with the overlaps of its scope.
-pub fn shown_new(all: &All, id: AgentId) -> Value {
-    let Some(agent) = all.agents.get(id) else { return Value::Null };
-    let mut body = json!(agent.rest());
-    body["overlaps"] = Value::Array(overlaps_with(all, agent));
-    body
-}
-
-/// 201 for a new agent.
-pub fn created(id: AgentId, body: &Value) -> Reply {
-    Reply::json(201, body).with_header("Location", format!("/api/agents/{id}"))
+    let id = spawn_agent(all, cx, &maker, request)?;
+    let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
+    Ok(Outcome::Spawned { agent: Arc::clone(agent), overlaps: overlaps_with(all, agent), schedule: None })
 }
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.
@@ -182,21 +173,41 @@ fn register(
     usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
-    start(all, cx, agent, prompt, SessionStart::Fresh);
+    start(all, cx, provider, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
     cx.moment(Moment::Spawned(id));
     id
 }
 
+/// The provider of a record for its next life.
+///
+/// Errors: 409 `unknown_provider`: the record is of a version that knew others.
+pub fn provider_of(agent: &Agent) -> Result<&'static dyn providers::Provider, Problem> {
+    providers::by_id(&agent.provider).ok_or_else(|| {
+        let text = format!(
+            "agent {} was run by provider {:?}, which this version does not have; start a new agent with \
+             another one, GET /api/providers lists them",
+            agent.name, agent.provider
+        );
+        Problem::new(409, "unknown_provider", text)
+    })
+}
+
 /// Registers a record and orders its process to be started with `prompt` as the first message.
-pub fn start(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, session: SessionStart) {
+pub fn start(
+    all: &mut All,
+    cx: &mut Context,
+    provider: &dyn providers::Provider,
+    mut agent: Agent,
+    prompt: String,
+    session: SessionStart,
+) {
     agent.phase = Phase::Working;
     agent.turn_open = true;
-    let provider = providers::by_id(&agent.provider).map_or("script", |provider| provider.info().id);
     cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::user(prompt.clone())));
     let order = StartOrder {
         lineage: agent.lineage_id,
-        provider,
+        provider: provider.info().id,
         request: launch_request(all, &agent, Purpose::Work, prompt, session),
         env: environment(all, &agent),
         secrets: credentials::variables(all, &agent.provider, agent.team_id.as_deref()),
@@ -237,7 +248,7 @@ pub fn launch_request(
 /// kernel's; in its project where its program has no fence of its own and is not to be let loose, or where it
 /// was started from within such a fence.
 fn fence(all: &All, agent: &Agent, purpose: Purpose) -> Option<Vec<String>> {
-    if all.settings.config().enforcement == "kernel" {
+    if all.settings.config().enforcement == Enforcement::Kernel {
         return Some(agent.scope.to_vec());
     }
     // Its own program answers questions without its tools; what is inherited holds for whatever it runs.
@@ -388,7 +399,7 @@ fn new_record(
         prompt: request.prompt.into(),
         status: Status::Starting,
         status_since: cx.now,
-        status_reason: "its process is being started".into(),
+        status_reason: Reason::Starting.into(),
         spawned_at: cx.now,
         last_activity: cx.now,
         current_activity: None,
@@ -429,7 +440,7 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         context_window: if is_named { 0 } else { old.context_window },
         status: Status::Starting,
         status_since: cx.now,
-        status_reason: "its process is being started".into(),
+        status_reason: Reason::Starting.into(),
         spawned_at: cx.now,
         last_activity: cx.now,
         current_activity: None,

@@ -1,5 +1,6 @@
 //! The registry as it stands on disk, and what becomes of it after the daemon has died.
 
+use super::reason::Reason;
 use super::record::{Agent, Phase, Status};
 use super::{MAX_ENDED, State, history::History};
 use crate::core::ids::{AgentId, LineageId};
@@ -76,8 +77,7 @@ impl State {
             agent.phase = Phase::Ended;
             agent.turn_open = false;
             if agent.status.is_live() {
-                let pid = agent.pid.map_or_else(|| "not yet known".to_owned(), |pid| pid.to_string());
-                let reason = format!("the daemon ended while it ran (pid {pid}); svc resume continues it");
+                let reason = Reason::DaemonEnded { pid: agent.pid };
                 agent.set_status(now, Status::Interrupted, reason);
                 agent.current_activity = None;
             }
@@ -162,5 +162,27 @@ mod tests {
         );
         assert_eq!((state.iter().count(), read.len()), (MAX_ENDED, MAX_ENDED));
         assert!(state.iter().all(|agent| agent.id.0 > 100), "the oldest are gone");
+    }
+
+    #[test]
+    fn a_registry_from_before_reasons_had_codes_loads_and_tells_the_same_words() {
+        let mut bench = Bench::new();
+        let (one, two) = (bench.agent("one"), bench.agent("two"));
+        bench.exits(one, 0);
+        bench.exits(two, 3);
+        let words = |state: &State| -> Vec<_> {
+            state.iter().map(|agent| (agent.name.clone(), agent.status_reason.to_string())).collect()
+        };
+        let mut stored: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
+        let now = State::restore(serde_json::from_value(stored.clone()).unwrap(), |_| "p".into(), bench.now);
+        assert_eq!(words(&now), words(&bench.state.agents));
+        assert_eq!(now.get(two).unwrap().status_reason.code(), "exit-code");
+        for record in stored["agents"].as_array_mut().unwrap() {
+            assert!(record.as_object_mut().unwrap().remove("statusCause").is_some());
+        }
+        let old = State::restore(serde_json::from_value(stored).unwrap(), |_| "p".into(), bench.now);
+        assert_eq!(words(&old), words(&bench.state.agents));
+        let codes = [one, two].map(|id| old.get(id).unwrap().status_reason.code());
+        assert_eq!(codes, ["no-result", "other"]);
     }
 }

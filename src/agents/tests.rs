@@ -1,7 +1,7 @@
 //! What a wish for an agent comes to, and what is said of how its run has ended.
 
 use super::report::RunReport;
-use super::{Command, RunOrder, SpawnRequest};
+use super::{Command, Isolation, RunOrder, SpawnRequest};
 use crate::core::testing::Bench;
 use crate::core::{Actor, Effect, Event, Project};
 use crate::programs::registry::Detection;
@@ -21,12 +21,7 @@ fn bench(installed: &[&'static str], can_fence: bool) -> Bench {
 }
 
 fn request(provider: &str) -> SpawnRequest {
-    SpawnRequest {
-        role: "dev".into(),
-        provider: Some(provider.into()),
-        isolation: "shared".into(),
-        ..SpawnRequest::default()
-    }
+    SpawnRequest { role: "dev".into(), provider: Some(provider.into()), ..SpawnRequest::default() }
 }
 
 fn spawn(bench: &mut Bench, actor: Actor, request: SpawnRequest) -> (u16, Value) {
@@ -61,7 +56,7 @@ fn decisions_2_a_program_without_a_fence_of_its_own_is_fenced_into_its_project()
         let full = SpawnRequest { permission: Permission::Full, ..request(id) };
         assert_eq!(launched(&mut bench, full).fence, None, "it was let loose");
         let tree = SpawnRequest {
-            isolation: "worktree".into(),
+            isolation: Isolation::Worktree,
             worktree: Some(".svc/worktrees/a".into()),
             ..request(id)
         };
@@ -257,4 +252,31 @@ fn what_an_agent_does_names_the_tool_and_what_it_works_on() {
         let (_, body) = bench.ask("GET", "/api/agents/a", &Value::Null);
         assert_eq!(body["currentActivity"], told);
     }
+}
+
+#[test]
+fn a_record_of_a_provider_that_this_version_does_not_have_is_refused_a_life() {
+    let mut bench = Bench::new();
+    let id = bench.agent("old");
+    bench.exits(id, 0);
+    bench.with(|all, _| {
+        Arc::make_mut(&mut all.agents).edit(id).unwrap().provider = "gone".into();
+    });
+    bench.effects.clear();
+    let (status, problem) = bench.ask("POST", &format!("/api/agents/{id}/resume"), &json!({}));
+    assert_eq!((status, &problem["code"]), (409, &json!("unknown_provider")), "{problem}");
+    assert!(problem["error"].as_str().unwrap().contains("\"gone\""), "{problem}");
+    let started = bench.effects.iter().any(|effect| matches!(effect, Effect::Run(_, RunOrder::Start(_))));
+    assert!(!started, "above all not the rehearsal");
+}
+
+#[test]
+fn closed_words_of_records_and_wishes_are_as_they_were_and_old_files_load() {
+    use crate::schedules::Outcome::{Failed, Missed, Skipped, Started};
+    assert_eq!(json!([Isolation::Shared, Isolation::Worktree]), json!(["shared", "worktree"]));
+    for (stored, wanted) in [(json!({}), Isolation::Shared), (json!({"isolation": ""}), Isolation::Shared)] {
+        let wish: SpawnRequest = serde_json::from_value(stored).unwrap();
+        assert_eq!(wish.isolation, wanted);
+    }
+    assert_eq!(json!([Started, Skipped, Missed, Failed]), json!(["started", "skipped", "missed", "failed"]));
 }

@@ -1,5 +1,6 @@
 //! What other features do to a living agent: show that it waits for a person, and tell it the outcome.
 
+use super::reason::{Awaited, Reason};
 use super::record::{Deliver, Instruction, Status};
 use super::{life, say, touch};
 use crate::core::ids::AgentId;
@@ -7,24 +8,22 @@ use crate::core::{Context, Durability, Effect, State as All};
 use crate::providers;
 use std::sync::Arc;
 
-/// How the reason of an agent begins whose process has ended while a person was to decide.
-const ENDED_BUT_WAITS: &str = "finished so far, and goes on after the decision: ";
-
-/// Shows a running agent as `waiting` for this reason, or lets a waiting one run on. One that has completed
+/// Shows a running agent as `waiting` for this, or lets a waiting one run on. One that has completed
 /// stays so, for it has no process, but its reason says what it waits for.
-pub fn set_waiting(all: &mut All, cx: &mut Context, id: AgentId, reason: Option<&str>) {
+pub fn set_waiting(all: &mut All, cx: &mut Context, id: AgentId, awaited: Option<Awaited>) {
     let Some(agent) = all.agents.get(id) else { return };
-    let (next, text) = match (agent.status, reason) {
-        (Status::Running | Status::Waiting, Some(reason)) => (Status::Waiting, reason.to_owned()),
-        (Status::Waiting, None) => (Status::Running, "what it waited for was decided".to_owned()),
-        (Status::Completed, Some(reason)) => (Status::Completed, format!("{ENDED_BUT_WAITS}{reason}")),
-        (Status::Completed, None) if agent.status_reason.starts_with(ENDED_BUT_WAITS) => {
-            (Status::Completed, "finished".to_owned())
+    let ended_but_waits = matches!(agent.status_reason.why(), Reason::FinishedAwaitsDecision(_));
+    let (next, reason) = match (agent.status, awaited) {
+        (Status::Running | Status::Waiting, Some(awaited)) => {
+            (Status::Waiting, Reason::AwaitsDecision(awaited))
         }
+        (Status::Waiting, None) => (Status::Running, Reason::Decided),
+        (Status::Completed, Some(awaited)) => (Status::Completed, Reason::FinishedAwaitsDecision(awaited)),
+        (Status::Completed, None) if ended_but_waits => (Status::Completed, Reason::Finished),
         _ => return,
     };
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
-        agent.set_status(cx.now, next, text);
+        agent.set_status(cx.now, next, reason);
     }
     touch(all, cx, Durability::Soon);
 }

@@ -20,6 +20,8 @@ pub use record::{Approval, ApprovalId, Status, Stored, VERSION as STORED_VERSION
 
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
+use crate::core::Response;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
@@ -230,7 +232,7 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
         "approval.request",
         &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}),
     );
-    cx.notice("approval:request", &json!({"data": approval.shown()}));
+    cx.notice(Notice::ApprovalRequest { data: Box::new(approval.clone()) });
     Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval));
     Arc::make_mut(&mut all.timers).set(Timer::Approval(id), cx.now + LIFETIME);
     save(cx);
@@ -302,7 +304,7 @@ pub fn find_open(all: &All, now: Time, agent: Option<AgentId>, action: &Action) 
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
         Command::Decide { id, decision, reason } => decide(all, cx, &id, decision, reason),
-        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question),
+        Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question).map(Response::from),
     });
     cx.answer(call, result);
 }
@@ -340,7 +342,7 @@ fn decide(
     id: &str,
     decision: Decision,
     reason: Option<String>,
-) -> Result<Reply, Problem> {
+) -> Result<Response, Problem> {
     if let Some(agent) = cx.actor.agent() {
         let text = format!("agent {agent} may not decide an approval; a person has to, outside of an agent");
         return Err(Problem::new(403, "agent_may_not", text));
@@ -348,7 +350,7 @@ fn decide(
     let approval = Arc::clone(all.approvals.find(id)?);
     let status = decision.status();
     if approval.status == status {
-        return Ok(Reply::ok(&approval.shown()));
+        return Ok(Response::Decided(approval));
     }
     if approval.status != Status::Pending {
         return Err(resolved_already(&approval));
@@ -356,7 +358,7 @@ fn decide(
     resolve(all, cx, approval.id, status, reason);
     let event = if status == Status::Approved { "approval.approve" } else { "approval.reject" };
     cx.audit(event, &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}));
-    Ok(Reply::ok(&all.approvals.find(id)?.shown()))
+    Ok(Response::Decided(Arc::clone(all.approvals.find(id)?)))
 }
 
 fn resolved_already(approval: &Approval) -> Problem {
@@ -432,7 +434,7 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     if approval.is_open() {
         timers.set(Timer::Approval(id), approval.expires_at);
     }
-    cx.notice("approval:resolved", &json!({"data": approval.resolution()}));
+    cx.notice(Notice::ApprovalResolved { data: Box::new(approval.clone()) });
     settle(all, cx);
     cx.moment(Moment::Decided { approval: id, approved: status == Status::Approved });
     let Some(lineage) = approval.lineage_id else { return };
@@ -476,9 +478,11 @@ pub fn awaited(all: &All, lineage: LineageId) -> Option<&Arc<Approval>> {
 /// An agent is shown as waiting exactly while an approval of it is pending.
 fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
     let Some(agent) = current(all, lineage) else { return };
-    let reason = awaited(all, lineage)
-        .map(|approval| format!("it waits for approval {}: {}", approval.id, approval.action.description()));
-    agents::set_waiting(all, cx, agent, reason.as_deref());
+    let awaited = awaited(all, lineage).map(|approval| agents::Awaited {
+        approval: approval.id.to_string(),
+        action: approval.action.description().to_owned(),
+    });
+    agents::set_waiting(all, cx, agent, awaited);
 }
 
 /// The open approvals of a lineage name its present life.

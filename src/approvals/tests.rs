@@ -235,11 +235,11 @@ fn an_agent_that_completed_meanwhile_goes_on_when_approved_only() {
         // The specification's word for exit code 0, and why that is not all.
         assert_eq!(record.status, agents::Status::Completed);
         let reason = format!("finished so far, and goes on after the decision: it waits for approval {id}");
-        assert!(record.status_reason.starts_with(&reason), "{}", record.status_reason);
+        assert!(record.status_reason.to_string().starts_with(&reason), "{}", record.status_reason);
         decide(&mut bench, &id, decision);
         let record = bench.state.agents.find("a").expect("known");
         assert_eq!(record.status.is_live(), goes_on, "{decision}");
-        assert!(!record.status_reason.contains("waits"), "{decision}: {}", record.status_reason);
+        assert!(!record.status_reason.to_string().contains("waits"), "{decision}: {}", record.status_reason);
         assert_eq!(record.queue.len(), usize::from(!goes_on), "a rejected one hears it in its next life");
     }
 }

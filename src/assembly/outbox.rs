@@ -6,9 +6,8 @@ use crate::agents::report::RunReport;
 use crate::agents::worker::{RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
-use crate::api::Reply;
 use crate::core::ids::AgentId;
-use crate::core::{Durability, Effect, Event, SOON, State};
+use crate::core::{Durability, Effect, Event, Response, SOON, State};
 use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
@@ -77,7 +76,9 @@ impl Outbox {
             Effect::WhenStored(timer) => self.store.tell_when_stored(timer),
             Effect::Append(journal, line) => self.store.append(journal, line),
             Effect::Trim(journal, entries) => self.store.trim(journal, entries),
-            Effect::Notice(kind, body) => self.hub.send(HubMessage::publish(kind, body)),
+            Effect::Notice(notice) => {
+                self.hub.send(HubMessage::publish(notice.kind(), notice.frame()));
+            }
             Effect::Output(batch) => {
                 self.hub.send(HubMessage::Output { frames: batch.frames, credit: Box::new(batch.credit) });
             }
@@ -102,12 +103,12 @@ impl Outbox {
     }
 
     /// Sends the answers when everything put before is on disk.
-    pub fn commit(&mut self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
+    pub fn commit(&mut self, state: &Arc<State>, answers: Vec<(Sender<Response>, Response)>) {
         self.store.commit(state, answers);
     }
 
     /// Sends the answers when the journals have every line given before.
-    pub fn answer_after_lines(&self, answers: Vec<(Sender<Reply>, Reply)>) {
+    pub fn answer_after_lines(&self, answers: Vec<(Sender<Response>, Response)>) {
         self.store.answer_after_lines(answers);
     }
 

@@ -90,23 +90,24 @@ impl Service {
             Handler::Shared(read) => self.shared.get(route.path, state, ask.request, || read(ask)),
             Handler::Write(access, parse) => {
                 self.allow(access, ask)?;
-                Ok(self.core.call(ask.actor(), parse(ask)?))
+                Ok(self.core.call(ask.actor(), parse(ask)?).into())
             }
             Handler::Work(access, work) => {
                 self.allow(access, ask)?;
                 match work(&self.host, ask)? {
                     Answer::Reply(reply) => Ok(reply),
-                    Answer::Command(command) => Ok(self.core.call(ask.actor(), command)),
+                    Answer::Command(command) => Ok(self.core.call(ask.actor(), command).into()),
                     Answer::Undoable(command, undo) => {
-                        let reply = self.core.call(ask.actor(), command);
-                        if reply.status >= 400 {
+                        let response = self.core.call(ask.actor(), command);
+                        if !response.is_granted() {
                             undo();
                         }
-                        Ok(reply)
+                        Ok(response.into())
                     }
                     Answer::Followed(command, follow) => {
-                        let reply = self.core.call(ask.actor(), command);
-                        Ok(if reply.status < 400 { follow(reply) } else { reply })
+                        let response = self.core.call(ask.actor(), command);
+                        let is_granted = response.is_granted();
+                        Ok(if is_granted { follow(response.into()) } else { response.into() })
                     }
                 }
             }

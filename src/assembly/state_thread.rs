@@ -2,8 +2,10 @@
 //! snapshot, and only then performs the effects, so that a client reads its own writes.
 
 use super::outbox::Outbox;
-use crate::api::{Problem, Reply};
-use crate::core::{self, Actor, CallId, Command, Context, Durability, Effect, Event, State, time::Time};
+use crate::api::Problem;
+use crate::core::{
+    self, Actor, CallId, Command, Context, Durability, Effect, Event, Response, State, time::Time,
+};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use std::collections::HashMap;
 use std::io;
@@ -34,7 +36,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Stack of the state thread in bytes.
 const STACK_BYTES: usize = 2 << 20;
 
-type CallMessage = (Actor, Command, Sender<Reply>);
+type CallMessage = (Actor, Command, Sender<Response>);
 
 /// The door to the core, for any thread.
 #[derive(Clone)]
@@ -79,7 +81,7 @@ impl Core {
 
     /// Asks for something on behalf of `actor`; the answer comes on the channel. Blocks while the lane is
     /// full. A channel that ends without an answer means that the daemon stops.
-    pub fn ask(&self, actor: Actor, command: Command) -> Receiver<Reply> {
+    pub fn ask(&self, actor: Actor, command: Command) -> Receiver<Response> {
         let (answer, wait) = bounded(1);
         // Unsent, its sender is dropped: the channel ends.
         let _ = self.calls.send_timeout((actor, command, answer), CALL_TIMEOUT);
@@ -87,7 +89,7 @@ impl Core {
     }
 
     /// Asks for something on behalf of `actor` and waits for the answer.
-    pub fn call(&self, actor: Actor, command: Command) -> Reply {
+    pub fn call(&self, actor: Actor, command: Command) -> Response {
         let (answer, wait) = bounded(1);
         let gone =
             || Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start").into();
@@ -148,7 +150,7 @@ pub struct StateThread {
     state: State,
     lanes: Lanes,
     snapshot: Snapshot,
-    waiting: HashMap<CallId, Sender<Reply>>,
+    waiting: HashMap<CallId, Sender<Response>>,
     next_call: u64,
     exit_sent: bool,
 }

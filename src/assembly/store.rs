@@ -8,10 +8,10 @@
 use super::ahead::{self, Ahead};
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
-use crate::api::{Problem, Reply};
+use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{CallId, Document, Journal, LEFT_OUT, SOON, State, Timer, remedy, to_be_stored};
+use crate::core::{CallId, Document, Journal, LEFT_OUT, Response, SOON, State, Timer, remedy, to_be_stored};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Who waits for the disk.
 enum Waiting {
     /// A caller: with its reply, or with 503 instead.
-    Caller(Sender<Reply>, Reply),
+    Caller(Sender<Response>, Response),
     /// The core.
     Core(CallId, Box<dyn FnOnce(Result<(), String>) + Send>),
 }
@@ -53,7 +53,7 @@ pub enum Told {
     Stored(Timer),
 }
 
-type Answer = (Sender<Reply>, Reply);
+type Answer = (Sender<Response>, Response);
 
 type Line = (Journal, Arc<[u8]>);
 
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// Sends the answers once everything put so far as due at once is on disk.
-    pub fn commit(&self, state: &Arc<State>, answers: Vec<(Sender<Reply>, Reply)>) {
+    pub fn commit(&self, state: &Arc<State>, answers: Vec<(Sender<Response>, Response)>) {
         self.with(|inbox| {
             inbox.state = Some(Arc::clone(state));
             inbox.waiting.extend(answers.into_iter().map(|(answer, reply)| Waiting::Caller(answer, reply)));

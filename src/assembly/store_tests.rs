@@ -58,8 +58,8 @@ fn a_change_is_refused_while_its_audit_line_cannot_be_written_and_the_line_comes
         let (answer, reply) = crossbeam_channel::bounded(1);
         store.append(Journal::Audit, line.as_bytes().into());
         store.put(Document::Schedules, &state, Duration::ZERO);
-        store.commit(&state, vec![(answer, Reply::json(200, &serde_json::json!({})))]);
-        reply.recv_timeout(Duration::from_secs(20)).unwrap().status
+        store.commit(&state, vec![(answer, crate::api::Reply::json(200, &serde_json::json!({})).into())]);
+        reply.recv_timeout(Duration::from_secs(20)).unwrap().http().status
     };
     assert_eq!(change(r#"{"n":1}"#), 503);
     assert!(matches!(told.recv().unwrap(), Told::Trouble(Some(_))));

@@ -51,7 +51,7 @@ fn agents(state: &State) -> String {
 
 fn row(html: &mut String, agent: &Agent) {
     let status = format!("{:?}", agent.status).to_lowercase();
-    let doing = agent.current_activity.as_deref().unwrap_or(&agent.status_reason);
+    let doing = agent.current_activity.clone().unwrap_or_else(|| agent.status_reason.to_string());
     let _ = write!(
         html,
         "<tr><td><a href=\"/api/agents/{}/log\">{}</a></td><td>{status}</td><td>{}</td>\
@@ -61,7 +61,7 @@ fn row(html: &mut String, agent: &Agent) {
         escape(&agent.provider),
         agent.tokens.total(),
         agent.context_usage() * 100.0,
-        escape(doing)
+        escape(&doing)
     );
 }
 

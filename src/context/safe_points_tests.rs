@@ -23,7 +23,6 @@ fn running(bench: &mut Bench, provider: &'static str, name: &str, model: Option<
         name: Some(name.into()),
         provider: Some(provider.into()),
         model: model.map(Into::into),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     bench.command(Command::Agents(agents::Command::Spawn(Box::new(request))));

@@ -128,7 +128,7 @@ impl Core {
             |effect| matches!(effect, Effect::Reply(of, _) | Effect::ReplyStored(of, _) if *of == call),
         )?;
         match self.effects.remove(at) {
-            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => Some(reply),
+            Effect::Reply(_, response) | Effect::ReplyStored(_, response) => Some(response.into()),
             _ => None,
         }
     }
@@ -197,9 +197,8 @@ impl Core {
     pub fn notices(&mut self) -> Vec<Value> {
         let mut told = Vec::new();
         for effect in self.effects.drain(..) {
-            if let Effect::Notice(_, body) = effect {
-                let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());
-                told.push(serde_json::from_str(&text).unwrap());
+            if let Effect::Notice(notice) = effect {
+                told.push(notice.message());
             }
         }
         told

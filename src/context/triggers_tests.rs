@@ -172,7 +172,6 @@ fn limits_token_ceiling_is_5_000_000_times_the_roles_multiplier() {
         role: "analyst".into(),
         name: Some("ann".into()),
         provider: Some("script".into()),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     bench.command(Command::Agents(agents::Command::Spawn(Box::new(role))));

@@ -17,6 +17,7 @@ pub use store::{Stored, VERSION as STORED_VERSION};
 
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::LineageId;
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
@@ -201,9 +202,13 @@ fn declare(
     let expires_at = cx.now + ttl;
     let state = Arc::make_mut(&mut all.coordination);
     state.hold(owner, operation.to_owned(), resources, cx.now, expires_at);
-    let body = json!({"agentId": shown, "operation": operation, "resources": resources});
-    cx.audit("coordination.declare", &body);
-    cx.notice("coordination:declared", &body);
+    let told = Notice::CoordinationDeclared {
+        agent_id: shown,
+        operation: operation.to_owned(),
+        resources: resources.to_vec(),
+    };
+    cx.audit("coordination.declare", &told.body());
+    cx.notice(told);
     written(all, cx);
     Ok(Reply::ok(&json!({
         "declared": true, "operation": operation, "resources": resources, "expiresAt": expires_at,
@@ -287,21 +292,23 @@ fn end(all: &mut All, cx: &mut Context, why: End, gone: impl Fn(&Owner, &Operati
     }
     let mut count = 0;
     for (owner, operations) in by_owner {
-        let names: Vec<&str> = operations.iter().map(|operation| operation.name.as_str()).collect();
-        let resources: Vec<&String> = operations.iter().flat_map(|operation| &operation.resources).collect();
+        let resources: Vec<String> =
+            operations.iter().flat_map(|operation| operation.resources.iter().cloned()).collect();
         count += resources.len();
-        let body = json!({
-            "agentId": shown_id(all, &owner), "reason": why.word(),
-            "operations": names, "resources": resources,
-        });
+        let told = Notice::CoordinationCompleted {
+            agent_id: shown_id(all, &owner),
+            reason: why.word(),
+            operations: operations.into_iter().map(|operation| operation.name).collect(),
+            resources,
+        };
         let actor = cx.actor.clone();
         if why != End::Completed {
             // Whoever's call brought this to light did not do it.
             cx.actor = crate::core::Actor::Daemon;
         }
-        cx.audit("coordination.release", &body);
+        cx.audit("coordination.release", &told.body());
         cx.actor = actor;
-        cx.notice("coordination:completed", &body);
+        cx.notice(told);
     }
     written(all, cx);
     count

@@ -127,7 +127,8 @@ mod tests {
         bench.pass(Duration::from_secs(5 * 60 + 30));
         let fired = |bench: &Bench| {
             let schedule = bench.state.schedules.iter().next().unwrap();
-            let minutes = schedule.history.iter().filter(|run| run.outcome == "started");
+            let minutes =
+                schedule.history.iter().filter(|run| run.outcome == crate::schedules::Outcome::Started);
             minutes.filter_map(|run| run.scheduled_for.clone()).collect::<Vec<_>>()
         };
         assert_eq!(fired(&bench).len(), 5);

@@ -1,7 +1,7 @@
 //! What an event brings along, and where its effects go.
 
-use super::{Actor, CallId, Effect, Journal, Moment, time::Time};
-use crate::api::{Problem, Reply};
+use super::{Actor, CallId, Effect, Journal, Moment, Notice, Response, time::Time};
+use crate::api::Problem;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -81,32 +81,32 @@ impl Context {
     }
 
     /// Answers a caller.
-    pub fn reply(&mut self, call: CallId, reply: impl Into<Reply>) {
-        self.push(Effect::Reply(call, reply.into()));
+    pub fn reply(&mut self, call: CallId, response: impl Into<Response>) {
+        self.push(Effect::Reply(call, response.into()));
     }
 
     /// Answers a caller whose change is on disk already.
-    pub fn reply_stored(&mut self, call: CallId, reply: impl Into<Reply>) {
-        self.push(Effect::ReplyStored(call, reply.into()));
+    pub fn reply_stored(&mut self, call: CallId, response: impl Into<Response>) {
+        self.push(Effect::ReplyStored(call, response.into()));
     }
 
     /// Answers a caller with a result.
-    pub fn answer(&mut self, call: CallId, result: Result<Reply, Problem>) {
+    pub fn answer(&mut self, call: CallId, result: Result<impl Into<Response>, Problem>) {
         match result {
-            Ok(reply) => self.reply(call, reply),
+            Ok(response) => self.reply(call, response),
             Err(problem) => self.reply(call, problem),
         }
     }
 
-    /// Pushes a message to the WebSocket clients. `body` is an object; `type` is added.
-    pub fn notice(&mut self, kind: &'static str, body: &Value) {
-        self.push(Effect::Notice(kind, open_object(kind, body)));
+    /// Tells the WebSocket clients, and who else listens.
+    pub fn notice(&mut self, notice: Notice) {
+        self.push(Effect::Notice(Arc::new(notice)));
     }
 
     /// What this event tells WebSocket clients, so far.
-    pub fn notices(&self) -> Vec<(&'static str, Arc<[u8]>)> {
+    pub fn notices(&self) -> Vec<Arc<Notice>> {
         let notice = |effect: &Effect| match effect {
-            Effect::Notice(kind, body) => Some((*kind, Arc::clone(body))),
+            Effect::Notice(notice) => Some(Arc::clone(notice)),
             _ => None,
         };
         self.effects.iter().filter_map(notice).collect()
@@ -137,15 +137,4 @@ impl Context {
     pub fn take(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
-}
-
-/// `{"type":KIND,...body` without the closing brace.
-pub(crate) fn open_object(kind: &str, body: &Value) -> Arc<[u8]> {
-    let mut bytes = format!("{{\"type\":{}", Value::from(kind)).into_bytes();
-    if let Value::Object(map) = body {
-        for (name, value) in map {
-            bytes.extend_from_slice(format!(",{}:{value}", Value::from(name.as_str())).as_bytes());
-        }
-    }
-    bytes.into()
 }

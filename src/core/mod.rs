@@ -13,6 +13,8 @@ pub mod clock;
 mod context;
 mod documents;
 pub mod moments;
+pub mod notice;
+mod response;
 #[cfg(test)]
 pub mod testing;
 mod timers;
@@ -21,6 +23,8 @@ mod unwritten;
 pub use context::Context;
 pub use documents::{Document, DocumentError, Journal};
 pub use moments::Moment;
+pub use notice::Notice;
+pub use response::Response;
 pub use svc_base::actor::Actor;
 pub use svc_base::untrusted::{untrusted_line, untrusted_prose, untrusted_text};
 pub use svc_base::{actor, ids, nearest, time};
@@ -304,10 +308,10 @@ pub const SOON: std::time::Duration = std::time::Duration::from_secs(1);
 #[derive(Debug)]
 pub enum Effect {
     /// Answer a waiting caller.
-    Reply(CallId, Reply),
+    Reply(CallId, Response),
     /// Answer a waiting caller whose change is on disk already: only the journals' lines of the same event go
     /// before it.
-    ReplyStored(CallId, Reply),
+    ReplyStored(CallId, Response),
     /// Write a document.
     Put(Document, Durability),
     /// Remove a document.
@@ -321,8 +325,8 @@ pub enum Effect {
     Append(Journal, Arc<[u8]>),
     /// Cut a journal to its last entries, so many.
     Trim(Journal, usize),
-    /// Push a message to WebSocket clients: its type and a JSON object without the closing brace.
-    Notice(&'static str, Arc<[u8]>),
+    /// Push a message to WebSocket clients.
+    Notice(Arc<Notice>),
     /// Push the output of a run.
     Output(agents::report::Batch),
     /// The registry has changed: push `state` or `state:delta`.

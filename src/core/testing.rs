@@ -2,7 +2,7 @@
 
 use super::ids::AgentId;
 use super::time::Time;
-use super::{Actor, CallId, Command, Context, Effect, Event, State, apply};
+use super::{Actor, CallId, Command, Context, Effect, Event, Response, State, apply};
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
@@ -65,8 +65,13 @@ impl Bench {
         outcome
     }
 
-    /// Applies an event; the reply, if one came.
+    /// Applies an event; the reply as HTTP has it, if one came.
     pub fn apply(&mut self, event: Event) -> Option<Reply> {
+        self.respond(event).map(Reply::from)
+    }
+
+    /// Applies an event; the answer, if one came.
+    pub fn respond(&mut self, event: Event) -> Option<Response> {
         self.seed += 1;
         let mut cx = Context::new(self.now, self.seed);
         apply(&mut self.state, &mut cx, event);
@@ -85,7 +90,7 @@ impl Bench {
         }
         for call in awaited {
             if let Some(outcome) = self.disk.clone() {
-                answer = self.apply(Event::OnDisk(call, outcome)).or(answer);
+                answer = self.respond(Event::OnDisk(call, outcome)).or(answer);
             }
         }
         for timer in stored {
@@ -96,7 +101,12 @@ impl Bench {
 
     /// A command of the operator or of whoever is the actor.
     pub fn command(&mut self, command: Command) -> Option<Reply> {
-        self.apply(Event::Call(CallId(self.seed), self.actor.clone(), command))
+        self.response(command).map(Reply::from)
+    }
+
+    /// As [`Bench::command`], for callers that do not call by HTTP.
+    pub fn response(&mut self, command: Command) -> Option<Response> {
+        self.respond(Event::Call(CallId(self.seed), self.actor.clone(), command))
     }
 
     /// A request as its route takes it: status and body.
@@ -155,7 +165,6 @@ impl Bench {
             role: "dev".into(),
             name: Some(name.into()),
             provider: Some("script".into()),
-            isolation: "shared".into(),
             ..SpawnRequest::default()
         })
     }
@@ -213,10 +222,7 @@ impl Bench {
     /// The bodies of the notices of this type so far.
     pub fn notices(&self, kind: &str) -> Vec<Value> {
         let body = |effect: &Effect| match effect {
-            Effect::Notice(found, body) if *found == kind => {
-                let whole = [body.as_ref(), b"}"].concat();
-                Some(serde_json::from_slice(&whole).expect("json"))
-            }
+            Effect::Notice(notice) if notice.kind() == kind => Some(notice.message()),
             _ => None,
         };
         self.effects.iter().filter_map(body).collect()

@@ -197,14 +197,14 @@ pub fn to_be_stored(state: &State) -> (State, BTreeSet<CallId>) {
 
 /// The documents that must be on disk before what a call wishes may be done; none where it is refused.
 fn to_be_durable(call: CallId, command: &Command, effects: &[Effect]) -> BTreeSet<Document> {
-    let status = effects.iter().find_map(|effect| match effect {
-        Effect::Reply(to, reply) if *to == call => Some(reply.status),
+    let granted = effects.iter().find_map(|effect| match effect {
+        Effect::Reply(to, response) if *to == call => Some(response.is_granted()),
         _ => None,
     });
     let has_own_way = effects.iter().any(|effect| matches!(effect, Effect::AwaitDisk(_)));
     // An agent can be ended on a full disk too: it may be what fills it.
     let is_end = matches!(command, Command::Agents(agents::Command::Delete(_)));
-    let may_wait = status.map_or(!has_own_way && !is_end, |status| status < 400);
+    let may_wait = granted.unwrap_or(!has_own_way && !is_end);
     let durable = effects.iter().filter(|_| may_wait).filter_map(|effect| match effect {
         Effect::Put(document, Durability::BeforeReply) => Some(*document),
         _ => None,

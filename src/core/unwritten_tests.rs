@@ -182,12 +182,8 @@ fn whatever_the_disk_refuses_is_not_in_force() {
 
 #[test]
 fn commands_of_workers_that_the_disk_refuses_are_not_in_force() {
-    let spawn = SpawnRequest {
-        role: "dev".into(),
-        provider: Some("script".into()),
-        isolation: "shared".into(),
-        ..SpawnRequest::default()
-    };
+    let spawn =
+        SpawnRequest { role: "dev".into(), provider: Some("script".into()), ..SpawnRequest::default() };
     for command in [Command::Agents(agents::Command::Spawn(Box::new(spawn))), put_key("claude-code")] {
         let mut bench = world().bench;
         let before = shown(&bench);

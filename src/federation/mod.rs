@@ -16,6 +16,7 @@ mod tests;
 pub mod worker;
 
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::PairingId;
 use crate::core::time::{Jump, Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
@@ -327,7 +328,7 @@ fn open(all: &mut All, cx: &mut Context, id: PairingId, pairing: Pairing) -> Res
         ));
     }
     if matches!(pairing.stage, Stage::Shown(_)) {
-        cx.notice("federation:pairing", &json!({"data": shown(id, &pairing)}));
+        cx.notice(Notice::FederationPairing { data: shown(id, &pairing) });
     }
     federation.pairings.insert(id, Arc::new(pairing));
     Ok(())
@@ -350,7 +351,7 @@ fn revealed(all: &mut All, cx: &mut Context, id: PairingId, nonce: &[u8; 32]) ->
     pairing.stage = Stage::Shown(code);
     let body = shown(id, pairing);
     cx.audit("federation.offer", &json!({"pairingId": id, "peerId": body["peerId"], "url": body["url"]}));
-    cx.notice("federation:pairing", &json!({"data": body}));
+    cx.notice(Notice::FederationPairing { data: body });
     Ok(Reply::ok(&json!({"ok": true, "id": id})))
 }
 
@@ -388,7 +389,7 @@ fn confirm(
         return Err(Problem::new(409, "too_many_peers", text));
     }
     cx.audit("federation.confirm", &json!({"pairingId": id, "peerId": peer.id, "url": peer.url}));
-    cx.notice("federation:paired", &json!({"peerId": peer.id, "name": peer.name}));
+    cx.notice(Notice::FederationPaired { peer_id: peer.id.clone(), name: peer.name.clone() });
     let body = json!(peer);
     let federation = Arc::make_mut(&mut all.federation);
     federation.pairings.remove(&id);

@@ -1,12 +1,13 @@
 //! What people are answered in chats.
 
-use super::commands::{ALL, Answer, Described};
+use super::commands::{ALL, Described};
 use super::message::{Text, cut, first_line};
 use super::record::{CommandPermission, Gateway};
 use super::sources;
-use crate::agents::{Agent, Status};
-use crate::core::State as All;
+use crate::agents::{Agent, Deliver, Outcome, Status};
+use crate::approvals;
 use crate::core::time::Time;
+use crate::core::{Response, State as All};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +160,8 @@ pub fn brief(all: &All, now: Time) -> Text {
         text = text.line(Text::new().bold("Ended in the last 24 h"));
     }
     for agent in ended.into_iter().take(MAX_ROWS) {
-        let said = agent.last_turn.as_ref().map(|turn| turn.text.as_str()).filter(|text| !text.is_empty());
-        let words = first_line(said.unwrap_or(&agent.status_reason), ACTIVITY_CHARS);
+        let said = agent.last_turn.as_ref().map(|turn| turn.text.clone()).filter(|text| !text.is_empty());
+        let words = first_line(&said.unwrap_or_else(|| agent.status_reason.to_string()), ACTIVITY_CHARS);
         let name = cut(&agent.name, NAME_CHARS);
         text = text.line(Text::new().bold(name).said(&format!(" {}: {words}", status_word(agent))));
     }
@@ -197,59 +198,59 @@ fn log_line(entry: &Value) -> Option<Text> {
     Some(Text::new().code(time).plain(" ").then(text))
 }
 
-/// What the core's reply to a command says.
-pub fn reply(answer: &Answer, status: u16, body: &Value) -> Text {
-    if status >= 400 {
-        let words = body["error"].as_str().unwrap_or("it was refused");
-        // In a chat nobody calls endpoints.
-        let words = words.replace("GET /api/approvals lists them", "/brief lists those that wait");
-        let words = words.replace("GET /api/teams lists them", "/teams lists them");
-        let words = words.replace("GET /api/agents lists them", "/agents lists them");
-        let words = with_commands(&words);
-        return Text::new().bold("Refused: ").plain(words);
+/// What is said to a command that the core was given.
+pub fn told(response: &Response) -> Text {
+    match response {
+        Response::Refused(problem) => refused(&problem.error),
+        Response::Agents(outcome) => became(outcome),
+        Response::Decided(approval) => {
+            let (who, action) = (&approval.agent_name, approval.action.description());
+            match approval.status {
+                approvals::Status::Approved => {
+                    Text::new().bold("Approved").said(&format!(": {who} may {action}"))
+                }
+                _ => Text::new().bold("Rejected").said(&format!(": {who} may not {action}")),
+            }
+        }
+        // No command of a chat is answered so.
+        Response::Http(_) | Response::Inbox(_) => "done".into(),
     }
-    let word = |field: &str| body[field].as_str().unwrap_or_default().to_owned();
-    match answer {
-        Answer::Spawned => {
-            let overlaps = body["overlaps"].as_array().map_or(0, Vec::len);
-            let details = format!(" was started ({}, {}), id ", word("role"), word("provider"));
-            let text = Text::new().bold(word("name")).plain(details).code(word("id"));
-            match overlaps {
+}
+
+fn refused(words: &str) -> Text {
+    // In a chat nobody calls endpoints.
+    let words = words.replace("GET /api/approvals lists them", "/brief lists those that wait");
+    let words = words.replace("GET /api/teams lists them", "/teams lists them");
+    let words = words.replace("GET /api/agents lists them", "/agents lists them");
+    Text::new().bold("Refused: ").plain(with_commands(&words))
+}
+
+fn became(outcome: &Outcome) -> Text {
+    let name = |name: &str| Text::new().bold(name);
+    match outcome {
+        Outcome::Spawned { agent, overlaps, .. } => {
+            let details = format!(" was started ({}, {}), id ", agent.role, agent.provider);
+            let text = name(&agent.name).plain(details).code(agent.id.to_string());
+            match overlaps.len() {
                 0 => text,
                 n => text.plain(format!("; its scope overlaps with {n} others")),
             }
         }
-        Answer::Killed(name) => Text::new().bold(name.as_str()).plain(" has ended"),
-        Answer::Rotated(name) => {
-            Text::new().bold(name.as_str()).plain(" was rotated; its new id is ").code(word("new"))
+        Outcome::Ended { name: who, .. } | Outcome::Removed { name: who, .. } => {
+            name(who).plain(" has ended")
         }
-        Answer::Decided => {
-            let action = body["action"]["description"].as_str().unwrap_or_default();
-            let what = format!(": {} may {action}", word("agentName"));
-            let refused = format!(": {} may not {action}", word("agentName"));
-            match body["status"].as_str() {
-                Some("approved") => Text::new().bold("Approved").said(&what),
-                _ => Text::new().bold("Rejected").said(&refused),
-            }
+        Outcome::Rotated { agent, .. } => {
+            name(&agent.name).plain(" was rotated; its new id is ").code(agent.id.to_string())
         }
-        Answer::Instructed(name) => instructed(name, body),
-        Answer::Queried(name) => {
-            Text::new().bold(name.as_str()).plain(format!(": {}", cut(word("answer").trim(), ANSWER_CHARS)))
+        Outcome::Resumed { agent, .. } => {
+            name(&agent.name).plain(" had ended; it goes on with your message")
         }
-    }
-}
-
-fn instructed(name: &str, body: &Value) -> Text {
-    let text = Text::new().bold(name);
-    if body["status"] == "resumed" {
-        return text.plain(" had ended; it goes on with your message");
-    }
-    let queued = body["queued"].as_u64().unwrap_or_default();
-    match body["deliverOn"].as_str() {
-        Some("rotation") => text.plain(format!(
-            " gets it with its next rotation or when its turn ends ({queued} waiting); /rotate {name} delivers it now"
+        Outcome::Queued { name: who, deliver: Deliver::Rotation, queued, .. } => name(who).plain(format!(
+            " gets it with its next rotation or when its turn ends ({queued} waiting); /rotate {who} delivers it now"
         )),
-        Some(when) => text.plain(format!(" gets it: {when}")),
-        None => text.plain(" gets it"),
+        Outcome::Queued { name: who, deliver, .. } => name(who).plain(format!(" gets it: {}", deliver.word())),
+        Outcome::Answered { name: who, answer, .. } => {
+            name(who).plain(format!(": {}", cut(answer.trim(), ANSWER_CHARS)))
+        }
     }
 }

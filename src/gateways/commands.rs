@@ -7,13 +7,13 @@ use super::answers;
 use super::message::Text;
 use super::record::{CommandPermission, Gateway};
 use super::targets::{self, Found, Want};
-use crate::agents::{self, Agent, Deliver, SpawnRequest};
-use crate::api::{Method, Problem, Request};
+use crate::agents::{self, Agent, Deliver};
+use crate::api::Problem;
 use crate::approvals::{self, Decision};
 use crate::core::ids::LineageId;
 use crate::core::time::Time;
 use crate::core::{Command, State as All};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::sync::Arc;
 
 /// A command, as the help lists it.
@@ -74,27 +74,10 @@ pub enum Plan {
     Choose(Text, Vec<(String, String)>),
     /// An earlier question is answered: by its number in the chat's last question, or in the question named.
     Pick(Option<u32>, usize),
-    /// The core is to do this; the answer is made of its reply.
-    Do(Box<Command>, Answer),
+    /// The core is to do this; the answer is made of what became of it.
+    Do(Box<Command>),
     /// The last lines of a log are to be read.
     Log(String, LineageId, u64),
-}
-
-/// How the core's reply is told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
-    /// An agent was started.
-    Spawned,
-    /// It has ended.
-    Killed(String),
-    /// A successor runs.
-    Rotated(String),
-    /// An approval was decided.
-    Decided,
-    /// A message waits or was delivered.
-    Instructed(String),
-    /// A question was answered.
-    Queried(String),
 }
 
 /// The command in a message as `/name rest`; `None` for talk that is none of ours. `bot` is our own name.
@@ -229,8 +212,8 @@ fn find(all: &All, target: &str, want: Want, again: impl Fn(&str) -> String) -> 
     }
 }
 
-fn agents_command(command: agents::Command, answer: Answer) -> Result<Plan, Refused> {
-    Ok(Plan::Do(Box::new(Command::Agents(command)), answer))
+fn agents_command(command: agents::Command) -> Result<Plan, Refused> {
+    Ok(Plan::Do(Box::new(Command::Agents(command))))
 }
 
 fn kill(all: &All, arguments: &str) -> Result<Plan, Refused> {
@@ -239,13 +222,13 @@ fn kill(all: &All, arguments: &str) -> Result<Plan, Refused> {
     if !agent.status.is_live() {
         return Err(Refused::Words(Text::new().bold(agent.name.clone()).plain(" has ended already")));
     }
-    agents_command(agents::Command::Delete(agent.id.to_string()), Answer::Killed(agent.name.clone()))
+    agents_command(agents::Command::Delete(agent.id.to_string()))
 }
 
 fn rotate(all: &All, arguments: &str) -> Result<Plan, Refused> {
     let (target, _) = split_target(arguments);
     let agent = find(all, target, Want::Member, |id| format!("/rotate {id}"))?;
-    agents_command(agents::Command::Rotate(agent.id.to_string()), Answer::Rotated(agent.name.clone()))
+    agents_command(agents::Command::Rotate(agent.id.to_string()))
 }
 
 fn instruct(all: &All, arguments: &str) -> Result<Plan, Refused> {
@@ -259,7 +242,7 @@ fn instruct(all: &All, arguments: &str) -> Result<Plan, Refused> {
         message: message.to_owned(),
         deliver: Deliver::Auto,
     };
-    agents_command(command, Answer::Instructed(agent.name.clone()))
+    agents_command(command)
 }
 
 fn query(all: &All, arguments: &str) -> Result<Plan, Refused> {
@@ -269,7 +252,7 @@ fn query(all: &All, arguments: &str) -> Result<Plan, Refused> {
     }
     let agent = find(all, target, Want::Lead, |id| format!("/query {id} {question}"))?;
     let command = agents::Command::Query { target: agent.id.to_string(), question: question.to_owned() };
-    agents_command(command, Answer::Queried(agent.name.clone()))
+    agents_command(command)
 }
 
 fn log(all: &All, arguments: &str) -> Result<Plan, Refused> {
@@ -319,7 +302,7 @@ fn decide(all: &All, decision: Decision, arguments: &str) -> Result<Plan, Refuse
     let reason = Some(reason.trim()).filter(|text| !text.is_empty());
     let reason = reason.map(|text| super::message::cut(text, approvals::api::MAX_REASON_CHARS));
     let command = Command::Approvals(approvals::Command::Decide { id, decision, reason });
-    Ok(Plan::Do(Box::new(command), Answer::Decided))
+    Ok(Plan::Do(Box::new(command)))
 }
 
 /// The options of `/spawn`, as `name=value` before the task.
@@ -345,25 +328,8 @@ fn spawn(arguments: &str) -> Result<Plan, Refused> {
         rest = after;
     }
     body.insert("prompt".into(), json!(rest));
-    let request = parse_spawn(body)?;
-    agents_command(agents::Command::Spawn(Box::new(request)), Answer::Spawned)
-}
-
-/// Checks a wish for an agent by the very rules of `POST /api/agents`.
-fn parse_spawn(body: Map<String, Value>) -> Result<SpawnRequest, Problem> {
-    let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    let request = Request {
-        method: Method::Post,
-        path: "/api/agents".into(),
-        segments: Vec::new(),
-        query: Vec::new(),
-        headers: Vec::new(),
-        body: Value::Object(body).to_string().into_bytes(),
-        peer: nowhere,
-        local: nowhere,
-        caller: Arc::default(),
-    };
-    agents::api::parse_spawn(&request)
+    let request = agents::api::spawn_body(&body)?;
+    agents_command(agents::Command::Spawn(Box::new(request)))
 }
 
 fn planner(arguments: &str) -> Result<Plan, Refused> {
@@ -371,6 +337,6 @@ fn planner(arguments: &str) -> Result<Plan, Refused> {
         return Err(Refused::Usage);
     }
     let body = Map::from_iter([("role".into(), json!("planner")), ("prompt".into(), json!(arguments))]);
-    let request = parse_spawn(body)?;
-    agents_command(agents::Command::Spawn(Box::new(request)), Answer::Spawned)
+    let request = agents::api::spawn_body(&body)?;
+    agents_command(agents::Command::Spawn(Box::new(request)))
 }

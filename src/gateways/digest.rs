@@ -2,7 +2,11 @@
 
 use super::message::{Text, cut, first_line};
 use super::record::Preset;
+use crate::agents::{Reason, Status, StatusReason};
+use crate::approvals::Certainty;
 use crate::core::State as All;
+use crate::core::ids::AgentId;
+use crate::core::notice::{ConflictSeen, Notice};
 use serde_json::Value;
 
 /// Lines told in one message at most; further ones are counted.
@@ -43,64 +47,77 @@ impl Digest {
 }
 
 /// What an event says, and the quietest preset that is told of it. `None`: nobody is.
-pub fn describe(all: &All, kind: &str, body: &Value) -> Option<(Preset, Text)> {
-    match kind {
+pub fn describe(all: &All, notice: &Notice) -> Option<(Preset, Text)> {
+    let told = match notice {
         // Approvals are told by themselves. A gateway's own state is not told through gateways: what cannot
         // be sent would give more to send.
-        "state" | "state:delta" | "agent:output" | "gateway:status" | "approval:request"
-        | "approval:resolved" => None,
-        "agent:exit" => exit(body),
-        "agent:stalled" => Some(line(Preset::Lifecycle, name(all, body), "is silent", body, "reason")),
-        "rotation:start" => Some(line(Preset::Lifecycle, name(all, body), "is being rotated", body, "")),
-        "rotation:complete" => Some(line(Preset::Lifecycle, name(all, body), "was rotated", body, "reason")),
-        "rotation:failed" => {
-            Some(line(Preset::Lifecycle, name(all, body), "could not be rotated", body, "error"))
+        Notice::ApprovalRequest { .. } | Notice::ApprovalResolved { .. } | Notice::GatewayStatus { .. } => {
+            return None;
         }
-        "conflict:detected" => {
-            let data = &body["data"];
-            let owner = data["ownerName"].as_str();
-            let whose = owner.map_or_else(String::new, |owner| format!(", which {owner} owns"));
-            let verb = match data["certainty"].as_str() {
-                Some("likely") => " has likely written to ",
-                Some("unknown") => " may have written to ",
-                _ => " wrote to ",
-            };
-            let text = Text::new()
-                .bold(word(data, "agentName"))
-                .plain(verb)
-                .code(cut(word(data, "filePath"), MAX_WORDS))
-                .said(&whose);
-            Some((Preset::Lifecycle, text))
+        Notice::AgentExit { agent_name, status, reason, error, .. } => {
+            return exit(agent_name, *status, reason, error.as_deref());
         }
-        "instruction:undelivered" => {
-            let what = "ended before it could be told what waited for it";
-            Some(line(Preset::Lifecycle, name(all, body), what, body, "reason"))
+        Notice::AgentStalled { agent_name, reason, .. } => line(agent_name, "is silent", reason),
+        Notice::RotationStart { agent_name, .. } => line(agent_name, "is being rotated", ""),
+        Notice::RotationComplete { agent_name, reason, .. } => line(agent_name, "was rotated", reason),
+        Notice::RotationFailed { agent_id, error } => {
+            line(&name(all, *agent_id), "could not be rotated", error)
         }
-        "phase2:spawned" => {
-            Some(line(Preset::Lifecycle, name(all, body), "began the next phase", body, "role"))
+        Notice::ConflictDetected { data } => conflict(data),
+        Notice::InstructionUndelivered { agent_name, reason, .. } => {
+            line(agent_name, "ended before it could be told what waited for it", reason)
         }
-        "phase2:failed" => Some((Preset::Lifecycle, generic("a phase is blocked", body))),
-        "qc:activated" => Some((Preset::Lifecycle, generic("quality control is called for", body))),
-        "schedule:execute" => {
-            Some(line(Preset::Lifecycle, name(all, body), "was started by a schedule", body, ""))
-        }
-        other => Some((Preset::All, generic(other, body))),
-    }
+        Notice::PhaseSpawned { name, role, .. } => line(name, "began the next phase", role),
+        Notice::PhaseFailed { .. } => generic("a phase is blocked", notice),
+        Notice::QcActivated { .. } => generic("quality control is called for", notice),
+        Notice::ScheduleExecute { name, .. } => line(name, "was started by a schedule", ""),
+        Notice::AgentMerged { .. }
+        | Notice::ConflictUnresolved { .. }
+        | Notice::CoordinationDeclared { .. }
+        | Notice::CoordinationCompleted { .. }
+        | Notice::IntegrationStatus { .. }
+        | Notice::FederationPairing { .. }
+        | Notice::FederationPaired { .. }
+        | Notice::JournalistCycle { .. }
+        | Notice::ConstraintAdded { .. }
+        | Notice::ConstraintRemoved { .. }
+        | Notice::DiscoveryAdded { .. }
+        | Notice::ClassifierUpdate { .. }
+        | Notice::RepoImport(_)
+        | Notice::SkillInstalled { .. }
+        | Notice::SkillRemoved { .. }
+        | Notice::TeamCreated { .. }
+        | Notice::TeamUpdated { .. }
+        | Notice::TeamDeleted { .. }
+        | Notice::TeamRecommended { .. }
+        | Notice::PlanDone { .. } => return Some((Preset::All, generic(notice.kind(), notice))),
+    };
+    Some((Preset::Lifecycle, told))
 }
 
-fn exit(body: &Value) -> Option<(Preset, Text)> {
+fn conflict(data: &ConflictSeen) -> Text {
+    let whose = data.owner_name.as_ref().map_or_else(String::new, |owner| format!(", which {owner} owns"));
+    let verb = match data.certainty {
+        Certainty::Sure => " wrote to ",
+        Certainty::Likely => " has likely written to ",
+        Certainty::Unknown => " may have written to ",
+    };
+    Text::new().bold(data.agent_name.clone()).plain(verb).code(cut(&data.file_path, MAX_WORDS)).said(&whose)
+}
+
+fn exit(name: &str, status: Status, reason: &StatusReason, error: Option<&str>) -> Option<(Preset, Text)> {
     // A life that a successor replaces does not end its agent; the rotation is told.
-    if word(body, "statusReason") == "replaced by its successor" {
+    if *reason.why() == Reason::Replaced {
         return None;
     }
-    let status = word(body, "status");
-    let preset = if status == "crashed" { Preset::Critical } else { Preset::Lifecycle };
-    let mut text = Text::new().bold(word(body, "agentName")).plain(format!(" {status}"));
-    let reason = first_line(word(body, "statusReason"), MAX_WORDS);
-    if !reason.is_empty() && reason != status {
+    let preset = if status == Status::Crashed { Preset::Critical } else { Preset::Lifecycle };
+    let word = format!("{status:?}").to_lowercase();
+    let mut text = Text::new().bold(name).plain(format!(" {word}"));
+    let reason = first_line(&reason.to_string(), MAX_WORDS);
+    if !reason.is_empty() && reason != word {
         text = text.plain(": ").said(&reason);
     }
-    let error = last_line(word(body, "error"));
+    let error = last_line(error.unwrap_or_default());
     if !error.is_empty() && !reason.contains(&error) {
         text = text.plain(" · ").code(error);
     }
@@ -113,17 +130,16 @@ fn last_line(text: &str) -> String {
     cut(line.unwrap_or_default(), MAX_WORDS)
 }
 
-fn line(preset: Preset, who: String, what: &str, body: &Value, why: &str) -> (Preset, Text) {
+fn line(who: &str, what: &str, why: &str) -> Text {
     let text = Text::new().bold(who).plain(format!(" {what}"));
-    let reason = if why.is_empty() { String::new() } else { first_line(word(body, why), MAX_WORDS) };
-    let text = if reason.is_empty() { text } else { text.plain(": ").said(&reason) };
-    (preset, text)
+    let reason = first_line(why, MAX_WORDS);
+    if reason.is_empty() { text } else { text.plain(": ").said(&reason) }
 }
 
-/// An event that has no words of its own: its type, and its plain fields.
-fn generic(what: &str, body: &Value) -> Text {
+/// An event that has no words of its own: its plain fields.
+fn generic(what: &str, notice: &Notice) -> Text {
     let mut fields = Vec::new();
-    for (name, value) in body.as_object().into_iter().flatten() {
+    for (name, value) in notice.body().as_object().into_iter().flatten() {
         match value {
             Value::Object(inner) => {
                 fields.extend(inner.iter().filter_map(|(name, value)| field(name, value)));
@@ -144,15 +160,8 @@ fn field(name: &str, value: &Value) -> Option<String> {
     }
 }
 
-fn word<'a>(body: &'a Value, name: &str) -> &'a str {
-    body[name].as_str().unwrap_or_default()
-}
-
-/// The agent's name as told, or as its id leads to it.
-fn name(all: &All, body: &Value) -> String {
-    let told = ["agentName", "name"].iter().find_map(|field| body[*field].as_str());
-    let id = word(body, "agentId");
-    told.map(ToOwned::to_owned)
-        .or_else(|| all.agents.find(id).ok().map(|agent| agent.name.clone()))
-        .unwrap_or_else(|| id.to_owned())
+/// The agent's name as its id leads to it.
+fn name(all: &All, id: AgentId) -> String {
+    let id = id.to_string();
+    all.agents.find(&id).map(|agent| agent.name.clone()).unwrap_or(id)
 }

@@ -15,8 +15,8 @@
 
 use super::message::{Place, Text, cut, split_thread};
 use super::record::GatewayId;
-use super::{Order, commands, notify, save};
-use crate::api::{Problem, Reply};
+use super::{Errand, Order, commands, notify, save};
+use crate::api::Problem;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Durability, Effect, State as All};
 use serde::{Deserialize, Serialize};
@@ -88,11 +88,50 @@ pub struct Entry {
     pub running: bool,
 }
 
-/// Takes what was said, durably: 200 with its number, when it is a command to be done.
+/// What the core says to a gateway's thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Receipt {
+    /// It is ours, on disk: the number of the command.
+    Entry(u64),
+    /// It was ours before.
+    Known,
+    /// Its user may give no commands here: the words for them.
+    Stranger(String),
+    /// It is not done: the words for its user.
+    Refused(String),
+    /// The effect may begin.
+    Begun,
+    /// The command was begun before or is gone: its effect must not come.
+    NotAgain,
+    /// So be it.
+    Noted,
+}
+
+impl Receipt {
+    /// Whether what the thread asked for is done.
+    pub fn is_granted(&self) -> bool {
+        matches!(self, Self::Entry(_) | Self::Begun | Self::Noted)
+    }
+}
+
+/// Does what a gateway's thread asks for.
 ///
-/// Errors: 404, 409 `duplicate`, 403 `not_allowed`, 410 `stale`, 413 `too_long`, 429 `busy`; the platform is
-/// told that we have it all the same.
-pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Result<Reply, Problem> {
+/// Errors: 503 when it cannot be written, 404 when the gateway is gone.
+pub fn errand(all: &mut All, cx: &mut Context, errand: Errand) -> Result<Receipt, Problem> {
+    match errand {
+        Errand::Take(id, heard) => take(all, cx, id, *heard),
+        Errand::Begin(number) => begin(all, cx, number),
+        // These are taken back by nobody, whether or not they can be written.
+        Errand::Done(number) => Ok(done(all, cx, number)),
+        Errand::Release(number) => Ok(release(all, cx, number)),
+    }
+}
+
+/// Takes what was said, durably. What is refused is ours all the same: the platform need not say it again.
+///
+/// Errors: as [`errand`].
+pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Result<Receipt, Problem> {
+    all.health.writable()?;
     let gateways = Arc::make_mut(&mut all.gateways);
     let waiting = gateways.inbox.iter().filter(|entry| entry.gateway == id).count();
     let number = gateways.next_entry + 1;
@@ -102,7 +141,7 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     }
     save(cx, Durability::BeforeReply);
     if !heard.key.is_empty() && gateway.recent.contains(&heard.key) {
-        return Err(Problem::new(409, "duplicate", "this message was taken before"));
+        return Ok(Receipt::Known);
     }
     gateway.recent.push_back(heard.key);
     if gateway.recent.len() > MAX_RECENT {
@@ -115,17 +154,17 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     if !gateway.allows(&heard.user) {
         cx.audit("gateway.refused", &details);
         let text = format!("you are not on this gateway's list of allowed users; your id is {}", heard.user);
-        return Err(Problem::new(403, "not_allowed", text));
+        return Ok(Receipt::Stranger(text));
     }
     if heard.text.chars().count() > MAX_TEXT_CHARS {
         let text =
             format!("a command may have {MAX_TEXT_CHARS} characters; this one is longer and was not taken");
-        return Err(Problem::new(413, "too_long", text));
+        return Ok(Receipt::Refused(text));
     }
     if waiting >= MAX_WAITING {
         let text =
             format!("{MAX_WAITING} commands wait already; this one was not taken, repeat it in a while");
-        return Err(Problem::new(429, "busy", text));
+        return Ok(Receipt::Refused(text));
     }
     if let Some(age) = heard.said_at.map(|at| cx.now.since(at)).filter(|age| *age > MAX_AGE)
         && !commands::looks_only(&heard.text)
@@ -136,7 +175,7 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
         let text = format!(
             "that was {done} {minutes} minutes ago and was not done; {again} it again if it still holds"
         );
-        return Err(Problem::new(410, "stale", text));
+        return Ok(Receipt::Refused(text));
     }
     cx.audit("gateway.command", &details);
     if heard.button && !heard.clicked.is_empty() {
@@ -160,39 +199,39 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     if !heard.held {
         cx.push(Effect::Gateway(Order::Run(entry)));
     }
-    Ok(Reply::ok(&json!({"entry": number})))
+    Ok(Receipt::Entry(number))
 }
 
 /// Lets a command that was held be done. One that a restart of the gateway has let go is gone or begun,
 /// and nothing happens.
-pub fn release(all: &All, cx: &mut Context, number: u64) -> Reply {
+pub fn release(all: &All, cx: &mut Context, number: u64) -> Receipt {
     let entry = all.gateways.inbox.iter().find(|entry| entry.number == number && !entry.running);
     if let Some(entry) = entry {
         cx.push(Effect::Gateway(Order::Run(Arc::clone(entry))));
     }
-    Reply::ok(&json!({"ok": true}))
+    Receipt::Noted
 }
 
 /// Marks a command as running, durably, before its effect.
 ///
-/// Errors: 409 `begun` when it was begun before or is gone: it must not be done.
-pub fn begin(all: &mut All, cx: &mut Context, number: u64) -> Result<Reply, Problem> {
+/// Errors: as [`errand`].
+pub fn begin(all: &mut All, cx: &mut Context, number: u64) -> Result<Receipt, Problem> {
     all.health.writable()?;
     let inbox = &mut Arc::make_mut(&mut all.gateways).inbox;
     let entry = inbox.iter_mut().find(|entry| entry.number == number && !entry.running);
     let Some(entry) = entry else {
-        return Err(Problem::new(409, "begun", "this command was begun before"));
+        return Ok(Receipt::NotAgain);
     };
     Arc::make_mut(entry).running = true;
     save(cx, Durability::BeforeReply);
-    Ok(Reply::ok(&json!({"ok": true})))
+    Ok(Receipt::Begun)
 }
 
 /// Forgets a command that was answered.
-pub fn done(all: &mut All, cx: &mut Context, number: u64) -> Reply {
+pub fn done(all: &mut All, cx: &mut Context, number: u64) -> Receipt {
     Arc::make_mut(&mut all.gateways).inbox.retain(|entry| entry.number != number);
     save(cx, Durability::BeforeReply);
-    Reply::ok(&json!({"ok": true}))
+    Receipt::Noted
 }
 
 /// Of what an earlier daemon was doing when it ended, tells the users.

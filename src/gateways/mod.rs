@@ -37,7 +37,7 @@ mod worker_socket;
 mod worker_telegram;
 
 pub use connection::{boot, check_credentials, connect_due, report};
-pub use inbox::{Entry, Heard, MAX_TEXT_CHARS};
+pub use inbox::{Entry, Heard, MAX_TEXT_CHARS, Receipt};
 pub use message::{Message, Place};
 pub use notify::{Card, cards_due, digest_due, moment, overheard};
 pub use record::{CommandPermission, Gateway, GatewayId, Kind, Preset};
@@ -45,6 +45,7 @@ pub use store::{Stored, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
 use crate::approvals::ApprovalId;
+use crate::core::Notice;
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All, Timer};
 use crate::credentials::{self, Sealed};
 use serde_json::{Value, json};
@@ -125,13 +126,20 @@ pub enum Command {
         /// Which.
         key: String,
     },
-    /// From a gateway's threads: somebody said something.
+    /// From a gateway's threads.
+    Inbox(Errand),
+}
+
+/// What a gateway's threads have the core do with what people say; commands by their number.
+#[derive(Debug, Clone)]
+pub enum Errand {
+    /// Somebody said something.
     Take(GatewayId, Box<Heard>),
-    /// From a gateway's threads: a command that was held may be done.
+    /// A command that was held may be done.
     Release(u64),
-    /// From a gateway's threads: a command's effect is about to begin.
+    /// A command's effect is about to begin.
     Begin(u64),
-    /// From a gateway's threads: a command was answered.
+    /// A command was answered.
     Done(u64),
 }
 
@@ -298,30 +306,24 @@ impl State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let changes = !matches!(command, Command::Connect(_) | Command::Inbox(_));
+    if changes && let Err(problem) = all.health.writable() {
+        return cx.reply(call, problem);
+    }
     let result = match command {
         Command::Connect(target) => return connection::connect(all, cx, call, &target),
-        Command::Done(number) => Ok(inbox::done(all, cx, number)),
-        Command::Release(number) => Ok(inbox::release(all, cx, number)),
-        other => all.health.writable().and_then(|()| change(all, cx, other)),
-    };
-    cx.answer(call, result);
-}
-
-fn change(all: &mut All, cx: &mut Context, command: Command) -> Result<Reply, Problem> {
-    match command {
+        Command::Inbox(errand) => {
+            let result = inbox::errand(all, cx, errand);
+            return cx.answer(call, result);
+        }
         Command::Create(kind, wish) => create(all, cx, kind, *wish),
         Command::Change(target, wish) => patch(all, cx, &target, *wish),
         Command::Delete(target) => delete(all, cx, &target),
         Command::Disconnect(target) => connection::disconnect(all, cx, &target),
         Command::SetCredential { target, key, sealed } => set_credential(all, cx, &target, &key, sealed),
         Command::RemoveCredential { target, key } => remove_credential(all, cx, &target, &key),
-        Command::Take(id, heard) => inbox::take(all, cx, id, *heard),
-        Command::Begin(number) => inbox::begin(all, cx, number),
-        // These are handled before.
-        Command::Connect(_) | Command::Done(_) | Command::Release(_) => {
-            Err(Problem::not_found("no such command"))
-        }
-    }
+    };
+    cx.answer(call, result);
 }
 
 /// The record by itself, as REST shows it.
@@ -483,7 +485,7 @@ fn remove_credential(all: &mut All, cx: &mut Context, target: &str, key: &str) -
 /// Tells WebSocket clients of all gateways.
 fn announce(all: &All, cx: &mut Context) {
     let data: Vec<Value> = all.gateways.iter().map(|gateway| listed(all, gateway)).collect();
-    cx.notice("gateway:status", &json!({"data": data}));
+    cx.notice(Notice::GatewayStatus { data });
 }
 
 fn save(cx: &mut Context, durability: Durability) {

@@ -16,9 +16,8 @@ use super::{Order, Outgoing, Why, save};
 use crate::approvals::{Action, Approval, ApprovalId, Status};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{Context, Durability, Effect, Moment, State as All, Timer};
+use crate::core::{Context, Durability, Effect, Moment, Notice, State as All, Timer};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,23 +59,17 @@ pub fn overheard(all: &mut All, cx: &mut Context) {
     if all.gateways.cards.is_empty() && !all.gateways.iter().any(|gateway| is_told(gateway)) {
         return;
     }
-    for (kind, body) in cx.notices() {
-        let Some(body) = whole(&body) else { continue };
-        match kind {
-            "approval:request" => send_cards(all, cx, &body["data"]),
-            "approval:resolved" => resolve_cards(all, cx, &body["data"]),
-            _ => {
-                if let Some((preset, line)) = describe(all, kind, &body) {
+    for notice in cx.notices() {
+        match &*notice {
+            Notice::ApprovalRequest { data } => send_cards(all, cx, data.id),
+            Notice::ApprovalResolved { data } => settle(all, cx, data.id),
+            other => {
+                if let Some((preset, line)) = describe(all, other) {
                     tell(all, cx, preset, &line);
                 }
             }
         }
     }
-}
-
-/// A notice's body: an object whose closing brace is still to come.
-fn whole(body: &[u8]) -> Option<Value> {
-    serde_json::from_slice(&[body, b"}"].concat()).ok()
 }
 
 /// What no event tells: beginnings.
@@ -136,9 +129,8 @@ fn card_key(gateway: &Gateway, approval: ApprovalId) -> String {
     format!("{approval}-{hash:08x}")
 }
 
-fn send_cards(all: &mut All, cx: &mut Context, data: &Value) {
-    let id = data["id"].as_str().unwrap_or_default();
-    let Ok(approval) = all.approvals.find(id).cloned() else { return };
+fn send_cards(all: &mut All, cx: &mut Context, id: ApprovalId) {
+    let Ok(approval) = all.approvals.find(&id.to_string()).cloned() else { return };
     let ids: Vec<GatewayId> = all.gateways.iter().filter(|g| is_told(g)).map(|g| g.id).collect();
     for gateway in ids {
         send_card(all, cx, gateway, &approval, false);
@@ -276,12 +268,6 @@ pub fn unsent(all: &mut All, now: Time, id: GatewayId, approval: ApprovalId) {
     let wait = RETRY.saturating_mul(1 << gateway.unsent.min(5)).min(MAX_RETRY);
     gateway.unsent = gateway.unsent.saturating_add(1);
     Arc::make_mut(&mut all.timers).set(Timer::GatewayCards(id), now + wait);
-}
-
-fn resolve_cards(all: &mut All, cx: &mut Context, data: &Value) {
-    if let Some(id) = data["id"].as_str().and_then(|id| id.parse().ok()) {
-        settle(all, cx, id);
-    }
 }
 
 /// Shows the decision in every chat that asked for it.

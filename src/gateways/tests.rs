@@ -2,7 +2,7 @@ use super::commands::{self, ALL, Plan};
 use super::message::{Style, Text};
 use super::*;
 use crate::core::testing::Bench;
-use crate::core::{Actor, Command as CoreCommand, Event};
+use crate::core::{Actor, Command as CoreCommand, Event, Response};
 use crate::credentials::{Secret, Vault};
 use serde_json::json;
 
@@ -68,8 +68,8 @@ impl Rig {
         self.bench.apply(Event::Gateway(report))
     }
 
-    /// Somebody says something; the status of its hand-over.
-    pub(super) fn says(&mut self, user: &str, key: &str, text: &str) -> u16 {
+    /// Somebody says something; what its thread hears of that.
+    pub(super) fn says(&mut self, user: &str, key: &str, text: &str) -> Receipt {
         let heard = Heard {
             key: key.into(),
             user: user.into(),
@@ -77,14 +77,22 @@ impl Rig {
             text: text.into(),
             ..Heard::default()
         };
-        let command = CoreCommand::Gateways(Command::Take(self.id, Box::new(heard)));
+        let command = CoreCommand::Gateways(Command::Inbox(Errand::Take(self.id, Box::new(heard))));
         let before = std::mem::replace(
             &mut self.bench.actor,
             Actor::Chat(format!("{}:{user}", self.id.kind.word()).into()),
         );
-        let reply = self.bench.command(command).unwrap();
+        let receipt = self.errand(command);
         self.bench.actor = before;
-        reply.status
+        receipt
+    }
+
+    /// What a gateway's thread hears of this command.
+    pub(super) fn errand(&mut self, command: CoreCommand) -> Receipt {
+        match self.bench.response(command) {
+            Some(Response::Inbox(receipt)) => receipt,
+            other => panic!("{other:?} is no receipt"),
+        }
     }
 
     /// What a command comes to.
@@ -102,11 +110,9 @@ impl Rig {
 
     /// Does a command as the threads would; the words of its answer. `None`: it comes later.
     pub(super) fn done(&mut self, text: &str) -> Option<String> {
-        let Plan::Do(command, answer) = self.plan(text) else { panic!("{text} does nothing") };
+        let Plan::Do(command) = self.plan(text) else { panic!("{text} does nothing") };
         self.bench.actor = Actor::Chat("telegram:4711".into());
-        let reply = self.bench.command(*command)?;
-        let body = serde_json::from_slice(reply.body.bytes()).unwrap();
-        Some(super::answers::reply(&answer, reply.status, &body).words())
+        Some(super::answers::told(&self.bench.response(*command)?).words())
     }
 
     /// What was ordered to be sent, and forgets it.

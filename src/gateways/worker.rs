@@ -10,12 +10,13 @@ use super::worker_http::Http;
 use super::worker_queue::{Item, Queue};
 use super::worker_socket::{Stopper, back_off};
 use super::{
-    Command, Entry, GatewayId, Heard, Kind, Message, Order, Outgoing, Place, Report, Start, Why, render,
+    Command, Entry, Errand, GatewayId, Heard, Kind, Message, Order, Outgoing, Place, Receipt, Report, Start,
+    Why, render,
 };
 use super::{worker_discord, worker_discord_rest, worker_slack, worker_telegram};
 use crate::agents::worker_log::LogStore;
 use crate::assembly::state_thread::Core;
-use crate::core::{Actor, Event};
+use crate::core::{Actor, Event, Response};
 use crate::credentials::{Secret, Vault};
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use std::cell::Cell;
@@ -195,19 +196,6 @@ pub(super) enum Taken {
     NotYet,
 }
 
-/// What the core says to what somebody said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Receipt {
-    /// It is ours, on disk: the number of the command.
-    Entry(u64),
-    /// It was ours before.
-    Known,
-    /// It is none of ours: the words for its user, and whether that user is not allowed at all.
-    Refused(String, bool),
-    /// We end before it could be taken.
-    NotYet,
-}
-
 impl Gateways {
     /// No gateway yet.
     pub fn new(core: Core, vault: Arc<Vault>, logs: Arc<LogStore>) -> Self {
@@ -357,46 +345,45 @@ impl Shared {
     /// strangers once.
     pub(super) fn take(&self, heard: &Heard) -> Taken {
         match self.hand_over(heard) {
-            Receipt::NotYet => return Taken::NotYet,
-            Receipt::Refused(words, is_stranger)
-                if !is_stranger || heard.button || self.is_new_stranger(&heard.user) =>
-            {
+            None => return Taken::NotYet,
+            Some(Receipt::Stranger(_)) if !heard.button && !self.is_new_stranger(&heard.user) => {}
+            Some(Receipt::Stranger(words) | Receipt::Refused(words)) => {
                 self.answer(&heard.chat, &heard.reply_to, Text::from(words).into());
             }
-            Receipt::Entry(_) | Receipt::Known | Receipt::Refused(..) => {}
+            Some(_) => {}
         }
         Taken::Ours
     }
 
     /// Hands over what somebody said, and returns when it is on disk; what is said to its user is the
-    /// caller's.
-    pub(super) fn hand_over(&self, heard: &Heard) -> Receipt {
+    /// caller's. `None`: we end before it could be taken.
+    pub(super) fn hand_over(&self, heard: &Heard) -> Option<Receipt> {
         let mut failures = 0;
         loop {
-            let command = Command::Take(self.id, Box::new(heard.clone()));
-            let reply = self.core.call(self.actor(&heard.user), crate::core::Command::Gateways(command));
-            let body = || serde_json::from_slice::<serde_json::Value>(reply.body.bytes()).unwrap_or_default();
-            match reply.status {
+            match self.errand(&heard.user, Errand::Take(self.id, Box::new(heard.clone()))) {
+                Response::Inbox(receipt) => return Some(receipt),
                 // Not on disk: it is ours only when it can be written.
-                500..=599 => {
+                Response::Refused(problem) if problem.may_pass() => {
                     failures += 1;
                     if self.pause_after(failures) {
-                        return Receipt::NotYet;
+                        return None;
                     }
                 }
-                status @ (403 | 410 | 413 | 429) => {
-                    let words = body()["error"].as_str().unwrap_or("it was refused").to_owned();
-                    return Receipt::Refused(words, status == 403);
-                }
-                _ => return body()["entry"].as_u64().map_or(Receipt::Known, Receipt::Entry),
+                // The gateway is gone, and nobody wants it.
+                _ => return Some(Receipt::Known),
             }
         }
     }
 
     /// Lets a command that was taken as [`Heard::held`] be done.
     pub(super) fn release(&self, user: &str, number: u64) {
-        let command = crate::core::Command::Gateways(Command::Release(number));
-        self.core.call(self.actor(user), command);
+        self.errand(user, Errand::Release(number));
+    }
+
+    /// Has the core do this in the name of this user, and waits until it is on disk.
+    pub(super) fn errand(&self, user: &str, errand: Errand) -> Response {
+        let command = crate::core::Command::Gateways(Command::Inbox(errand));
+        self.core.call(self.actor(user), command)
     }
 
     fn is_new_stranger(&self, user: &str) -> bool {

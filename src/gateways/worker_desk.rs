@@ -2,14 +2,13 @@
 //! time is given to the core in its turn; a thread of its own waits for the answer.
 
 use super::answers;
-use super::commands::{self, Answer, Plan};
+use super::commands::{self, Plan};
 use super::message::{Button, Look, MAX_BUTTONS, Message, Text, cut};
 use super::worker::Shared;
-use super::{Command, Entry};
+use super::{Entry, Errand, Receipt};
 use crate::agents::worker_log::Query;
-use crate::api::Reply;
-use crate::core::Command as CoreCommand;
 use crate::core::ids::LineageId;
+use crate::core::{Command as CoreCommand, Response};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -93,7 +92,7 @@ impl Desk {
                     Ok(line) => text = line,
                     Err(words) => return self.finish(entry, words.into()),
                 },
-                Plan::Do(command, answer) => return self.perform(entry, *command, answer),
+                Plan::Do(command) => return self.perform(entry, *command),
             }
         }
         self.finish(entry, Text::from("that leads nowhere; give the command again").into());
@@ -104,25 +103,24 @@ impl Desk {
     }
 
     /// The command has an effect: it is marked as begun, on disk, and then given to the core.
-    fn perform(&mut self, entry: &Arc<Entry>, command: CoreCommand, answer: Answer) {
+    fn perform(&mut self, entry: &Arc<Entry>, command: CoreCommand) {
         let actor = self.shared.actor(&entry.user);
-        let begun = self.shared.core.call(actor.clone(), CoreCommand::Gateways(Command::Begin(entry.number)));
-        match begun.status {
-            200 => {}
+        match self.shared.errand(&entry.user, Errand::Begin(entry.number)) {
+            Response::Inbox(Receipt::Begun) => {}
             // Begun before: its effect must not come twice.
-            409 => return,
-            _ => return self.finish(entry, answers::reply(&answer, begun.status, &body(&begun)).into()),
+            Response::Inbox(Receipt::NotAgain) => return,
+            other => return self.finish(entry, answers::told(&other).into()),
         }
-        let reply = self.shared.core.ask(actor, command);
+        let response = self.shared.core.ask(actor, command);
         self.waiters.retain(|waiter| !waiter.is_finished());
         let patience = if self.waiters.len() < MAX_WAITERS { QUICK } else { MAX_WAIT };
-        match reply.recv_timeout(patience) {
-            Ok(reply) => self.finish(entry, answers::reply(&answer, reply.status, &body(&reply)).into()),
+        match response.recv_timeout(patience) {
+            Ok(response) => self.finish(entry, answers::told(&response).into()),
             // The daemon ends: the next one tells the user.
             Err(RecvTimeoutError::Disconnected) => {}
             Err(RecvTimeoutError::Timeout) => {
                 let (shared, entry) = (Arc::clone(&self.shared), Arc::clone(entry));
-                let wait = move || wait(&shared, &entry, &reply, &answer);
+                let wait = move || wait(&shared, &entry, &response);
                 match Thread::spawn("chat-wait", wait) {
                     Ok(thread) => self.waiters.push(thread),
                     Err(error) => log::error!("nobody waits for the answer to a chat command: {error}"),
@@ -194,9 +192,9 @@ impl Desk {
     }
 }
 
-fn wait(shared: &Shared, entry: &Entry, reply: &Receiver<Reply>, answer: &Answer) {
-    match reply.recv_timeout(MAX_WAIT) {
-        Ok(reply) => finish(shared, entry, answers::reply(answer, reply.status, &body(&reply)).into()),
+fn wait(shared: &Shared, entry: &Entry, response: &Receiver<Response>) {
+    match response.recv_timeout(MAX_WAIT) {
+        Ok(response) => finish(shared, entry, answers::told(&response).into()),
         Err(RecvTimeoutError::Timeout) => {
             finish(shared, entry, Text::from("no answer came; see /status").into());
         }
@@ -208,9 +206,5 @@ fn wait(shared: &Shared, entry: &Entry, reply: &Receiver<Reply>, answer: &Answer
 /// Answers a command and forgets it.
 fn finish(shared: &Shared, entry: &Entry, message: Message) {
     shared.answer(&entry.chat, &entry.reply_to, message);
-    shared.core.call(shared.actor(&entry.user), CoreCommand::Gateways(Command::Done(entry.number)));
-}
-
-fn body(reply: &Reply) -> Value {
-    serde_json::from_slice(reply.body.bytes()).unwrap_or_default()
+    shared.errand(&entry.user, Errand::Done(entry.number));
 }

@@ -13,9 +13,10 @@
 //! Source: discord.com/developers/docs: Gateway, Gateway Events, Receiving and Responding to Interactions.
 
 use super::Heard;
+use super::Receipt;
 use super::commands::{ALL, normalise};
 use super::message::cut;
-use super::worker::{Receipt, Refusal, Shared, Taken};
+use super::worker::{Refusal, Shared, Taken};
 use super::worker_discord_rest::{EPHEMERAL, call, refusal, words};
 use super::worker_socket::{Event, Socket};
 use crate::core::time::Time;
@@ -395,14 +396,13 @@ impl Client<'_> {
         let Some((heard, acknowledge)) = self.interaction_heard(data) else { return true };
         let cursor = self.session.as_ref().map(Session::cursor);
         let heard = Heard { cursor, held: true, ..heard };
-        let receipt = self.shared.hand_over(&heard);
+        let Some(receipt) = self.shared.hand_over(&heard) else { return false };
         let body = match &receipt {
-            Receipt::NotYet => return false,
-            Receipt::Refused(words, _) => {
+            Receipt::Stranger(words) | Receipt::Refused(words) => {
                 let data = json!({"content": words, "flags": EPHEMERAL, "allowed_mentions": {"parse": []}});
                 json!({"type": 4, "data": data})
             }
-            Receipt::Entry(_) | Receipt::Known => json!({"type": acknowledge}),
+            _ => json!({"type": acknowledge}),
         };
         if let Err(words) = self.acknowledge(data, &body, until) {
             log::warn!("an interaction was not acknowledged: {words}");

@@ -37,6 +37,7 @@ pub use life::{CALL_TIMEOUT, MAX_CRASHES, Phase, START_TIMEOUT};
 pub use store::{Installed, Stored, VERSION as STORED_VERSION};
 
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::time::{Jump, Time};
 use crate::core::{Actor, CallId, Context, Document, Durability, Effect, State as All};
 use crate::credentials::{Sealed, SecretVariable};
@@ -282,7 +283,7 @@ fn status_word(state: &State, id: &str) -> &'static str {
 /// Tells the WebSocket clients how an integration is.
 fn tell_status(all: &All, cx: &mut Context, id: &str) {
     if let Some(definition) = all.integrations.definition(id) {
-        cx.notice("integration:status", &json!({"data": record(all, definition)}));
+        cx.notice(Notice::IntegrationStatus { data: record(all, definition) });
     }
 }
 

@@ -90,7 +90,7 @@ impl Rig {
     /// Status and body of the one reply to a call; `None` while it waits.
     fn reply(&self, call: CallId) -> Option<(u16, Value)> {
         let mut replies = self.bench.effects.iter().filter_map(|effect| match effect {
-            Effect::Reply(to, reply) | Effect::ReplyStored(to, reply) if *to == call => Some(reply),
+            Effect::Reply(to, reply) | Effect::ReplyStored(to, reply) if *to == call => Some(reply.http()),
             _ => None,
         });
         let reply = replies.next()?;

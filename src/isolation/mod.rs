@@ -21,6 +21,7 @@ pub use changes::{Change, parse_changes, parse_status};
 
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, State as All};
 use crate::ownership;
@@ -72,12 +73,17 @@ fn record(all: &mut All, cx: &mut Context, merged: Merged) -> Result<Reply, Prob
         ownership::commands::explained(all, cx.now, &change.path);
     }
     if let Some(commit) = &merged.commit {
-        let body = json!({
-            "agentId": agent.id, "agentName": agent.name, "branch": merged.branch, "into": merged.into,
-            "commit": commit, "files": files, "fileCount": merged.files.len(),
-        });
-        cx.audit("agent.merge", &body);
-        cx.notice("agent:merged", &body);
+        let told = Notice::AgentMerged {
+            agent_id: agent.id,
+            agent_name: agent.name.clone(),
+            branch: merged.branch.clone(),
+            into: merged.into.clone(),
+            commit: commit.clone(),
+            files,
+            file_count: merged.files.len(),
+        };
+        cx.audit("agent.merge", &told.body());
+        cx.notice(told);
     }
     if merged.removes && agent.status.is_live() {
         reply["worktreeRemoved"] = json!(false);

@@ -42,7 +42,7 @@ fn isolated(bench: &mut Bench) -> AgentId {
         role: "dev".into(),
         name: Some("iso".into()),
         provider: Some("script".into()),
-        isolation: "worktree".into(),
+        isolation: crate::agents::Isolation::Worktree,
         worktree: Some(".svc/worktrees/dev-1".into()),
         ..SpawnRequest::default()
     };
@@ -98,7 +98,7 @@ fn a_worktree_is_let_go_only_when_its_agent_has_ended() {
     let reply = merged(&mut bench, agent, Some("c0ffee"), true);
     assert_eq!(reply["worktreeRemoved"], true, "{reply}");
     let record = bench.state.agents.get(agent).unwrap();
-    assert_eq!((record.worktree.as_deref(), record.isolation.as_str()), (None, "shared"));
+    assert_eq!((record.worktree.as_deref(), record.isolation), (None, crate::agents::Isolation::Shared));
     assert_eq!(bench.audited("agent.worktree_removed").len(), 1);
 }
 

@@ -2,6 +2,7 @@
 
 use super::changes::{Change, parse_changes, parse_status};
 use super::worker_git::{Git, words};
+use crate::agents::Isolation;
 use crate::agents::worker_api::look_at;
 use crate::agents::{Agent, SpawnRequest};
 use crate::api::Problem;
@@ -23,7 +24,7 @@ pub const SAFE_DIFF: [&str; 3] = ["--no-ext-diff", "--no-textconv", "--ignore-su
 /// Errors: 400.
 pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(), Problem> {
     look_at(host, ask, request)?;
-    if request.isolation == "worktree" {
+    if request.isolation == Isolation::Worktree {
         request.worktree = Some(make(host, request)?);
     }
     Ok(())

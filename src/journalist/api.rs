@@ -21,5 +21,5 @@ pub fn routes() -> Vec<Route<Handler>> {
 fn status(ask: &Ask) -> Result<Reply, Problem> {
     let config = ask.state.settings.config();
     let stopping = ask.state.health.stopping;
-    Ok(Reply::ok(&ask.state.journalist.shown(config.journalist_interval, &config.journalist.mode, stopping)))
+    Ok(Reply::ok(&ask.state.journalist.shown(config.journalist_interval, config.journalist.mode, stopping)))
 }

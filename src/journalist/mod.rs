@@ -28,10 +28,12 @@ pub use svc_base::folders::{DECISIONS_FILE, MAP_FILE};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
+use crate::core::notice::{Cycle, Notice};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::oversight::questions::{self, Asker};
 use crate::providers::Activity;
+use crate::settings::JournalistMode;
 use book::Book;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -97,7 +99,7 @@ pub enum Report {
 
 impl State {
     /// `GET /api/journalist`, but for the interval.
-    fn shown(&self, interval: u64, mode: &str, stopping: bool) -> Value {
+    fn shown(&self, interval: u64, mode: JournalistMode, stopping: bool) -> Value {
         let documents = [(MAP_FILE, &self.map), (DECISIONS_FILE, &self.decisions)];
         let generated: Vec<&str> =
             documents.into_iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name).collect();
@@ -210,7 +212,7 @@ fn begin(all: &mut All, cx: &mut Context) {
     if *draft.map == *render::without_summary(&state.map) && draft.decisions == state.decisions {
         return finish(all, cx, Ok(false));
     }
-    if all.settings.config().journalist.mode == "model"
+    if all.settings.config().journalist.mode == JournalistMode::Model
         && !draft.map.is_empty()
         && questions::ask(all, cx, Asker::Journalist, question(&draft.map)).is_ok()
     {
@@ -281,13 +283,13 @@ fn finish(all: &mut All, cx: &mut Context, outcome: Result<bool, String>) {
             state.last_cycle = Some(cx.now);
             state.last_error = None;
             let cycle = state.cycles;
-            let data = json!({
-                "cycleCount": cycle,
-                "lastCycleTime": cx.now.to_string(),
-                "lastSynthesis": state.last_synthesis,
-                "changed": changed,
-            });
-            cx.notice("journalist:cycle", &json!({"data": data}));
+            let data = Cycle {
+                cycle_count: cycle,
+                last_cycle_time: cx.now,
+                last_synthesis: state.last_synthesis.clone(),
+                changed,
+            };
+            cx.notice(Notice::JournalistCycle { data });
             cx.push(Effect::Put(Document::Journalist, Durability::Soon));
             for call in calls {
                 cx.reply(call, Reply::ok(&json!({"ok": true, "cycle": cycle, "changed": changed})));

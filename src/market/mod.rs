@@ -19,6 +19,7 @@ pub mod worker_files;
 pub mod worker_links;
 
 use crate::api::{Problem, Reply, Validator};
+use crate::core::Notice;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
 use serde::{Deserialize, Serialize};
@@ -264,7 +265,7 @@ fn keep(all: &mut All, cx: &mut Context, mut skill: Installed) -> Result<Reply, 
         event,
         &json!({"skillId": skill.id, "version": skill.version, "digest": skill.digest, "source": skill.source}),
     );
-    cx.notice("skill:installed", &json!({"skillId": skill.id, "updated": updated}));
+    cx.notice(Notice::SkillInstalled { skill_id: skill.id.clone(), updated });
     let mut body = json!(skill);
     body["updated"] = json!(updated);
     Arc::make_mut(&mut all.market).installed.insert(skill.id.clone(), skill);
@@ -278,7 +279,7 @@ fn forget(all: &mut All, cx: &mut Context, id: &str) -> Result<Reply, Problem> {
         return Err(not_installed(id));
     }
     cx.audit("skill.remove", &json!({"skillId": id}));
-    cx.notice("skill:removed", &json!({"skillId": id}));
+    cx.notice(Notice::SkillRemoved { skill_id: id.to_owned() });
     cx.push(Effect::Put(Document::Skills, Durability::BeforeReply));
     Ok(Reply::ok(&json!({"ok": true, "id": id})))
 }

@@ -84,7 +84,6 @@ fn decisions_2_skills_must_be_installed_and_stay_while_attached() {
         role: "dev".into(),
         name: Some("web".into()),
         provider: Some("script".into()),
-        isolation: "shared".into(),
         skills: vec![skill.into()],
         ..SpawnRequest::default()
     };

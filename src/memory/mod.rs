@@ -23,6 +23,7 @@ pub use specializations::{heard, session_scored};
 
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::UNKNOWN_AGENT;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, remedy};
 use chain::Chains;
@@ -210,9 +211,9 @@ fn add_constraint(all: &mut All, cx: &mut Context, text: &str, category: &str) -
         body["evicted"] = json!(evicted);
         let told = json!({"hash": evicted.hash, "text": evicted.text, "for": hash});
         cx.audit("memory.constraint.evict", &told);
-        cx.notice("memory:constraint:removed", &json!({"hash": evicted.hash, "reason": "evicted"}));
+        cx.notice(Notice::ConstraintRemoved { hash: evicted.hash, reason: "evicted" });
     }
-    cx.notice("memory:constraint:added", &json!({"hash": hash, "category": category}));
+    cx.notice(Notice::ConstraintAdded { hash, category: category.to_owned() });
     cx.push(Effect::Put(Document::Constraints, Durability::BeforeReply));
     Ok(Reply::json(201, &body))
 }
@@ -231,7 +232,7 @@ fn remove_constraint(all: &mut All, cx: &mut Context, hash: &str) -> Result<Repl
     }
     let removed = Arc::make_mut(&mut all.memory).constraints.remove(at);
     cx.audit("memory.constraint.remove", &json!({"hash": removed.hash, "text": removed.text}));
-    cx.notice("memory:constraint:removed", &json!({"hash": removed.hash, "reason": "removed"}));
+    cx.notice(Notice::ConstraintRemoved { hash: removed.hash.clone(), reason: "removed" });
     cx.push(Effect::Put(Document::Constraints, Durability::BeforeReply));
     Ok(Reply::ok(&json!({"removed": true, "hash": removed.hash})))
 }
@@ -252,7 +253,7 @@ fn add_discovery(all: &mut All, cx: &mut Context, new: NewDiscovery) -> Result<R
         discoveries.pop_front();
     }
     cx.audit("memory.discovery.add", &json!({"agentId": agent_id, "role": role, "trigger": new.trigger}));
-    cx.notice("memory:discovery:added", &json!({"agentId": agent_id, "role": role}));
+    cx.notice(Notice::DiscoveryAdded { agent_id: agent_id.clone(), role: role.clone() });
     discoveries.push_back(Discovery {
         ts: cx.now.to_string(),
         agent_id,

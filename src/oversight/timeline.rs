@@ -197,7 +197,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
                 Some(Status::Interrupted) => "interrupted",
                 _ => "crashed",
             };
-            (kind, id, agent(id).map(|agent| agent.status_reason.clone()))
+            (kind, id, agent(id).map(|agent| agent.status_reason.to_string()))
         }
         Moment::Removed(id, _) => ("removed", id, None),
         _ => return,

@@ -24,6 +24,7 @@ use crate::api::{Problem, Reply};
 use crate::approvals::{self, Action, ApprovalId, Certainty, NewApproval, Verdict};
 use crate::context::triggers;
 use crate::core::ids::{AgentId, LineageId};
+use crate::core::notice::{ConflictSeen, Notice};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Effect, Moment, State as All};
 use crate::providers::{Activity, Permission, Ruling};
@@ -208,13 +209,17 @@ fn record(
     let owner_name = found.owner.as_ref().map(|(_, name)| name.clone());
     let owner_id = found.owner.as_ref().map(|(id, _)| *id);
     if found.owner.is_some() {
-        cx.notice(
-            "conflict:detected",
-            &json!({"data": {
-                "agentName": agent.name, "filePath": found.file, "ownerName": owner_name,
-                "agentId": agent.id, "ownerId": owner_id, "seen": seen, "certainty": certainty,
-            }}),
-        );
+        let data = ConflictSeen {
+            agent_name: agent.name.clone(),
+            file_path: found.file.clone(),
+            owner_name: owner_name.clone(),
+            agent_id: Some(agent.id),
+            owner_id,
+            seen,
+            certainty,
+            suspects: None,
+        };
+        cx.notice(Notice::ConflictDetected { data });
     }
     cx.audit(
         "ownership.trespass",
@@ -259,13 +264,17 @@ fn unknown_writer(all: &mut All, cx: &mut Context, file: &str, suspects: &[Arc<A
     let (owner_id, owner_name) = (owner.as_ref().map(|one| one.id), owner.map(|one| one.name.clone()));
     let certainty = Certainty::Unknown;
     let suspects: Vec<AgentId> = suspects.iter().map(|agent| agent.id).collect();
-    cx.notice(
-        "conflict:detected",
-        &json!({"data": {
-            "agentName": names, "filePath": file, "ownerName": owner_name, "agentId": null,
-            "ownerId": owner_id, "seen": "after", "certainty": certainty, "suspects": suspects,
-        }}),
-    );
+    let data = ConflictSeen {
+        agent_name: names.clone(),
+        file_path: file.to_owned(),
+        owner_name: owner_name.clone(),
+        agent_id: None,
+        owner_id,
+        seen: "after",
+        certainty,
+        suspects: Some(suspects.clone()),
+    };
+    cx.notice(Notice::ConflictDetected { data });
     cx.audit(
         "ownership.trespass",
         &json!({

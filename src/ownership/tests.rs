@@ -25,7 +25,6 @@ pub(super) fn spawn(bench: &mut Bench, name: &str, scope: &str, permission: Perm
         provider: Some("script".into()),
         scope: if scope.is_empty() { Vec::new() } else { vec![scope.into()] },
         permission,
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     bench.command(Command::Agents(agents::Command::Spawn(Box::new(request))));

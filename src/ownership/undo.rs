@@ -3,6 +3,7 @@
 use crate::agents::Agent;
 use crate::approvals::ApprovalId;
 use crate::core::ids::{AgentId, LineageId};
+use crate::core::notice::{Notice, Unresolved};
 use crate::core::time::Time;
 use crate::core::{Context, State as All};
 use serde_json::json;
@@ -83,9 +84,10 @@ fn say(all: &mut All, cx: &mut Context, undo: &Undo, in_place: bool) {
     if undo.told {
         return;
     }
-    let name = all.agents.iter().find(|agent| agent.lineage_id == undo.lineage).map(|agent| &agent.name);
-    let told = json!({"data": {"agentName": name, "filePath": undo.file, "approvalId": id}});
-    cx.notice("conflict:unresolved", &told);
+    let name =
+        all.agents.iter().find(|agent| agent.lineage_id == undo.lineage).map(|agent| agent.name.clone());
+    let (file_path, approval_id) = (undo.file.clone(), undo.approval);
+    cx.notice(Notice::ConflictUnresolved { data: Unresolved { agent_name: name, file_path, approval_id } });
     cx.audit("ownership.in_place", &json!({"approvalId": id, "filePath": undo.file}));
     cx.push(crate::core::Effect::Warn(format!(
         "{} is still as it was when a person rejected the write (approval {id}); svc diff or git tells the change",

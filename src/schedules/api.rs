@@ -135,7 +135,7 @@ fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
             None
         }
     };
-    let isolated = agent.as_ref().is_some_and(|agent| agent.isolation != "shared");
+    let isolated = agent.as_ref().is_some_and(|agent| agent.isolation != agents::Isolation::Shared);
     fields.validator.check(!isolated, "agent.isolation", || SHARED_ONLY.to_owned());
     fields.validator.finish()?;
     Ok(Wish {

@@ -86,6 +86,20 @@ impl Timing {
     }
 }
 
+/// What became of one time, in a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// An agent was started.
+    Started,
+    /// Its earlier agents are alive still.
+    Skipped,
+    /// The daemon did not run, or was not to start it.
+    Missed,
+    /// No agent could be started.
+    Failed,
+}
+
 /// What became of one time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -96,8 +110,8 @@ pub struct Run {
     /// The time it stands for; absent for a run by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<String>,
-    /// `started`, `skipped`, `missed` or `failed`.
-    pub outcome: String,
+    /// In a word.
+    pub outcome: Outcome,
     /// Who was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
@@ -165,7 +179,7 @@ impl Schedule {
         let used = |run: &Run| {
             let due = run.scheduled_for.as_ref().and_then(|text| Time::parse(text));
             // A run that makes up for others uses the minute it is made in; a note of a missed one does not.
-            due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != "missed"))
+            due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != Outcome::Missed))
         };
         self.marked.is_some_and(is_it) || self.history.iter().any(used)
     }
@@ -238,7 +252,7 @@ pub enum Command {
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
-        Command::Spawn(timing, request) => spawn(all, cx, timing, *request),
+        Command::Spawn(timing, request) => spawn(all, cx, timing, *request).map(|outcome| outcome.http()),
         Command::Create(wish) => {
             let id = create(all, cx, *wish)?;
             Ok(Reply::json(201, &shown(all, id)).with_header("Location", format!("/api/schedules/{id}")))
@@ -333,26 +347,31 @@ fn create(all: &mut All, cx: &mut Context, wish: Wish) -> Result<ScheduleId, Pro
     Ok(id)
 }
 
-/// Starts an agent and makes the schedule that starts more like it: 201 with the agent and `scheduleId`.
+/// Starts an agent and makes the schedule that starts more like it.
 ///
 /// Errors: as [`agents::spawn_agent`] and [`create`].
-fn spawn(all: &mut All, cx: &mut Context, timing: Timing, request: SpawnRequest) -> Result<Reply, Problem> {
+fn spawn(
+    all: &mut All,
+    cx: &mut Context,
+    timing: Timing,
+    request: SpawnRequest,
+) -> Result<agents::Outcome, Problem> {
     check_room(all)?;
-    let id = agents::spawn(all, cx, request.clone())?;
+    let mut outcome = agents::spawn(all, cx, request.clone())?;
     let wish = Wish {
         cron: Some(timing.cron),
         timezone: Some(timing.timezone),
         agent: Some(request),
         ..Wish::default()
     };
-    let schedule = create(all, cx, wish)?;
-    let lineage = all.agents.get(id).map(|agent| agent.lineage_id);
-    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(schedule) {
-        schedule.started.extend(lineage);
+    let id = create(all, cx, wish)?;
+    if let agents::Outcome::Spawned { agent, schedule, .. } = &mut outcome {
+        *schedule = Some(id);
+        if let Some(record) = Arc::make_mut(&mut all.schedules).edit(id) {
+            record.started.push(agent.lineage_id);
+        }
     }
-    let mut body = agents::shown_new(all, id);
-    body["scheduleId"] = json!(schedule);
-    Ok(agents::created(id, &body))
+    Ok(outcome)
 }
 
 /// A name that no schedule has.

@@ -1,9 +1,11 @@
 //! The course of a schedule's times: planned, due, marked, begun, noted.
 
+use super::Outcome;
 use super::cron::MINUTE_MS;
 use super::{CatchUp, LATE, MAX_HISTORY, Run, may_run, put};
 use crate::agents;
 use crate::api::{Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::{AgentId, LineageId, ScheduleId};
 use crate::core::time::{Jump, Time};
 use crate::core::{Context, Effect, State as All, Timer};
@@ -50,7 +52,7 @@ pub fn started(all: &mut All, cx: &mut Context) {
         if let Some(due) = due {
             // The mark was kept and the order may have been given: a second one would be one too many.
             let reason = "the daemon ended while it was being started".to_owned();
-            note(all, cx, id, Some(due), "missed", Err(reason));
+            note(all, cx, id, Some(due), Outcome::Missed, Err(reason));
         }
         match next {
             Some(next) if next <= cx.now => {
@@ -71,7 +73,7 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     if late && catch_up == CatchUp::Skip {
         schedule.marked = Some(at);
         let reason = "the daemon did not run at that time (catchUp is skip)".to_owned();
-        note(all, cx, id, Some(at), "missed", Err(reason));
+        note(all, cx, id, Some(at), Outcome::Missed, Err(reason));
         // A time that came just now is not a missed one.
         return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
     }
@@ -90,9 +92,9 @@ pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     let Some(at) = schedule.due.take() else { return };
     match begin(all, cx, id) {
-        Ok(agent) => note(all, cx, id, Some(at), "started", Ok(agent)),
+        Ok(agent) => note(all, cx, id, Some(at), Outcome::Started, Ok(agent)),
         Err(problem) => {
-            let outcome = if problem.code == "max_concurrent" { "skipped" } else { "failed" };
+            let outcome = if problem.code == "max_concurrent" { Outcome::Skipped } else { Outcome::Failed };
             note(all, cx, id, Some(at), outcome, Err(problem.error));
         }
     }
@@ -104,7 +106,7 @@ pub(super) fn run_now(all: &mut All, cx: &mut Context, target: &str) -> Result<R
     let id = schedule.id;
     let agent = begin(all, cx, id)?;
     cx.audit("schedule.run", &json!({"scheduleId": id, "agentId": agent}));
-    note(all, cx, id, None, "started", Ok(agent));
+    note(all, cx, id, None, Outcome::Started, Ok(agent));
     let record = all.agents.get(agent).map(|agent| json!(agent.rest()));
     Ok(Reply::ok(&json!({"ok": true, "scheduleId": id, "agentId": agent, "agent": record})))
 }
@@ -135,7 +137,8 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
         schedule.started.extend(lineage);
         schedule.last_run = Some(cx.now);
     }
-    cx.notice("schedule:execute", &json!({"scheduleId": id, "agentId": agent, "name": schedule.name}));
+    let name = schedule.name.clone();
+    cx.notice(Notice::ScheduleExecute { schedule_id: id, agent_id: agent, name });
     Ok(agent)
 }
 
@@ -167,7 +170,7 @@ fn note(
     cx: &mut Context,
     id: ScheduleId,
     scheduled: Option<Time>,
-    outcome: &str,
+    outcome: Outcome,
     result: Result<AgentId, String>,
 ) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
@@ -182,7 +185,7 @@ fn note(
     schedule.history.push_back(Run {
         at: cx.now,
         scheduled_for: scheduled.map(|at| at.to_string()),
-        outcome: outcome.to_owned(),
+        outcome,
         agent_id,
         reason,
     });

@@ -278,7 +278,6 @@ fn post_agents_with_schedule_also_creates_one() {
         role: "cleaner".into(),
         name: Some("tidy".into()),
         provider: Some("script".into()),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     let timing = Timing::parse("0 1 * * *", "UTC").unwrap();

@@ -18,7 +18,7 @@ use crate::core::{CallId, Context, Document, Durability, Effect};
 use crate::providers::environment::Extra;
 use crate::providers::price::Price;
 use crate::providers::windows;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub struct Config {
     pub safety: Safety,
     /// The skills marketplace.
     pub skills: Skills,
-    /// `advisory` or `kernel`.
-    pub enforcement: String,
+    /// Whether the kernel sees to it that agents write in their scopes only.
+    pub enforcement: Enforcement,
     /// The servers of the integrations.
     pub integrations: Integrations,
     /// What agents get of the daemon's environment.
@@ -117,8 +117,28 @@ impl Config {
 /// See [`Config::journalist`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Journalist {
-    /// `deterministic` or `model`.
-    pub mode: String,
+    /// How it writes.
+    pub mode: JournalistMode,
+}
+
+/// See [`Journalist::mode`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JournalistMode {
+    /// From what agents did, alone.
+    Deterministic,
+    /// With the cheapest model's summary above it.
+    Model,
+}
+
+/// See [`Config::enforcement`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// Scopes are told, and trespasses noted.
+    Advisory,
+    /// Landlock refuses them.
+    Kernel,
 }
 
 /// See [`Config::safety`].

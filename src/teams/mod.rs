@@ -22,6 +22,7 @@ use crate::agents::rights::{may_act, refusal};
 use crate::agents::{self, Agent, Maker, SpawnRequest};
 use crate::api::{Problem, Reply, Validator};
 use crate::core::ids::{AgentId, LineageId, TeamId};
+use crate::core::notice::{Named, Notice};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Actor, CallId, Context, Document, Durability, Effect, Moment, State as All};
 use serde::{Deserialize, Serialize};
@@ -255,7 +256,7 @@ fn insert(all: &mut All, cx: &mut Context, name: String, toy: Option<&str>) -> R
         created_at: cx.now,
         updated_at: cx.now,
     };
-    tell(cx, "team:created", &team);
+    cx.notice(Notice::TeamCreated { team: named(&team) });
     cx.audit("team.create", &json!({"teamId": id, "name": team.name}));
     Arc::make_mut(&mut all.teams).teams.insert(id, Arc::new(team));
     put(cx);
@@ -295,7 +296,7 @@ pub fn configuration(agent: &Agent) -> SpawnRequest {
         skills: agent.skills.to_vec(),
         permission: agent.permission,
         effort: agent.effort,
-        isolation: agent.isolation.clone(),
+        isolation: agent.isolation,
         command: agent.command.to_vec(),
         ..SpawnRequest::default()
     }
@@ -340,7 +341,7 @@ fn save(
     team.updated_at = cx.now;
     let free: Vec<AgentId> = saved.iter().filter(|a| a.team_id.is_none()).map(|a| a.id).collect();
     if known.is_some() {
-        tell(cx, "team:updated", team);
+        cx.notice(Notice::TeamUpdated { team: named(team) });
         cx.audit("team.save", &json!({"teamId": id, "name": team.name}));
     }
     put(cx);
@@ -425,7 +426,7 @@ fn rename(all: &mut All, cx: &mut Context, target: &str, name: &str) -> Result<R
         let team = Arc::make_mut(team);
         name.clone_into(&mut team.name);
         team.updated_at = cx.now;
-        tell(cx, "team:updated", team);
+        cx.notice(Notice::TeamUpdated { team: named(team) });
     }
     cx.audit("team.rename", &json!({"teamId": id, "name": name}));
     put(cx);
@@ -447,7 +448,8 @@ fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Proble
     }
     agents::change_team(all, cx, &from, &to);
     cx.moment(Moment::TeamDeleted { from: team.id, to: DEFAULT_TEAM });
-    cx.notice("team:deleted", &json!({"teamId": team.id, "name": team.name, "movedTo": DEFAULT_TEAM}));
+    let name = team.name.clone();
+    cx.notice(Notice::TeamDeleted { team_id: team.id, name, moved_to: DEFAULT_TEAM });
     cx.audit("team.delete", &json!({"teamId": team.id, "name": team.name}));
     put(cx);
     Ok(Reply::ok(&json!({"ok": true, "id": team.id, "movedTo": DEFAULT_TEAM})))
@@ -469,8 +471,9 @@ pub fn shown(all: &All, id: TeamId) -> Value {
     record
 }
 
-fn tell(cx: &mut Context, kind: &'static str, team: &Team) {
-    cx.notice(kind, &json!({"team": {"id": team.id, "name": team.name}}));
+/// A team as clients are told of it.
+fn named(team: &Team) -> Named {
+    Named { id: team.id, name: team.name.clone() }
 }
 
 /// Has the teams written; whoever waits is answered when they are.

@@ -18,6 +18,7 @@ use super::{State, put};
 use crate::agents::{self, Agent, Maker, SpawnRequest, Status};
 use crate::api::{Problem, Reply, Validator};
 use crate::approvals;
+use crate::core::Notice;
 use crate::core::ids::{AgentId, LineageId, PlanId};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Effect, State as All};
@@ -265,7 +266,6 @@ fn add_qc(plan: &mut Plan) {
         prompt: QC_TASK.into(),
         permission: first.permission,
         team_id: plan.team_id.clone(),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     let outcome = Outcome::Pending;
@@ -376,15 +376,17 @@ fn fault(member: &Member) -> Option<String> {
 fn tell(cx: &mut Context, plan: &Plan) {
     match &plan.phase {
         Phase::Blocked { phase, reason } => {
-            cx.notice(
-                "phase2:failed",
-                &json!({"planId": plan.id, "teamId": plan.team_id, "phase": phase, "reason": reason}),
-            );
+            cx.notice(Notice::PhaseFailed {
+                plan_id: plan.id,
+                team_id: plan.team_id.clone(),
+                phase: *phase,
+                reason: reason.clone(),
+            });
             cx.audit("plan.blocked", &json!({"planId": plan.id, "phase": phase, "reason": reason}));
             cx.push(Effect::Warn(format!("plan {}: phase {phase} is blocked: {reason}", plan.id)));
         }
         Phase::Done => {
-            cx.notice("plan:done", &json!({"planId": plan.id, "teamId": plan.team_id}));
+            cx.notice(Notice::PlanDone { plan_id: plan.id, team_id: plan.team_id.clone() });
             cx.audit("plan.done", &json!({"planId": plan.id}));
         }
         Phase::Working { .. } => {}
@@ -469,10 +471,8 @@ fn started(all: &All, cx: &mut Context, member: &mut Member, id: AgentId) {
     member.request.name = Some(agent.name.clone());
     member.outcome = Outcome::Working;
     if member.phase > 1 {
-        cx.notice(
-            "phase2:spawned",
-            &json!({"agentId": id, "name": agent.name, "role": agent.role, "phase": member.phase}),
-        );
+        let (name, role) = (agent.name.clone(), agent.role.clone());
+        cx.notice(Notice::PhaseSpawned { agent_id: id, name, role, phase: member.phase });
     }
 }
 

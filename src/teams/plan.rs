@@ -6,6 +6,7 @@
 use super::{State, put};
 use crate::agents;
 use crate::api::{FieldError, Fields, Problem, Validator};
+use crate::core::Notice;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Effect, State as All};
@@ -255,7 +256,8 @@ fn take_in(all: &mut All, cx: &mut Context, id: AgentId, source: &str, object: &
     let planning = &mut Arc::make_mut(&mut all.teams).planning;
     planning.recommendation = Some(Arc::new(recommendation));
     planning.problem = None;
-    cx.notice("team:recommended", &json!({"agentId": id, "agentName": planner.name, "agents": count}));
+    let agent_name = planner.name.clone();
+    cx.notice(Notice::TeamRecommended { agent_id: id, agent_name, agents: count });
     put(cx);
 }
 

@@ -1,7 +1,7 @@
 //! Quality control is announced when enough agents work at the same time.
 
+use crate::core::Notice;
 use crate::core::{Context, State as All};
-use serde_json::json;
 use std::sync::Arc;
 
 /// What the name of a quality control agent begins with.
@@ -17,6 +17,6 @@ pub fn count(all: &mut All, cx: &mut Context) {
     let before = std::mem::replace(&mut teams.builders, now);
     let threshold = all.settings.config().qc_threshold;
     if before < threshold && now >= threshold {
-        cx.notice("qc:activated", &json!({"agentCount": now}));
+        cx.notice(Notice::QcActivated { agent_count: now });
     }
 }

@@ -201,12 +201,8 @@ fn a_planner_recommends_by_its_file_or_its_result() {
     assert_eq!(bench.ask("GET", "/api/recommended-team", &Value::Null).1["exists"], false);
     assert_eq!(launch(&mut bench, Launch::default()).0, 404);
     bench.agent("dev-1");
-    let spawn = SpawnRequest {
-        role: "planner".into(),
-        provider: Some("script".into()),
-        isolation: "shared".into(),
-        ..SpawnRequest::default()
-    };
+    let spawn =
+        SpawnRequest { role: "planner".into(), provider: Some("script".into()), ..SpawnRequest::default() };
     bench.command(Core::Agents(crate::agents::Command::Spawn(Box::new(spawn))));
     let text = "Here it is:\n```json\n{\"agents\":[{\"role\":\"api\",\"prompt\":\"go\",\"permission\":\"full\"}]}\n```";
     let end = |text: &str| Activity::TurnEnded(TurnEnd { text: text.into(), ..TurnEnd::default() });

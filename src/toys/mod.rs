@@ -68,7 +68,6 @@ fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Proble
         provider: wish.provider,
         model: wish.model,
         prompt: prompt(toy, wish.starter.as_deref(), has_key),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     // Nothing is left behind of a launch that is refused.

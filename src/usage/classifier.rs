@@ -7,9 +7,9 @@
 //! the border.
 
 use crate::agents::Agent;
+use crate::core::Notice;
 use crate::core::{Context, State as All};
 use crate::providers::{Activity, Tier};
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -318,10 +318,8 @@ pub fn heard(all: &mut All, cx: &mut Context, agent: &Agent, activities: &[Activ
     for activity in activities {
         let due = |count: u64| count >= MIN_EVENTS && (count - MIN_EVENTS).is_multiple_of(UPDATE_EVERY);
         if work.take(activity) && due(work.count) {
-            cx.notice(
-                "classifier:update",
-                &json!({"agentId": agent.id, "tier": work.tier, "eventCount": work.count}),
-            );
+            let (agent_id, tier, event_count) = (agent.id, work.tier, work.count);
+            cx.notice(Notice::ClassifierUpdate { agent_id, tier, event_count });
         }
     }
 }

@@ -64,7 +64,6 @@ fn request(provider: &str, model: Option<&str>, prompt: &str) -> SpawnRequest {
         provider: Some(provider.into()),
         model: model.map(Into::into),
         prompt: prompt.into(),
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     }
 }

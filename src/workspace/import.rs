@@ -3,6 +3,7 @@
 
 use super::path::ProjectPath;
 use crate::api::{Fields, MAX_TITLE_CHARS, Problem, Reply};
+use crate::core::Notice;
 use crate::core::ids::TeamId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Effect, State as All};
@@ -302,7 +303,7 @@ pub fn progress(all: &mut All, cx: &mut Context, id: ImportId, progress: Progres
         });
         cx.audit("repos.imported", &word);
     }
-    cx.notice("repos:import", &json!(import));
+    cx.notice(Notice::RepoImport(Box::new(import.clone())));
 }
 
 /// Makes the team that an import was asked to make; `None` where none was wanted.

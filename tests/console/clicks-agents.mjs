@@ -234,9 +234,11 @@ scenario("a card says what to do about a crash, and tells the error once", async
   const error = "Invalid API key \u00b7 Please run /login";
   const statusReason = `its last turn failed: ${error}; log in: claude auth login`;
   const lost = { ...one, id: "0000000a", name: "worker-lost", status: "crashed", error: "oops\nat line 3" };
+  const still = { ...lost, id: "0000000b", name: "worker-still", status: "running", error: null };
   const data = [
     { ...one, status: "crashed", statusReason, error },
     { ...lost, statusReason: "it exited with code 1: oops" },
+    { ...still, statusReason: "in whatever words", statusCode: "silent" },
   ];
   await page.routeWebSocket(/\/ws/, (socket) => socket.send(JSON.stringify({ type: "state", seq: 1, data })));
   await page.goto(daemon.url);
@@ -245,6 +247,7 @@ scenario("a card says what to do about a crash, and tells the error once", async
   const words = await card("worker-login").innerText();
   check(words.split("Invalid API key").length === 2, `the error is told twice: ${words}`);
   await card("worker-lost").getByText("at line 3").waitFor();
+  await card("worker-still").getByText("is silent").waitFor();
   await daemon.api("DELETE", `/api/agents/${one.id}`);
 });
 

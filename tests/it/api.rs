@@ -21,7 +21,7 @@ fn is(value: &Value, kind: &str) -> bool {
     }
 }
 
-const RECORD: [(&str, &str); 34] = [
+const RECORD: [(&str, &str); 35] = [
     ("id", "string"),
     ("name", "string"),
     ("role", "string"),
@@ -47,6 +47,7 @@ const RECORD: [(&str, &str); 34] = [
     ("lastActivity", "time"),
     ("statusSince", "time"),
     ("statusReason", "string"),
+    ("statusCode", "string"),
     ("currentActivity", "string or null"),
     ("costUsd", "number"),
     ("turns", "integer"),
@@ -313,6 +314,11 @@ fn decisions_1_openapi_describes_every_route_and_each_answers() {
             let unknown = answer["code"] == "unknown_route";
             assert!(!unknown, "{method} {path} is documented and unknown: {answer}");
         }
+    }
+    let one = |path: &str| &paths[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
+    for schema in [one("/api/agents/{id}"), &one("/api/agents")["items"]] {
+        let codes = schema["properties"]["statusCode"]["enum"].as_array().unwrap();
+        assert_eq!(codes, svc::agents::Reason::CODES);
     }
     let (status, problem) = daemon.send("GET", "/api/nowhere", &Value::Null);
     assert_eq!(status, 404, "{problem}");

@@ -299,7 +299,7 @@ impl Simulation {
         let durable = effects.iter().any(|e| matches!(e, Effect::Put(_, Durability::BeforeReply)));
         for effect in &effects {
             if let Effect::Reply(call, reply) | Effect::ReplyStored(call, reply) = effect {
-                self.answered(*call, reply.status);
+                self.answered(*call, reply.http().status);
             }
         }
         for effect in effects {
@@ -442,7 +442,7 @@ impl Simulation {
             let name = &agent.name;
             assert!(names.insert(name.clone()), "seed {seed}: two agents are named {name}");
             assert!(lineages.insert(agent.lineage_id), "seed {seed}: {name}'s lineage has two records");
-            assert!(!agent.status_reason.is_empty(), "seed {seed}: {name} has no reason");
+            assert!(!agent.status_reason.to_string().is_empty(), "seed {seed}: {name} has no reason");
             let process = self.processes.contains_key(&agent.id);
             assert_eq!(agent.status.is_live(), process, "seed {seed}: {name} is {:?}", agent.status);
             let fed = self.fed.get(&agent.lineage_id).copied().unwrap_or_default();

@@ -241,7 +241,7 @@ impl Simulation {
     fn command(&mut self, call: CallId, actor: &Actor, command: Command) -> Option<(u16, Value)> {
         let effects = self.world.apply(Event::Call(call, actor.clone(), command));
         let reply = effects.iter().find_map(|effect| match effect {
-            Effect::Reply(to, reply) if *to == call => Some(reply.clone()),
+            Effect::Reply(to, reply) if *to == call => Some(reply.http()),
             _ => None,
         });
         self.take(effects);
@@ -377,7 +377,7 @@ impl Simulation {
                 Effect::Put(document, _) => self.put(document),
                 Effect::AwaitDisk(call) => self.awaiting.push(call),
                 Effect::ReplyStored(call, reply) => {
-                    let decided = self.deciding.remove(&call);
+                    let (reply, decided) = (reply.http(), self.deciding.remove(&call));
                     self.promised.extend(decided.filter(|_| reply.status == 200));
                     self.seen.asked += u32::from(reply.status == 202);
                     self.seen.locks += u32::from(self.locking.remove(&call) && reply.status == 200);

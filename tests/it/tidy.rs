@@ -156,6 +156,52 @@ fn nothing_is_left_undone_or_switched_off() {
     assert_none(&waits, "tests wait on conditions with deadlines, never for a time");
 }
 
+/// Lines that compare or search the words of an agent's reason, tests apart.
+fn decides_by_words(files: &[(String, String)]) -> Vec<String> {
+    let words = ["status_reason", "statusReason"];
+    // A field may be searched for another field's text; only words of the code's own are a decision.
+    let marks =
+        ["==", "!=", ".test(", "starts_with(", "startsWith(", "ends_with(", "endsWith(", ".contains("];
+    let more = [".includes(\"", ".match(", "matches!(", ".search(", ".find(\""];
+    let mut found = Vec::new();
+    for (name, text) in files.iter().filter(|(name, _)| !name.contains("tests")) {
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for (at, line) in code.lines().enumerate().filter(|(_, line)| words.iter().any(|w| line.contains(w)))
+        {
+            let by_code = line.contains(".why()") || line.contains(".code()");
+            if !by_code && marks.iter().chain(&more).any(|mark| line.contains(mark)) {
+                found.push(format!("{name}:{}: {}", at + 1, line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_decides_by_the_words_of_a_reason() {
+    let found = decides_by_words(&files(&["src"], &[".rs", ".js"]));
+    assert_none(&found, "reasons are sentences for people; decide by StatusReason::why() or statusCode");
+    let planted = [
+        "export const isStalled = (agent) => /^no output for/.test(agent.statusReason ?? \"\");",
+        "if word(body, \"statusReason\") == \"replaced by its successor\" {",
+        "matches!(&*agent.status_reason.to_string(), \"working\")",
+    ];
+    for line in planted {
+        assert_eq!(decides_by_words(&[("src/a.rs".into(), line.into())]).len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn the_guide_names_every_code_of_a_reason() {
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide.md")).unwrap();
+    let missing: Vec<&str> = svc::agents::Reason::CODES
+        .iter()
+        .copied()
+        .filter(|code| !guide.contains(&format!("`{code}`")))
+        .collect();
+    assert!(missing.is_empty(), "docs/guide.md, \"Scripts\", does not name {missing:?}");
+}
+
 #[test]
 fn nothing_names_a_machine_or_a_registry() {
     let folders =

@@ -258,7 +258,7 @@ impl World {
 
     fn line(&mut self, effect: Effect) -> String {
         match effect {
-            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => self.reply(&reply),
+            Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => self.reply(&reply.http()),
             Effect::Put(document, Durability::BeforeReply) => {
                 format!("! write {} before the reply", document.path())
             }
@@ -275,8 +275,8 @@ impl World {
             Effect::Trim(journal, entries) => format!("! trim {} to {entries}", journal.path()),
             Effect::Remove(document) => format!("! remove {}", document.path()),
             Effect::WhenStored(timer) => format!("! when stored {timer:?}"),
-            Effect::Notice(_, body) => {
-                let text = format!("{}}}", String::from_utf8(body.to_vec()).unwrap());
+            Effect::Notice(notice) => {
+                let text = format!("{}}}", String::from_utf8(notice.frame().to_vec()).unwrap());
                 let value: Value = serde_json::from_str(&text).unwrap();
                 format!("~ {}", self.trim(&value))
             }

@@ -101,6 +101,7 @@ fn removed(mut agent: Value) -> Value {
         agent["state"] = "killed".into();
         agent["status"] = "killed".into();
         agent["statusReason"] = "its record was removed".into();
+        agent["statusCode"] = "removed".into();
     }
     agent
 }

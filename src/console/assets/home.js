@@ -306,7 +306,7 @@ function draw(agent, row) {
   say(parts.role, `${agent.role} · ${agent.actualModel ?? agent.model ?? agent.provider}`);
   say(parts.status, agent.status);
   parts.status.className = `status ${agent.status}`;
-  say(parts.reason, `${agent.statusReason === agent.status ? "" : agent.statusReason} · ${since}`);
+  say(parts.reason, `${agent.statusReason} · ${since}`);
   say(parts.doing, (isLive(agent) ? agent.currentActivity : agent.error) ?? "");
   if (parts.doing.title) parts.doing.title = parts.doing.textContent;
   activity(agent, row);

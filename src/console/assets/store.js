@@ -53,7 +53,7 @@ export function emit(type, message) {
 const LIVE = new Set(["starting", "running", "waiting", "rotating"]);
 export const isLive = (agent) => LIVE.has(agent.status);
 export const isBad = (agent) => agent.status === "crashed" || agent.status === "interrupted";
-export const isStalled = (agent) => isLive(agent) && /^no output for/.test(agent.statusReason ?? "");
+export const isStalled = (agent) => isLive(agent) && agent.statusCode === "silent";
 
 /** An agent by id, earlier id or name. */
 export function find(key) {

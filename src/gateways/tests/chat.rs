@@ -24,7 +24,7 @@ fn a_command_is_known_by_its_slash_or_by_being_said_to_us_alone() {
 #[test]
 fn decisions_12_every_command_is_audited_with_its_user() {
     let mut rig = Rig::connected("telegram");
-    assert_eq!(rig.says("4711", "update:1", "/spawn backend build it"), 200);
+    assert!(matches!(rig.says("4711", "update:1", "/spawn backend build it"), Receipt::Entry(_)));
     let entries = rig.bench.audited("gateway.command");
     assert_eq!(entries[0]["actor"], "telegram:4711");
     assert_eq!(entries[0]["command"], "/spawn backend build it");
@@ -36,8 +36,8 @@ fn decisions_12_every_command_is_audited_with_its_user() {
 #[test]
 fn what_comes_again_is_not_done_again() {
     let mut rig = Rig::connected("slack");
-    assert_eq!(rig.says("U1", "Ev1", "/status"), 200);
-    assert_eq!(rig.says("U1", "Ev1", "/status"), 409);
+    assert!(matches!(rig.says("U1", "Ev1", "/status"), Receipt::Entry(_)));
+    assert_eq!(rig.says("U1", "Ev1", "/status"), Receipt::Known);
     assert_eq!(rig.bench.state.gateways.inbox().len(), 1);
     for n in 0..MAX_RECENT {
         rig.says("U2", &format!("k{n}"), "/status");
@@ -52,28 +52,27 @@ fn a_command_is_begun_once_and_what_was_begun_is_told_after_a_crash() {
     rig.says("4711", "update:1", "/kill x");
     rig.says("4711", "update:2", "/status");
     let numbers: Vec<u64> = rig.bench.state.gateways.inbox().iter().map(|entry| entry.number).collect();
-    let begin =
-        |rig: &mut Rig, n| rig.bench.command(CoreCommand::Gateways(Command::Begin(n))).unwrap().status;
-    assert_eq!(begin(&mut rig, numbers[0]), 200);
-    assert_eq!(begin(&mut rig, numbers[0]), 409);
-    assert_eq!(begin(&mut rig, 999), 409);
+    let begin = |rig: &mut Rig, n| rig.errand(CoreCommand::Gateways(Command::Inbox(Errand::Begin(n))));
+    assert_eq!(begin(&mut rig, numbers[0]), Receipt::Begun);
+    assert_eq!(begin(&mut rig, numbers[0]), Receipt::NotAgain);
+    assert_eq!(begin(&mut rig, 999), Receipt::NotAgain);
     rig.bench.effects.clear();
     rig.bench.apply(Event::Timer(Timer::GatewaysBoot));
     let sent = rig.sent();
     assert!(words(&sent)[0].contains("/kill x") && words(&sent)[0].contains("not done again"), "{sent:?}");
     let left: Vec<&str> = rig.bench.state.gateways.inbox().iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(left, ["/status"], "what was not begun is done now");
-    rig.bench.command(CoreCommand::Gateways(Command::Done(numbers[1])));
+    rig.bench.command(CoreCommand::Gateways(Command::Inbox(Errand::Done(numbers[1]))));
     assert!(rig.bench.state.gateways.inbox().is_empty());
 }
 
 #[test]
 fn specification_an_empty_allow_list_is_open_and_another_is_not() {
     let mut rig = Rig::connected("telegram");
-    assert_eq!(rig.says("1", "a", "/status"), 200);
+    assert!(matches!(rig.says("1", "a", "/status"), Receipt::Entry(_)));
     rig.patch(&json!({"allowedUsers": ["4711"]}));
-    assert_eq!(rig.says("1", "b", "/status"), 403);
-    assert_eq!(rig.says("4711", "c", "/status"), 200);
+    assert!(matches!(rig.says("1", "b", "/status"), Receipt::Stranger(_)));
+    assert!(matches!(rig.says("4711", "c", "/status"), Receipt::Entry(_)));
     assert_eq!(rig.bench.audited("gateway.refused").len(), 1);
     assert_eq!(rig.bench.state.gateways.inbox().len(), 2);
 }
@@ -138,7 +137,6 @@ fn staffed(agents: &[(&str, &str, Option<&str>)]) -> Rig {
             role: (*role).into(),
             name: Some((*name).into()),
             provider: Some("script".into()),
-            isolation: "shared".into(),
             team_id,
             ..crate::agents::SpawnRequest::default()
         };
@@ -152,10 +150,15 @@ fn staffed(agents: &[(&str, &str, Option<&str>)]) -> Rig {
 
 /// The name of the agent that a command with this target goes to; `Err` lists the choices.
 fn meant(rig: &Rig, command: &str) -> Result<String, Vec<String>> {
-    use commands::Answer::{Instructed, Killed, Queried, Rotated};
+    use crate::agents::Command::{Delete, Instruct, Query, Rotate};
     match rig.plan(command) {
-        Plan::Do(_, Instructed(name) | Rotated(name) | Queried(name) | Killed(name))
-        | Plan::Log(name, ..) => Ok(name),
+        Plan::Do(command) => match *command {
+            CoreCommand::Agents(
+                Instruct { target, .. } | Query { target, .. } | Rotate(target) | Delete(target),
+            ) => Ok(rig.bench.state.agents.find(&target).unwrap().name.clone()),
+            other => panic!("{other:?} is for no agent"),
+        },
+        Plan::Log(name, ..) => Ok(name),
         Plan::Choose(_, choices) => Err(choices.into_iter().map(|(label, _)| label).collect()),
         other => panic!("{command} comes to {other:?}"),
     }
@@ -247,7 +250,7 @@ fn spawn_takes_a_role_options_and_a_task() {
 #[test]
 fn plan_starts_a_planner() {
     let rig = Rig::connected("telegram");
-    let Plan::Do(command, _) = rig.plan("/plan a shop with three pages") else { panic!("it does something") };
+    let Plan::Do(command) = rig.plan("/plan a shop with three pages") else { panic!("it does something") };
     let CoreCommand::Agents(crate::agents::Command::Spawn(request)) = *command else {
         panic!("it starts one")
     };
@@ -291,9 +294,9 @@ fn rotate_query_and_kill_are_answered_when_they_are_done() {
     assert_eq!(rig.done("/kill worker"), None, "its process is being ended");
     rig.bench.agent("other");
     assert_eq!(rig.done("/rotate other"), None);
-    let body = json!({"answer": " three files ", "agentName": "other"});
-    let said = super::super::answers::reply(&commands::Answer::Queried("other".into()), 200, &body);
-    assert_eq!(said.words(), "other: three files");
+    let (id, name) = (crate::core::ids::AgentId(1), "other".to_owned());
+    let answered = crate::agents::Outcome::Answered { id, name, answer: " three files ".into(), tokens: 1 };
+    assert_eq!(super::super::answers::told(&answered.into()).words(), "other: three files");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use super::super::digest::{MAX_BYTES, MAX_LINES};
 use super::super::notify::COALESCE;
 use super::chat::asks;
 use super::*;
+use crate::agents::{Reason, Status};
+use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use std::time::Duration;
 
@@ -34,8 +36,7 @@ fn told_with(preset: &str) -> String {
     rig.bench.exits(good, 0);
     rig.bench.exits(bad, 3);
     rig.bench.with(|all, cx| {
-        cx.notice("memory:constraint:added", &json!({"hash": "abc123"}));
-        cx.notice("agent:output", &json!({"agentId": "x", "data": "secret"}));
+        cx.notice(Notice::ConstraintAdded { hash: "abc123".into(), category: "style".into() });
         overheard(all, cx);
     });
     rig.bench.pass(COALESCE);
@@ -53,8 +54,37 @@ fn specification_presets_critical_lifecycle_and_all() {
     }
     assert!(!lifecycle.contains("memory"), "{lifecycle}");
     let all = told_with("all");
-    assert!(all.contains("memory:constraint:added: hash abc123") && all.contains("good completed"), "{all}");
-    assert!(!all.contains("secret"), "everything except raw output: {all}");
+    assert!(
+        all.contains("memory:constraint:added: category style, hash abc123")
+            && all.contains("good completed"),
+        "{all}"
+    );
+    assert!(!all.contains("type memory"), "what it is stands at its head, and only there: {all}");
+}
+
+#[test]
+fn whether_an_end_is_told_is_decided_by_the_reason_and_not_by_its_words() {
+    let mut rig = Rig::connected("telegram");
+    rig.patch(&json!({"notifications": {"preset": "lifecycle"}}));
+    let mut told = |reason: Reason| {
+        rig.bench.with(|all, cx| {
+            cx.notice(Notice::AgentExit {
+                agent_id: AgentId(1),
+                agent_name: "worker".into(),
+                code: Some(0),
+                signal: None,
+                status: Status::Killed,
+                reason: reason.into(),
+                error: None,
+            });
+            overheard(all, cx);
+        });
+        rig.bench.pass(COALESCE);
+        words(&rig.sent()).join("\n")
+    };
+    assert_eq!(told(Reason::Replaced), "", "its rotation is told");
+    let quoted = Reason::Trouble { text: Reason::Replaced.to_string() };
+    assert_eq!(told(quoted), "worker killed: replaced by its successor");
 }
 
 #[test]
@@ -299,8 +329,8 @@ fn click(rig: &mut Rig, key: &str, text: &str, message: &str) {
         clicked: message.into(),
         ..Heard::default()
     };
-    let command = CoreCommand::Gateways(Command::Take(rig.id, Box::new(heard)));
-    assert_eq!(rig.bench.command(command).unwrap().status, 200);
+    let command = CoreCommand::Gateways(Command::Inbox(Errand::Take(rig.id, Box::new(heard))));
+    assert!(matches!(rig.errand(command), Receipt::Entry(_)));
 }
 
 #[test]
@@ -343,15 +373,13 @@ fn what_was_said_long_ago_is_looked_at_but_changes_nothing() {
             said_at: Some(Time(now.0 - minutes * 60_000)),
             ..Heard::default()
         };
-        let reply = rig.bench.command(CoreCommand::Gateways(Command::Take(rig.id, Box::new(heard)))).unwrap();
-        (reply.status, String::from_utf8_lossy(reply.body.bytes()).into_owned())
+        rig.errand(CoreCommand::Gateways(Command::Inbox(Errand::Take(rig.id, Box::new(heard)))))
     };
-    let (status, words) = say("1", "/approve apr-1", 180);
-    assert_eq!(status, 410, "{words}");
+    let Receipt::Refused(words) = say("1", "/approve apr-1", 180) else { panic!("it is too old") };
     assert!(words.contains("said 180 minutes ago and was not done"), "{words}");
-    assert_eq!(say("2", "/spawn dev", 11).0, 410);
-    assert_eq!(say("3", "/status", 180).0, 200);
-    assert_eq!(say("4", "/kill dev-1", 9).0, 200);
+    assert!(matches!(say("2", "/spawn dev", 11), Receipt::Refused(_)));
+    assert!(matches!(say("3", "/status", 180), Receipt::Entry(_)));
+    assert!(matches!(say("4", "/kill dev-1", 9), Receipt::Entry(_)));
 }
 
 #[test]

@@ -11,7 +11,6 @@ pub(super) fn attached(rig: &mut Rig, name: &str) -> AgentId {
         name: Some(name.into()),
         provider: Some("script".into()),
         integrations: vec!["hub".into()],
-        isolation: "shared".into(),
         ..SpawnRequest::default()
     };
     rig.bench.agent_like(request)

@@ -30,9 +30,9 @@ fn decisions_2_a_program_that_a_foreign_signal_ended_is_killed_whatever_its_last
         world.apply(Event::Run(id, output(Replay::of(&name).activities().cloned().collect())));
         world.fact(&format!("one dies-by-signal {signal}"));
         let agent = world.state.agents.find("one").expect("the agent");
-        let told = (agent.status, agent.status_reason.as_str());
+        let told = (agent.status, agent.status_reason.to_string());
         let reason = format!("signal {signal} ended it; the daemon did not send it");
-        assert_eq!(told, (Status::Killed, reason.as_str()), "{name}");
+        assert_eq!(told, (Status::Killed, reason), "{name}");
         assert_eq!(agent.error, None, "{name}");
         seen.push(name);
     }

@@ -478,6 +478,7 @@ impl Simulation {
                     self.dirty.insert(document);
                 }
                 Effect::Reply(call, reply) | Effect::ReplyStored(call, reply) => {
+                    let reply = reply.http();
                     let body = serde_json::from_slice(reply.body.bytes()).unwrap_or_default();
                     self.replies.insert(call, (reply.status, body));
                 }

@@ -29,7 +29,7 @@ pub fn document<H>(table: &Table<H>, name: &str, version: &str) -> Value {
             "summary": route.summary,
             "operationId": operation_id(&route.method, route.path),
             "parameters": parameters,
-            "responses": responses(route.replies),
+            "responses": responses(route.replies, route.success),
         });
         let slot = paths.entry(path).or_insert_with(|| json!({}));
         let method = route.method.to_string().to_ascii_lowercase();
@@ -57,7 +57,7 @@ fn operation_id(method: &Method, path: &str) -> String {
     format!("{}_{}", method.to_string().to_ascii_lowercase(), words.join("_"))
 }
 
-fn responses(replies: &[(u16, &str)]) -> Value {
+fn responses(replies: &[(u16, &str)], success: Option<fn() -> Value>) -> Value {
     let mut out = Map::new();
     let documented: &[(u16, &str)] = if replies.is_empty() { &[(200, "success")] } else { replies };
     for (status, meaning) in documented {
@@ -66,7 +66,9 @@ fn responses(replies: &[(u16, &str)]) -> Value {
             400.. => {
                 json!({"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}})
             }
-            _ => json!({"application/json": {"schema": {}}}),
+            _ => {
+                json!({"application/json": {"schema": success.map_or_else(|| json!({}), |schema| schema())}})
+            }
         };
         let mut response = json!({"description": meaning});
         if content.as_object().is_some_and(|map| !map.is_empty()) {

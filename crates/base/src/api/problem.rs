@@ -57,6 +57,11 @@ impl Problem {
         }
     }
 
+    /// Whether the same may be done later as it is: the fault is not the caller's.
+    pub fn may_pass(&self) -> bool {
+        self.status >= 500
+    }
+
     /// 400 with a code of its own.
     pub fn bad_request(code: &'static str, error: impl Into<String>) -> Self {
         Self::new(400, code, error)

@@ -1,0 +1,122 @@
+//! What became of a wish about agents, for whoever asked: a rule, a chat, or HTTP.
+
+use super::record::{Agent, Deliver, Status};
+use crate::api::Reply;
+use crate::core::ids::{AgentId, ScheduleId};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What a wish has come to. Refusals are no outcomes.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// An agent is being started.
+    Spawned {
+        /// Its record.
+        agent: Arc<Agent>,
+        /// Living agents whose scopes may name the same files, with the globs that meet.
+        overlaps: Vec<Value>,
+        /// The schedule that starts more like it.
+        schedule: Option<ScheduleId>,
+    },
+    /// Its process is gone.
+    Ended {
+        /// Whose.
+        id: AgentId,
+        /// Its name.
+        name: String,
+        /// How it ended.
+        status: Status,
+        /// Processes that could not be ended, of all agents so far.
+        leaked: u64,
+    },
+    /// The record of an ended agent is gone.
+    Removed {
+        /// Whose.
+        id: AgentId,
+        /// Its name.
+        name: String,
+        /// How it had ended.
+        status: Status,
+    },
+    /// A message waits, or is on its way.
+    Queued {
+        /// For whom.
+        id: AgentId,
+        /// Its name.
+        name: String,
+        /// When it is to be delivered.
+        deliver: Deliver,
+        /// Messages that wait now.
+        queued: usize,
+    },
+    /// An ended agent goes on.
+    Resumed {
+        /// The life that had ended.
+        old: AgentId,
+        /// The record of the new one.
+        agent: Arc<Agent>,
+        /// It was told something that could not wait for a living agent.
+        instructed: bool,
+    },
+    /// Its successor runs.
+    Rotated {
+        /// The life before.
+        old: AgentId,
+        /// Why.
+        reason: String,
+        /// The successor's record.
+        agent: Arc<Agent>,
+    },
+    /// A question was answered.
+    Answered {
+        /// By whom.
+        id: AgentId,
+        /// Its name.
+        name: String,
+        /// The answer.
+        answer: String,
+        /// What it has cost.
+        tokens: u64,
+    },
+}
+
+impl Outcome {
+    /// As HTTP tells it: 201 with the record and `overlaps` for a start, 200 for everything else.
+    pub fn http(&self) -> Reply {
+        match self {
+            Self::Spawned { agent, overlaps, schedule } => {
+                let mut body = json!(agent.rest());
+                body["overlaps"] = json!(overlaps);
+                if let Some(schedule) = schedule {
+                    body["scheduleId"] = json!(schedule);
+                }
+                Reply::json(201, &body).with_header("Location", format!("/api/agents/{}", agent.id))
+            }
+            // The specification names the status of a deleted agent: it was asked to stop, so it is killed.
+            Self::Ended { id, status, leaked, .. } => {
+                Reply::ok(&json!({"ok": true, "id": id, "status": status, "leaked": leaked}))
+            }
+            Self::Removed { id, status, .. } => {
+                Reply::ok(&json!({"ok": true, "id": id, "status": status, "removed": true}))
+            }
+            Self::Queued { id, deliver, queued, .. } => Reply::ok(&json!({
+                "id": id, "status": "queued", "deliverOn": deliver.word(), "queued": queued,
+            })),
+            Self::Resumed { old, agent, instructed } => {
+                let mut body = json!({"ok": true, "id": agent.id, "resumed": old, "agent": agent.rest()});
+                if *instructed {
+                    body["status"] = json!("resumed");
+                    body["deliverOn"] = json!(Deliver::Now.word());
+                    body["queued"] = json!(0);
+                }
+                Reply::ok(&body)
+            }
+            Self::Rotated { old, reason, agent } => Reply::ok(&json!({
+                "old": old, "new": agent.id, "handoffBrief": true, "reason": reason, "agent": agent.rest(),
+            })),
+            Self::Answered { id, name, answer, tokens } => Reply::ok(&json!({
+                "answer": answer, "agentId": id, "agentName": name, "tokens": tokens,
+            })),
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! Why an agent is in its status: closed words for programs, and the one place that makes sentences of them
+//! for people. Nothing decides by the sentences: [`StatusReason`] gives its text to no comparison.
+
+use crate::core::ids::AgentId;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use std::fmt::{self, Display, Formatter};
+
+/// Why an agent is in its status. The names of the variants in kebab-case are `statusCode` of the API and
+/// stand in the state file, so they never change; the sentences may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Reason {
+    /// The order to start it was given.
+    Starting,
+    /// The order to start it was given, in place of the life that a rotation ended.
+    Succeeding {
+        /// The life before.
+        old: AgentId,
+        /// Why it was rotated.
+        rotation: String,
+    },
+    /// Its process runs and has said nothing yet.
+    ProcessRuns,
+    /// Its process says things.
+    Working,
+    /// Its program told of trouble in these words, such as tries that are repeated.
+    Trouble {
+        /// The program's words.
+        text: String,
+    },
+    /// No output inside an open turn for this long.
+    Silent {
+        /// The silence so far.
+        seconds: u64,
+        /// What it was before, where that says more than that it worked.
+        before: Option<String>,
+    },
+    /// Its turn ended well.
+    TurnEnded,
+    /// Its turn ended well, and these tools were refused to it.
+    TurnEndedWithRefusals {
+        /// Their names.
+        denied: Vec<String>,
+    },
+    /// Its turn failed; the process still runs.
+    TurnFailed {
+        /// The first words of the error.
+        error: String,
+    },
+    /// It waits for a person.
+    AwaitsDecision(Awaited),
+    /// What it waited for was decided.
+    Decided,
+    /// A successor is prepared.
+    Rotating {
+        /// Why it is rotated.
+        rotation: String,
+    },
+    /// No successor could be prepared; it goes on.
+    RotationFailed {
+        /// Why not.
+        error: String,
+    },
+    /// It is being ended because somebody wished it.
+    Stopping,
+    /// It is being ended because its successor is ready.
+    BeingReplaced,
+    /// It is being ended because it has used what it may.
+    StoppingAtLimit,
+    /// It is being ended because the daemon stops.
+    DaemonStopping,
+    /// It was ended because somebody wished it.
+    Stopped,
+    /// Its successor goes on with its work.
+    Replaced,
+    /// It was ended because it had used what it may.
+    LimitReached {
+        /// Which limit.
+        limit: String,
+        /// The agent's name.
+        name: String,
+    },
+    /// The daemon was stopped while it ran.
+    DaemonStopped,
+    /// The daemon ended by itself while it ran.
+    DaemonEnded {
+        /// The process that was left.
+        pid: Option<u32>,
+    },
+    /// It has done its work.
+    Finished,
+    /// It has done its work, and tools were refused to it.
+    FinishedWithRefusals {
+        /// How many.
+        denied: usize,
+    },
+    /// It has done its work so far, and goes on when a person has decided.
+    FinishedAwaitsDecision(Awaited),
+    /// It exited well inside of a turn.
+    CutShort,
+    /// It exited well without the end of a turn.
+    NoResult,
+    /// It exited, and its last turn had failed.
+    LastTurnFailed {
+        /// The first words of the error.
+        error: String,
+    },
+    /// It exited, and its last turn had failed because nobody is logged in.
+    LoginNeeded {
+        /// The first words of the error.
+        error: String,
+        /// How to log in.
+        remedy: String,
+    },
+    /// It exited with a code other than 0.
+    ExitCode {
+        /// The code.
+        exit: i32,
+        /// The line of its standard error that says most.
+        cause: Option<String>,
+    },
+    /// A signal ended it that nobody here sent.
+    ForeignSignal {
+        /// Its number.
+        signal: i32,
+    },
+    /// The daemon's signal ended it.
+    EndedByDaemon {
+        /// Its number.
+        signal: i32,
+    },
+    /// Its process is gone and nobody knows how.
+    Vanished,
+    /// There never was a process.
+    StartFailed {
+        /// Why not.
+        error: String,
+    },
+    /// Words of a state file that has no code.
+    Other {
+        /// These words.
+        text: String,
+    },
+}
+
+/// What an agent waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Awaited {
+    /// The id of the approval.
+    pub approval: String,
+    /// What the agent wants to do, in words.
+    pub action: String,
+}
+
+impl Reason {
+    /// The code of each reason, in the order of the variants.
+    pub const CODES: &[&str] = &[
+        "starting",
+        "succeeding",
+        "process-runs",
+        "working",
+        "trouble",
+        "silent",
+        "turn-ended",
+        "turn-ended-with-refusals",
+        "turn-failed",
+        "awaits-decision",
+        "decided",
+        "rotating",
+        "rotation-failed",
+        "stopping",
+        "being-replaced",
+        "stopping-at-limit",
+        "daemon-stopping",
+        "stopped",
+        "replaced",
+        "limit-reached",
+        "daemon-stopped",
+        "daemon-ended",
+        "finished",
+        "finished-with-refusals",
+        "finished-awaits-decision",
+        "cut-short",
+        "no-result",
+        "last-turn-failed",
+        "login-needed",
+        "exit-code",
+        "foreign-signal",
+        "ended-by-daemon",
+        "vanished",
+        "start-failed",
+        "other",
+    ];
+
+    /// The stable word for programs: `statusCode` of a record.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Succeeding { .. } => "succeeding",
+            Self::ProcessRuns => "process-runs",
+            Self::Working => "working",
+            Self::Trouble { .. } => "trouble",
+            Self::Silent { .. } => "silent",
+            Self::TurnEnded => "turn-ended",
+            Self::TurnEndedWithRefusals { .. } => "turn-ended-with-refusals",
+            Self::TurnFailed { .. } => "turn-failed",
+            Self::AwaitsDecision(_) => "awaits-decision",
+            Self::Decided => "decided",
+            Self::Rotating { .. } => "rotating",
+            Self::RotationFailed { .. } => "rotation-failed",
+            Self::Stopping => "stopping",
+            Self::BeingReplaced => "being-replaced",
+            Self::StoppingAtLimit => "stopping-at-limit",
+            Self::DaemonStopping => "daemon-stopping",
+            Self::Stopped => "stopped",
+            Self::Replaced => "replaced",
+            Self::LimitReached { .. } => "limit-reached",
+            Self::DaemonStopped => "daemon-stopped",
+            Self::DaemonEnded { .. } => "daemon-ended",
+            Self::Finished => "finished",
+            Self::FinishedWithRefusals { .. } => "finished-with-refusals",
+            Self::FinishedAwaitsDecision(_) => "finished-awaits-decision",
+            Self::CutShort => "cut-short",
+            Self::NoResult => "no-result",
+            Self::LastTurnFailed { .. } => "last-turn-failed",
+            Self::LoginNeeded { .. } => "login-needed",
+            Self::ExitCode { .. } => "exit-code",
+            Self::ForeignSignal { .. } => "foreign-signal",
+            Self::EndedByDaemon { .. } => "ended-by-daemon",
+            Self::Vanished => "vanished",
+            Self::StartFailed { .. } => "start-failed",
+            Self::Other { .. } => "other",
+        }
+    }
+
+    /// What no output for this long means after this reason.
+    pub fn silent(seconds: u64, before: &StatusReason) -> Self {
+        let is_plain = before.remarks.is_empty() && matches!(before.why, Self::Working | Self::ProcessRuns);
+        Self::Silent { seconds, before: (!is_plain).then(|| before.to_string()) }
+    }
+
+    /// The reason of a state file that tells only its words. What rules ask for is known again by them; in no
+    /// other place are the words of a reason read.
+    fn of_words(text: String) -> Self {
+        const FIXED: [Reason; 15] = [
+            Reason::Starting,
+            Reason::ProcessRuns,
+            Reason::Working,
+            Reason::TurnEnded,
+            Reason::Decided,
+            Reason::Stopping,
+            Reason::BeingReplaced,
+            Reason::StoppingAtLimit,
+            Reason::DaemonStopping,
+            Reason::Stopped,
+            Reason::Replaced,
+            Reason::DaemonStopped,
+            Reason::Finished,
+            Reason::CutShort,
+            Reason::NoResult,
+        ];
+        if let Some(known) = FIXED.iter().find(|known| known.to_string() == text) {
+            return known.clone();
+        }
+        let signal = text.strip_prefix("signal ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+        if let Some(known) = signal.map(|signal| Self::ForeignSignal { signal })
+            && known.to_string() == text
+        {
+            return known;
+        }
+        let awaited = text.strip_prefix(AWAITS).and_then(|rest| rest.strip_prefix(APPROVAL));
+        match awaited.and_then(|rest| rest.split_once(": ")) {
+            Some((approval, action)) => {
+                Self::FinishedAwaitsDecision(Awaited { approval: approval.into(), action: action.into() })
+            }
+            None => Self::Other { text },
+        }
+    }
+}
+
+/// How the sentence about one begins that goes on after a decision.
+const AWAITS: &str = "finished so far, and goes on after the decision: ";
+/// What stands before the id of the approval.
+const APPROVAL: &str = "it waits for approval ";
+
+impl Display for Awaited {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{APPROVAL}{}: {}", self.approval, self.action)
+    }
+}
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Starting => f.write_str("its process is being started"),
+            Self::Succeeding { old, rotation } => write!(f, "it succeeds {old} ({rotation})"),
+            Self::ProcessRuns => f.write_str("its process runs"),
+            Self::Working => f.write_str("working"),
+            Self::Trouble { text } | Self::Other { text } => f.write_str(text),
+            Self::Silent { seconds, before: None } => {
+                write!(f, "no output for {seconds} s inside an open turn")
+            }
+            Self::Silent { seconds, before: Some(before) } => {
+                write!(f, "no output for {seconds} s; before that: {before}")
+            }
+            Self::TurnEnded => f.write_str("its turn ended"),
+            Self::TurnEndedWithRefusals { denied } => {
+                write!(f, "its turn ended with {} refused tool calls: {}", denied.len(), denied.join(", "))
+            }
+            Self::TurnFailed { error } => write!(f, "its turn failed: {error}"),
+            Self::AwaitsDecision(awaited) => awaited.fmt(f),
+            Self::Decided => f.write_str("what it waited for was decided"),
+            Self::Rotating { rotation } => write!(f, "a rotation ({rotation}) prepares its successor"),
+            Self::RotationFailed { error } => write!(f, "its rotation failed: {error}"),
+            Self::Stopping => f.write_str("being stopped on request"),
+            Self::BeingReplaced => f.write_str("being replaced by its successor"),
+            Self::StoppingAtLimit => f.write_str("being stopped at its limit"),
+            Self::DaemonStopping => f.write_str("being stopped because the daemon stops"),
+            Self::Stopped => f.write_str("stopped on request"),
+            Self::Replaced => f.write_str("replaced by its successor"),
+            Self::LimitReached { limit, name } => {
+                write!(f, "stopped: {limit}; svc resume {name} continues it")
+            }
+            Self::DaemonStopped => {
+                f.write_str("the daemon was stopped while it ran; svc resume continues it")
+            }
+            Self::DaemonEnded { pid } => {
+                let pid = pid.map_or_else(|| "not yet known".to_owned(), |pid| pid.to_string());
+                write!(f, "the daemon ended while it ran (pid {pid}); svc resume continues it")
+            }
+            Self::Finished => f.write_str("finished"),
+            Self::FinishedWithRefusals { denied } => write!(f, "finished, with {denied} refused tool calls"),
+            Self::FinishedAwaitsDecision(awaited) => write!(f, "{AWAITS}{awaited}"),
+            Self::CutShort => f.write_str("it exited while a turn was open: its output may be cut short"),
+            Self::NoResult => f.write_str("it exited without reporting a result"),
+            Self::LastTurnFailed { error } => write!(f, "its last turn failed: {error}"),
+            Self::LoginNeeded { error, remedy } => write!(f, "its last turn failed: {error}; {remedy}"),
+            Self::ExitCode { exit, cause: None } => write!(f, "it exited with code {exit}"),
+            Self::ExitCode { exit, cause: Some(cause) } => write!(f, "it exited with code {exit}: {cause}"),
+            Self::ForeignSignal { signal } => {
+                write!(f, "signal {signal} ended it; the daemon did not send it")
+            }
+            Self::EndedByDaemon { signal } => write!(f, "the daemon ended it with signal {signal}"),
+            Self::Vanished => f.write_str("its process vanished without an exit status"),
+            Self::StartFailed { error } => write!(f, "its process could not be started: {error}"),
+        }
+    }
+}
+
+/// What people have to know beside the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remark {
+    /// The provider does not know its session any more.
+    SessionGone,
+    /// These many messages wait for its next life.
+    Undelivered {
+        /// How many.
+        count: usize,
+        /// The agent's name.
+        name: String,
+    },
+}
+
+impl Display for Remark {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SessionGone => f.write_str("its session is gone, the next resume starts a new one"),
+            Self::Undelivered { count, name } => {
+                let (words, them) =
+                    if *count == 1 { ("instruction was", "it") } else { ("instructions were", "them") };
+                write!(f, "{count} {words} not delivered, svc resume {name} delivers {them}")
+            }
+        }
+    }
+}
+
+/// The reason in a record, with remarks. It can be shown and asked for its [`Reason`], and that is all.
+///
+/// In the state file: `statusReason`, the words; `statusCause`, the reason with its `code`; `statusRemarks`.
+/// A file of an earlier version has the words alone; a cause that this version does not know counts as none.
+#[derive(Debug, Clone)]
+pub struct StatusReason {
+    why: Reason,
+    remarks: Vec<Remark>,
+}
+
+impl StatusReason {
+    /// What rules decide by.
+    pub fn why(&self) -> &Reason {
+        &self.why
+    }
+
+    /// The stable word for programs, see [`Reason::code`].
+    pub fn code(&self) -> &'static str {
+        self.why.code()
+    }
+
+    /// `statusReason` and `statusCode`, for clients.
+    pub fn shown<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Shown { status_reason: self.to_string(), status_code: self.code() }.serialize(serializer)
+    }
+
+    /// Says this, too, until the next reason.
+    pub fn remark(&mut self, remark: Remark) {
+        self.remarks.push(remark);
+    }
+}
+
+impl From<Reason> for StatusReason {
+    fn from(why: Reason) -> Self {
+        Self { why, remarks: Vec::new() }
+    }
+}
+
+impl Display for StatusReason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.why.fmt(f)?;
+        self.remarks.iter().try_for_each(|remark| write!(f, "; {remark}"))
+    }
+}
+
+/// As clients see it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    status_reason: String,
+    status_code: &'static str,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(rename = "statusReason")]
+    words: String,
+    #[serde(rename = "statusCause")]
+    cause: &'a Reason,
+    #[serde(rename = "statusRemarks", skip_serializing_if = "<[Remark]>::is_empty")]
+    remarks: &'a [Remark],
+}
+
+#[derive(Deserialize)]
+struct Read {
+    #[serde(rename = "statusReason")]
+    words: String,
+    #[serde(rename = "statusCause", default)]
+    cause: Value,
+    #[serde(rename = "statusRemarks", default)]
+    remarks: Value,
+}
+
+impl Serialize for StatusReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written { words: self.to_string(), cause: &self.why, remarks: &self.remarks }.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for StatusReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Read { words, cause, remarks } = Read::deserialize(deserializer)?;
+        let known: Option<Reason> = serde_json::from_value(cause).ok();
+        let remarks = match remarks {
+            Value::Null => Some(Vec::new()),
+            told => serde_json::from_value(told).ok(),
+        };
+        Ok(match known.zip(remarks) {
+            Some((why, remarks)) => Self { why, remarks },
+            None => Reason::of_words(words).into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A reason with this code; the fields of all reasons are there.
+    fn of_code(code: &str) -> Reason {
+        let words = json!({
+            "code": code, "old": "00000001", "rotation": "full", "text": "words", "seconds": 120,
+            "denied": if code == "turn-ended-with-refusals" { json!(["Bash"]) } else { json!(2) },
+            "error": "oops", "approval": "apr-00000001", "action": "run it", "limit": "cost", "name": "a-1",
+            "remedy": "log in", "exit": 3, "cause": null, "signal": 9, "pid": null, "before": null,
+        });
+        serde_json::from_value(words).unwrap_or_else(|error| panic!("{code}: {error}"))
+    }
+
+    #[test]
+    fn each_reason_has_one_code_that_stands_in_the_list_and_in_the_state_file() {
+        // The refusal names all variants there are.
+        let refusal = serde_json::from_value::<Reason>(json!({"code": "x"})).unwrap_err().to_string();
+        let known: Vec<String> = Reason::CODES.iter().map(|code| format!("`{code}`")).collect();
+        assert_eq!(refusal, format!("unknown variant `x`, expected one of {}", known.join(", ")));
+        for &code in Reason::CODES {
+            let reason = of_code(code);
+            assert_eq!(reason.code(), code);
+            assert_eq!(serde_json::to_value(&reason).unwrap()["code"], code);
+            assert!(!reason.to_string().is_empty(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_reason_and_its_remarks_come_back_from_the_state_file() {
+        for &code in Reason::CODES {
+            let mut reason: StatusReason = of_code(code).into();
+            reason.remark(Remark::SessionGone);
+            reason.remark(Remark::Undelivered { count: 2, name: "a-1".into() });
+            let file = serde_json::to_value(&reason).unwrap();
+            assert!(file["statusReason"].as_str().unwrap().ends_with(
+                "; its session is gone, the next resume starts a new one; 2 instructions were not delivered, \
+                 svc resume a-1 delivers them"
+            ));
+            let read: StatusReason = serde_json::from_value(file).unwrap();
+            assert_eq!((read.why(), read.to_string()), (reason.why(), reason.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_state_file_without_codes_loads_and_rules_know_what_they_ask_for() {
+        let read = |words: &str| {
+            let reason: StatusReason = serde_json::from_value(json!({"statusReason": words})).unwrap();
+            assert_eq!(reason.to_string(), words);
+            reason.code()
+        };
+        assert_eq!(read("replaced by its successor"), "replaced");
+        assert_eq!(read("working"), "working");
+        assert_eq!(read("signal 9 ended it; the daemon did not send it"), "foreign-signal");
+        let awaits = "finished so far, and goes on after the decision: it waits for approval apr-1: x: y";
+        assert_eq!(read(awaits), "finished-awaits-decision");
+        assert_eq!(read("it exited with code 3: oops"), "other");
+        assert_eq!(read("signal strength is low"), "other");
+    }
+
+    #[test]
+    fn a_cause_that_this_version_does_not_know_leaves_the_words() {
+        let file = json!({"statusReason": "it dreams", "statusCause": {"code": "dreams"}});
+        let read: StatusReason = serde_json::from_value(file).unwrap();
+        assert_eq!((read.code(), read.to_string().as_str()), ("other", "it dreams"));
+    }
+}
