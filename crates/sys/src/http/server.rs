@@ -7,7 +7,7 @@ use super::{Bound, Config, Ends, Service};
 use crate::threads::Thread;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,8 @@ const CONNECTION_STACK_BYTES: usize = 512 << 10;
 const IDLE_THREAD: Duration = Duration::from_secs(5);
 /// After a failed accept, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// What is read of the request of one who is turned away.
+const TURNED_AWAY_BYTES: usize = 4096;
 
 /// A running server. [`Server::stop`] or a drop ends it.
 pub struct Server {
@@ -258,13 +260,16 @@ fn turn_away(shared: &Shared, mut stream: &TcpStream) {
     shared.stats.answered(503);
     // A fresh socket's buffer takes these few bytes at once.
     let _ = stream.set_write_timeout(Some(ACCEPT_PAUSE)).and_then(|()| stream.write_all(&bytes));
+    // What has come of the request is taken: closed with it unread, the connection is reset, and the client may
+    // never see the reply. What comes later is not waited for, for others want to be accepted.
+    let _ = stream.shutdown(Shutdown::Write).and_then(|()| stream.set_nonblocking(true));
+    let _ = stream.read(&mut [0; TURNED_AWAY_BYTES]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Limits, Policy, Port, bind};
     use super::*;
-    use std::io::Read;
     use svc_base::api::{Method, Request};
 
     const LIMIT: Duration = Duration::from_secs(20);
@@ -293,10 +298,11 @@ mod tests {
         }
     }
 
+    /// The reply. The request of one who is turned away may come after the end, which is then a reset.
     fn answer(mut stream: TcpStream) -> String {
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        String::from_utf8(bytes).unwrap()
     }
 
     #[test]
