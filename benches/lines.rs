@@ -117,7 +117,9 @@ fn stream(program: &str) -> Vec<u8> {
         let agents = ["claude-allow", "codex-allow", "gemini-allow", "opencode-allow"];
         for agent in agents {
             let text = fs::read_to_string(format!("{folder}/acp/{agent}.jsonl")).expect("a recording");
-            said(&text).iter().for_each(|line| add(line.as_bytes()));
+            for line in said(&text) {
+                add(line.as_bytes());
+            }
         }
     } else {
         for case in CASES {

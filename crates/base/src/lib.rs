@@ -5,6 +5,7 @@ pub mod actor;
 pub mod api;
 pub mod bundled;
 pub mod ids;
+pub mod json_text;
 pub mod nearest;
 pub mod relevance;
 pub mod secret;
