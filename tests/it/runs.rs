@@ -257,10 +257,12 @@ fn decisions_2_frames_are_ready_for_the_hub() {
 
 #[test]
 fn lines_right_behind_one_another_travel_together() {
-    const LINES: usize = 4000;
+    const LINES: usize = 500;
     let desk = desk();
     let began = Instant::now();
-    desk.start(&format!("n=0; while [ $n -lt {LINES} ]; do n=$((n+1)); echo $n; done"));
+    // Slow enough that each line is there alone when it is looked for.
+    let think = "i=0; while [ $i -lt 150 ]; do i=$((i+1)); done";
+    desk.start(&format!("n=0; while [ $n -lt {LINES} ]; do n=$((n+1)); echo $n; {think}; done"));
     let reports = desk.all();
     let batches = reports.iter().filter(|report| matches!(report, RunReport::Output(_))).count();
     let texts = texts(&reports);
