@@ -45,7 +45,7 @@ check: ## formatting, lints, no async runtime in the tree
 	tests/no-async-runtime
 
 bench: ## speed and memory, as a table with the machine
-	cargo bench --locked --profile dist --bench daemon --bench indexer --bench skills
+	cargo bench --locked --profile dist --bench daemon --bench lines --bench indexer --bench skills
 
 # The target is named although it is this machine's, so that the flags reach the program and not the
 # build scripts and macros.

@@ -69,7 +69,7 @@ impl Load {
 }
 
 /// CPU seconds that a process has used.
-fn cpu_seconds(pid: u32) -> f64 {
+pub fn cpu_seconds(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let rest = stat.rsplit(')').next().unwrap_or_default().to_owned();
     // utime and stime, counted from the field after the name; the first one is a letter.

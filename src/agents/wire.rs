@@ -3,14 +3,19 @@
 use crate::core::ids::AgentId;
 use crate::providers::{Activity, TurnEnd, Usage, windows};
 use crate::usage;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 use std::collections::VecDeque;
+use std::io::Write;
 use std::sync::Arc;
+use svc_base::json_text::push_json_text;
 
 /// Tool calls whose name is remembered until their end; the oldest is forgotten beyond that.
 const OPEN_TOOLS_MAX: usize = 256;
 /// A tool's arguments are repeated at its end up to this length as JSON; longer ones are `null` there.
 const REMEMBERED_INPUT_BYTES: usize = 4096;
+/// Room that is kept from one message to the next.
+const KEPT_TEXT_BYTES: usize = 64 * 1024;
 
 /// Turns the activities of one run into messages, in order. It remembers what later ones repeat.
 #[derive(Debug)]
@@ -22,20 +27,31 @@ pub struct Wire {
     context_window: Option<u64>,
     provider: &'static str,
     model: Option<String>,
+    /// Room for the message that is being made.
+    text: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct Tool {
     id: String,
     name: String,
-    input: Value,
+    /// As JSON.
+    input: Box<[u8]>,
     path: Option<String>,
 }
 
 impl Wire {
     /// For a run that begins.
     pub fn new(agent: AgentId) -> Self {
-        Self { agent, tools: VecDeque::new(), session: None, context_window: None, provider: "", model: None }
+        Self {
+            agent,
+            tools: VecDeque::new(),
+            session: None,
+            context_window: None,
+            provider: "",
+            model: None,
+            text: Vec::new(),
+        }
     }
 
     /// For a run of this provider with the model that was named for it, if any.
@@ -46,118 +62,195 @@ impl Wire {
     }
 
     /// The whole `agent:output` message without its closing brace, to which the hub appends `seq` and `ts`;
-    /// `None` when clients are not told of this kind.
-    pub fn frame(&mut self, activity: &Activity) -> Option<Arc<[u8]>> {
-        let (subtype, data) = self.map(activity)?;
-        let mut text = format!(
-            r#"{{"type":"agent:output","agentId":"{}","data":{{"type":"activity","subtype":"{subtype}","data":"#,
-            self.agent
-        );
-        text.push_str(&data.to_string());
-        text.push('}');
-        Some(Arc::from(text.into_bytes()))
-    }
-
-    /// The subtype and its data:
+    /// `None` when clients are not told of this kind. Its data by subtype, each object's fields in the order
+    /// of the alphabet:
     ///
     /// - `assistant`: `{text}`, and `thinking: true` for thoughts
-    /// - `tool`: `{id, name, input, path?, status: "started"|"ok"|"error", output?}`
-    /// - `result`: `{text, isError, error?, turns, durationMs, costUsd, sessionId}`
-    /// - `usage`: `{input, output, cacheRead, cacheCreation, contextWindow, contextUsage}`; the four counts
+    /// - `tool`: `{id, input, name, output?, path?, status: "started"|"ok"|"error"}`
+    /// - `result`: `{costUsd, durationMs, error?, isError, sessionId, text, turns}`
+    /// - `usage`: `{cacheCreation, cacheRead, contextUsage, contextWindow, input, output}`; the four counts
     ///   are what this message **adds** (negative when it corrects), `contextUsage` is a fraction
-    pub fn map(&mut self, activity: &Activity) -> Option<(&'static str, Value)> {
+    pub fn frame(&mut self, activity: &Activity) -> Option<Arc<[u8]>> {
+        self.text.clear();
         match activity {
             Activity::Session { id, model } => {
                 self.session = Some(id.clone());
                 self.model = model.clone().or(self.model.take());
-                None
+                return None;
             }
-            Activity::Text { text } => Some(("assistant", json!({ "text": text }))),
-            Activity::Thinking { text } => Some(("assistant", json!({ "text": text, "thinking": true }))),
+            Activity::Text { text } => self.words(text, false),
+            Activity::Thinking { text } => self.words(text, true),
             Activity::ToolStarted { id, name, input, path, .. } => {
-                let data = tool(id, name, input, path.as_deref(), "started");
-                self.remember(id, name, input, path.as_deref());
-                Some(("tool", data))
+                self.tool_started(id, name, input, path.as_deref());
             }
-            Activity::ToolEnded { id, error, output } => {
-                let started = self.tools.iter().position(|tool| tool.id == *id);
-                let started = started.and_then(|at| self.tools.remove(at));
-                let status = if *error { "error" } else { "ok" };
-                let mut data = match started {
-                    Some(known) => tool(id, &known.name, &known.input, known.path.as_deref(), status),
-                    None => tool(id, "", &Value::Null, None, status),
-                };
-                data["output"] = json!(output);
-                Some(("tool", data))
-            }
-            Activity::TurnEnded(end) => Some(("result", self.result(end))),
-            Activity::Usage(usage) => Some(("usage", self.usage(usage))),
+            Activity::ToolEnded { id, error, output } => self.tool_ended(id, *error, output),
+            Activity::TurnEnded(end) => self.result(end),
+            Activity::Usage(usage) => self.usage(usage),
             Activity::TurnStarted
             | Activity::Trouble { .. }
             | Activity::Compacted
             | Activity::PermissionAsked { .. }
-            | Activity::Noise { .. } => None,
+            | Activity::Noise { .. } => return None,
         }
+        self.text.push(b'}');
+        let frame = Arc::from(self.text.as_slice());
+        // One long line is no reason to keep its room.
+        self.text.shrink_to(KEPT_TEXT_BYTES);
+        Some(frame)
     }
 
-    fn remember(&mut self, id: &str, name: &str, input: &Value, path: Option<&str>) {
+    fn begin(&mut self, subtype: &str) {
+        let begun = write!(
+            self.text,
+            r#"{{"type":"agent:output","agentId":"{}","data":{{"type":"activity","subtype":"{subtype}","data":"#,
+            self.agent
+        );
+        debug_assert!(begun.is_ok(), "a vector takes everything");
+    }
+
+    fn words(&mut self, text: &str, thinking: bool) {
+        self.begin("assistant");
+        self.text.extend_from_slice(br#"{"text":"#);
+        push_json_text(&mut self.text, text);
+        self.text.extend_from_slice(if thinking { br#","thinking":true}"#.as_slice() } else { b"}" });
+    }
+
+    fn tool_started(&mut self, id: &str, name: &str, input: &Value, path: Option<&str>) {
+        self.begin("tool");
+        self.text.extend_from_slice(br#"{"id":"#);
+        push_json_text(&mut self.text, id);
+        self.text.extend_from_slice(br#","input":"#);
+        let start = self.text.len();
+        push_json(&mut self.text, input);
+        let input = &self.text[start..];
+        let input: Box<[u8]> = if input.len() <= REMEMBERED_INPUT_BYTES { input.into() } else { NULL.into() };
+        push_field(&mut self.text, "name", name);
+        push_path_and_status(&mut self.text, path, "started");
         if self.tools.len() >= OPEN_TOOLS_MAX {
             self.tools.pop_front();
         }
-        let is_short = input.to_string().len() <= REMEMBERED_INPUT_BYTES;
-        self.tools.push_back(Tool {
-            id: id.to_owned(),
-            name: name.to_owned(),
-            input: if is_short { input.clone() } else { Value::Null },
-            path: path.map(str::to_owned),
-        });
+        let (id, name, path) = (id.to_owned(), name.to_owned(), path.map(str::to_owned));
+        self.tools.push_back(Tool { id, name, input, path });
     }
 
-    fn result(&self, end: &TurnEnd) -> Value {
-        let mut data = json!({
-            "text": end.text,
-            "isError": end.is_error,
-            "turns": end.turns,
-            "durationMs": end.duration_ms,
-            "costUsd": end.cost_usd,
-            "sessionId": self.session,
-        });
-        if !end.error.is_empty() {
-            data["error"] = json!(end.error);
-        }
-        data
+    fn tool_ended(&mut self, id: &str, error: bool, output: &str) {
+        let started = self.tools.iter().position(|tool| tool.id == id);
+        let started = started.and_then(|at| self.tools.remove(at));
+        let input = started.as_ref().map_or(NULL, |tool| &tool.input);
+        self.begin("tool");
+        self.text.extend_from_slice(br#"{"id":"#);
+        push_json_text(&mut self.text, id);
+        self.text.extend_from_slice(br#","input":"#);
+        self.text.extend_from_slice(input);
+        push_field(&mut self.text, "name", started.as_ref().map_or("", |tool| &tool.name));
+        push_field(&mut self.text, "output", output);
+        let path = started.as_ref().and_then(|tool| tool.path.as_deref());
+        push_path_and_status(&mut self.text, path, if error { "error" } else { "ok" });
     }
 
-    fn usage(&mut self, usage: &Usage) -> Value {
+    fn result(&mut self, end: &TurnEnd) {
+        self.begin("result");
+        let data = ResultData {
+            cost_usd: end.cost_usd,
+            duration_ms: end.duration_ms,
+            error: &end.error,
+            is_error: end.is_error,
+            session_id: self.session.as_deref(),
+            text: &end.text,
+            turns: end.turns,
+        };
+        push_json(&mut self.text, &data);
+    }
+
+    fn usage(&mut self, usage: &Usage) {
         self.context_window = usage.context_window.or(self.context_window);
         let model = self.model.as_deref().unwrap_or(usage::UNKNOWN_MODEL);
         let table = || windows::window_of(self.provider, model);
         let window = self.context_window.filter(|window| *window > 0).or_else(table);
         #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
         let fraction = usage.context_tokens.zip(window).map(|(tokens, window)| tokens as f64 / window as f64);
-        json!({
-            "input": usage.delta.input,
-            "output": usage.delta.output,
-            "cacheRead": usage.delta.cache_read,
-            "cacheCreation": usage.delta.cache_creation,
-            "contextWindow": window,
-            "contextUsage": fraction,
-        })
+        self.begin("usage");
+        let data = UsageData {
+            cache_creation: usage.delta.cache_creation,
+            cache_read: usage.delta.cache_read,
+            context_usage: fraction,
+            context_window: window,
+            input: usage.delta.input,
+            output: usage.delta.output,
+        };
+        push_json(&mut self.text, &data);
     }
 }
 
-fn tool(id: &str, name: &str, input: &Value, path: Option<&str>, status: &str) -> Value {
-    let mut data = json!({ "id": id, "name": name, "input": input, "status": status });
-    if let Some(path) = path {
-        data["path"] = json!(path);
+/// What a tool's arguments are where they are not known.
+const NULL: &[u8] = b"null";
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ResultData<'a> {
+    cost_usd: Option<f64>,
+    duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    error: &'a str,
+    is_error: bool,
+    session_id: Option<&'a str>,
+    text: &'a str,
+    turns: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageData {
+    cache_creation: i64,
+    cache_read: i64,
+    context_usage: Option<f64>,
+    context_window: Option<u64>,
+    input: i64,
+    output: i64,
+}
+
+fn push_json(text: &mut Vec<u8>, value: &impl Serialize) {
+    let start = text.len();
+    if serde_json::to_writer(&mut *text, value).is_err() {
+        // No value of these types fails; a half one would spoil the whole message.
+        text.truncate(start);
+        text.extend_from_slice(NULL);
     }
-    data
+}
+
+fn push_field(text: &mut Vec<u8>, name: &str, value: &str) {
+    text.push(b',');
+    push_json_text(text, name);
+    text.push(b':');
+    push_json_text(text, value);
+}
+
+/// The last fields of a tool's data.
+fn push_path_and_status(text: &mut Vec<u8>, path: Option<&str>, status: &str) {
+    if let Some(path) = path {
+        push_field(text, "path", path);
+    }
+    push_field(text, "status", status);
+    text.push(b'}');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::providers::TokensDelta;
+    use serde_json::json;
+
+    impl Wire {
+        /// Subtype and data of a message, read back.
+        fn map(&mut self, activity: &Activity) -> Option<(String, Value)> {
+            let frame = self.frame(activity)?;
+            let whole = String::from_utf8([&frame, &b"}"[..]].concat()).expect("text");
+            let mut message: Value = serde_json::from_str(&whole).expect("json");
+            let data = message["data"]["data"].take();
+            assert!(whole.contains(&format!(r#""data":{data}"#)), "in the order of the alphabet: {whole}");
+            Some((message["data"]["subtype"].as_str().expect("a subtype").to_owned(), data))
+        }
+    }
 
     fn started(id: &str, input: Value) -> Activity {
         let path = Some("a.rs".into());
@@ -174,19 +267,19 @@ mod tests {
         let mut map = |activity| wire.map(&activity);
         assert_eq!(map(Activity::Session { id: "s1".into(), model: None }), None);
         let text = map(Activity::Text { text: "hi".into() });
-        assert_eq!(text, Some(("assistant", json!({"text": "hi"}))));
+        assert_eq!(text, Some(("assistant".to_owned(), json!({"text": "hi"}))));
         let thought = map(Activity::Thinking { text: "hm".into() });
-        assert_eq!(thought, Some(("assistant", json!({"text": "hm", "thinking": true}))));
+        assert_eq!(thought, Some(("assistant".to_owned(), json!({"text": "hm", "thinking": true}))));
         let tool = json!({"id": "t", "name": "Edit", "input": {"a": 1}, "path": "a.rs", "status": "started"});
-        assert_eq!(map(started("t", json!({"a": 1}))), Some(("tool", tool.clone())));
+        assert_eq!(map(started("t", json!({"a": 1}))), Some(("tool".to_owned(), tool.clone())));
         let mut end = tool;
         end["status"] = json!("error");
         end["output"] = json!("no");
-        assert_eq!(map(ended("t")), Some(("tool", end)));
+        assert_eq!(map(ended("t")), Some(("tool".to_owned(), end)));
         let result = map(Activity::TurnEnded(TurnEnd { text: "done".into(), ..TurnEnd::default() }));
         let wanted = json!({"text": "done", "isError": false, "turns": null, "durationMs": null,
             "costUsd": null, "sessionId": "s1"});
-        assert_eq!(result, Some(("result", wanted)));
+        assert_eq!(result, Some(("result".to_owned(), wanted)));
     }
 
     #[test]
@@ -200,7 +293,7 @@ mod tests {
         wire.map(&Activity::Usage(usage(Some(200))));
         let wanted = json!({"input": 1, "output": -2, "cacheRead": 3, "cacheCreation": 4,
             "contextWindow": 200, "contextUsage": 0.25});
-        assert_eq!(wire.map(&Activity::Usage(usage(None))), Some(("usage", wanted)));
+        assert_eq!(wire.map(&Activity::Usage(usage(None))), Some(("usage".to_owned(), wanted)));
     }
 
     #[test]

@@ -20,6 +20,8 @@ use super::report::{LogEntry, LogRecord};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use lineage::Lineage;
+pub use raw::RawLines;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,24 +124,41 @@ impl LogStore {
     /// append tries again, and [`LogStore::health`] counts it.
     pub fn append(&self, lineage: LineageId, agent: AgentId, ts: Time, entry: &LogEntry) -> io::Result<u64> {
         let slot = self.slot(lineage);
-        let result = lock(&slot).append(agent, ts, entry);
-        self.note(lineage, result)
+        let mut files = lock(&slot);
+        let (_, result) = files.append(agent, ts, std::slice::from_ref(entry));
+        self.note(lineage, result.map(|()| files.last()))
     }
 
-    /// Adds a line as the program printed it. The oldest are dropped beyond 32 MiB per lineage.
-    ///
-    /// Errors: as in [`LogStore::append`].
-    pub fn append_raw(
-        &self,
-        lineage: LineageId,
-        agent: AgentId,
-        ts: Time,
-        stream: Stream,
-        line: &str,
-    ) -> io::Result<()> {
+    /// Adds entries of one time together, as [`LogStore::append`] would one after the other. One that cannot
+    /// be written is counted by [`LogStore::health`] and not told.
+    pub fn append_all(&self, lineage: LineageId, agent: AgentId, ts: Time, entries: &[impl Serialize]) {
         let slot = self.slot(lineage);
-        let result = lock(&slot).append_raw(agent, ts, stream, line);
-        self.note(lineage, result)
+        let mut files = lock(&slot);
+        let (done, result) = files.append(agent, ts, entries);
+        if result.is_ok() {
+            return;
+        }
+        // Together they did not fit: those that do, alone.
+        for entry in &entries[done..] {
+            let (_, result) = files.append(agent, ts, std::slice::from_ref(entry));
+            let _ = self.note(lineage, result);
+        }
+    }
+
+    /// Adds lines as the program printed them and takes them out of `lines`. The oldest are dropped beyond
+    /// 32 MiB per lineage. One that cannot be written is counted by [`LogStore::health`] and not told.
+    pub fn append_raw(&self, lineage: LineageId, lines: &mut RawLines) {
+        if lines.bytes().is_empty() {
+            return;
+        }
+        let slot = self.slot(lineage);
+        let mut files = lock(&slot);
+        if files.append_raw(lines.bytes()).is_err() {
+            for line in lines.bytes().split_inclusive(|byte| *byte == b'\n') {
+                let _ = self.note(lineage, files.append_raw(line));
+            }
+        }
+        lines.clear();
     }
 
     /// Reads a page. An unknown lineage has an empty log.

@@ -263,6 +263,24 @@ fn decisions_2_frames_are_ready_for_the_hub() {
 }
 
 #[test]
+fn lines_right_behind_one_another_travel_together() {
+    const LINES: usize = 500;
+    let desk = desk();
+    let began = Instant::now();
+    // Slow enough that each line is there alone when it is looked for.
+    let think = "i=0; while [ $i -lt 150 ]; do i=$((i+1)); done";
+    desk.start(&format!("n=0; while [ $n -lt {LINES} ]; do n=$((n+1)); echo $n; {think}; done"));
+    let reports = desk.all();
+    let batches = reports.iter().filter(|report| matches!(report, RunReport::Output(_))).count();
+    let texts = texts(&reports);
+    assert_eq!(texts.len(), LINES + 1, "and the end");
+    assert!((1..=LINES).zip(&texts).all(|(n, text)| *text == n.to_string()), "all, in order");
+    // A batch is full, or comes 2 ms after the one before; the first and the last do neither.
+    let paced = usize::try_from(began.elapsed().as_millis()).unwrap() / 2;
+    assert!(batches <= LINES / 64 + paced + 4, "{batches} batches, {paced} times 2 ms");
+}
+
+#[test]
 fn decisions_2_the_child_gets_an_allow_list() {
     let desk = desk();
     let agent = desk.start("env");

@@ -9,6 +9,7 @@ pub mod fence;
 pub mod folders;
 pub mod hex;
 pub mod ids;
+pub mod json_text;
 pub mod mcp;
 pub mod nearest;
 pub mod relevance;

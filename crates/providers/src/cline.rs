@@ -6,13 +6,13 @@
 //! only all permissions or none: in [`Permission::Auto`] it has all behind the kernel's fence; without one it
 //! reads and answers, and what changes something is refused and named.
 
+use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
     Program, Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
-use serde_json::Value;
 
 /// Cline.
 pub struct Cline;
@@ -112,7 +112,7 @@ impl Stream {
         }
     }
 
-    fn hook_event(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn hook_event(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let id = wire::text(event, "taskId");
         let by_subagent = event.get("parentAgentId").is_some_and(|parent| !parent.is_null());
         if self.session.is_empty() && !id.is_empty() && !by_subagent {
@@ -121,7 +121,7 @@ impl Stream {
         }
     }
 
-    fn agent_event(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn agent_event(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         self.turn_started(out);
         let kind = wire::text(event, "type");
         match (kind, wire::text(event, "contentType")) {
@@ -149,11 +149,11 @@ impl Stream {
         }
     }
 
-    fn tool_ended(&mut self, event: &Value, out: &mut Vec<Step>) {
-        let output = event.get("output").unwrap_or(&Value::Null);
-        let outputs = output.as_array().map_or(std::slice::from_ref(output), Vec::as_slice);
+    fn tool_ended(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
+        let output = event.get("output").unwrap_or(&Json::Null);
+        let outputs = output.as_array().unwrap_or(std::slice::from_ref(output));
         let refused = outputs.iter().any(|part| wire::text(part, "error").contains("requires approval in a"));
-        let failed = |part: &Value| part.get("success").and_then(Value::as_bool) == Some(false);
+        let failed = |part: &Json<'_>| part.get("success").and_then(Json::as_bool) == Some(false);
         let error = event.get("error").is_some_and(|error| !error.is_null()) || outputs.iter().any(failed);
         wire::tool_ended(out, wire::text(event, "toolCallId"), error, &words_of(outputs));
         if refused && self.denied.len() < DENIED_MAX {
@@ -162,16 +162,16 @@ impl Stream {
     }
 
     /// The figures of one call of the model, so that counters move during a turn: the end has the total.
-    fn usage(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn usage(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let figures = tokens(event);
         let delta = self.meter.provisional(figures);
         let context = Tokens { output: 0, ..figures }.total();
         wire::usage(out, Usage { delta, context_tokens: Some(context), ..Usage::default() });
     }
 
-    fn failed(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn failed(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
-        if event.get("recoverable").and_then(Value::as_bool) != Some(true) {
+        if event.get("recoverable").and_then(Json::as_bool) != Some(true) {
             self.error = wire::cut(message, wire::NOISE_LIMIT_BYTES);
         } else if !message.contains(" tool call(s) failed") {
             // Of failed tool calls each has told its own end.
@@ -179,13 +179,13 @@ impl Stream {
         }
     }
 
-    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         self.flush(out);
         self.turn_started(out);
         let mut cost_usd = None;
         // With sub-agents, where there were some.
         if let Some(figures) = event.get("aggregateUsage").or(event.get("usage")) {
-            cost_usd = figures.get("totalCost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
+            cost_usd = figures.get("totalCost").and_then(Json::as_f64).filter(|cost| *cost >= 0.0);
             let delta = self.meter.total(tokens(figures));
             wire::usage(out, Usage { delta, cost_usd, ..Usage::default() });
         }
@@ -232,7 +232,7 @@ impl Conversation for Stream {
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "hook_event" => self.hook_event(&event, out),
-            "agent_event" => self.agent_event(event.get("event").unwrap_or(&Value::Null), out),
+            "agent_event" => self.agent_event(event.get("event").unwrap_or(&Json::Null), out),
             "run_result" => self.result(&event, out),
             // It did not get as far as a run.
             "error" => {
@@ -254,9 +254,9 @@ impl Conversation for Stream {
     }
 }
 
-fn tool_started(event: &Value, out: &mut Vec<Step>) {
+fn tool_started(event: &Json<'_>, out: &mut Vec<Step>) {
     let name = wire::text(event, "toolName").to_owned();
-    let input = event.get("input").cloned().unwrap_or_default();
+    let input = event.get("input").map(Json::to_value).unwrap_or_default();
     let path = if name == "editor" { wire::path_in(&input) } else { None };
     let writes = path.is_some();
     let id = wire::text(event, "toolCallId").to_owned();
@@ -264,7 +264,7 @@ fn tool_started(event: &Value, out: &mut Vec<Step>) {
 }
 
 /// What the parts of a tool's output say, each its result or its error.
-fn words_of(outputs: &[Value]) -> String {
+fn words_of(outputs: &[Json<'_>]) -> String {
     let mut all = String::new();
     for part in outputs {
         let error = wire::text(part, "error");
@@ -280,7 +280,7 @@ fn words_of(outputs: &[Value]) -> String {
 }
 
 /// Cached tokens stand inside the input here.
-fn tokens(figures: &Value) -> Tokens {
+fn tokens(figures: &Json<'_>) -> Tokens {
     let all_input = wire::count(figures, "inputTokens");
     let cache_read = wire::count(figures, "cacheReadTokens").min(all_input);
     let cache_creation = wire::count(figures, "cacheWriteTokens").min(all_input - cache_read);

@@ -3,6 +3,7 @@
 //! The prompt comes on standard input, which is then closed. The command line was tried with codex
 //! 0.169.0: `-s`, `-m`, `-c` and `--json` stand before `resume` and hold for it too.
 
+use super::json::Json;
 use super::login::{self, LoginFacts, Source};
 use super::wire::{self, Meter};
 use super::{
@@ -150,7 +151,7 @@ impl Stream {
         }
     }
 
-    fn item_started(&mut self, item: &Value, out: &mut Vec<Step>) {
+    fn item_started(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         for call in calls(item) {
             if self.open_calls.len() < OPEN_CALLS_MAX && self.open_calls.insert(call.id.clone()) {
                 started(call, out);
@@ -158,7 +159,7 @@ impl Stream {
         }
     }
 
-    fn item_completed(&mut self, item: &Value, out: &mut Vec<Step>) {
+    fn item_completed(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(item, "type") {
             "agent_message" => {
                 wire::text(item, "text").clone_into(&mut self.last_text);
@@ -175,10 +176,10 @@ impl Stream {
         }
     }
 
-    fn calls_ended(&mut self, item: &Value, out: &mut Vec<Step>) {
+    fn calls_ended(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         let status = wire::text(item, "status");
         let error = matches!(status, "failed" | "declined")
-            || item.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0)
+            || item.get("exit_code").and_then(Json::as_i64).is_some_and(|code| code != 0)
             || item.get("error").is_some_and(|error| !error.is_null());
         // The files of one change share its outcome: it is told with the first.
         let mut output = output(item);
@@ -195,7 +196,7 @@ impl Stream {
         }
     }
 
-    fn turn_completed(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn turn_completed(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         if let Some(figures) = event.get("usage").filter(|figures| figures.is_object()) {
             let session_total = tokens(figures);
             let delta = self.meter.total(session_total);
@@ -208,7 +209,7 @@ impl Stream {
         self.turn_ended(TurnEnd { text, ..TurnEnd::default() }, out);
     }
 
-    fn turn_failed(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn turn_failed(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
         let error = wire::cut(message, wire::NOISE_LIMIT_BYTES);
@@ -231,7 +232,7 @@ impl Conversation for Stream {
 
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
-        let item = event.get("item").unwrap_or(&Value::Null);
+        let item = event.get("item").unwrap_or(&Json::Null);
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "thread.started" => {
@@ -254,8 +255,8 @@ impl Conversation for Stream {
     /// Its stream tells only sums over the thread. What one call took, the window and the model stand here.
     fn record(&mut self, line: &str, out: &mut Vec<Step>) {
         let told = ["\"token_count\"", "\"turn_context\""].iter().any(|word| line.contains(word));
-        let Some(event) = wire::object(line).filter(|_| told) else { return };
-        let payload = event.get("payload").unwrap_or(&Value::Null);
+        let Some(event) = told.then(|| wire::object(line)).flatten() else { return };
+        let payload = event.get("payload").unwrap_or(&Json::Null);
         if wire::text(&event, "type") == "turn_context" {
             let model = wire::text(payload, "model");
             if !model.is_empty() && model != self.model && !self.thread.is_empty() {
@@ -268,7 +269,7 @@ impl Conversation for Stream {
         let Some(info) = payload.get("info").filter(|_| wire::text(payload, "type") == "token_count") else {
             return;
         };
-        let last = info.get("last_token_usage").unwrap_or(&Value::Null);
+        let last = info.get("last_token_usage").unwrap_or(&Json::Null);
         let context = (wire::count(last, "input_tokens"), wire::count(info, "model_context_window"));
         if context.0 > 0 && self.context != Some(context) {
             self.context = Some(context);
@@ -294,10 +295,10 @@ fn started(call: Call, out: &mut Vec<Step>) {
 }
 
 /// The calls an item stands for: one, or one for each file of a change, or none.
-fn calls(item: &Value) -> Vec<Call> {
+fn calls(item: &Json<'_>) -> Vec<Call> {
     let kind = wire::text(item, "type");
     let id = wire::text(item, "id").to_owned();
-    let part = |key: &str| item.get(key).cloned().unwrap_or_default();
+    let part = |key: &str| item.get(key).map(Json::to_value).unwrap_or_default();
     let (name, input) = match kind {
         "command_execution" => (kind.to_owned(), json!({"command": part("command")})),
         "web_search" => (kind.to_owned(), json!({"query": part("query")})),
@@ -310,19 +311,19 @@ fn calls(item: &Value) -> Vec<Call> {
     vec![Call { id, name, input, path: None, writes: false }]
 }
 
-fn changes(item: &Value, id: &str) -> Vec<Call> {
+fn changes(item: &Json<'_>, id: &str) -> Vec<Call> {
     let changes = wire::items(item, "changes").iter().take(CHANGES_MAX).enumerate();
-    let call = |(index, change): (usize, &Value)| Call {
+    let call = |(index, change): (usize, &Json<'_>)| Call {
         id: if index == 0 { id.to_owned() } else { format!("{id}.{index}") },
         name: "file_change".to_owned(),
-        input: change.clone(),
+        input: change.to_value(),
         path: wire::path_in(change),
         writes: true,
     };
     changes.map(call).collect()
 }
 
-fn output(item: &Value) -> String {
+fn output(item: &Json<'_>) -> String {
     let output = wire::text(item, "aggregated_output");
     if !output.is_empty() {
         return wire::cut(output, wire::TOOL_OUTPUT_LIMIT_BYTES);
@@ -334,7 +335,7 @@ fn output(item: &Value) -> String {
 }
 
 /// Cached input stands inside the input here, and reasoning inside the output.
-fn tokens(figures: &Value) -> Tokens {
+fn tokens(figures: &Json<'_>) -> Tokens {
     let cache_read = wire::count(figures, "cached_input_tokens");
     let cache_creation = wire::count(figures, "cache_write_input_tokens");
     let input = wire::count(figures, "input_tokens");

@@ -5,13 +5,13 @@
 //! only how full its context is after a tool call. It hides the value of its key wherever that occurs in its
 //! output, so that a short key spoils the words.
 
+use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
     Program, Provider, Purpose, SessionStart, Step, TurnEnd, Usage,
 };
-use serde_json::Value;
 use std::collections::HashMap;
 
 /// GitHub Copilot CLI.
@@ -115,9 +115,9 @@ impl Stream {
         }
     }
 
-    fn tool_started(&mut self, data: &Value, out: &mut Vec<Step>) {
+    fn tool_started(&mut self, data: &Json<'_>, out: &mut Vec<Step>) {
         let (id, name) = (wire::text(data, "toolCallId").to_owned(), wire::text(data, "toolName").to_owned());
-        let input = data.get("arguments").cloned().unwrap_or_default();
+        let input = data.get("arguments").map(Json::to_value).unwrap_or_default();
         let writes = matches!(name.as_str(), "create" | "edit");
         let path = if writes || name == "view" { wire::path_in(&input) } else { None };
         if self.open_calls.len() < OPEN_CALLS_MAX {
@@ -126,11 +126,11 @@ impl Stream {
         wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
     }
 
-    fn tool_ended(&mut self, data: &Value, out: &mut Vec<Step>) {
+    fn tool_ended(&mut self, data: &Json<'_>, out: &mut Vec<Step>) {
         let id = wire::text(data, "toolCallId");
         let name = self.open_calls.remove(id).unwrap_or_default();
-        let is_success = data.get("success").and_then(Value::as_bool).unwrap_or(false);
-        let problem = data.get("error").unwrap_or(&Value::Null);
+        let is_success = data.get("success").and_then(Json::as_bool).unwrap_or(false);
+        let problem = data.get("error").unwrap_or(&Json::Null);
         let output = match data.get("result") {
             Some(result) if is_success => wire::text(result, "content"),
             _ => wire::text(problem, "message"),
@@ -147,7 +147,7 @@ impl Stream {
         }
     }
 
-    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let id = wire::text(event, "sessionId");
         if !id.is_empty() {
             let model = std::mem::take(&mut self.model);
@@ -157,7 +157,7 @@ impl Stream {
         self.turn_started(out);
         self.working = false;
         let aborted = std::mem::take(&mut self.aborted);
-        let is_error = aborted || event.get("exitCode").and_then(Value::as_i64) != Some(0);
+        let is_error = aborted || event.get("exitCode").and_then(Json::as_i64) != Some(0);
         let text = std::mem::take(&mut self.last_text);
         let mut error = std::mem::take(&mut self.error);
         if error.is_empty() {
@@ -187,7 +187,7 @@ impl Conversation for Stream {
 
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
-        let data = event.get("data").unwrap_or(&Value::Null);
+        let data = event.get("data").unwrap_or(&Json::Null);
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "session.tools_updated" => wire::text(data, "model").clone_into(&mut self.model),
@@ -220,7 +220,7 @@ impl Conversation for Stream {
 }
 
 /// A refused call of the model, for people. The endpoint's own answer stands in it as JSON, or as words.
-fn failure_text(data: &Value) -> String {
+fn failure_text(data: &Json<'_>) -> String {
     let told = wire::text(data, "errorMessage");
     let answer = wire::object(told);
     let words = answer.as_ref().map(|answer| wire::text(answer, "message")).filter(|text| !text.is_empty());

@@ -3,13 +3,13 @@
 //! The prompt stands in `--prompt=...`: with `-p` one that begins with a dash is refused. A long one goes
 //! to standard input, which the program takes in its place (tried with gemini-cli 0.61.0).
 
+use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
     Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
 };
-use serde_json::Value;
 use std::path::PathBuf;
 
 /// Gemini CLI.
@@ -125,7 +125,7 @@ pub(super) fn record_place(session: &str, env: &dyn Fn(&str) -> Option<PathBuf>)
 
 /// The tokens of one call in a line of the record: the stream tells only sums over the run.
 pub(super) fn recorded_context(line: &str) -> Option<u64> {
-    let event = wire::object(line).filter(|_| line.contains("\"tokens\""))?;
+    let event = line.contains("\"tokens\"").then(|| wire::object(line)).flatten()?;
     let is_answer = wire::text(&event, "type") == "gemini";
     let tokens = event.get("tokens").filter(|_| is_answer)?;
     wire::count_if_any(tokens, "input").filter(|input| *input > 0)
@@ -143,13 +143,13 @@ impl Stream {
         self.last_text = text;
     }
 
-    fn message(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn message(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let content = wire::text(event, "content");
         if wire::text(event, "role") != "assistant" {
             self.flush(out);
             return;
         }
-        if event.get("delta").and_then(Value::as_bool).unwrap_or(false) {
+        if event.get("delta").and_then(Json::as_bool).unwrap_or(false) {
             if let Some(text) = self.words.push(content) {
                 self.said(text, out);
             }
@@ -159,8 +159,8 @@ impl Stream {
         }
     }
 
-    fn tool_result(&mut self, event: &Value, out: &mut Vec<Step>) {
-        let problem = event.get("error").unwrap_or(&Value::Null);
+    fn tool_result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
+        let problem = event.get("error").unwrap_or(&Json::Null);
         let failed = wire::text(event, "status") != "success";
         let output = wire::text(event, "output");
         let output = if output.is_empty() { wire::text(problem, "message") } else { output };
@@ -172,8 +172,8 @@ impl Stream {
         }
     }
 
-    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
-        let stats = event.get("stats").unwrap_or(&Value::Null);
+    fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
+        let stats = event.get("stats").unwrap_or(&Json::Null);
         let delta = tokens(stats).minus(Tokens::default());
         // Without the record about the last call: each tool led to one more.
         let calls = wire::count(stats, "tool_calls").saturating_add(1);
@@ -254,9 +254,9 @@ impl Conversation for Stream {
     }
 }
 
-fn tool_started(event: &Value, out: &mut Vec<Step>) {
+fn tool_started(event: &Json<'_>, out: &mut Vec<Step>) {
     let name = wire::text(event, "tool_name").to_owned();
-    let input = event.get("parameters").cloned().unwrap_or_default();
+    let input = event.get("parameters").map(Json::to_value).unwrap_or_default();
     let writes = matches!(name.as_str(), "write_file" | "replace" | "edit");
     let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
     let id = wire::text(event, "tool_id").to_owned();
@@ -264,7 +264,7 @@ fn tool_started(event: &Value, out: &mut Vec<Step>) {
 }
 
 /// Cached input stands inside the input here; thinking stands only in the total.
-fn tokens(stats: &Value) -> Tokens {
+fn tokens(stats: &Json<'_>) -> Tokens {
     let (all_input, cache_read) = (wire::count(stats, "input_tokens"), wire::count(stats, "cached"));
     let output = wire::count(stats, "output_tokens");
     Tokens {

@@ -18,6 +18,7 @@ mod command_lines;
 mod copilot;
 pub mod environment;
 mod gemini;
+mod json;
 mod launch;
 pub mod login;
 pub mod native;

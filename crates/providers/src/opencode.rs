@@ -4,13 +4,13 @@
 //! model in quotes (tried with opencode 1.18.33). That its model cannot be reached, and that it tries again,
 //! it tells in its log alone, for which standard error is asked.
 
+use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
     Permission, Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
 };
-use serde_json::Value;
 
 /// opencode.
 pub struct OpenCode;
@@ -129,17 +129,17 @@ impl Stream {
         }
     }
 
-    fn step_finished(&mut self, part: &Value, out: &mut Vec<Step>) {
+    fn step_finished(&mut self, part: &Json<'_>, out: &mut Vec<Step>) {
         self.in_step = false;
         let Some(figures) = part.get("tokens") else { return };
-        let cache = figures.get("cache").unwrap_or(&Value::Null);
+        let cache = figures.get("cache").unwrap_or(&Json::Null);
         let tokens = Tokens {
             input: wire::count(figures, "input"),
             output: wire::count(figures, "output").saturating_add(wire::count(figures, "reasoning")),
             cache_read: wire::count(cache, "read"),
             cache_creation: wire::count(cache, "write"),
         };
-        let cost_usd = part.get("cost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0);
+        let cost_usd = part.get("cost").and_then(Json::as_f64).filter(|cost| *cost >= 0.0);
         if let Some(cost) = cost_usd {
             self.cost_usd = Some(self.cost_usd.unwrap_or(0.0) + cost);
         }
@@ -156,10 +156,10 @@ impl Stream {
     }
 
     /// A call is told once, when it is over.
-    fn tool(&mut self, part: &Value, out: &mut Vec<Step>) {
-        let state = part.get("state").unwrap_or(&Value::Null);
+    fn tool(&mut self, part: &Json<'_>, out: &mut Vec<Step>) {
+        let state = part.get("state").unwrap_or(&Json::Null);
         let (id, name) = (wire::text(part, "callID").to_owned(), wire::text(part, "tool").to_owned());
-        let input = state.get("input").cloned().unwrap_or_default();
+        let input = state.get("input").map(Json::to_value).unwrap_or_default();
         let writes = matches!(name.as_str(), "write" | "edit" | "multiedit" | "patch" | "apply_patch");
         let path = if writes || name == "read" { wire::path_in(&input) } else { None };
         let failed = wire::text(state, "status") != "completed";
@@ -178,7 +178,7 @@ impl Stream {
         }
     }
 
-    fn failed(&mut self, error: &Value, out: &mut Vec<Step>) {
+    fn failed(&mut self, error: &Json<'_>, out: &mut Vec<Step>) {
         self.turn_started(out);
         let message = error.get("data").map_or("", |data| wire::text(data, "message"));
         let message = if message.is_empty() { wire::text(error, "name") } else { message };
@@ -231,7 +231,7 @@ impl Conversation for Stream {
             id.clone_into(&mut self.session);
             wire::emit(out, Activity::Session { id: id.to_owned(), model: None });
         }
-        let part = event.get("part").unwrap_or(&Value::Null);
+        let part = event.get("part").unwrap_or(&Json::Null);
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "step_start" => self.step_started(out),
@@ -244,9 +244,9 @@ impl Conversation for Stream {
             }
             "tool_use" => self.tool(part, out),
             "step_finish" => self.step_finished(part, out),
-            "error" => self.failed(event.get("error").unwrap_or(&Value::Null), out),
+            "error" => self.failed(event.get("error").unwrap_or(&Json::Null), out),
             "done" => {
-                for name in wire::items(&event, "rejected").iter().filter_map(Value::as_str) {
+                for name in wire::items(&event, "rejected").iter().filter_map(Json::as_str) {
                     self.denied(name);
                 }
                 self.turn_ended(out);

@@ -6,13 +6,13 @@
 //! begins, and none is too long (tried with qwen-code 0.24.4).
 
 use super::claude_code::{is_subagent, tool_results};
+use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Permission, Program,
     Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
-use serde_json::Value;
 
 /// Qwen Code.
 pub struct Qwen;
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    fn system(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn system(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(event, "subtype") {
             "init" => {
                 let (id, model) = (wire::text(event, "session_id"), wire::text(event, "model"));
@@ -129,7 +129,7 @@ impl Stream {
         }
     }
 
-    fn assistant(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn assistant(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let Some(message) = event.get("message") else { return };
         let by_subagent = is_subagent(event);
         for block in wire::items(message, "content") {
@@ -154,7 +154,7 @@ impl Stream {
         }
     }
 
-    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         self.turn_started(out);
         // A turn that never reached the model says 0, also in a session with a total.
         let total = event.get("usage").map(tokens).filter(|total| *total != Tokens::default());
@@ -162,7 +162,7 @@ impl Stream {
             let delta = self.meter.total(total);
             wire::usage(out, Usage { delta, session_total: Some(total), ..Usage::default() });
         }
-        let is_error = event.get("is_error").and_then(Value::as_bool).unwrap_or(false)
+        let is_error = event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
             || !matches!(wire::text(event, "subtype"), "success" | "");
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
@@ -207,9 +207,9 @@ impl Conversation for Stream {
     fn finish(&mut self, _out: &mut Vec<Step>) {}
 }
 
-fn tool_started(block: &Value, out: &mut Vec<Step>) {
+fn tool_started(block: &Json<'_>, out: &mut Vec<Step>) {
     let name = wire::text(block, "name").to_owned();
-    let input = block.get("input").cloned().unwrap_or_default();
+    let input = block.get("input").map(Json::to_value).unwrap_or_default();
     let writes = matches!(name.as_str(), "write_file" | "edit" | "notebook_edit");
     let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
     let id = wire::text(block, "id").to_owned();
@@ -217,7 +217,7 @@ fn tool_started(block: &Value, out: &mut Vec<Step>) {
 }
 
 /// Cached input stands inside the input here.
-fn tokens(figures: &Value) -> Tokens {
+fn tokens(figures: &Json<'_>) -> Tokens {
     let all_input = wire::count(figures, "input_tokens");
     let cache_read = wire::count(figures, "cache_read_input_tokens").min(all_input);
     Tokens {

@@ -1,5 +1,6 @@
 //! What all stream parsers share: reading JSON that may be nonsense, cutting, joining and counting.
 
+use super::json::{Json, Look};
 use super::{Activity, LaunchRequest, SessionStart, Step, Tokens, TokensDelta, Usage};
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
@@ -30,28 +31,33 @@ pub fn check_names(request: &LaunchRequest) -> Result<(), String> {
 }
 
 /// The object on this line, or `None` for anything else (nesting above 128 levels included).
-pub fn object(line: &str) -> Option<Value> {
+pub fn object(line: &str) -> Option<Json<'_>> {
+    Json::parse(line).ok().filter(Json::is_object)
+}
+
+/// As [`object`], with words of its own: for messages of which parts are kept.
+pub fn own_object(line: &str) -> Option<Value> {
     serde_json::from_str::<Value>(line).ok().filter(Value::is_object)
 }
 
 /// The text under `key`, or the empty one.
-pub fn text<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or("")
+pub fn text<'a>(value: &'a impl Look, key: &str) -> &'a str {
+    value.field(key).and_then(Look::text).unwrap_or("")
 }
 
 /// The count under `key`, or 0.
-pub fn count(value: &Value, key: &str) -> u64 {
-    value.get(key).and_then(Value::as_u64).unwrap_or(0).min(COUNT_MAX)
+pub fn count(value: &impl Look, key: &str) -> u64 {
+    value.field(key).and_then(Look::number).unwrap_or(0).min(COUNT_MAX)
 }
 
 /// The count under `key`, if there is one.
-pub fn count_if_any(value: &Value, key: &str) -> Option<u64> {
-    value.get(key).and_then(Value::as_u64).map(|number| number.min(COUNT_MAX))
+pub fn count_if_any(value: &impl Look, key: &str) -> Option<u64> {
+    value.field(key).and_then(Look::number).map(|number| number.min(COUNT_MAX))
 }
 
 /// The items of the list under `key`; none when it is not a list.
-pub fn items<'a>(value: &'a Value, key: &str) -> &'a [Value] {
-    value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+pub fn items<'a, T: Look>(value: &'a T, key: &str) -> &'a [T] {
+    value.field(key).and_then(Look::list).unwrap_or(&[])
 }
 
 /// The first `limit` bytes at most, never in the middle of a character.
@@ -104,13 +110,13 @@ pub fn tool_ended(out: &mut Vec<Step>, id: &str, error: bool, output: &str) {
 
 /// The words in a content value: a string, or a list of blocks with `text` (possibly one `content`
 /// deeper, as the Agent Client Protocol has it). At most [`TOOL_OUTPUT_LIMIT_BYTES`] and a block.
-pub fn words(content: &Value) -> String {
-    if let Some(text) = content.as_str() {
+pub fn words(content: &impl Look) -> String {
+    if let Some(text) = content.text() {
         return cut(text, TOOL_OUTPUT_LIMIT_BYTES);
     }
     let mut all = String::new();
-    for block in content.as_array().map_or(&[][..], Vec::as_slice) {
-        let block = block.get("content").unwrap_or(block);
+    for block in content.list().unwrap_or(&[]) {
+        let block = block.field("content").unwrap_or(block);
         let text = text(block, "text");
         if !text.is_empty() && all.len() < TOOL_OUTPUT_LIMIT_BYTES {
             if !all.is_empty() {
@@ -210,7 +216,7 @@ impl CostMeter {
 }
 
 /// The file a tool's arguments name, under any of the names the providers use.
-pub fn path_in(input: &Value) -> Option<String> {
+pub fn path_in(input: &impl Look) -> Option<String> {
     ["file_path", "filePath", "notebook_path", "absolute_path", "filepath", "path"]
         .iter()
         .map(|key| text(input, key))

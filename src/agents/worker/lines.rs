@@ -1,5 +1,7 @@
 //! From bytes to lines.
 
+use std::borrow::Cow;
+
 /// What a line that was cut ends with, where the limit is that of standard output.
 pub(super) const CUT_MARK: &str = "… [cut at 4 MiB]";
 
@@ -20,18 +22,25 @@ impl Lines {
 
     /// Takes bytes and gives every line that is whole, without its newline.
     pub fn feed(&mut self, bytes: &[u8], mut give: impl FnMut(&str)) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let (text, is_whole) = match piece.strip_suffix(b"\n") {
-                Some(text) => (text, true),
-                None => (piece, false),
-            };
-            let room = self.limit - self.line.len();
-            self.line.extend_from_slice(&text[..text.len().min(room)]);
-            self.is_cut |= text.len() > room;
-            if is_whole {
+        let mut rest = bytes;
+        while let Some(end) = memchr::memchr(b'\n', rest) {
+            let text = &rest[..end];
+            rest = &rest[end + 1..];
+            if self.line.is_empty() && !self.is_cut && end <= self.limit {
+                // All of it is here: it needs no copy.
+                give(&words(text));
+            } else {
+                self.take(text);
                 self.give(&mut give);
             }
         }
+        self.take(rest);
+    }
+
+    fn take(&mut self, text: &[u8]) {
+        let room = self.limit - self.line.len();
+        self.line.extend_from_slice(&text[..text.len().min(room)]);
+        self.is_cut |= text.len() > room;
     }
 
     /// The bytes have ended: gives a last line without newline.
@@ -47,13 +56,18 @@ impl Lines {
             bytes.truncate(whole_characters(&bytes));
             bytes.extend_from_slice(CUT_MARK.as_bytes());
         }
-        give(&String::from_utf8_lossy(&bytes));
+        give(&words(&bytes));
         // A short line's buffer serves the next one; a long one's memory is given back.
         if bytes.capacity() <= 64 * 1024 {
             bytes.clear();
             self.line = bytes;
         }
     }
+}
+
+/// Invalid UTF-8 replaced. Nearly every line is valid, which is seen much quicker than replaced.
+fn words(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// The length without a character that was cut in the middle.
@@ -86,6 +100,10 @@ mod tests {
         assert_eq!(lines(100, &[&smile[..1], &smile[1..3], &smile[3..], b"\n"]), ["\u{1F600}"]);
         assert_eq!(lines(100, &[b"a\xffb\xf0\x9f\nc"]), ["a\u{fffd}b\u{fffd}", "c"]);
         assert!(lines(100, &[b""]).is_empty());
+        assert_eq!(
+            lines(100, &[b"one\ntwo\n\r\nthr", b"ee\nfour\nfi"]),
+            ["one", "two", "\r", "three", "four", "fi"]
+        );
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub(super) struct Output {
 struct Pending {
     wire: Wire,
     activities: Vec<Activity>,
+    /// How many of them are in the log, and when the others were read.
+    logged: usize,
+    ts: Time,
     frames: Vec<Arc<[u8]>>,
     bytes: usize,
     since: Instant,
@@ -69,33 +72,61 @@ impl Output {
             let _ = permits.0.try_send(());
         }
         let (activities, frames) = (Vec::new(), Vec::new());
-        let pending = Pending { wire, activities, frames, bytes: 0, since: Instant::now() };
+        let (bytes, logged, ts) = (0, 0, Time(0));
+        let pending = Pending { wire, activities, logged, ts, frames, bytes, since: Instant::now() };
         Self { agent, lineage, logs, report, permits, gate, pending: Mutex::new(pending) }
     }
 
     /// Logs, encodes, and hands over every batch that is full. Blocks while no credit is left.
     pub fn push(&self, activities: impl IntoIterator<Item = Activity>) {
+        let mut pending = self.lock();
+        self.take(&mut pending, now(), activities);
+        self.write_log(&mut pending);
+    }
+
+    /// As [`Output::push`], but for the log, which is written with the next batch or by [`Output::log_read`]:
+    /// for a caller that comes again at once. `ts` is when it was read.
+    pub fn push_read(&self, ts: Time, activities: impl IntoIterator<Item = Activity>) {
+        self.take(&mut self.lock(), ts, activities);
+    }
+
+    /// Writes what [`Output::push_read`] has left.
+    pub fn log_read(&self) {
+        self.write_log(&mut self.lock());
+    }
+
+    fn take(&self, pending: &mut Pending, ts: Time, activities: impl IntoIterator<Item = Activity>) {
         for activity in activities {
-            let mut pending = self.lock();
-            let entry = LogEntry::Activity(activity);
-            // A log that cannot be written is counted by the store; the agent goes on.
-            let _ = self.logs.append(self.lineage, self.agent, now(), &entry);
-            let LogEntry::Activity(activity) = entry else { continue };
             if pending.activities.is_empty() {
                 pending.since = Instant::now();
+            }
+            if pending.logged == pending.activities.len() {
+                pending.ts = ts;
             }
             let frame = pending.wire.frame(&activity);
             pending.bytes += frame.as_ref().map_or(0, |frame| frame.len());
             pending.frames.extend(frame);
             pending.activities.push(activity);
             if pending.activities.len() >= BATCH_MAX || pending.bytes >= BATCH_BYTES {
-                self.hand_over(&mut pending);
+                self.hand_over(pending);
             }
+        }
+    }
+
+    /// A log that cannot be written is counted by the store; the agent goes on.
+    fn write_log(&self, pending: &mut Pending) {
+        let entries = &pending.activities[pending.logged..];
+        if !entries.is_empty() {
+            self.logs.append_all(self.lineage, self.agent, pending.ts, entries);
+            pending.logged = pending.activities.len();
         }
     }
 
     /// Adds an entry that is not of the agent's own doing to the log only.
     pub fn log(&self, entry: &LogEntry) {
+        let mut pending = self.lock();
+        // What it did before stands before.
+        self.write_log(&mut pending);
         let _ = self.logs.append(self.lineage, self.agent, now(), entry);
     }
 
@@ -105,12 +136,14 @@ impl Output {
         !pending.activities.is_empty() && pending.since.elapsed() >= BATCH_WAIT
     }
 
-    /// Hands over what is there.
-    pub fn flush(&self) {
+    /// Hands over what is there; whether there was anything.
+    pub fn flush(&self) -> bool {
         let mut pending = self.lock();
-        if !pending.activities.is_empty() {
+        let has_any = !pending.activities.is_empty();
+        if has_any {
             self.hand_over(&mut pending);
         }
+        has_any
     }
 
     pub fn report(&self, report: RunReport) {
@@ -118,8 +151,10 @@ impl Output {
     }
 
     fn hand_over(&self, pending: &mut Pending) {
+        self.write_log(pending);
         let credit = self.take_credit();
         let activities = std::mem::take(&mut pending.activities);
+        pending.logged = 0;
         let frames = std::mem::take(&mut pending.frames);
         pending.bytes = 0;
         self.report(RunReport::Output(Batch { activities, frames, credit }));

@@ -16,8 +16,9 @@ use super::output::{Output, now};
 use super::record_file::RecordFile;
 use super::{Inner, Limits, RunSpec};
 use crate::agents::report::RunReport;
-use crate::agents::worker_log::Stream;
+use crate::agents::worker_log::{LogStore, RawLines, Stream};
 use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
 use crate::providers::{Activity, Conversation, RecordPlace, Step};
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
 use std::io::{self, Read};
@@ -37,6 +38,13 @@ const STDERR_LINE_LIMIT_BYTES: usize = 64 * 1024;
 const STDERR_TAIL_BYTES: usize = 4096;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// A run that prints on and on hands over a batch this often, unless one is full before: waking the core for
+/// every line would cost many times what the line does.
+const PACE: Duration = Duration::from_millis(2);
+/// How long lines gather in the pipe meanwhile, when a read has brought few.
+const REST: Duration = Duration::from_millis(1);
+/// Bytes of a read that are few: the pipe has room for many times as much while the reader rests.
+const SMALL_READ_BYTES: usize = 16 * 1024;
 /// How long the readers may take once every process of the run is gone, before they are told to end.
 const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// How long the exit of a stopped program may take to be collected.
@@ -173,17 +181,38 @@ impl Run {
         push: impl Fn(Item) -> bool,
         act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>),
     ) -> bool {
-        let mut steps = Vec::new();
-        let mut events = Vec::new();
+        let mut room = Room::default();
+        let accepted = self.act(push, act, &mut room);
+        self.output.push(room.events);
+        accepted
+    }
+
+    /// A line of standard output that was read at `ts`; more may come at once.
+    fn line_read(&self, ts: Time, line: &str, room: &mut Room) {
+        self.act(|item| self.input.push(item), |conversation, steps| conversation.line(line, steps), room);
+        if !room.events.is_empty() {
+            self.output.push_read(ts, room.events.drain(..));
+        }
+    }
+
+    /// Lets the conversation act; what has happened is in `room` then. `false` when not all writes were
+    /// taken.
+    fn act(
+        &self,
+        push: impl Fn(Item) -> bool,
+        act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>),
+        room: &mut Room,
+    ) -> bool {
+        let Room { steps, events } = room;
         let mut accepted = true;
         {
             let mut guard = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(conversation) = guard.as_mut() else { return false };
-            if catch_unwind(AssertUnwindSafe(|| act(conversation.as_mut(), &mut steps))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| act(conversation.as_mut(), steps))).is_err() {
                 let text = "a line of its output could not be understood (a bug in this program)".into();
                 steps.push(Step::Event(Activity::Trouble { text }));
             }
-            for step in steps {
+            for step in steps.drain(..) {
                 match step {
                     Step::Event(activity) => {
                         match &activity {
@@ -203,9 +232,15 @@ impl Run {
             let text = "16 MiB wait to be read from its standard input: more was dropped".into();
             events.push(Activity::Trouble { text });
         }
-        self.output.push(events);
         accepted
     }
+}
+
+/// Room for what a conversation wants done, kept from line to line.
+#[derive(Default)]
+struct Room {
+    steps: Vec<Step>,
+    events: Vec<Activity>,
 }
 
 /// The run's own thread.
@@ -332,10 +367,10 @@ impl Threads {
         self.input_wake = input_wake;
         run.converse(|conversation, steps| conversation.open(steps));
         run.output.flush();
-        let raw = |stream| {
-            let (logs, agent) = (Arc::clone(&inner.logs), run.agent);
-            // A raw line that cannot be written is counted by the store.
-            move |line: &str| drop(logs.append_raw(lineage, agent, now(), stream, line))
+        let raw = |stream| RawLog {
+            logs: Arc::clone(&inner.logs),
+            lineage,
+            lines: RawLines::new(run.agent, stream),
         };
         let (out_raw, err_raw) = (raw(Stream::Stdout), raw(Stream::Stderr));
         let alive = self.alive.clone();
@@ -381,13 +416,26 @@ impl Threads {
     }
 }
 
-fn read_output(run: &Run, mut source: Source, raw: impl Fn(&str)) {
+/// What a program really printed, on its way into its file: written once for each read.
+struct RawLog {
+    logs: Arc<LogStore>,
+    lineage: LineageId,
+    lines: RawLines,
+}
+
+impl RawLog {
+    fn write(&mut self) {
+        self.logs.append_raw(self.lineage, &mut self.lines);
+    }
+}
+
+fn read_output(run: &Run, mut source: Source, mut raw: RawLog) {
     let mut lines = Lines::new(LINE_LIMIT_BYTES);
     let mut chunk = vec![0; CHUNK_BYTES];
-    let take = |line: &str| {
-        raw(line);
-        run.converse(|conversation, steps| conversation.line(line, steps));
-    };
+    let mut room = Room::default();
+    // The first line of a burst travels at once, the others with those that come right behind them.
+    let mut handed_over: Option<Instant> = None;
+    let since = |then: Option<Instant>| then.map_or(Duration::MAX, |then| then.elapsed());
     loop {
         let count = match source.read(&mut chunk) {
             Ok(0) | Err(_) => break,
@@ -396,22 +444,39 @@ fn read_output(run: &Run, mut source: Source, raw: impl Fn(&str)) {
         run.times().last_output = Instant::now();
         // What it wrote there before it said this.
         run.read_record(false);
-        lines.feed(&chunk[..count], take);
-        if run.output.is_due() || !source.is_ready(Duration::ZERO) {
-            run.output.flush();
+        let ts = now();
+        raw.lines.at(ts);
+        lines.feed(&chunk[..count], |line| {
+            raw.lines.push(line);
+            run.line_read(ts, line, &mut room);
+        });
+        raw.write();
+        run.output.log_read();
+        if count < SMALL_READ_BYTES && since(handed_over) < PACE {
+            source.rest(REST);
+        }
+        let due = run.output.is_due() || !source.is_ready(PACE.saturating_sub(since(handed_over)));
+        if due && run.output.flush() {
+            handed_over = Some(Instant::now());
         }
     }
-    lines.end(take);
+    lines.end(|line| {
+        raw.lines.push(line);
+        run.line_read(now(), line, &mut room);
+    });
+    raw.write();
     run.read_record(true);
     run.converse(|conversation, steps| conversation.end(steps));
     run.output.flush();
 }
 
-fn read_errors(run: &Run, mut source: Source, raw: impl Fn(&str)) {
+fn read_errors(run: &Run, mut source: Source, mut raw: RawLog) {
     let mut lines = Lines::new(STDERR_LINE_LIMIT_BYTES);
     let mut chunk = vec![0; CHUNK_BYTES];
-    let take = |line: &str| {
-        raw(line);
+    let mut take = |line: &str| {
+        raw.lines.at(now());
+        raw.lines.push(line);
+        raw.write();
         let mut is_told = false;
         run.converse(|conversation, steps| {
             conversation.complaint(line, steps);
@@ -425,7 +490,7 @@ fn read_errors(run: &Run, mut source: Source, raw: impl Fn(&str)) {
         if count == 0 {
             break;
         }
-        lines.feed(&chunk[..count], take);
+        lines.feed(&chunk[..count], &mut take);
         let mut tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend_from_slice(&chunk[..count]);
         let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
@@ -434,7 +499,7 @@ fn read_errors(run: &Run, mut source: Source, raw: impl Fn(&str)) {
         let broken = tail.iter().take_while(|byte| surplus > 0 && (0x80..0xC0).contains(*byte)).count();
         tail.drain(..broken);
     }
-    lines.end(take);
+    lines.end(&mut take);
 }
 
 impl Default for Limits {

@@ -2,8 +2,8 @@
 
 use super::index::{self, Mark};
 use super::raw::{self, Raw};
-use super::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Query, Since, Stream};
-use crate::agents::report::{LogEntry, LogRecord};
+use super::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Query, Since};
+use crate::agents::report::LogRecord;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ pub(super) const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 pub(super) const SEGMENTS_MAX: usize = 128;
 /// Bytes between two marks of the index.
 const INDEX_EVERY_BYTES: u64 = 64 * 1024;
+/// Room for encoding that is kept from one append to the next.
+const KEPT_ROOM_BYTES: usize = 256 * 1024;
 
 /// One lineage's log; its files are opened when they are first needed.
 #[derive(Debug)]
@@ -40,6 +42,8 @@ struct Files {
     /// The next entry's number.
     next: u64,
     last_ts: Time,
+    /// Room for lines that are being encoded.
+    room: Vec<u8>,
 }
 
 /// What can be read of a log at one moment, without its lock.
@@ -51,15 +55,12 @@ pub(super) struct Outline {
     size: u64,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordRef<'a> {
-    n: u64,
-    #[serde(with = "crate::core::time::rfc3339")]
-    ts: Time,
-    agent_id: AgentId,
-    #[serde(flatten)]
-    entry: &'a LogEntry,
+/// Lines that are encoded and not yet written.
+#[derive(Debug, Default)]
+struct Unwritten {
+    bytes: Vec<u8>,
+    count: u64,
+    marks: Vec<Mark>,
 }
 
 /// What a line's place in the order depends on; the rest is not parsed to find it.
@@ -76,6 +77,18 @@ fn segment_path(dir: &Path, first: u64) -> PathBuf {
 
 fn index_path(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("{first:012}.index"))
+}
+
+/// One line of a segment: number, time and agent, then the fields of the entry.
+fn encode(bytes: &mut Vec<u8>, n: u64, head: &str, entry: &impl Serialize) -> io::Result<()> {
+    write!(bytes, r#"{{"n":{n}{head}"#)?;
+    let start = bytes.len();
+    serde_json::to_writer(&mut *bytes, entry)?;
+    // Its fields go on where ours end.
+    debug_assert_eq!(bytes.get(start), Some(&b'{'), "an entry is an object");
+    bytes[start] = b',';
+    bytes.push(b'\n');
+    Ok(())
 }
 
 /// The numbers in the names of files like `<prefix>000001<suffix>`, in order.
@@ -98,26 +111,44 @@ impl Lineage {
         self.raw = None;
     }
 
-    pub fn append(&mut self, agent_id: AgentId, ts: Time, entry: &LogEntry) -> io::Result<u64> {
+    /// Adds entries with as few writes as there are segments to write to. Returns how many stand there, which
+    /// are the first of them where not all could be written.
+    pub fn append(
+        &mut self,
+        agent: AgentId,
+        ts: Time,
+        entries: &[impl Serialize],
+    ) -> (usize, io::Result<()>) {
         let files = match &mut self.files {
             Some(files) => files,
-            None => self.files.insert(Files::open(&self.dir)?),
+            None => match Files::open(&self.dir) {
+                Ok(files) => self.files.insert(files),
+                Err(error) => return (0, Err(error)),
+            },
         };
-        let result = files.append(&self.dir, agent_id, ts, entry);
+        let before = files.next;
+        let result = files.append(&self.dir, agent, ts, entries);
+        let done = usize::try_from(files.next - before).unwrap_or(entries.len());
         if result.is_err() && files.undo().is_err() {
             self.files = None;
         }
-        result
+        (done, result)
     }
 
-    pub fn append_raw(&mut self, agent: AgentId, ts: Time, stream: Stream, line: &str) -> io::Result<()> {
+    /// The number of the last entry; 0 when there is none, or nothing is known of the files.
+    pub fn last(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.next - 1)
+    }
+
+    /// Adds encoded lines with one write.
+    pub fn append_raw(&mut self, lines: &[u8]) -> io::Result<()> {
         let raw = if let Some(raw) = &mut self.raw {
             raw
         } else {
             std::fs::create_dir_all(&self.dir)?;
             self.raw.insert(Raw::open(&self.dir)?)
         };
-        raw.append(&self.dir, agent, ts, stream, line)
+        raw.append(&self.dir, lines)
     }
 
     /// `None` when nothing was ever logged.
@@ -186,7 +217,8 @@ impl Files {
         marks.retain(|mark| mark.offset < length && mark.n >= first);
         let start = Mark { n: first, ts: Time(0), offset: 0 };
         let from = marks.last().copied().unwrap_or(start);
-        let mut files = Self { segments, file, size: 0, marked: None, next: 0, last_ts: Time(0) };
+        let mut files =
+            Self { segments, file, size: 0, marked: None, next: 0, last_ts: Time(0), room: Vec::new() };
         if !files.check_lines(&path, from)? {
             // The index lies: the segment itself is asked, from its start.
             marks.clear();
@@ -229,27 +261,56 @@ impl Files {
         }
     }
 
-    fn append(&mut self, dir: &Path, agent_id: AgentId, ts: Time, entry: &LogEntry) -> io::Result<u64> {
-        let (n, ts) = (self.next, ts.max(self.last_ts));
-        let mut line = serde_json::to_vec(&RecordRef { n, ts, agent_id, entry })?;
-        line.push(b'\n');
-        let length = line.len() as u64;
-        if self.size > 0 && self.size + length > SEGMENT_BYTES {
-            self.begin_segment(dir)?;
+    fn append(&mut self, dir: &Path, agent: AgentId, ts: Time, entries: &[impl Serialize]) -> io::Result<()> {
+        let ts = ts.max(self.last_ts);
+        let head = format!(r#","ts":"{ts}","agentId":"{agent}""#);
+        let mut lines = Unwritten { bytes: std::mem::take(&mut self.room), ..Unwritten::default() };
+        lines.bytes.clear();
+        let mut marked = self.marked;
+        for entry in entries {
+            let start = lines.bytes.len();
+            let n = self.next + lines.count;
+            encode(&mut lines.bytes, n, &head, entry)?;
+            if self.size + start as u64 > 0 && self.size + lines.bytes.len() as u64 > SEGMENT_BYTES {
+                let line = lines.bytes.split_off(start);
+                self.write(dir, ts, &mut lines)?;
+                self.begin_segment(dir)?;
+                (lines.bytes, marked) = (line, None);
+            }
+            let offset = self.size + if lines.count == 0 { 0 } else { start as u64 };
+            if marked.is_none_or(|marked| offset - marked >= INDEX_EVERY_BYTES) {
+                lines.marks.push(Mark { n, ts, offset });
+                marked = Some(offset);
+            }
+            lines.count += 1;
         }
-        self.file.write_all(&line)?;
-        let offset = self.size;
-        self.size += length;
-        self.next += 1;
+        self.write(dir, ts, &mut lines)?;
+        if lines.bytes.capacity() <= KEPT_ROOM_BYTES {
+            self.room = lines.bytes;
+        }
+        Ok(())
+    }
+
+    /// Writes what is encoded, and has nothing unwritten then.
+    fn write(&mut self, dir: &Path, ts: Time, lines: &mut Unwritten) -> io::Result<()> {
+        if lines.count == 0 {
+            return Ok(());
+        }
+        self.file.write_all(&lines.bytes)?;
+        self.size += lines.bytes.len() as u64;
+        self.next += lines.count;
         self.last_ts = ts;
-        if self.marked.is_none_or(|marked| offset - marked >= INDEX_EVERY_BYTES) {
-            // The line stands; a missing mark only makes reading slower, and the next line tries again.
-            let first = self.segments[self.segments.len() - 1];
-            if index::add(&index_path(dir, first), Mark { n, ts, offset }).is_ok() {
-                self.marked = Some(offset);
+        let first = self.segments[self.segments.len() - 1];
+        for mark in &lines.marks {
+            // The line stands; a missing mark only makes reading slower, and a later line tries again.
+            if index::add(&index_path(dir, first), *mark).is_ok() {
+                self.marked = Some(mark.offset);
             }
         }
-        Ok(n)
+        lines.bytes.clear();
+        lines.marks.clear();
+        lines.count = 0;
+        Ok(())
     }
 
     fn begin_segment(&mut self, dir: &Path) -> io::Result<()> {

@@ -3,24 +3,68 @@
 use super::Stream;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use svc_base::json_text::push_json_text;
 
 /// Bytes of one raw segment.
 const RAW_SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Raw segments per lineage.
 const RAW_SEGMENTS_MAX: usize = 4;
+/// Room for lines that is kept from one write to the next.
+const KEPT_ROOM_BYTES: usize = 256 * 1024;
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RawLine<'a> {
-    #[serde(with = "crate::core::time::rfc3339")]
-    ts: Time,
-    agent_id: AgentId,
+/// Lines that wait to be written together, encoded.
+#[derive(Debug)]
+pub struct RawLines {
+    agent: AgentId,
     stream: Stream,
-    line: &'a str,
+    bytes: Vec<u8>,
+    ts: Time,
+    /// What a line begins with at that time.
+    head: String,
+}
+
+impl RawLines {
+    /// None yet, of this output of an agent.
+    pub fn new(agent: AgentId, stream: Stream) -> Self {
+        let mut lines = Self { agent, stream, bytes: Vec::new(), ts: Time(0), head: String::new() };
+        lines.at(Time(0));
+        lines
+    }
+
+    /// The time of the lines to come.
+    pub fn at(&mut self, ts: Time) {
+        if ts == self.ts && !self.head.is_empty() {
+            return;
+        }
+        let stream = match self.stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        self.ts = ts;
+        self.head = format!(r#"{{"ts":"{ts}","agentId":"{}","stream":"{stream}","line":"#, self.agent);
+    }
+
+    /// Adds a line as the program printed it.
+    pub fn push(&mut self, line: &str) {
+        self.bytes.extend_from_slice(self.head.as_bytes());
+        push_json_text(&mut self.bytes, line);
+        self.bytes.extend_from_slice(b"}\n");
+    }
+
+    /// The encoded lines.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Forgets them.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        // One long line is no reason to keep its room.
+        self.bytes.shrink_to(KEPT_ROOM_BYTES);
+    }
 }
 
 /// The newest raw segment, open for appending.
@@ -43,17 +87,9 @@ impl Raw {
         Ok(Self { number, file, size })
     }
 
-    pub fn append(
-        &mut self,
-        dir: &Path,
-        agent_id: AgentId,
-        ts: Time,
-        stream: Stream,
-        line: &str,
-    ) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(&RawLine { ts, agent_id, stream, line })?;
-        bytes.push(b'\n');
-        let length = bytes.len() as u64;
+    /// Adds encoded lines with one write; nothing of them when it fails.
+    pub fn append(&mut self, dir: &Path, lines: &[u8]) -> io::Result<()> {
+        let length = lines.len() as u64;
         if self.size > 0 && self.size + length > RAW_SEGMENT_BYTES {
             *self = Self::open_number(dir, self.number + 1)?;
             let all = numbers(dir)?;
@@ -61,7 +97,7 @@ impl Raw {
                 std::fs::remove_file(path(dir, *old))?;
             }
         }
-        if let Err(error) = self.file.write_all(&bytes) {
+        if let Err(error) = self.file.write_all(lines) {
             // A half line would swallow the next one.
             let _ = self.file.set_len(self.size);
             return Err(error);

@@ -275,10 +275,16 @@ fn raw_lines_are_bounded_and_their_oldest_go_first() {
     let folder = Folder::new();
     let store = folder.open();
     let line = "y".repeat(1 << 20);
-    for _ in 0..45 {
-        store.append_raw(LINEAGE, AGENT, Time(1), Stream::Stdout, &line).expect("appends");
-    }
-    store.append_raw(LINEAGE, AGENT, Time(1), Stream::Stderr, "oops").expect("appends");
+    let append = |stream, line: &str| {
+        let mut lines = RawLines::new(AGENT, stream);
+        lines.at(Time(1));
+        lines.push(line);
+        store.append_raw(LINEAGE, &mut lines);
+        assert!(lines.bytes().is_empty(), "written");
+    };
+    (0..45).for_each(|_| append(Stream::Stdout, &line));
+    append(Stream::Stderr, "oops");
+    assert_eq!(store.health().failed, 0);
     let names = folder.names(".jsonl");
     assert_eq!(names.len(), 4, "{names:?}");
     assert_ne!(names[0], "raw-000001.jsonl");
@@ -303,6 +309,57 @@ fn a_log_that_cannot_be_written_is_told_and_goes_on_later() {
     std::fs::remove_file(&blocker).expect("removes");
     fill(&store, 1, 2, 10);
     assert_eq!(store.health().failed, 1);
+}
+
+#[test]
+fn lines_that_are_written_together_are_the_bytes_of_lines_written_apart() {
+    let (apart, together) = (Folder::new(), Folder::new());
+    let mut entries = all_activities();
+    // Over marks of the index, and over the end of a segment in the middle of an append.
+    entries.extend((0..20).map(|n| Activity::Text { text: "\"x\n".repeat(200_000 + n) }));
+    let (one, all) = (apart.open(), together.open());
+    for _ in 0..2 {
+        for entry in &entries {
+            let entry = LogEntry::Activity(entry.clone());
+            one.append(LINEAGE, AGENT, Time(7000), &entry).expect("appends");
+        }
+        all.append_all(LINEAGE, AGENT, Time(7000), &entries);
+    }
+    let (mut lines, mut both) = (RawLines::new(AGENT, Stream::Stdout), RawLines::new(AGENT, Stream::Stdout));
+    for line in ["{\"a\": \"b\\n\"}", "", "tab\t\u{1}\u{1F600}"] {
+        lines.push(line);
+        one.append_raw(LINEAGE, &mut lines);
+        both.push(line);
+    }
+    all.append_raw(LINEAGE, &mut both);
+    assert!(apart.names(".jsonl").len() > 3, "several segments: {:?}", apart.names(".jsonl"));
+    for suffix in [".jsonl", ".index"] {
+        assert_eq!(apart.names(suffix), together.names(suffix));
+        for name in apart.names(suffix) {
+            let [one, all] =
+                [&apart, &together].map(|folder| std::fs::read(folder.file(&name)).expect("reads"));
+            assert!(one == all, "{name} differs");
+        }
+    }
+}
+
+#[test]
+fn of_lines_written_together_each_that_is_lost_counts() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let blocker = folder.0.join(LINEAGE.to_string());
+    std::fs::write(&blocker, "a file where the folder should be").expect("writes");
+    store.append_all(LINEAGE, AGENT, Time(1), &all_activities()[..3]);
+    assert_eq!(store.health().failed, 3);
+    let mut lines = RawLines::new(AGENT, Stream::Stdout);
+    lines.push("a");
+    lines.push("b");
+    store.append_raw(LINEAGE, &mut lines);
+    assert_eq!(store.health().failed, 5);
+    std::fs::remove_file(&blocker).expect("removes");
+    store.append_all(LINEAGE, AGENT, Time(1), &all_activities()[..3]);
+    fill(&store, 4, 5, 10);
+    assert_eq!(store.health().failed, 5);
 }
 
 #[test]

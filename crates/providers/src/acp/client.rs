@@ -199,7 +199,7 @@ impl Client {
         let option = |category: &str| {
             let options = wire::items(result, "configOptions").iter();
             options.map(|option| (wire::text(option, "id"), option)).find(|(id, option)| {
-                !id.is_empty() && (*id == category || wire::text(option, "category") == category)
+                !id.is_empty() && (*id == category || wire::text(*option, "category") == category)
             })
         };
         let set_option =
@@ -414,7 +414,7 @@ impl Conversation for Client {
     }
 
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
-        let Some(message) = wire::object(line) else { return wire::noise(line, out) };
+        let Some(message) = wire::own_object(line) else { return wire::noise(line, out) };
         let before = out.len();
         let params = message.get("params").unwrap_or(&Value::Null);
         match (wire::text(&message, "method"), message.get("id").is_some()) {

@@ -58,7 +58,7 @@ impl Bounds {
 /// does. "Always" is never chosen: the next request is decided anew.
 pub(super) fn outcome(allow: bool, options: &[Value]) -> Value {
     let kind = if allow { "allow_once" } else { "reject_once" };
-    match options.iter().find(|option| wire::text(option, "kind") == kind) {
+    match options.iter().find(|option| wire::text(*option, "kind") == kind) {
         Some(option) => {
             json!({"outcome": {"outcome": "selected", "optionId": wire::text(option, "optionId")}})
         }

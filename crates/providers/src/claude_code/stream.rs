@@ -4,6 +4,7 @@
 //! a turn of its own, right behind the running one and also when the input has been closed meanwhile
 //! (tried with 2.1.329).
 
+use crate::json::Json;
 use crate::wire::{self, CostMeter, Meter};
 use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage};
 use serde_json::{Value, json};
@@ -55,15 +56,15 @@ impl Stream {
     }
 
     /// The program asks for permission. Without an answer it waits forever, so everything else is refused.
-    fn asked(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn asked(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let id = wire::text(event, "request_id");
-        let request = event.get("request").unwrap_or(&Value::Null);
+        let request = event.get("request").unwrap_or(&Json::Null);
         let known = wire::text(request, "subtype") == "can_use_tool" && !id.is_empty();
         if !known || self.questions.len() >= QUESTIONS_MAX {
             let error = "not supported by this client";
             return respond(out, &json!({"subtype": "error", "request_id": id, "error": error}));
         }
-        let input = request.get("input").cloned().unwrap_or_default();
+        let input = request.get("input").map(Json::to_value).unwrap_or_default();
         self.questions.insert(id.to_owned(), input.clone());
         let name = wire::text(request, "tool_name").to_owned();
         wire::emit(out, Activity::PermissionAsked { question: id.to_owned(), name, input });
@@ -76,7 +77,7 @@ impl Stream {
         }
     }
 
-    fn system(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn system(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(event, "subtype") {
             "init" => self.init(event, out),
             "api_retry" => wire::trouble(out, &retry_text(event)),
@@ -90,7 +91,7 @@ impl Stream {
         }
     }
 
-    fn init(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn init(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let (id, model) = (wire::text(event, "session_id"), wire::text(event, "model"));
         // Every turn repeats it.
         if !id.is_empty() && (id != self.session || model != self.model) {
@@ -102,7 +103,7 @@ impl Stream {
         self.turn_started(out);
     }
 
-    fn assistant(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn assistant(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let Some(message) = event.get("message") else { return };
         let by_subagent = is_subagent(event);
         // A message that the program made up itself, about an error, comes again in the result.
@@ -127,7 +128,7 @@ impl Stream {
 
     /// Counts the input of a message when it is first seen, so that counters move during a turn. Its
     /// output is a placeholder: the result has the truth.
-    fn provisional_usage(&mut self, message: &Value, by_subagent: bool, out: &mut Vec<Step>) {
+    fn provisional_usage(&mut self, message: &Json<'_>, by_subagent: bool, out: &mut Vec<Step>) {
         let (Some(figures), id) = (message.get("usage"), wire::text(message, "id")) else { return };
         let room = self.counted_messages.len() < PROVISIONAL_MESSAGES_MAX;
         if id.is_empty() || !room || !self.counted_messages.insert(id.to_owned()) {
@@ -144,10 +145,10 @@ impl Stream {
         wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
     }
 
-    fn result(&mut self, event: &Value, out: &mut Vec<Step>) {
+    fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let cost_usd = self.account(event, out);
         let text = wire::text(event, "result");
-        let failed = event.get("is_error").and_then(Value::as_bool).unwrap_or(false)
+        let failed = event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
             || !matches!(wire::text(event, "subtype"), "success" | "");
         let denied = wire::items(event, "permission_denials").iter().take(DENIED_MAX);
         wire::emit(
@@ -171,16 +172,15 @@ impl Stream {
     }
 
     /// Corrects the provisional counts to the totals of the session. Returns the cost of the turn.
-    fn account(&mut self, event: &Value, out: &mut Vec<Step>) -> Option<f64> {
+    fn account(&mut self, event: &Json<'_>, out: &mut Vec<Step>) -> Option<f64> {
         let since_last = event.get("model_usage_since_last_result");
         // The cumulative cost of a continued session has an unknown start; newer versions also tell the
         // turn's own.
-        let cumulative = self.cost.total(event.get("total_cost_usd").and_then(Value::as_f64));
+        let cumulative = self.cost.total(event.get("total_cost_usd").and_then(Json::as_f64));
         let cost_usd = since_last.map(cost_of_models).or(cumulative);
         let mut usage = Usage { cost_usd, ..Usage::default() };
         // A turn that never reached the model has no figures, which is not a total of zero.
-        let models =
-            event.get("modelUsage").filter(|models| models.as_object().is_some_and(|all| !all.is_empty()));
+        let models = event.get("modelUsage").filter(|models| !models.fields().is_empty());
         if let Some(models) = models {
             let session_total = sum_of_models(models);
             // What newer versions tell of this run alone is better than the difference to what was counted
@@ -262,13 +262,13 @@ fn respond(out: &mut Vec<Step>, response: &Value) {
 }
 
 /// Whether a line is of a sub-agent. Qwen Code has the same mark.
-pub(crate) fn is_subagent(event: &Value) -> bool {
+pub(crate) fn is_subagent(event: &Json<'_>) -> bool {
     event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }
 
-fn tool_started(block: &Value, out: &mut Vec<Step>) {
+fn tool_started(block: &Json<'_>, out: &mut Vec<Step>) {
     let name = wire::text(block, "name");
-    let input = block.get("input").cloned().unwrap_or_default();
+    let input = block.get("input").map(Json::to_value).unwrap_or_default();
     let writes = matches!(name, "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
     let path = if writes || name == "Read" { wire::path_in(&input) } else { None };
     let id = wire::text(block, "id").to_owned();
@@ -276,18 +276,18 @@ fn tool_started(block: &Value, out: &mut Vec<Step>) {
 }
 
 /// The ends of tool calls in a `user` line. Qwen Code has the same lines.
-pub(crate) fn tool_results(event: &Value, out: &mut Vec<Step>) {
+pub(crate) fn tool_results(event: &Json<'_>, out: &mut Vec<Step>) {
     let Some(message) = event.get("message") else { return };
     for block in wire::items(message, "content") {
         if wire::text(block, "type") == "tool_result" {
-            let error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+            let error = block.get("is_error").and_then(Json::as_bool).unwrap_or(false);
             let output = block.get("content").map(wire::words).unwrap_or_default();
             wire::tool_ended(out, wire::text(block, "tool_use_id"), error, &output);
         }
     }
 }
 
-fn retry_text(event: &Value) -> String {
+fn retry_text(event: &Json<'_>) -> String {
     let (attempt, max) = (wire::count(event, "attempt"), wire::count(event, "max_retries"));
     let reason = match wire::count_if_any(event, "error_status") {
         Some(status) => format!("error {status}"),
@@ -297,7 +297,7 @@ fn retry_text(event: &Value) -> String {
 }
 
 /// Why a turn failed, for people. The program's own diagnostics come last: they are not written for them.
-fn error_text(event: &Value) -> String {
+fn error_text(event: &Json<'_>) -> String {
     let result = wire::text(event, "result");
     if !result.is_empty() {
         return wire::cut(result, wire::NOISE_LIMIT_BYTES);
@@ -307,14 +307,14 @@ fn error_text(event: &Value) -> String {
         "error_max_turns" => "the limit of turns was reached".to_owned(),
         "error_max_budget_usd" => "the budget was reached".to_owned(),
         _ if reason.starts_with("aborted") => "the turn was interrupted".to_owned(),
-        _ => match wire::items(event, "errors").iter().find_map(Value::as_str) {
+        _ => match wire::items(event, "errors").iter().find_map(Json::as_str) {
             Some(first) => wire::cut(first, wire::NOISE_LIMIT_BYTES),
             None => format!("the turn failed: {reason}"),
         },
     }
 }
 
-fn tokens_of_model(figures: &Value) -> Tokens {
+fn tokens_of_model(figures: &Json<'_>) -> Tokens {
     Tokens {
         input: wire::count(figures, "inputTokens"),
         output: wire::count(figures, "outputTokens"),
@@ -323,23 +323,22 @@ fn tokens_of_model(figures: &Value) -> Tokens {
     }
 }
 
-fn sum_of_models(models: &Value) -> Tokens {
-    let models = models.as_object().into_iter().flatten();
-    models.fold(Tokens::default(), |sum, (_, figures)| sum + tokens_of_model(figures))
+fn sum_of_models(models: &Json<'_>) -> Tokens {
+    models.fields().values().fold(Tokens::default(), |sum, figures| sum + tokens_of_model(figures))
 }
 
-fn cost_of_models(models: &Value) -> f64 {
-    let models = models.as_object().into_iter().flatten();
-    let costs = models.filter_map(|(_, figures)| figures.get("costUSD").and_then(Value::as_f64));
+fn cost_of_models(models: &Json<'_>) -> f64 {
+    let models = models.fields();
+    let costs = models.values().filter_map(|figures| figures.get("costUSD").and_then(Json::as_f64));
     costs.filter(|cost| *cost >= 0.0).sum()
 }
 
 /// The window of the main model; where its name is told differently, of the model with the most tokens.
-fn window_of(models: &Value, main: &str) -> Option<u64> {
-    let window = |figures: &Value| wire::count_if_any(figures, "contextWindow").filter(|window| *window > 0);
+fn window_of(models: &Json<'_>, main: &str) -> Option<u64> {
+    let window =
+        |figures: &Json<'_>| wire::count_if_any(figures, "contextWindow").filter(|window| *window > 0);
     if let Some(found) = models.get(main).and_then(window) {
         return Some(found);
     }
-    let models = models.as_object()?;
-    window(models.values().max_by_key(|figures| tokens_of_model(figures).total())?)
+    window(models.fields().values().max_by_key(|figures| tokens_of_model(figures).total())?)
 }

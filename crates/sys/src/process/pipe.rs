@@ -35,6 +35,12 @@ impl Source {
         let ready = poll([(self.file.as_fd(), libc::POLLIN), (self.wake.as_fd(), libc::POLLIN)], Some(wait));
         ready.is_ok_and(|ready| ready != [false, false])
     }
+
+    /// Lets what is written meanwhile gather in the pipe, for `wait`; not once the end was ordered.
+    pub fn rest(&self, wait: Duration) {
+        // A wait that fails is one that is over.
+        let _ = poll([(self.wake.as_fd(), libc::POLLIN)], Some(wait));
+    }
 }
 
 impl Read for Source {
@@ -154,6 +160,19 @@ mod tests {
         let mut text = String::new();
         source.read_to_string(&mut text).expect("ends although the writer lives");
         assert_eq!(text, "last words");
+    }
+
+    #[test]
+    fn a_source_rests_while_more_is_written_and_not_when_it_is_to_end() {
+        let (reader, mut writer) = pipe();
+        let (source, wake) = Source::new(reader).expect("a source");
+        writer.write_all(b"a line").expect("written");
+        let began = std::time::Instant::now();
+        source.rest(Duration::from_millis(20));
+        assert!(began.elapsed() >= Duration::from_millis(20), "what is there already does not end it");
+        drop(wake);
+        source.rest(Duration::from_mins(1));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 
     #[test]

@@ -1,0 +1,289 @@
+//! What one line of an agent's output costs the daemon, on what the real programs printed
+//! (`tests/data/recordings`): processor time a line for every provider with 1, 8 and 50 agents, and how long
+//! `/api/health` takes meanwhile.
+//!
+//! The agents' programs are this one: it prints a provider's recordings again and again, one write a line, as
+//! fast as the daemon takes them. `cargo bench --bench lines -- claude codex` measures these alone,
+//! `--agents=8` with so many.
+
+#[path = "support/load.rs"]
+#[allow(dead_code, reason = "every bench uses another part")]
+mod load;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use load::{Client, cpu_seconds, get, to_f64};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use support::daemon::Daemon;
+use support::folder::Folder;
+use support::wait::wait_for;
+
+/// Measurements of which the middle one is shown.
+const RUNS: usize = 3;
+/// Lines of one measurement, all agents together: some tenths of a second, where a clock tick is a hundredth.
+const LINES: usize = 160_000;
+const AGENTS: [usize; 3] = [1, 8, 50];
+/// Between two questions after the daemon's health; they are part of what it uses.
+const HEALTH_EVERY: Duration = Duration::from_millis(5);
+/// Repeated recordings in memory, at least; the program writes from there.
+const BLOCK_BYTES: usize = 256 * 1024;
+/// What is wanted.
+const TARGET_MICROS: f64 = 5.0;
+const TARGET_HEALTH_MS: f64 = 5.0;
+
+const PROVIDERS: [(&str, &str); 9] = [
+    ("claude", "claude-code"),
+    ("codex", "codex"),
+    ("gemini", "gemini"),
+    ("opencode", "opencode"),
+    ("qwen", "qwen"),
+    ("copilot", "copilot"),
+    ("cline", "cline"),
+    ("aider", "aider"),
+    ("acp", "acp"),
+];
+/// Of each program: its ordinary sessions. In the others it asks, or its end is cut off.
+const CASES: [&str; 8] = ["default", "denied", "full", "plain", "mcp", "ctx", "twoturns", "resume"];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, file, lines, go] = arguments.as_slice()
+        && flag == "--replay"
+    {
+        return replay(Path::new(file), lines.parse().expect("a count"), Path::new(go));
+    }
+    let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+    let only: Option<usize> =
+        arguments.iter().find_map(|word| word.strip_prefix("--agents=")).map(|n| n.parse().expect("a count"));
+    println!(
+        "{:<10} {:>10} {:>12} {:>6} {:>12} {:>12} {:>14} {:>14}",
+        "program",
+        "bytes/line",
+        "entries/line",
+        "agents",
+        "us CPU/line",
+        "of target",
+        "lines/s",
+        "health p99 ms"
+    );
+    for (program, provider) in PROVIDERS {
+        if !wanted.is_empty() && !wanted.iter().any(|word| *word == program) {
+            continue;
+        }
+        let stream = stream(program);
+        let bytes = to_f64(stream.len() as u64) / to_f64(lines_of(&stream) as u64);
+        for agents in AGENTS.into_iter().filter(|agents| only.is_none_or(|only| only == *agents)) {
+            let mut runs: Vec<Measured> =
+                (0..RUNS).map(|_| measure(program, provider, &stream, agents)).collect();
+            runs.sort_by(|a, b| a.micros.total_cmp(&b.micros));
+            let middle = &runs[RUNS / 2];
+            let worst = runs.iter().map(|run| run.health_p99).fold(0.0, f64::max);
+            let met = middle.micros <= TARGET_MICROS && worst <= TARGET_HEALTH_MS;
+            println!(
+                "{program:<10} {bytes:>10.0} {:>12.2} {agents:>6} {:>12.2} {:>12.2} {:>14.0} {worst:>14.2} {}",
+                middle.entries,
+                middle.micros,
+                middle.micros / TARGET_MICROS,
+                middle.rate,
+                if met { "ok" } else { "MISSED" }
+            );
+        }
+    }
+}
+
+fn lines_of(stream: &[u8]) -> usize {
+    stream.split_inclusive(|byte| *byte == b'\n').count()
+}
+
+/// What this program printed in its ordinary sessions, one after the other.
+fn stream(program: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/recordings");
+    let mut all = Vec::new();
+    let mut add = |bytes: &[u8]| {
+        all.extend_from_slice(bytes);
+        if all.last().is_some_and(|last| *last != b'\n') {
+            all.push(b'\n');
+        }
+    };
+    if program == "acp" {
+        let agents = ["claude-allow", "codex-allow", "gemini-allow", "opencode-allow"];
+        for agent in agents {
+            let text = fs::read_to_string(format!("{folder}/acp/{agent}.jsonl")).expect("a recording");
+            for line in said(&text) {
+                add(line.as_bytes());
+            }
+        }
+    } else {
+        for case in CASES {
+            if let Ok(bytes) = fs::read(format!("{folder}/{program}-{case}.jsonl")) {
+                add(&bytes);
+            }
+        }
+    }
+    assert!(!all.is_empty(), "there are recordings of {program}");
+    all
+}
+
+/// The agent's side of a recording of both, but for what it asks: nobody is there to answer so often.
+fn said(text: &str) -> Vec<String> {
+    let mut answered = 0;
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("a record is JSON"));
+    let own = records.filter(|record| record["dir"] == "<-").filter_map(|mut record| {
+        let message = record["msg"].take();
+        let mut message = message.as_object().cloned().expect("a message is an object");
+        match (message.contains_key("method"), message.contains_key("id")) {
+            (true, true) => return None,
+            (false, _) => {
+                answered += 1;
+                message.insert("id".to_owned(), json!(answered));
+            }
+            _ => {}
+        }
+        Some(Value::Object(message).to_string())
+    });
+    own.collect()
+}
+
+/// The program of an agent: waits for the file `go`, then prints so many lines of the stream.
+fn replay(file: &Path, lines: usize, go: &Path) {
+    let stream = fs::read(file).expect("the stream");
+    let mut block = Vec::new();
+    while block.len() < BLOCK_BYTES {
+        block.extend_from_slice(&stream);
+    }
+    while !go.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut out = std::io::stdout().lock();
+    let mut left = lines;
+    while left > 0 {
+        // One write a line, as they do; the buffer of `stdout` would do it too, and copy.
+        for line in block.split_inclusive(|byte| *byte == b'\n').take(left) {
+            out.write_all(line).and_then(|()| out.flush()).expect("the daemon reads");
+        }
+        left -= left.min(lines_of(&block));
+    }
+}
+
+struct Measured {
+    entries: f64,
+    micros: f64,
+    rate: f64,
+    health_p99: f64,
+}
+
+/// Says on its drop that it is over, also when a measurement fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A project in which the programs on the path are this one.
+fn project(stream: &[u8], program: &str, lines: usize) -> (Arc<Folder>, PathBuf, String) {
+    let folder = Arc::new(Folder::new("lines"));
+    // Nobody has used so much so quickly as an agent that repeats a session: it is to run on.
+    let safety = json!({"tokenCeilingPerAgent": 1_000_000_000_000_u64});
+    let config = json!({"maxAgents": 100, "autoRotation": false, "safety": safety});
+    folder.write(".svc/config.json", &config.to_string());
+    let (file, go) = (folder.path().join("stream"), folder.path().join("go"));
+    fs::write(&file, stream).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 9.9.9; exit 0; }}\nexec '{}' --replay '{}' {lines} '{}'\n",
+        std::env::current_exe().unwrap().display(),
+        file.display(),
+        go.display(),
+    );
+    let path = format!("bin/{program}");
+    folder.write(&path, &script);
+    let path = folder.path().join(path);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let bin = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());
+    (folder, path, bin)
+}
+
+fn measure(program: &str, provider: &str, stream: &[u8], agents: usize) -> Measured {
+    let lines = LINES / agents;
+    let (folder, path, bin) = project(stream, program, lines);
+    let daemon = Daemon::start_in(folder, &[("PATH", &bin)]);
+    if provider != "acp" {
+        wait_for("the program to be found", || {
+            let providers = daemon.get("/api/providers");
+            let found = |one: &Value| one["id"] == provider && one["installed"] == true;
+            providers.as_array().unwrap().iter().any(found).then_some(())
+        });
+    }
+    let ids: Vec<String> = (0..agents).map(|_| spawn(&daemon, provider, &path)).collect();
+    for id in &ids {
+        wait_for("it to run", || daemon.get(&format!("/api/agents/{id}"))["pid"].is_number().then_some(()));
+    }
+    let address: SocketAddr = daemon.url.trim_start_matches("http://").parse().unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let health = scope.spawn(|| health_times(address, &over));
+        let cpu = cpu_seconds(daemon.pid());
+        let began = Instant::now();
+        fs::write(daemon.project.join("go"), "").unwrap();
+        let guard = Over(&over);
+        for id in &ids {
+            wait_for("it to end", || ended(&daemon, id).then_some(()));
+        }
+        let (used, took) = (cpu_seconds(daemon.pid()) - cpu, began.elapsed().as_secs_f64());
+        drop(guard);
+        let times = health.join().unwrap();
+        let all = to_f64((lines * agents) as u64);
+        let logged: u64 = ids.iter().map(|id| entries(&daemon, id)).sum();
+        let p99 = times[times.len() * 99 / 100];
+        Measured {
+            micros: used * 1e6 / all,
+            entries: to_f64(logged) / all,
+            rate: all / took,
+            health_p99: p99 * 1e3,
+        }
+    })
+}
+
+fn spawn(daemon: &Daemon, provider: &str, path: &Path) -> String {
+    let mut wish = json!({"role": "dev", "provider": provider, "prompt": "go", "permission": "full"});
+    if provider == "acp" {
+        wish["command"] = json!([path]);
+    }
+    daemon.post("/api/agents", &wish)["id"].as_str().unwrap().to_owned()
+}
+
+fn ended(daemon: &Daemon, id: &str) -> bool {
+    let record = daemon.get(&format!("/api/agents/{id}"));
+    let exit = &record["exit"];
+    // Cut off, not all of its lines would have been read.
+    assert!(exit.is_null() || exit["code"] == 0, "{record}");
+    !exit.is_null()
+}
+
+/// Entries of the agent's log: a line that is not understood, or of which nothing is worth keeping, has none.
+fn entries(daemon: &Daemon, id: &str) -> u64 {
+    daemon.get(&format!("/api/agents/{id}/log?tail=1"))["entries"][0]["n"].as_u64().unwrap_or_default()
+}
+
+/// Sorted seconds of questions after the daemon's health, asked until it is over.
+fn health_times(address: SocketAddr, over: &AtomicBool) -> Vec<f64> {
+    let mut client = Client::connect(address);
+    let mut times = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        client.ask(&get("/api/health"), 200);
+        times.push(asked.elapsed().as_secs_f64());
+        std::thread::sleep(HEALTH_EVERY);
+    }
+    times.sort_by(f64::total_cmp);
+    times
+}
