@@ -259,13 +259,26 @@ impl State {
         self.records.insert(agent.id, Arc::new(agent));
     }
 
+    /// Forgets an agent, its earlier lives with it.
     fn remove(&mut self, id: AgentId) -> Option<Arc<Agent>> {
-        let removed = self.records.remove(&id)?;
+        let removed = self.take(id)?;
+        self.forget_lives(removed.lineage_id);
+        Some(removed)
+    }
+
+    /// A life is over, and its lineage goes on under another id: this one leads there.
+    fn retire(&mut self, id: AgentId) {
+        if let Some(life) = self.take(id) {
+            self.alias(id, life.lineage_id);
+        }
+    }
+
+    fn take(&mut self, id: AgentId) -> Option<Arc<Agent>> {
+        let taken = self.records.remove(&id)?;
         self.handoffs.remove(&id);
         self.changes.changed.remove(&id);
         self.changes.removed.insert(id);
-        self.forget_lives(removed.lineage_id);
-        Some(removed)
+        Some(taken)
     }
 
     /// The ids of a lineage's earlier lives lead nowhere once its record is gone.

@@ -240,8 +240,7 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let delivered = agent.queue.iter().map(|message| message.id).collect();
     let prompt = briefing::after_rotation(all, &agent, &brief);
     let agents = Arc::make_mut(&mut all.agents);
-    agents.remove(old_id);
-    agents.alias(old_id, old.lineage_id);
+    agents.retire(old_id);
     let step = Step::Starting { old_context_tokens, delivered };
     agents.pending_rotations.insert(id, Rotation { step, ..rotation });
     spawn::start(all, cx, provider, agent, prompt, SessionStart::Fresh);

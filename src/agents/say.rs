@@ -203,8 +203,7 @@ fn continue_with(
         agent.context_tokens = 0;
     }
     let agents = Arc::make_mut(&mut all.agents);
-    agents.remove(old.id);
-    agents.alias(old.id, old.lineage_id);
+    agents.retire(old.id);
     spawn::start(all, cx, provider, agent, prompt, session);
     if handoff.is_some() {
         rotation::hand_over(all, cx, old, id);

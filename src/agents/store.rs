@@ -113,6 +113,22 @@ mod tests {
     use crate::core::testing::Bench;
     use serde_json::{Value, json};
 
+    #[test]
+    fn every_earlier_id_leads_to_the_life_of_today_after_rotations_and_resumes() {
+        let mut bench = Bench::new();
+        let mut lives = vec![bench.agent("dev")];
+        for _ in 0..2 {
+            lives.push(bench.rotates("dev"));
+            bench.exits(*lives.last().unwrap(), 0);
+            assert_eq!(bench.ask("POST", "/api/agents/dev/resume", &Value::Null).0, 200);
+            lives.push(bench.state.agents.find("dev").unwrap().id);
+        }
+        for life in &lives {
+            let found = bench.state.agents.find(&life.to_string()).unwrap();
+            assert_eq!(Some(&found.id), lives.last(), "{life} of {lives:?}");
+        }
+    }
+
     /// The file is written with every change: it must not grow with agents that are gone.
     #[test]
     fn the_ids_of_earlier_lives_go_with_the_record() {

@@ -260,8 +260,8 @@ fn turn_away(shared: &Shared, mut stream: &TcpStream) {
     shared.stats.answered(503);
     // A fresh socket's buffer takes these few bytes at once.
     let _ = stream.set_write_timeout(Some(ACCEPT_PAUSE)).and_then(|()| stream.write_all(&bytes));
-    // What has come of the request is taken: closed with it unread, the connection is reset, and the client may
-    // never see the reply. What comes later is not waited for, for others want to be accepted.
+    // What has come of the request is taken: closed with it unread, the connection is reset, and the client
+    // may never see the reply. What comes later is not waited for, for others want to be accepted.
     let _ = stream.shutdown(Shutdown::Write).and_then(|()| stream.set_nonblocking(true));
     let _ = stream.read(&mut [0; TURNED_AWAY_BYTES]);
 }
