@@ -287,7 +287,7 @@ fn model_answered(all: &mut All, cx: &mut Context, number: u64, answer: &Result<
     let Some((call, begun, mut review)) = Arc::make_mut(&mut all.pm).pending.remove(&number) else { return };
     match answer {
         Ok(text) => {
-            let words = one_line(&text);
+            let words = one_line(text);
             let end = words.char_indices().nth(WORDS_CHARS).map_or(words.len(), |(at, _)| at);
             let words = &words[..end];
             let verdict: String =

@@ -481,11 +481,10 @@ fn a_message_for_now_begins_a_successor(stage: &Stage) {
 fn a_kill_leaves_no_process(stage: &Stage) {
     let id = stage.spawn_long();
     let command_line = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let before = alive(&id);
-    assert!(
-        before.iter().any(|pid| command_line(pid).contains("sleep")),
-        "the tool runs, marked: {before:?}"
-    );
+    // The shell begins it after it has written the mark.
+    wait_within(LIMIT, "the tool to run, marked", || {
+        alive(&id).iter().any(|pid| command_line(pid).contains("sleep")).then_some(())
+    });
     stage.kill(&id);
     assert!(!stage.daemon.project.join("long.ended").exists());
 }
@@ -531,7 +530,10 @@ fn a_message_reaches_the_agent_in_the_middle_of_a_turn(stage: &Stage) {
 
 fn a_question_does_not_disturb_the_agent(stage: &Stage) {
     let id = stage.spawn_long();
-    let before = stage.record(&id);
+    // What the program says of its session may come after what its tool does.
+    let before = wait_within(LIMIT, "the session", || {
+        Some(stage.record(&id)).filter(|record| record["sessionId"].is_string())
+    });
     let question = json!({"question": "REAL-QUERY: what are you doing?"});
     let answer = stage.daemon.post(&format!("/api/agents/{id}/query"), &question);
     assert_eq!(answer["agentId"], json!(id));
