@@ -40,7 +40,8 @@ pub use report::LogEntry;
 pub use rights::Maker;
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
-    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, spawn, spawn_agent, working_folder,
+    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent,
+    working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use touched::touched;

@@ -11,8 +11,8 @@ use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as
 use crate::credentials::{self, SecretVariable};
 use crate::market;
 use crate::providers::environment::Extra;
-use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, SessionStart, Tokens};
-use crate::settings::Enforcement;
+use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, Room, SessionStart, Tokens};
+use crate::settings::{Cage, Enforcement};
 use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -240,8 +240,21 @@ pub fn launch_request(
         // What nobody owns and is not fenced in needs no asking.
         hook_program: all.project.program.clone(),
         fence,
+        room: room(all),
         extra_env: all.settings.config().env.of(&agent.provider).then(&agent.env),
     }
+}
+
+/// What agents are shown of the machine, where each gets a room of its own. `require` makes one where that is
+/// known to fail, too: then nothing starts, and says why.
+pub fn room(all: &All) -> Option<Room> {
+    let isolation = &all.settings.config().isolation;
+    let wanted = match isolation.cage {
+        Cage::Off => false,
+        Cage::Auto => all.project.can_cage,
+        Cage::Require => true,
+    };
+    wanted.then(|| Room { home: isolation.home, grants: isolation.grants.clone() })
 }
 
 /// Where alone an agent may write, if the kernel is to see to it: in its scope where enforcement is the

@@ -12,10 +12,12 @@ mod input;
 mod lines;
 mod output;
 mod record_file;
+mod room;
 mod run;
 
-pub use env::{process_spec, temporary_folder};
+pub use env::{Beside, process_spec};
 pub use output::BATCHES_IN_FLIGHT;
+pub use room::{RoomFolder, remove_all as remove_rooms, why_none as why_no_room};
 
 use super::report::RunReport;
 use super::wire::Wire;
@@ -35,6 +37,8 @@ use svc_sys::process::{Prepare, Processes};
 
 /// After the order to finish and the last output, how long a program may take to end by itself.
 pub const FINISH_GRACE: Duration = Duration::from_secs(10);
+/// Where the folders of rooms are, below the project.
+pub const ROOMS: &str = ".svc/rooms";
 /// Stack of a run's own thread in bytes; a provider's `launch` runs on it.
 const STACK_BYTES: usize = 512 * 1024;
 

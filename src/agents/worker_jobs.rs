@@ -1,6 +1,6 @@
 //! One-off jobs: building a handoff brief from a log, asking a question in a process of its own.
 
-use super::worker::{process_spec, temporary_folder};
+use super::worker::{Beside, RoomFolder, process_spec};
 use super::worker_log::LogStore;
 use super::{Job, JobReport};
 use crate::context::{brief, worker_brief};
@@ -132,8 +132,8 @@ impl Means {
         let provider = providers::by_id(provider).ok_or("its provider is gone")?;
         let launch = provider.launch(request)?;
         let marker = Marker { agent, project_dir: self.project.clone() };
-        let temporary = temporary_folder(request)?;
-        let spec = process_spec(&launch, provider.info(), env, request, &marker, temporary.as_ref());
+        let beside = Beside::make(request, &RoomFolder::name_of_question())?;
+        let spec = process_spec(&launch, provider.info(), env, request, &marker, &beside);
         let running = self.processes.spawn(&spec).map_err(|error| error.to_string())?;
         let identity = running.identity;
         let wanted = match lock(&self.asked).get_mut(&call) {

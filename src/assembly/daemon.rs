@@ -10,7 +10,7 @@ use super::state_thread::{Core, RunningCore};
 use super::store::{Store, Told};
 use super::tokens::{self, Tokens};
 use super::{caller, detect, folder};
-use crate::agents::worker::Runs;
+use crate::agents::worker::{self, Runs};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::agents::working_folder;
@@ -121,6 +121,8 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
         can_fence: confine::is_possible(),
+        can_cage: false,
+        no_cage: String::new(),
     };
     state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
@@ -131,6 +133,11 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     if unclean {
         end_leftovers(&processes, &state);
     }
+    worker::remove_rooms(&state.project.dir);
+    let no_cage = worker::why_no_room(&processes);
+    let project = Arc::make_mut(&mut state.project);
+    project.can_cage = no_cage.is_none();
+    project.no_cage = no_cage.unwrap_or_default();
     let logs =
         LogStore::open(&state_folder.join("logs")).map_err(|e| failed(format!("the agents' logs: {e}")))?;
     let project = Arc::clone(&state.project);

@@ -79,6 +79,10 @@ pub struct Project {
     pub port: u16,
     /// Whether the kernel can fence a process in: see [`crate::providers::Info::needs_fence`].
     pub can_fence: bool,
+    /// Whether this system can give a process a room of its own: see [`crate::providers::Room`].
+    pub can_cage: bool,
+    /// Why not, in words for people.
+    pub no_cage: String,
 }
 
 impl Project {

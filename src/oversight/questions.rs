@@ -96,6 +96,7 @@ pub fn ask(all: &mut All, cx: &mut Context, asker: Asker, prompt: String) -> Res
         has_integrations: false,
         hook_program: None,
         fence: None,
+        room: crate::agents::room(all),
         extra_env: all.settings.config().env.of(provider.info().id),
     };
     let questions = Arc::make_mut(&mut all.questions);

@@ -17,7 +17,7 @@ use crate::api::{FieldError, Problem, Reply};
 use crate::core::{CallId, Context, Document, Durability, Effect};
 use crate::providers::environment::Extra;
 use crate::providers::price::Price;
-use crate::providers::windows;
+use crate::providers::{Home, Room, windows};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -58,6 +58,8 @@ pub struct Config {
     pub skills: Skills,
     /// Whether the kernel sees to it that agents write in their scopes only.
     pub enforcement: Enforcement,
+    /// What agents see of the machine.
+    pub isolation: Isolation,
     /// The servers of the integrations.
     pub integrations: Integrations,
     /// What agents get of the daemon's environment.
@@ -139,6 +141,29 @@ pub enum Enforcement {
     Advisory,
     /// Landlock refuses them.
     Kernel,
+}
+
+/// See [`Config::isolation`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Isolation {
+    /// Whether each agent gets a room of its own.
+    pub cage: Cage,
+    /// What the room shows of the home folder.
+    pub home: Home,
+    /// What it shows beside.
+    pub grants: Vec<String>,
+}
+
+/// See [`Isolation::cage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cage {
+    /// Where this system can make one.
+    Auto,
+    /// Always: where it cannot be made, no agent starts.
+    Require,
+    /// Never.
+    Off,
 }
 
 /// See [`Config::safety`].
@@ -330,7 +355,10 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             None
         }
         "enforcement" => word(&["advisory", "kernel"]),
-        "journalist" | "safety" | "skills" | "integrations" => match value {
+        "isolation.cage" => word(&["auto", "require", "off"]),
+        "isolation.home" => word(&["overlay", "read", "hide"]),
+        "isolation.grants" => grants(value),
+        "journalist" | "isolation" | "safety" | "skills" | "integrations" => match value {
             Value::Object(map) => {
                 for (inner, value) in map {
                     check_key(&format!("{path}."), inner, value, errors);
@@ -382,6 +410,19 @@ fn environment(value: &Value, errors: &mut Vec<FieldError>) {
             }
         }
     }
+}
+
+/// Grants a person may give.
+const MAX_GRANTS: usize = 64;
+
+fn grants(value: &Value) -> Option<String> {
+    let Some(list) = value.as_array().filter(|list| list.len() <= MAX_GRANTS) else {
+        return Some(format!("must be a list of at most {MAX_GRANTS}"));
+    };
+    list.iter().find_map(|grant| {
+        let fault = grant.as_str().map_or(Err("must be text"), Room::check_grant).err()?;
+        Some(format!("{fault}, and {grant} is not"))
+    })
 }
 
 /// A budget of 0 would refuse even what costs nothing, and some mean "none" by it: it is asked what is meant.

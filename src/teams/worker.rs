@@ -1,8 +1,10 @@
 //! Looks at the planner's file, on a thread of its own, so that the core never waits for the disk.
 
 use super::plan::{FILE, Found, Look, MAX_FILE_BYTES};
+use crate::agents::worker::ROOMS;
 use crate::assembly::state_thread::Core;
 use crate::core::Event;
+use crate::core::ids::AgentId;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use sha2::{Digest, Sha256};
 use std::fs::OpenOptions;
@@ -28,7 +30,7 @@ impl PlanReader {
         let (orders, waiting) = bounded::<Look>(MAX_WAITING);
         let thread = Thread::spawn("plan-reader", move || {
             for Look(planner) in waiting {
-                let file = read(&project.join(FILE)).transpose();
+                let file = read_of(&project, planner).transpose();
                 core.report(Event::Plan(Found { planner, file }));
             }
         })?;
@@ -40,6 +42,15 @@ impl PlanReader {
         if let Err(TrySendError::Full(_)) = self.orders.try_send(look) {
             log::warn!("too many planners end at once: {FILE} is looked at when the next turn ends");
         }
+    }
+}
+
+/// The file of this planner: as it stands in its room while it has one, else in the project.
+fn read_of(project: &Path, planner: AgentId) -> Result<Option<(String, String)>, String> {
+    let in_room = project.join(ROOMS).join(planner.to_string()).join(FILE.replacen(".svc", "svc", 1));
+    match read(&in_room) {
+        Ok(None) => read(&project.join(FILE)),
+        found => found,
     }
 }
 

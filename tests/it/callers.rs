@@ -1,7 +1,8 @@
 //! Who counts as a person: what an agent's process, or a page that an agent serves, tries to be taken for
-//! one; what a person who is not seen can do about it; and who is not shut out.
+//! one; what a person who is not seen can do about it; and who is not shut out. The agents have no room of
+//! their own here, so that they can try; what a room adds stands in `room.rs`.
 
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, OPEN};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ fn own_address() -> Option<String> {
 
 #[test]
 fn decisions_4_an_agent_that_calls_from_another_address_of_the_machine_is_still_one() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_open();
     let address = own_address().unwrap_or_else(|| "127.0.0.2".into());
     assert_eq!(attacked(&daemon, "address", &address), "403 agent_may_not", "from {address}");
     assert_unchanged(&daemon, &address);
@@ -77,7 +78,7 @@ fn decisions_4_an_agent_that_calls_from_another_address_of_the_machine_is_still_
 
 #[test]
 fn decisions_4_descriptors_of_a_threads_own_hide_nobody() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_open();
     assert_eq!(attacked(&daemon, "thread", ""), "403 agent_may_not");
     assert_eq!(attacked(&daemon, "leader", ""), "403 agent_may_not", "the first thread has ended");
     assert_unchanged(&daemon, "threads");
@@ -85,7 +86,7 @@ fn decisions_4_descriptors_of_a_threads_own_hide_nobody() {
 
 #[test]
 fn decisions_4_a_connection_that_nobody_holds_is_nobodys() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_open();
     // A process that may not be looked at could be the one that holds it.
     let mut hidden = Command::new("python3");
     let result = daemon.project.join("hidden");
@@ -103,7 +104,7 @@ fn decisions_4_a_connection_that_nobody_holds_is_nobodys() {
 
 #[test]
 fn decisions_4_a_daemon_without_descriptors_takes_nobody_for_a_person() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_open();
     let answer = attacked(&daemon, "starve", &daemon.pid().to_string());
     assert!(answer.starts_with("403 "), "{answer}");
     assert_unchanged(&daemon, "starved");
@@ -114,6 +115,7 @@ fn decisions_4_a_daemon_without_descriptors_takes_nobody_for_a_person() {
 #[test]
 fn decisions_4_an_orphan_of_an_earlier_daemon_is_no_person() {
     let folder = Arc::new(Folder::new("orphan"));
+    folder.write(".svc/config.json", OPEN);
     let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
     let port_file = daemon.project.join(".svc/daemon.port");
     let more = format!("{} {}", daemon.pid(), port_file.display());
@@ -134,7 +136,7 @@ fn decisions_4_an_orphan_of_an_earlier_daemon_is_no_person() {
 
 #[test]
 fn decisions_4_the_agent_of_another_daemon_is_no_person() {
-    let (daemon, other) = (Daemon::start(), Daemon::start());
+    let (daemon, other) = (Daemon::start_open(), Daemon::start_open());
     spawn_running(&other, "plain", &line(&daemon, "plain", "plain", ""));
     assert_eq!(told(&daemon, "plain"), "403 agent_may_not");
     let bare = format!("setsid env -i PATH=$PATH {}", line(&daemon, "plain", "bare", ""));
@@ -165,7 +167,7 @@ const CHANGE: &str = r#"{"maxAgents":77}"#;
 
 #[test]
 fn a_page_of_another_local_port_may_do_what_an_agent_may_and_no_more() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_open();
     let page = ["Origin: http://localhost:3000", "Sec-Fetch-Site: same-site"];
     for headers in [&page[..], &page[..1], &page[1..]] {
         let (status, body) = raw(&daemon, "PATCH", "/api/config", headers, CHANGE);
@@ -278,7 +280,7 @@ fn secrets_that_the_daemon_was_started_with_are_not_to_be_read_from_it() {
 
 #[test]
 fn bodies_that_drip_shut_nobody_out() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_open();
     let address: SocketAddr = daemon.url.trim_start_matches("http://").parse().unwrap();
     let head = format!("POST /api/agents HTTP/1.1\r\nHost: {address}\r\nContent-Length: 1000\r\n\r\n{{");
     let drip = || {

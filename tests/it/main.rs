@@ -45,6 +45,7 @@ mod real_integrations;
 mod real_mcp;
 mod real_skills;
 mod recordings;
+mod room;
 mod rotation_triggers;
 mod runs;
 mod script_agent;

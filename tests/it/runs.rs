@@ -131,6 +131,7 @@ impl Desk {
             has_integrations: false,
             hook_program: None,
             fence: None,
+            room: None,
             extra_env: svc::providers::environment::Extra::default(),
         };
         let agent = unique_agent();

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
+/// The settings of a project whose agents see the whole machine.
+pub const OPEN: &str = r#"{"isolation": {"cage": "off"}}"#;
 /// A request gets this long.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -36,6 +38,13 @@ impl Daemon {
     /// Starts one in a new, empty project.
     pub fn start() -> Self {
         Self::start_in(Arc::new(Folder::new("project")), &[])
+    }
+
+    /// Starts one in a new project, whose agents have no room of their own: what they are held back by then.
+    pub fn start_open() -> Self {
+        let folder = Folder::new("project");
+        folder.write(".svc/config.json", OPEN);
+        Self::start_in(Arc::new(folder), &[])
     }
 
     /// Starts one in a project, with further variables.

@@ -110,6 +110,21 @@ pub const KEYS: &[Key] = &[
         "whether scopes are advice that is watched over, or held by the kernel (Linux)",
     ),
     key(
+        "isolation.cage",
+        "auto, require or off",
+        "whether each agent gets a room of its own (Linux): auto where the system can make one, require always or not at all",
+    ),
+    key(
+        "isolation.home",
+        "overlay, read or hide",
+        "what a room shows of the home folder: with a layer that is thrown away, to be read, or only what the program needs",
+    ),
+    key(
+        "isolation.grants",
+        "a list of at most 64: ssh-agent, docker, and paths that begin with / or ~/",
+        "what rooms show beside: the person's ssh agent, the container engine, files and folders, which can be written",
+    ),
+    key(
         "integrations.idleStopSeconds",
         "whole number 1 to 86400, in seconds",
         "time without a call after which the server of an integration is stopped",
@@ -150,6 +165,7 @@ pub fn defaults() -> Map<String, Value> {
         },
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
+        "isolation": {"cage": "auto", "home": "overlay", "grants": []},
         "integrations": {"idleStopSeconds": 600},
         "env": {"pass": [], "set": {}, "providers": {}},
     });

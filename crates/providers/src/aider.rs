@@ -30,6 +30,7 @@ static INFO: Info = Info {
     env_key: "OPENAI_API_KEY",
     install_command: "pip install aider-chat",
     state_places: &[".aider/", ".aider.conf.yml"],
+    obeyed_places: &[".aider.conf.yml"],
     pass_env: &["AIDER_*"],
     vendor_keys: true,
     models: &[],

@@ -39,6 +39,15 @@ static INFO: Info = Info {
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g @anthropic-ai/claude-code",
     state_places: &[".claude/", ".claude.json", ".local/share/claude/", ".local/state/claude/"],
+    obeyed_places: &[
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".claude/hooks/",
+        ".claude/plugins/",
+        ".claude/agents/",
+        ".claude/commands/",
+        ".claude/CLAUDE.md",
+    ],
     mcp_file: true,
     routed: true,
     // As its documentation lists them (settings, Amazon Bedrock, Google Vertex AI).

@@ -29,6 +29,7 @@ static INFO: Info = Info {
     env_key: "",
     install_command: "npm install -g cline",
     state_places: &[".cline/"],
+    obeyed_places: &[".cline/hooks/", ".cline/data/settings/cline_mcp_settings.json", ".cline/data/hooks/"],
     pass_env: &["CLINE_*"],
     vendor_keys: true,
     needs_fence: true,

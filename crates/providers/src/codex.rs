@@ -36,6 +36,7 @@ static INFO: Info = Info {
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @openai/codex",
     state_places: &[".codex/"],
+    obeyed_places: &[".codex/config.toml", ".codex/hooks.json", ".codex/rules/", ".codex/AGENTS.md"],
     routed: true,
     pass_env: &["OPENAI_*", "CODEX_*"],
     // Its settings name the variable with a model provider's key (`env_key`).

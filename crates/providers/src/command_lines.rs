@@ -19,6 +19,7 @@ fn request(prompt: &str) -> LaunchRequest {
         has_integrations: false,
         hook_program: None,
         fence: None,
+        room: None,
         extra_env: crate::environment::Extra::default(),
     }
 }

@@ -31,6 +31,7 @@ static INFO: Info = Info {
     install_command: "npm install -g @github/copilot",
     // It unpacks itself into the last.
     state_places: &[".copilot/", ".cache/copilot/"],
+    obeyed_places: &[".copilot/mcp-config.json", ".copilot/hooks/", ".copilot/agents/"],
     pass_env: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"],
     needs_fence: true,
     login: LoginFacts {

@@ -33,6 +33,13 @@ static INFO: Info = Info {
     env_key: "GEMINI_API_KEY",
     install_command: "npm install -g @google/gemini-cli",
     state_places: &[".gemini/"],
+    obeyed_places: &[
+        ".gemini/settings.json",
+        ".gemini/extensions/",
+        ".gemini/commands/",
+        ".gemini/policies/",
+        ".gemini/GEMINI.md",
+    ],
     routed: true,
     pass_env: &["GEMINI_*", "GOOGLE_*"],
     needs_fence: true,

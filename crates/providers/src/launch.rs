@@ -99,8 +99,52 @@ pub struct LaunchRequest {
     pub hook_program: Option<PathBuf>,
     /// Behind the kernel's fence: the globs below which alone it may write; empty for its working directory.
     pub fence: Option<Vec<String>>,
+    /// What it is shown of the machine, where it gets a room of its own; `None` where it sees all of it.
+    pub room: Option<Room>,
     /// What a person adds to the variables that its processes get.
     pub extra_env: Extra,
+}
+
+/// What an agent's room shows beside its project.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Room {
+    /// The home folder.
+    pub home: Home,
+    /// What a person has granted: names and paths, see [`Room::check_grant`].
+    pub grants: Vec<String>,
+}
+
+/// How a room shows the home folder, but for secrets, which it never shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Home {
+    /// As it is; what is written there goes to a layer that is thrown away with the run.
+    #[default]
+    Overlay,
+    /// As it is, to be read.
+    Read,
+    /// Not at all, but for what its program needs.
+    Hide,
+}
+
+impl Room {
+    /// The socket of the person's ssh agent.
+    pub const SSH_AGENT: &str = "ssh-agent";
+    /// The socket of the container engine, which is as much as the whole machine.
+    pub const DOCKER: &str = "docker";
+
+    /// Whether something can be granted: one of the names, or a path from the root or the home folder, which
+    /// is then shown as it is and can be written.
+    ///
+    /// Errors: what it must be.
+    pub fn check_grant(grant: &str) -> Result<(), &'static str> {
+        let is_path =
+            (grant.starts_with('/') || grant.starts_with("~/")) && !grant.contains("/../") && grant.len() > 2;
+        if [Self::SSH_AGENT, Self::DOCKER].contains(&grant) || is_path {
+            return Ok(());
+        }
+        Err("must be ssh-agent, docker, or a path that begins with / or ~/")
+    }
 }
 
 impl LaunchRequest {

@@ -31,7 +31,9 @@ pub mod windows;
 mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
-pub use launch::{Effort, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, SessionStart};
+pub use launch::{
+    Effort, Home, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, Room, SessionStart,
+};
 
 use std::path::PathBuf;
 
@@ -111,6 +113,9 @@ pub struct Info {
     /// Below the home folder: what it writes to by itself, and so may behind a fence. Names that end with `/`
     /// are folders, and are made where they are not there yet: it could not make them.
     pub state_places: &'static [&'static str],
+    /// Those of its files that make it run programs (settings with hooks, servers, plugins): in a room they
+    /// can be read and not be changed, for a person's own session obeys them, too.
+    pub obeyed_places: &'static [&'static str],
     /// Whether a person names the command that is run, which may be the program of any other provider.
     pub takes_command: bool,
     /// Whether it reads `.mcp.json` in its working folder. The others are told of their tools in words.
@@ -142,6 +147,7 @@ impl Info {
         needs_fence: false,
         scripted: false,
         state_places: &[],
+        obeyed_places: &[],
         takes_command: false,
         mcp_file: false,
         routed: false,

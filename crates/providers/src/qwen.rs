@@ -28,6 +28,7 @@ static INFO: Info = Info {
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @qwen-code/qwen-code",
     state_places: &[".qwen/"],
+    obeyed_places: &[".qwen/settings.json", ".qwen/extensions/", ".qwen/commands/", ".qwen/QWEN.md"],
     pass_env: &["QWEN_*", "OPENAI_MODEL"],
     vendor_keys: true,
     needs_fence: true,

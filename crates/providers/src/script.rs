@@ -97,6 +97,7 @@ mod tests {
             has_integrations: false,
             hook_program: None,
             fence: None,
+            room: None,
             extra_env: crate::environment::Extra::default(),
         }
     }

@@ -15,6 +15,20 @@ pub const SUB_COMMAND: &str = "__confine";
 /// Exit code when the program was not started, as shells have it.
 const NOT_STARTED: u8 = 126;
 
+/// Takes the right to write from this process and all that it starts, except below these folders (or to these
+/// files). What this kernel leaves open nevertheless is said on standard error.
+///
+/// Errors: a sentence with the remedy.
+pub fn fence_in(places: &[impl AsRef<std::ffi::OsStr>]) -> Result<(), String> {
+    let open = fence(places).map_err(|error| {
+        format!("enforcement \"kernel\": {error}; set enforcement to \"advisory\" to go without")
+    })?;
+    if !open.is_empty() {
+        eprintln!("svc: enforcement \"kernel\": this kernel does not fence in {}", open.join(" and "));
+    }
+    Ok(())
+}
+
 /// Runs the sub-command with its arguments; returns only when the program could not be started.
 pub fn main(args: &[OsString]) -> ExitCode {
     let split = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
@@ -23,19 +37,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
         eprintln!("svc: {SUB_COMMAND} needs folders, --, and a program");
         return ExitCode::from(2);
     };
-    let error = match fence(folders) {
-        Ok(open) => {
-            if !open.is_empty() {
-                eprintln!(
-                    "svc: enforcement \"kernel\": this kernel does not fence in {}",
-                    open.join(" and ")
-                );
-            }
-            Command::new(program).args(rest).exec().to_string()
-        }
-        Err(error) => {
-            format!("enforcement \"kernel\": {error}; set enforcement to \"advisory\" to go without")
-        }
+    let error = match fence_in(folders) {
+        Ok(()) => Command::new(program).args(rest).exec().to_string(),
+        Err(error) => error,
     };
     eprintln!("svc: cannot start {}: {error}", program.display());
     ExitCode::from(NOT_STARTED)
@@ -99,7 +103,7 @@ pub fn holds_back(version: u32) -> (String, String) {
 /// Takes the right to write from this process, except below these folders (or to these files); what this
 /// kernel leaves open nevertheless.
 #[cfg(target_os = "linux")]
-fn fence(folders: &[OsString]) -> Result<Vec<&'static str>, String> {
+fn fence(folders: &[impl AsRef<std::ffi::OsStr>]) -> Result<Vec<&'static str>, String> {
     use landlock::{
         ABI, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
         RulesetAttr, RulesetCreatedAttr, RulesetStatus,
@@ -119,8 +123,8 @@ fn fence(folders: &[OsString]) -> Result<Vec<&'static str>, String> {
         .map_err(failed)?;
     for folder in folders {
         // What is not there cannot be written to either.
-        let Ok(place) = PathFd::new(folder) else { continue };
-        let is_folder = std::path::Path::new(folder).is_dir();
+        let Ok(place) = PathFd::new(folder.as_ref()) else { continue };
+        let is_folder = std::path::Path::new(folder.as_ref()).is_dir();
         let rights: BitFlags<AccessFs> =
             if is_folder { writes } else { writes & AccessFs::from_file(ABI::V5) };
         ruleset = ruleset.add_rule(PathBeneath::new(place, rights)).map_err(failed)?;
@@ -141,7 +145,7 @@ fn fence(folders: &[OsString]) -> Result<Vec<&'static str>, String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn fence(_folders: &[OsString]) -> Result<Vec<&'static str>, String> {
+fn fence(_folders: &[impl AsRef<std::ffi::OsStr>]) -> Result<Vec<&'static str>, String> {
     Err("only Linux can do that".into())
 }
 

@@ -1,16 +1,42 @@
-//! The environment of an agent: an allow-list, never the daemon's own.
+//! The process of a launch: what is around it, and an environment that is an allow-list, never the daemon's
+//! own.
 
 use super::fence::{self, Temporary};
+use super::room::{self, RoomFolder, Surroundings};
 use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest, environment};
 use std::ffi::OsString;
-use std::path::Path;
-use svc_sys::process::{Marker, Spec, Stdin};
+use std::path::{Path, PathBuf};
+use svc_sys::process::{Marker, Spec, Stdin, find_program};
 
-/// The temporary folder of a process that is fenced in; `None` for one that is not.
-///
-/// Errors: it cannot be made.
-pub fn temporary_folder(request: &LaunchRequest) -> Result<Option<Temporary>, String> {
-    request.fence.as_ref().map(|_| Temporary::make()).transpose()
+/// What is made for one process; it goes when this is dropped.
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// A temporary folder, for one that is fenced in.
+    Temporary(Temporary),
+    /// A room of its own.
+    Room(RoomFolder),
+}
+
+impl Beside {
+    /// Makes what the request asks for. `name` tells rooms apart.
+    ///
+    /// Errors: it cannot be made.
+    pub fn make(request: &LaunchRequest, name: &str) -> Result<Self, String> {
+        if request.room.is_some() {
+            return RoomFolder::make(&request.project_dir, name).map(Self::Room);
+        }
+        request.fence.as_ref().map_or(Ok(Self::Nothing), |_| Temporary::make().map(Self::Temporary))
+    }
+
+    /// The folder for temporary files, as the process sees it.
+    fn temporary(&self) -> Option<&Path> {
+        match self {
+            Self::Nothing => None,
+            Self::Temporary(folder) => Some(folder.path()),
+            Self::Room(_) => Some(Path::new("/tmp")),
+        }
+    }
 }
 
 /// The process of a launch: its program, its arguments, and an environment that is an allow-list.
@@ -20,26 +46,19 @@ pub fn process_spec(
     extra: &[(String, String)],
     request: &LaunchRequest,
     marker: &Marker,
-    temporary: Option<&Temporary>,
+    beside: &Beside,
 ) -> Spec {
     let program = match &launch.program {
         LaunchProgram::Named(name) => OsString::from(name),
         LaunchProgram::Itself => own_program(),
     };
     let args: Vec<OsString> = launch.args.iter().map(OsString::from).collect();
-    let (program, args) = match &request.fence {
-        Some(scope) => {
-            let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
-            places.extend(temporary.map(|folder| folder.path().to_path_buf()));
-            (own_program(), fence::command_line(&places, program, args))
-        }
-        None => (program, args),
-    };
     let mut env = environment::of_child(std::env::vars_os(), info, &request.extra_env, &launch.env, extra);
-    if let Some(folder) = temporary {
-        let folder = OsString::from(folder.path());
+    if let Some(folder) = beside.temporary() {
+        let folder = OsString::from(folder);
         env.extend(TEMPORARY.iter().map(|name| (OsString::from(name), folder.clone())));
     }
+    let (program, args) = around(program, args, info, request, beside, &env);
     Spec {
         program,
         args,
@@ -50,11 +69,47 @@ pub fn process_spec(
     }
 }
 
+/// The command line with what is put around the program.
+fn around(
+    program: OsString,
+    args: Vec<OsString>,
+    info: &Info,
+    request: &LaunchRequest,
+    beside: &Beside,
+    env: &[(OsString, OsString)],
+) -> (OsString, Vec<OsString>) {
+    let path = env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+    let path = path.unwrap_or_default();
+    match (beside, &request.room, &request.fence) {
+        (Beside::Room(folder), Some(room), _) => {
+            // One that is not there is told by whoever starts it, in words that name what is missing.
+            let Ok(program) = find_program(&program, &path, &request.working_dir) else {
+                return (program, args);
+            };
+            let surroundings = Surroundings {
+                home: std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok()),
+                variable: &|name| std::env::var_os(name),
+                path,
+                own_program: own_program().into(),
+                uid: room::own_uid(),
+            };
+            let plan = room::plan(folder, room, request, info, &surroundings);
+            (own_program(), room::command_line(&plan, program.into(), args))
+        }
+        (_, _, Some(scope)) => {
+            let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
+            places.extend(beside.temporary().map(Path::to_path_buf));
+            (own_program(), fence::command_line(&places, program, args))
+        }
+        _ => (program, args),
+    }
+}
+
 /// The variables by which programs learn where temporary files go; Claude Code has one of its own.
 const TEMPORARY: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "CLAUDE_CODE_TMPDIR"];
 
 /// This program. An update may have put another file into the place of ours; the kernel still has ours.
-fn own_program() -> OsString {
+pub(super) fn own_program() -> OsString {
     let kept = Path::new("/proc/self/exe");
     match std::env::current_exe() {
         Ok(path) if path.exists() => path.into(),

@@ -1,7 +1,7 @@
 //! Where a fenced-in agent may write: below its scope, in a temporary folder of its own, and where its
 //! program keeps its own state. Reading stays free.
 
-use crate::providers;
+use crate::providers::{self, Info};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -63,24 +63,14 @@ impl Drop for Temporary {
 /// The folders of a fence. A glob fences in its folder: the part before its first wildcard. A folder that
 /// does not exist yet is made, because nobody could name it to the kernel otherwise.
 pub fn places(base: &Path, working_dir: &Path, scope: &[String], provider: &str) -> Vec<PathBuf> {
-    let mut places: Vec<PathBuf> = if scope.is_empty() {
-        vec![working_dir.to_path_buf()]
-    } else {
-        scope.iter().map(|glob| scope_place(base, glob)).collect()
-    };
+    let mut places = globs_places(base, working_dir, scope);
     // The built-in agents keep their sessions there.
     places.push(base.join(".svc/sessions"));
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let of_home = home.map(|home| state_places(&home, provider, |name| std::env::var_os(name)));
     let (folders, files): (Vec<_>, Vec<_>) = of_home.into_iter().flatten().partition(|(_, made)| *made);
     places.extend(folders.into_iter().map(|(folder, _)| folder));
-    for place in &places {
-        if !place.exists()
-            && let Err(error) = fs::create_dir_all(place)
-        {
-            log::warn!("{} cannot be made: {error}", place.display());
-        }
-    }
+    make(&places);
     places.extend(files.into_iter().map(|(file, _)| file));
     places.extend(SYSTEM_PLACES.iter().map(PathBuf::from));
     // Sandboxes of the programs' own set up what they start there; for root it holds the system's settings.
@@ -89,16 +79,70 @@ pub fn places(base: &Path, working_dir: &Path, scope: &[String], provider: &str)
     places
 }
 
-/// Where a program keeps its state and the caches of tools are, and whether it is a folder to be made.
-fn state_places(
+/// The folders and files that a scope names; the working directory where there is none. Folders that do not
+/// exist yet are made.
+pub fn scope_places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf> {
+    let places = globs_places(base, working_dir, scope);
+    make(&places);
+    places
+}
+
+fn globs_places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf> {
+    if scope.is_empty() {
+        return vec![working_dir.to_path_buf()];
+    }
+    scope.iter().map(|glob| scope_place(base, glob)).collect()
+}
+
+fn make(places: &[PathBuf]) {
+    for place in places {
+        if !place.exists()
+            && let Err(error) = fs::create_dir_all(place)
+        {
+            log::warn!("{} cannot be made: {error}", place.display());
+        }
+    }
+}
+
+/// Where a program keeps its state, and whether it is a folder to be made.
+pub fn program_places(
     home: &Path,
     provider: &str,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Vec<(PathBuf, bool)> {
+    named_places(home, provider, variable, |info| info.state_places, &[])
+}
+
+/// What of a program's state makes it run programs.
+pub fn obeyed_places(
+    home: &Path,
+    provider: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<PathBuf> {
+    let places = named_places(home, provider, variable, |info| info.obeyed_places, &[]);
+    places.into_iter().map(|(place, _)| place).collect()
+}
+
+/// Where a program keeps its state and the caches of tools are, and whether it is a folder to be made.
+pub fn state_places(
+    home: &Path,
+    provider: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(PathBuf, bool)> {
+    named_places(home, provider, variable, |info| info.state_places, CACHES)
+}
+
+fn named_places(
+    home: &Path,
+    provider: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+    of: impl Fn(&Info) -> &'static [&'static str],
+    more: &'static [&'static str],
+) -> Vec<(PathBuf, bool)> {
     // Behind the protocol may stand the program of any of them.
     let is_any = providers::info_of(provider).takes_command;
     let infos = providers::all().iter().map(|provider| provider.info());
-    let own = infos.filter(|info| is_any || provider == info.id).flat_map(|info| info.state_places);
+    let own = infos.filter(|info| is_any || provider == info.id).flat_map(of);
     let place = |name: &&str| {
         let moved = ELSEWHERE.iter().find_map(|(word, usual)| {
             let rest = name.strip_prefix(usual)?;
@@ -106,7 +150,7 @@ fn state_places(
         });
         (moved.unwrap_or_else(|| home.join(name)), name.ends_with('/'))
     };
-    own.chain(CACHES).map(place).collect()
+    own.chain(more).map(place).collect()
 }
 
 /// The deepest folder (or the file) that a glob names without wildcards.

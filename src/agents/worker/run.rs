@@ -8,8 +8,7 @@
 //! in-<agent>   queue -> standard input
 //! ```
 
-use super::env::{process_spec, temporary_folder};
-use super::fence::Temporary;
+use super::env::{Beside, process_spec};
 use super::input::{Input, Item, write_input};
 use super::lines::Lines;
 use super::output::{Output, now};
@@ -250,9 +249,9 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     if run.is_stopping() {
         return end(inner, run, Exit::default(), false, 0);
     }
-    let started = temporary_folder(&spec.request)
-        .and_then(|temporary| Ok((launch(inner, run, spec, &marker, temporary.as_ref())?, temporary)));
-    let (running, temporary) = match started {
+    let started = Beside::make(&spec.request, &spec.agent.to_string())
+        .and_then(|beside| Ok((launch(inner, run, spec, &marker, &beside)?, beside)));
+    let (running, beside) = match started {
         Ok(started) => started,
         Err(error) => return fail(inner, run, error),
     };
@@ -274,7 +273,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let StopReport { leaked, killed } = swept;
     log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
     threads.join(run);
-    drop(temporary);
+    drop(beside);
     match failed {
         // However its program took it that nobody listened: it never worked.
         Some(error) => fail(inner, run, format!("no threads for it: {error}")),
@@ -309,12 +308,12 @@ fn launch(
     run: &Run,
     spec: &RunSpec,
     marker: &Marker,
-    temporary: Option<&Temporary>,
+    beside: &Beside,
 ) -> Result<Running, String> {
     let info = spec.provider.info();
     let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
         .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker, temporary);
+    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker, beside);
     let environment = process.env.clone();
     let provider = spec.provider;
     run.record().place = Some(Box::new(move |session| {

@@ -21,6 +21,7 @@ fn request(model: Option<&str>) -> LaunchRequest {
         has_integrations: false,
         hook_program: None,
         fence: None,
+        room: None,
         extra_env: svc::providers::environment::Extra::default(),
     }
 }

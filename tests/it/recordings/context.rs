@@ -83,6 +83,7 @@ fn copilot_tells_its_context_with_each_tool() {
 
 fn request() -> LaunchRequest {
     LaunchRequest {
+        room: None,
         extra_env: svc::providers::environment::Extra::default(),
         purpose: Purpose::Work,
         prompt: "do it".to_owned(),

@@ -78,6 +78,7 @@ pub fn conversation(name: &str, session: SessionStart) -> Box<dyn Conversation> 
         has_integrations: false,
         hook_program: None,
         fence: None,
+        room: None,
         extra_env: svc::providers::environment::Extra::default(),
     };
     provider.launch(&request).expect("a launch").conversation

@@ -29,7 +29,7 @@ mod stop;
 pub use capture::Captured;
 pub use origin::{Origin, origin};
 pub use pipe::{Progress, Sink, Source, Wake};
-pub use spawn::{Running, Spec, Stdin};
+pub use spawn::{Running, Spec, Stdin, find_program};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};
 
 use scan::Scan;

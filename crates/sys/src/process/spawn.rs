@@ -151,14 +151,21 @@ fn prepare(mark: u64) -> io::Result<()> {
 
 /// The file to run: found here rather than by `exec`, so that the error can say what is missing.
 fn resolve(spec: &Spec) -> io::Result<PathBuf> {
-    let program = Path::new(&spec.program);
-    if spec.program.as_bytes().contains(&b'/') {
-        return Ok(spec.cwd.join(program));
-    }
     let path =
         spec.env.iter().rev().find(|(name, _)| name == "PATH").map_or(OsStr::new(""), |(_, path)| path);
+    find_program(&spec.program, path, &spec.cwd)
+}
+
+/// The file of a program that is started in `cwd`: a path as it is, a name as the first of that name in
+/// `path`.
+///
+/// Errors: no folder of `path` has it.
+pub fn find_program(program: &OsStr, path: &OsStr, cwd: &Path) -> io::Result<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Ok(cwd.join(program));
+    }
     std::env::split_paths(path)
-        .map(|folder| spec.cwd.join(folder).join(program))
+        .map(|folder| cwd.join(folder).join(program))
         .find(|file| is_executable(file))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not found on PATH"))
 }

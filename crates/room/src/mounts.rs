@@ -1,0 +1,206 @@
+//! Putting a room together from its plan, in a mount namespace that is new.
+
+use super::kernel::{self, Attributes};
+use super::plan::{Plan, Step};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The devices of a room: those that hold nothing, and the terminal of whoever has one.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// Names that programs expect beside them.
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+/// Room for the folder of the devices itself: names only.
+const DEVICES_SIZE: &str = "64k";
+/// Memory that processes of a room share by files in `/dev/shm`, at most.
+const SHARED_MEMORY_SIZE: &str = "1g";
+
+const READ_ONLY: Attributes = Attributes { read_only: true, plain: false };
+
+/// Says what could not be done with which place.
+fn named<T>(what: &str, path: &Path, result: io::Result<T>) -> Result<T, String> {
+    result.map_err(|error| format!("{} cannot be {what}: {error}", path.display()))
+}
+
+/// Puts the room together. What was taken hold of before the machine is sealed keeps being writable.
+///
+/// Errors: a sentence that names the place.
+pub(crate) fn put_together(plan: &Plan) -> Result<(), String> {
+    let held = plan.steps.iter().map(take).collect::<Result<Vec<_>, _>>()?;
+    let devices = devices()?;
+    named("made read-only", Path::new("/"), kernel::seal_machine())?;
+    fill_dev(&devices)?;
+    let mut covers = Vec::new();
+    for (step, held) in plan.steps.iter().zip(held) {
+        match (step, held) {
+            (Step::Hide { path }, _) => covers.extend(hide(path)?),
+            (_, None) => {}
+            (
+                Step::Share { path, .. } | Step::Private { path, .. } | Step::Layer { path, .. },
+                Some(held),
+            ) => {
+                named("made", path, make_room_for(path, &held))?;
+                named("put in place", path, kernel::put(&held, path))?;
+            }
+        }
+    }
+    // Not before: what is shown in them needs a place of its own there.
+    for path in covers {
+        named("made read-only", path, kernel::set_attributes_at(path, READ_ONLY))?;
+    }
+    Ok(())
+}
+
+/// Takes hold of what a step shows; `None` for what is not there, and for what hides.
+fn take(step: &Step) -> Result<Option<OwnedFd>, String> {
+    match step {
+        Step::Share { path, writable } => {
+            let held = hold(path)?;
+            if let Some(held) = held.as_ref().filter(|_| !writable) {
+                named("made read-only", path, kernel::set_attributes_of(held, READ_ONLY))?;
+            }
+            Ok(held)
+        }
+        Step::Private { content, .. } => {
+            hold(content)?.map(Some).ok_or_else(|| format!("{} is not there", content.display()))
+        }
+        Step::Layer { path, below, upper, work } => match overlay(below, upper, work) {
+            Ok(held) => Ok(Some(held)),
+            Err(_) if below != path => hold(upper),
+            Err(error) => {
+                eprintln!("svc: {} can only be read: {error}", path.display());
+                Ok(None)
+            }
+        },
+        Step::Hide { .. } => Ok(None),
+    }
+}
+
+/// Takes hold of a place; `None` when it is not there.
+fn hold(path: &Path) -> Result<Option<OwnedFd>, String> {
+    match kernel::take_hold(path) {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("{} cannot be taken hold of: {error}", path.display())),
+    }
+}
+
+/// The folder with a layer above it, not in place yet.
+fn overlay(below: &Path, upper: &Path, work: &Path) -> io::Result<OwnedFd> {
+    // The kernel reads several folders between colons.
+    let mut lower = Vec::new();
+    for byte in below.as_os_str().as_bytes() {
+        if matches!(byte, b':' | b'\\') {
+            lower.push(b'\\');
+        }
+        lower.push(*byte);
+    }
+    let lower = OsString::from_vec(lower);
+    let options = [
+        ("userxattr", None),
+        ("lowerdir", Some(lower.as_os_str())),
+        ("upperdir", Some(upper.as_os_str())),
+        ("workdir", Some(work.as_os_str())),
+    ];
+    kernel::new_mount("overlay", &options)
+}
+
+/// Covers a place; the folder that covers it, which others may still be put into.
+fn hide(path: &Path) -> Result<Option<&Path>, String> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(None) };
+    if meta.is_dir() {
+        let options = [("size", Some(OsStr::new(DEVICES_SIZE))), ("mode", Some(OsStr::new("0755")))];
+        let empty = named("hidden", path, kernel::new_mount("tmpfs", &options))?;
+        named("hidden", path, kernel::put(&empty, path))?;
+        return Ok(Some(path));
+    }
+    if !meta.is_symlink()
+        && let Some(nothing) = hold(Path::new("/dev/null"))?
+    {
+        named("hidden", path, kernel::put(&nothing, path))?;
+    }
+    Ok(None)
+}
+
+/// Where a share goes there must be something of its kind; in folders that are new in the room there is not.
+fn make_room_for(path: &Path, held: &OwnedFd) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let is_folder =
+        fs::metadata(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(held)))?.is_dir();
+    if is_folder {
+        return fs::create_dir_all(path);
+    }
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::File::create(path).map(drop)
+}
+
+/// What goes into `/dev`, held before the machine is sealed.
+struct Devices {
+    folder: OwnedFd,
+    nodes: Vec<(PathBuf, OwnedFd)>,
+    terminals: OwnedFd,
+    shared_memory: OwnedFd,
+}
+
+fn devices() -> Result<Devices, String> {
+    let dev = Path::new("/dev");
+    let option = |name, value| (name, Some(OsStr::new(value)));
+    let tmpfs = |size, mode| kernel::new_mount("tmpfs", &[option("size", size), option("mode", mode)]);
+    let mut nodes = Vec::new();
+    for path in DEVICES.map(|name| dev.join(name)) {
+        if let Some(held) = hold(&path)? {
+            nodes.push((path, held));
+        }
+    }
+    let terminals = [option("ptmxmode", "0666"), option("mode", "0620"), ("newinstance", None)];
+    Ok(Devices {
+        folder: named("made", dev, tmpfs(DEVICES_SIZE, "0755"))?,
+        nodes,
+        terminals: named("made", &dev.join("pts"), kernel::new_mount("devpts", &terminals))?,
+        shared_memory: named("made", &dev.join("shm"), tmpfs(SHARED_MEMORY_SIZE, "1777"))?,
+    })
+}
+
+fn fill_dev(devices: &Devices) -> Result<(), String> {
+    let dev = Path::new("/dev");
+    named("put in place", dev, kernel::put(&devices.folder, dev))?;
+    for (path, held) in &devices.nodes {
+        named("made", path, fs::File::create(path).map(drop))?;
+        named("put in place", path, kernel::put(held, path))?;
+    }
+    for (name, held) in [("pts", &devices.terminals), ("shm", &devices.shared_memory)] {
+        let path = dev.join(name);
+        named("made", &path, fs::create_dir(&path))?;
+        named("put in place", &path, kernel::put(held, &path))?;
+    }
+    for (name, target) in DEVICE_LINKS {
+        let path = dev.join(name);
+        named("made", &path, symlink(target, &path))?;
+    }
+    named("closed", dev, fs::set_permissions(dev, fs::Permissions::from_mode(0o555)))
+}
+
+/// The processes of the room, and no others. To be called by the room's first process.
+pub(crate) fn show_processes() -> Result<(), String> {
+    let path = Path::new("/proc");
+    let made = kernel::new_mount("proc", &[]).map_err(|error| match error.raw_os_error() {
+        // A container that covers parts of it; the kernel then gives nobody an uncovered one.
+        Some(libc::EPERM) => {
+            "/proc cannot be had: parts of it are covered on this machine, as in containers".into()
+        }
+        _ => format!("/proc cannot be had: {error}"),
+    })?;
+    named("put in place", path, kernel::put(&made, path))
+}

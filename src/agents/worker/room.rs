@@ -1,0 +1,359 @@
+//! What an agent's room shows of this machine: the project, what its program keeps, and no secrets.
+//!
+//! ```text
+//! .svc/rooms/<agent>/tmp    /tmp in the room             home   what is written in the home folder
+//!                    var    /var/tmp                     svc    .svc
+//!                    run    /run/user/<uid>              none   an empty folder; the others are the kernel's
+//! ```
+//! The folder goes when the run is over, with everything in it.
+
+use super::fence;
+use crate::agents::worker::ROOMS;
+use crate::providers::{self, Home, Info, LaunchRequest, Room};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use svc_room::{Plan, Step};
+use svc_sys::clock;
+use svc_sys::process::{Processes, Spec};
+
+/// The planner's file, which is taken along into the room and out of it.
+const PLAN: &str = "recommended-team.json";
+/// Keeps git from seeing the folder, in the room as well.
+const IGNORED: &str = ".gitignore";
+/// Below `.svc`: what agents may read there.
+const READ_OF_STATE: [&str; 2] = ["skills", "rehearsals"];
+/// Below `.svc`: where the built-in agents keep their sessions.
+const SESSIONS: &str = "sessions";
+
+/// Below the home folder: secrets of other programs and of the person. No room shows them unless they are
+/// granted.
+const SECRETS: [&str; 32] = [
+    ".ssh",
+    ".gnupg",
+    ".pki",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".oci",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/doctl",
+    ".config/rclone",
+    ".config/op",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".config/vivaldi",
+    ".config/autostart",
+    ".config/systemd",
+    ".config/svc",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".thunderbird",
+    ".password-store",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".cargo/credentials.toml",
+    ".terraform.d",
+];
+/// What of `/run` programs need to find names on the network, and the system's own programs.
+const OF_RUN: [&str; 6] =
+    ["systemd/resolve", "resolvconf", "NetworkManager", "nscd", "current-system", "wrappers"];
+/// The container engines' sockets.
+const ENGINES: [&str; 3] = ["/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock"];
+
+/// How long the try of a room may take, and what is kept of its words.
+const TRY_LIMIT: Duration = Duration::from_secs(5);
+const TRY_OUTPUT_BYTES: usize = 1024;
+
+/// The folder of a room; removed on drop, with its content.
+pub struct RoomFolder {
+    path: PathBuf,
+    project: PathBuf,
+}
+
+impl RoomFolder {
+    /// Makes it, for its owner alone. `name` is the agent's id, so that one life has one room.
+    ///
+    /// Errors: a sentence.
+    pub fn make(project: &Path, name: &str) -> Result<Self, String> {
+        let path = project.join(ROOMS).join(name);
+        let made = || {
+            remove(&path)?;
+            let builder = |mode| {
+                let mut builder = DirBuilder::new();
+                builder.recursive(true).mode(mode);
+                builder
+            };
+            for part in ["home", "home-work", "none", "run", "svc", "tmp-work"] {
+                builder(0o700).create(path.join(part))?;
+            }
+            for part in ["tmp", "var"] {
+                let part = path.join(part);
+                builder(0o700).create(&part)?;
+                fs::set_permissions(&part, Permissions::from_mode(0o1777))?;
+            }
+            [PLAN, IGNORED].iter().try_for_each(|name| {
+                take_along(&project.join(".svc").join(name), &path.join("svc").join(name))
+            })
+        };
+        made().map_err(|error| format!("the room's folder {} cannot be made: {error}", path.display()))?;
+        Ok(Self { path, project: project.to_path_buf() })
+    }
+
+    /// A name for the room of a question, which is asked beside the agent's own run.
+    pub fn name_of_question() -> String {
+        format!("question-{:016x}", clock::random())
+    }
+}
+
+impl Drop for RoomFolder {
+    fn drop(&mut self) {
+        let plan = self.path.join("svc").join(PLAN);
+        let is_file = fs::symlink_metadata(&plan).is_ok_and(|meta| meta.is_file());
+        if is_file && let Err(error) = fs::rename(&plan, self.project.join(".svc").join(PLAN)) {
+            log::warn!("{} cannot be kept: {error}", plan.display());
+        }
+        if let Err(error) = remove(&self.path) {
+            log::warn!("{} cannot be removed: {error}", self.path.display());
+        }
+    }
+}
+
+/// Why this system can give no process a room; `None` where it can. Tries it, which takes a few milliseconds.
+pub fn why_none(processes: &Processes) -> Option<String> {
+    let tried =
+        Spec::tool(super::env::own_program(), &[svc_room::SUB_COMMAND, svc_room::TRY], Path::new("/"));
+    match processes.capture(&tried, b"", TRY_LIMIT, TRY_OUTPUT_BYTES) {
+        Ok(captured) if captured.is_success() => None,
+        Ok(captured) => {
+            let said = String::from_utf8_lossy(&captured.stderr).trim().to_owned();
+            Some(if said.is_empty() { "the try was ended".to_owned() } else { said })
+        }
+        Err(error) => Some(error),
+    }
+}
+
+/// Removes all rooms: those of an earlier daemon, when nothing of it runs any more.
+pub fn remove_all(project: &Path) {
+    if let Err(error) = remove(&project.join(ROOMS)) {
+        log::warn!("rooms of an earlier daemon cannot be removed: {error}");
+    }
+}
+
+/// Copies a file, if it is there, with its time: by that one sees whether it was written anew.
+fn take_along(from: &Path, to: &Path) -> std::io::Result<()> {
+    let written = match fs::metadata(from) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        known => known?.modified()?,
+    };
+    fs::copy(from, to)?;
+    fs::File::options().write(true).open(to)?.set_modified(written)
+}
+
+/// Removes a folder with everything in it; the kernel leaves ones behind that not even their owner may open.
+fn remove(path: &Path) -> std::io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            open_up(path);
+            fs::remove_dir_all(path)
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn open_up(path: &Path) {
+    // What cannot be opened is told by the removal.
+    let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+/// What of the daemon's surroundings a room depends on.
+pub struct Surroundings<'a> {
+    /// The person's home folder.
+    pub home: Option<PathBuf>,
+    /// A variable of the daemon's.
+    pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The `PATH` that the program gets.
+    pub path: OsString,
+    /// This program.
+    pub own_program: PathBuf,
+    /// The user.
+    pub uid: u32,
+}
+
+/// The plan of the room for one run.
+pub fn plan(
+    folder: &RoomFolder,
+    room: &Room,
+    request: &LaunchRequest,
+    info: &Info,
+    around: &Surroundings<'_>,
+) -> Plan {
+    let part = |name: &str| folder.path.join(name);
+    let mut plan = Plan { cwd: request.working_dir.clone(), ..Plan::default() };
+    let private = [PathBuf::from("/tmp"), "/var/tmp".into(), format!("/run/user/{}", around.uid).into()];
+    let [tmp, var, run] = private.clone();
+    plan.hide("/run".into());
+    plan.read(OF_RUN.map(|name| Path::new("/run").join(name)));
+    // Codex looks for the folder behind it on the machine where it is not a file system of its own, and its
+    // sandbox fails.
+    let (below, upper, work) = (part("none"), part("tmp"), part("tmp-work"));
+    plan.steps.push(Step::Layer { path: tmp, below, upper, work });
+    plan.steps.push(Step::Private { path: var, content: part("var") });
+    plan.steps.push(Step::Private { path: run, content: part("run") });
+    match (&around.home, room.home) {
+        (Some(home), Home::Overlay) => {
+            let (upper, work) = (part("home"), part("home-work"));
+            plan.steps.push(Step::Layer { path: home.clone(), below: home.clone(), upper, work });
+        }
+        (Some(home), Home::Hide) => {
+            plan.steps.push(Step::Private { path: home.clone(), content: part("home") });
+            plan.read([home.join(".gitconfig"), home.join(".config/git")]);
+        }
+        (Some(home), Home::Read) => plan.read([home.clone()]),
+        (None, _) => {}
+    }
+    // The programs that the daemon finds where the room shows something else.
+    let home_is_covered = |place: &Path| {
+        room.home == Home::Hide && around.home.as_ref().is_some_and(|home| place.starts_with(home))
+    };
+    let programs = std::env::split_paths(&around.path).chain([around.own_program.clone()]);
+    plan.read(
+        programs.filter(|place| {
+            home_is_covered(place) || private.iter().any(|private| place.starts_with(private))
+        }),
+    );
+    show_project(&mut plan, request, part("svc"));
+    if let Some(home) = &around.home {
+        hide_secrets(&mut plan, home, &request.project_dir, info, around);
+        let state = fence::program_places(home, info.id, around.variable);
+        for (folder, _) in state.iter().filter(|(_, is_folder)| *is_folder) {
+            // Its program would make it, in a layer that is thrown away.
+            let _ = fs::create_dir_all(folder);
+        }
+        // A file alone cannot be put in the place of another one: in a layer it can.
+        let shown = |(_, is_folder): &(PathBuf, bool)| *is_folder || room.home != Home::Overlay;
+        plan.write(state.into_iter().filter(shown).map(|(place, _)| place));
+        plan.read(fence::obeyed_places(home, info.id, around.variable));
+    }
+    for grant in &room.grants {
+        match grant.as_str() {
+            Room::SSH_AGENT => plan.write((around.variable)("SSH_AUTH_SOCK").map(PathBuf::from)),
+            Room::DOCKER => plan.write(ENGINES.map(PathBuf::from)),
+            path => plan.write(from_home(path, around.home.as_deref())),
+        }
+    }
+    plan.fence = request.fence.as_ref().map(|scope| {
+        let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
+        places.extend(private);
+        places.push(request.project_dir.join(".svc"));
+        places.extend(around.home.clone().filter(|_| room.home != Home::Read));
+        places
+    });
+    plan
+}
+
+/// The project: as it is, or, for one that is fenced in, to be read but for its scope. Of `.svc` only what is
+/// the agent's own.
+fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
+    let (project, base) = (request.project_dir.clone(), request.base_dir());
+    let has_worktree = base != project;
+    let show = |plan: &mut Plan, place: PathBuf| match &request.fence {
+        None => plan.write([place]),
+        Some(scope) => {
+            plan.read([place]);
+            plan.write(fence::scope_places(&base, &request.working_dir, scope));
+        }
+    };
+    let (state, git) = (project.join(".svc"), project.join(".git"));
+    show(plan, project);
+    if has_worktree {
+        // Its commits are kept with the project's.
+        plan.write([git.clone()]);
+    }
+    // What a person's own git obeys.
+    plan.read(["config", "hooks"].map(|name| git.join(name)));
+    let sessions = state.join(SESSIONS);
+    // Where it cannot be made, the agent that keeps a session there says so.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&sessions);
+    let kept = READ_OF_STATE.map(|name| state.join(name));
+    plan.steps.push(Step::Private { path: state, content: own_state });
+    plan.write([sessions]);
+    plan.read(kept);
+    if has_worktree {
+        show(plan, base.clone());
+    }
+}
+
+/// Hides the person's secrets and those of other providers' programs, wherever they are shown by now.
+fn hide_secrets(plan: &mut Plan, home: &Path, project: &Path, info: &Info, around: &Surroundings<'_>) {
+    let own = fence::state_places(home, info.id, around.variable);
+    let is_own = |place: &Path| own.iter().any(|(one, _)| one.starts_with(place) || place.starts_with(one));
+    let others = providers::all()
+        .iter()
+        .flat_map(|provider| fence::state_places(home, provider.info().id, around.variable))
+        .map(|(place, _)| place);
+    let secrets = SECRETS.iter().map(|name| home.join(name)).chain(others);
+    for place in secrets.filter(|place| !is_own(place) && !project.starts_with(place)) {
+        plan.hide(place);
+    }
+}
+
+fn from_home(path: &str, home: Option<&Path>) -> Option<PathBuf> {
+    match path.strip_prefix("~/") {
+        Some(rest) => home.map(|home| home.join(rest)),
+        None => Some(path.into()),
+    }
+}
+
+/// The user this process runs as.
+pub fn own_uid() -> u32 {
+    fs::metadata("/proc/self").map_or(u32::MAX, |meta| meta.uid())
+}
+
+/// How a plan is filled. Links lead to places that the room may show otherwise: the place itself is named.
+trait Fill {
+    fn share(&mut self, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
+    fn hide(&mut self, path: PathBuf);
+    fn read(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.share(paths, false);
+    }
+    fn write(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        self.share(paths, true);
+    }
+}
+
+impl Fill for Plan {
+    fn share(&mut self, paths: impl IntoIterator<Item = PathBuf>, writable: bool) {
+        let there = paths.into_iter().filter_map(|path| path.canonicalize().ok());
+        self.steps.extend(there.map(|path| Step::Share { path, writable }));
+    }
+
+    fn hide(&mut self, path: PathBuf) {
+        self.steps.extend(path.canonicalize().ok().map(|path| Step::Hide { path }));
+    }
+}
+
+/// The command line that runs `program` in the room.
+pub fn command_line(plan: &Plan, program: OsString, args: Vec<OsString>) -> Vec<OsString> {
+    let text = serde_json::to_string(plan).unwrap_or_default();
+    let mut line =
+        vec![OsString::from(svc_room::SUB_COMMAND), OsString::from(text), OsString::from("--"), program];
+    line.extend(args);
+    line
+}

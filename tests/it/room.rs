@@ -1,0 +1,187 @@
+//! The room of an agent, tried from inside: as root, where root runs the tests, and as an ordinary user.
+
+use crate::support::daemon::{Daemon, is_root};
+use crate::support::folder::Folder;
+use crate::support::wait::wait_for;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::sync::Arc;
+
+/// An ordinary user, where root runs the tests.
+const USER: u32 = 12_345;
+const TOKEN: &str = "a-token-that-no-agent-gets";
+const TRIES: &str = include_str!("../support/room.py");
+
+/// Whether this system can make rooms; one that cannot has nothing to be tried here.
+fn has_rooms() -> bool {
+    let tried = Command::new(env!("CARGO_BIN_EXE_svc")).args(["__cage", "--try"]).output().unwrap();
+    if !tried.status.success() {
+        eprintln!("SKIPPED, NO ROOMS HERE: {}", String::from_utf8_lossy(&tried.stderr));
+    }
+    tried.status.success()
+}
+
+/// Files that others may read, as those of a person's home folder are.
+fn put(folder: &Folder, path: &str, text: &str) {
+    folder.write(path, text);
+    fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o644)).unwrap();
+}
+
+struct Stage {
+    daemon: Daemon,
+    home: Folder,
+    outside: Folder,
+}
+
+impl Stage {
+    /// A project in a repository, a home folder with secrets, and a folder beside both.
+    fn new(user: Option<u32>, settings: &Value) -> Self {
+        let (folder, home, outside) =
+            (Folder::new("room"), Folder::new("room-home"), Folder::new("room-outside"));
+        let git = Command::new("git").args(["init", "-q"]).arg(folder.path()).status().unwrap();
+        assert!(git.success());
+        folder.write(".svc/config.json", &settings.to_string());
+        folder.write(".svc/token", "the daemon's");
+        folder.write("tries.py", TRIES);
+        for secret in
+            [".ssh/id", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".claude/.credentials.json"]
+        {
+            put(&home, secret, "a secret");
+        }
+        put(&home, ".bashrc", "as it was");
+        put(&home, "notes", "to be read");
+        put(&outside, "victim", "as it was");
+        if let Some(user) = user.filter(|_| is_root()) {
+            home.give_to(user);
+            outside.give_to(user);
+        }
+        let home_folder = home.path().to_str().unwrap().to_owned();
+        let env = [("HOME", home_folder.as_str()), ("SVC_OPERATOR_TOKEN", TOKEN)];
+        let daemon = match user {
+            Some(user) => Daemon::start_as(user, Arc::new(folder), &env),
+            None => Daemon::start_in(Arc::new(folder), &env),
+        };
+        // A person of another user's has to prove it.
+        let daemon = daemon.with_token(TOKEN);
+        Self { daemon, home, outside }
+    }
+
+    /// Runs a command line as an agent; when it has ended.
+    fn agent_runs(&self, name: &str, command: &str) -> String {
+        let steps = json!({"steps": [{"run": {"command": command, "timeoutMs": 120_000}}]});
+        let folder = self.daemon.project.join(".svc/rehearsals");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{name}.json")), steps.to_string()).unwrap();
+        let body = json!({"role": "dev", "name": name, "provider": "script", "model": name, "prompt": "go"});
+        let id = self.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+        self.daemon.wait_state(&id, &["completed", "killed"]);
+        id
+    }
+}
+
+fn nothing_gets_out(user: Option<u32>) {
+    if !has_rooms() {
+        return;
+    }
+    let stage = Stage::new(user, &json!({}));
+    let project = stage.daemon.project.display();
+    let line = format!(
+        "python3 tries.py tries.json {} {project} {}",
+        stage.daemon.pid(),
+        stage.outside.path().display()
+    );
+    stage.agent_runs("tries", &line);
+    let told: Value = serde_json::from_str(&stage.daemon_file("tries.json")).unwrap();
+    let tried = told.as_object().unwrap();
+    assert!(tried.len() >= 33, "{}", tried.len());
+    let got: Vec<_> = tried.iter().filter(|(_, got)| !got.is_null()).collect();
+    assert!(got.is_empty(), "{got:#?}");
+    // Seen from outside.
+    let home = |name: &str| fs::read_to_string(stage.home.path().join(name)).ok();
+    assert_eq!(home(".bashrc").as_deref(), Some("as it was"));
+    assert_eq!(home("new-of-the-agent"), None, "it went with the room");
+    let outside: Vec<_> =
+        fs::read_dir(stage.outside.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(outside, ["victim"]);
+    assert_eq!(fs::read_to_string(stage.outside.path().join("victim")).unwrap(), "as it was");
+    assert_eq!(stage.daemon.get("/api/config")["maxAgents"], 10);
+    wait_for("the room's folder to be gone", || {
+        fs::read_dir(stage.daemon.project.join(".svc/rooms")).unwrap().next().is_none().then_some(())
+    });
+    assert_eq!(stage.daemon.get("/api/health")["leaked"], 0);
+}
+
+impl Stage {
+    fn daemon_file(&self, name: &str) -> String {
+        fs::read_to_string(self.daemon.project.join(name)).unwrap()
+    }
+}
+
+#[test]
+fn nothing_that_an_agent_tries_from_inside_gets_out() {
+    nothing_gets_out(None);
+}
+
+#[test]
+fn nothing_that_an_agent_of_an_ordinary_user_tries_from_inside_gets_out() {
+    nothing_gets_out(Some(USER));
+}
+
+/// What a room is for: the work.
+#[test]
+fn in_its_room_an_agent_can_do_its_work() {
+    if !has_rooms() {
+        return;
+    }
+    let stage = Stage::new(None, &json!({}));
+    let work = "{ cat ~/notes; printf x > ~/cache && cat ~/cache; printf x > /tmp/a && cat /tmp/a; printf x > made.txt; \
+                git -c user.name=a -c user.email=a@b add made.txt && git -c user.name=a -c user.email=a@b commit -qm one \
+                && git log --format=%s; curl -fs $SVC_DAEMON_URL/api/health | cut -c1-10; printf %s \"$TMPDIR\"; \
+                python3 -c 'import pty; pty.spawn([\"true\"])' && echo terminal; } > out.txt 2>&1";
+    stage.agent_runs("work", work);
+    assert_eq!(stage.daemon_file("out.txt"), "to be readxxone\n{\"agents\":\n/tmpterminal\n");
+    assert_eq!(stage.daemon_file("made.txt"), "x");
+}
+
+/// The kernel ends a room as a whole with the process that holds it.
+#[test]
+fn when_a_room_is_ended_nothing_of_it_is_left() {
+    if !has_rooms() {
+        return;
+    }
+    let stage = Stage::new(None, &json!({}));
+    let daemonised =
+        "(setsid sh -c 'exec -a of-this-room sleep 4711' >/dev/null 2>&1 &) ; touch ready; sleep 60";
+    let steps =
+        json!({"steps": [{"run": {"command": format!("bash -c \"{daemonised}\""), "timeoutMs": 120_000}}]});
+    fs::create_dir_all(stage.daemon.project.join(".svc/rehearsals")).unwrap();
+    fs::write(stage.daemon.project.join(".svc/rehearsals/stays.json"), steps.to_string()).unwrap();
+    let id = stage.daemon.spawn("stays");
+    wait_for("it to work", || stage.daemon.project.join("ready").exists().then_some(()));
+    let left = || Command::new("pgrep").args(["-f", "of-this-room|sleep 4711"]).output().unwrap().stdout;
+    let pid = stage.daemon.get(&format!("/api/agents/{id}"))["pid"].to_string();
+    assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+    let record = stage.daemon.wait_state(&id, &["killed"]);
+    assert_eq!(record["exit"]["signal"], 9, "{record}");
+    wait_for("everything inside to be gone", || left().is_empty().then_some(()));
+}
+
+#[test]
+fn a_home_folder_is_shown_as_the_settings_say() {
+    if !has_rooms() {
+        return;
+    }
+    let look =
+        "{ cat ~/notes; printf x > ~/made && echo written; cat ~/.ssh/id; } > out.txt 2>/dev/null; true";
+    for (home, seen) in [("overlay", "to be readwritten\n"), ("read", "to be read"), ("hide", "written\n")] {
+        let stage = Stage::new(None, &json!({"isolation": {"home": home}}));
+        stage.agent_runs("look", look);
+        assert_eq!(stage.daemon_file("out.txt"), seen, "{home}");
+        assert!(!stage.home.path().join("made").exists());
+    }
+    let stage = Stage::new(None, &json!({"isolation": {"grants": ["~/.ssh"]}}));
+    stage.agent_runs("look", look);
+    assert_eq!(stage.daemon_file("out.txt"), "to be readwritten\na secret", "granted by name");
+}
