@@ -2,7 +2,8 @@
 //! registry, pushes state over WebSocket and answers REST calls on one local port.
 //!
 //! The modules in reading order: [`core`] is the pure heart (state, events, effects), [`endpoint`] what a
-//! request comes to, then the features, then [`assembly`], which puts the daemon together. Below them are
+//! request comes to, then the features, whose rules these are, then [`assembly`], which gives each event to
+//! its rule and puts the daemon together. Below them are
 //! crates: `svc-base` (the pure side of HTTP, ids, time), `svc-sys` (threads, sockets, processes),
 //! `svc-providers` (the agent programs) and `svc-agents` (the two that are built in). `svc-cli` is a client
 //! of the REST API; the program puts both together.
@@ -38,6 +39,8 @@ pub mod workspace;
 
 pub mod assembly;
 pub mod endpoint;
+#[cfg(test)]
+mod testing;
 
 /// The release, as `GET /api/health` and `svc --version` tell it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

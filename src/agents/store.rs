@@ -110,7 +110,7 @@ fn newest(mut agents: Vec<Arc<Agent>>) -> Vec<Arc<Agent>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::testing::Bench;
+    use crate::testing::Bench;
     use serde_json::{Value, json};
 
     #[test]

@@ -2,11 +2,11 @@
 
 use super::report::RunReport;
 use super::{Command, Isolation, RunOrder, SpawnRequest};
-use crate::core::testing::Bench;
 use crate::core::{Actor, Effect, Event, Project};
 use crate::programs::registry::Detection;
 use crate::providers::environment::Extra;
 use crate::providers::{Activity, LaunchRequest, Permission, TurnEnd};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 use super::*;
+use crate::assembly::documents::encode;
 use crate::core::Actor;
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 use serde_json::{Value, json};
 
 fn exec(params: &Value) -> Action {
@@ -384,7 +385,7 @@ fn agents_that_ask_much_leave_room_for_others_and_for_persons() {
 fn approvals_survive_a_restart_with_their_deadlines() {
     let mut bench = Bench::new();
     let (id, _) = ask_for(&mut bench, None, exec(&json!({})));
-    let bytes = Document::Approvals.encode(&bench.state).expect("there").expect("encodes");
+    let bytes = encode(Document::Approvals, &bench.state).expect("there").expect("encodes");
     let mut next = Bench::new();
     let stored: Stored = serde_json::from_slice(&bytes).expect("reads");
     let mut timers = Timers::default();
@@ -452,7 +453,7 @@ fn a_decision_that_the_disk_refuses_is_not_in_force() {
     let wish =
         crate::core::Event::Call(CallId(7000), Actor::Operator, crate::core::Command::Approvals(command));
     assert!(bench.apply(wish).is_none() && is_pending(&mut bench));
-    let on_its_way = crate::core::Document::Approvals.encode(&bench.state).unwrap().unwrap();
+    let on_its_way = encode(crate::core::Document::Approvals, &bench.state).unwrap().unwrap();
     let on_its_way: Value = serde_json::from_slice(&on_its_way).unwrap();
     assert_eq!(on_its_way["approvals"][0]["status"], "approved");
     let reply = bench.apply(crate::core::Event::OnDisk(CallId(7000), Ok(()))).unwrap();

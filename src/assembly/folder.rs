@@ -1,6 +1,6 @@
 //! The state folder `.svc`: making it, and reading what an earlier daemon wrote there.
 
-use super::ahead;
+use super::{ahead, clock};
 use crate::agents::{self, Stored, StoredPrompt};
 use crate::approvals;
 use crate::context::triggers;
@@ -77,7 +77,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
     load_teams(&reader, now, &mut state)?;
     load_usage(&reader, now, &mut state)?;
     load_notes(&reader, now, &mut state)?;
-    crate::core::clock::restored(&mut state, now);
+    clock::restored(&mut state, now);
     Arc::make_mut(&mut state.health).set_aside = reader.set_aside.into_inner();
     Ok(state)
 }

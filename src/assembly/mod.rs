@@ -1,14 +1,18 @@
-//! The daemon put together: the table of all endpoints, the state's thread, the store, what carries effects
-//! out, and the service behind the HTTP edge. It knows every feature; no feature knows it but by
-//! [`host::Host`].
+//! The daemon put together: which rule each event is for, the table of all endpoints, the state's thread, the
+//! store, what carries effects out, and the service behind the HTTP edge. It knows every feature; no feature
+//! knows it but by [`host::Host`].
 
 mod ahead;
+pub mod apply;
 pub mod caller;
+mod clock;
 pub mod daemon;
 pub mod detect;
+pub mod documents;
 mod folder;
 pub mod host;
 pub mod lock;
+mod moments;
 mod outbox;
 pub mod routes;
 mod service;
@@ -17,3 +21,4 @@ pub mod spawn;
 pub mod state_thread;
 pub mod store;
 pub(crate) mod tokens;
+pub mod unwritten;

@@ -1,11 +1,11 @@
 //! The one thread that owns all state: it takes events from its lanes, applies them, publishes the new
 //! snapshot, and only then performs the effects, so that a client reads its own writes.
 
+use super::apply::apply;
 use super::outbox::Outbox;
+use super::unwritten::MAX_UNWRITTEN;
 use crate::api::Problem;
-use crate::core::{
-    self, Actor, CallId, Command, Context, Durability, Effect, Event, Response, State, time::Time,
-};
+use crate::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Response, State, time::Time};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ const CALL_LANE: usize = 512;
 const WORK_LANE: usize = 256;
 /// Waiting answers of the disk at most: of as many as there may be changes on their way to it, so that none
 /// waits for agents' output.
-const DISK_LANE: usize = core::MAX_UNWRITTEN + CALL_LANE;
+const DISK_LANE: usize = MAX_UNWRITTEN + CALL_LANE;
 /// Events of one lane handled in one turn.
 const TURN_EVENTS: usize = 64;
 /// A turn over this is logged with its events.
@@ -295,7 +295,7 @@ impl StateThread {
         };
         let mut next = self.state.clone();
         let mut cx = self.context(clock::now());
-        let outcome = catch_unwind(AssertUnwindSafe(|| core::apply(&mut next, &mut cx, event)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| apply(&mut next, &mut cx, event)));
         if outcome.is_ok() {
             self.state = next;
             self.exit_sent = cx.exit_sent;
@@ -304,12 +304,12 @@ impl StateThread {
         }
         log::error!("handling {name} panicked; the state before it was kept");
         let mut cx = self.context(clock::now());
-        core::apply(&mut self.state, &mut cx, Event::Panicked);
+        apply(&mut self.state, &mut cx, Event::Panicked);
         let bug = "this request met a bug in svc; the daemon goes on";
         match call {
             // What is on disk of it is taken back.
             Some(call) if is_written => {
-                core::apply(&mut self.state, &mut cx, Event::OnDisk(call, Err(bug.into())));
+                apply(&mut self.state, &mut cx, Event::OnDisk(call, Err(bug.into())));
             }
             Some(call) => cx.reply(call, Problem::new(500, "internal", bug)),
             None => {}

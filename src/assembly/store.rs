@@ -6,12 +6,14 @@
 //! stays due and is tried again every second; callers get 503.
 
 use super::ahead::{self, Ahead};
+use super::documents::encode;
+use super::unwritten::{LEFT_OUT, to_be_stored};
 use crate::agents::LogEntry;
 use crate::agents::worker_log::LogStore;
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{CallId, Document, Journal, LEFT_OUT, Response, SOON, State, Timer, remedy, to_be_stored};
+use crate::core::{CallId, Document, Journal, Response, SOON, State, Timer, remedy};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -463,7 +465,7 @@ impl Writer {
             .map_err(|_| io::Error::other("a change that waits for the disk met a bug in svc"))?;
         let mut beside = None;
         for document in documents {
-            let Some(encoded) = document.encode(&state) else { continue };
+            let Some(encoded) = encode(*document, &state) else { continue };
             let bytes = encoded.map_err(|error| io::Error::other(error.to_string()))?;
             if let Some(lines) = ahead.filter(|_| bytes.len() <= ahead::MAX_DOCUMENT_BYTES) {
                 self.ahead.write(&bytes, lines)?;

@@ -4,9 +4,9 @@ use super::triggers_tests::{context, feed, history, status, successor, turn_end}
 use crate::agents::report::RunReport;
 use crate::agents::{self, JobReport, RunOrder, Status};
 use crate::core::ids::AgentId;
-use crate::core::testing::Bench;
 use crate::core::{Effect, Event};
 use crate::providers::{Activity, SessionStart};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 
 /// How the last process was started.

@@ -7,10 +7,10 @@ use super::triggers_tests::{
 use crate::agents::report::RunReport;
 use crate::agents::{self, JobReport, RunOrder, SpawnRequest, Status};
 use crate::core::ids::AgentId;
-use crate::core::testing::Bench;
 use crate::core::{Command, Effect, Event};
 use crate::programs::registry::{Detection, Presence};
 use crate::providers::{Activity, SessionStart, Tokens, TokensDelta, Usage};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -3,11 +3,12 @@
 use crate::agents::JobReport;
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::api::{Found, Method, Reply, Request, decode_percent, parse_query};
+use crate::assembly::apply::apply;
 use crate::assembly::routes::table;
 use crate::assembly::spawn;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Project, State, apply};
+use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Project, State};
 use crate::endpoint::{Ask, Handler};
 use crate::providers::Activity;
 use serde_json::{Value, json};

@@ -6,9 +6,9 @@ use super::triggers;
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, JobReport, SpawnRequest, Status};
 use crate::core::ids::AgentId;
-use crate::core::testing::Bench;
 use crate::core::{Command, Event};
 use crate::providers::{Activity, TokensDelta, TurnEnd, Usage};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
 

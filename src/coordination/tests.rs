@@ -1,7 +1,8 @@
 use super::*;
 use crate::agents::Status;
-use crate::core::testing::Bench;
+use crate::assembly::documents::encode;
 use crate::core::{Actor, Timers};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 
 fn declare(bench: &mut Bench, agent: &str, operation: &str, resources: &[&str]) -> (u16, Value) {
@@ -177,9 +178,9 @@ fn decisions_5_locks_survive_a_restart() {
     declare(&mut bench, "a", "o", &["r"]);
     declare(&mut bench, "b", "o", &["s"]);
     declare(&mut bench, "tool", "o", &["t"]);
-    let bytes = Document::Locks.encode(&bench.state).expect("there").expect("encodes");
+    let bytes = encode(Document::Locks, &bench.state).expect("there").expect("encodes");
     bench.exits(b, 0);
-    let agents_file = Document::Agents.encode(&bench.state).expect("there").expect("encodes");
+    let agents_file = encode(Document::Agents, &bench.state).expect("there").expect("encodes");
     let mut next = Bench::new();
     let stored = serde_json::from_slice(&agents_file).expect("reads");
     next.state.agents = Arc::new(crate::agents::State::restore(stored, |_| "".into(), bench.now));

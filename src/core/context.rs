@@ -53,25 +53,25 @@ impl Context {
     }
 
     /// The surroundings of the same event for a trial: the same time, actor and randomness, no effects yet.
-    pub(super) fn fork(&self) -> Self {
+    pub(crate) fn fork(&self) -> Self {
         let (actor, exit_sent) = (self.actor.clone(), self.exit_sent);
         Self { actor, exit_sent, ..Self::new(self.now, self.seed) }
     }
 
     /// The trial is what happens: its effects, and what it has used up of the randomness.
-    pub(super) fn adopt(&mut self, trial: Self) {
+    pub(crate) fn adopt(&mut self, trial: Self) {
         let mut effects = std::mem::take(&mut self.effects);
         effects.extend(trial.effects);
         *self = Self { effects, ..trial };
     }
 
     /// What the next random number comes of.
-    pub(super) fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.seed
     }
 
     /// The effects so far.
-    pub(super) fn effects(&self) -> &[Effect] {
+    pub(crate) fn effects(&self) -> &[Effect] {
         &self.effects
     }
 

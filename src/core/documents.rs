@@ -1,9 +1,6 @@
-//! What is written to disk, and how it reads. Encoding is pure; the store thread writes.
+//! What is written to disk, and where. How it reads is said by the feature whose it is.
 
 use super::ids::LineageId;
-use super::{State, unwritten};
-use crate::agents::StoredPrompt;
-use serde_json::json;
 use std::fmt;
 
 /// One file of state.
@@ -123,41 +120,5 @@ impl Document {
     /// never along with what somebody waits for.
     pub fn is_counted(self) -> bool {
         matches!(self, Self::Usage | Self::Timeline | Self::Specializations | Self::Adaptive)
-    }
-
-    /// Its content for `state`, with every change that waits for the disk; `None` when the thing it describes
-    /// is gone.
-    pub fn encode(self, state: &State) -> Option<Result<Vec<u8>, DocumentError>> {
-        if !state.unwritten.is_empty() {
-            return self.encode(&unwritten::to_be_stored(state).0);
-        }
-        let encoded = match self {
-            Self::Adaptive => serde_json::to_vec(&state.triggers.stored()),
-            Self::Agents => serde_json::to_vec(&state.agents.stored()),
-            Self::Credentials => serde_json::to_vec_pretty(&state.credentials.stored()),
-            Self::Locks => serde_json::to_vec(&state.coordination.stored()),
-            Self::Approvals => serde_json::to_vec(&state.approvals.stored()),
-            Self::Gateways => serde_json::to_vec(&state.gateways.stored()),
-            Self::Teams => serde_json::to_vec(&state.teams.stored()),
-            Self::Schedules => serde_json::to_vec(&state.schedules.stored()),
-            Self::Integrations => serde_json::to_vec(&state.integrations.stored()),
-            Self::Timeline => serde_json::to_vec(&state.timeline.stored()),
-            Self::Usage => serde_json::to_vec(&state.usage.stored()),
-            Self::Cleanup => serde_json::to_vec(&state.cleanup.stored()),
-            Self::Config => serde_json::to_vec_pretty(&json!(state.settings.stored())),
-            Self::Federation => serde_json::to_vec_pretty(&state.federation.stored()),
-            Self::Journalist => serde_json::to_vec(&state.journalist.stored()),
-            Self::PmReviews => serde_json::to_vec(&state.pm.stored()),
-            Self::Constraints => serde_json::to_vec_pretty(&state.memory.stored_constraints()),
-            Self::Discoveries => serde_json::to_vec_pretty(&state.memory.stored_discoveries()),
-            Self::HandoffChains => serde_json::to_vec_pretty(&state.memory.stored_chains()),
-            Self::Specializations => serde_json::to_vec_pretty(&state.memory.stored_specializations()),
-            Self::Skills => serde_json::to_vec_pretty(&state.market.stored()),
-            Self::Prompt(lineage) => {
-                let stored: StoredPrompt = state.agents.stored_prompt(lineage)?;
-                serde_json::to_vec(&stored)
-            }
-        };
-        Some(encoded.map_err(|error| DocumentError(format!("{} cannot be encoded: {error}", self.path()))))
     }
 }

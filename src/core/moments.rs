@@ -1,12 +1,8 @@
-//! What happens, told to every feature that cares. Where it happens nobody knows the listeners: they stand
-//! here, in one list.
+//! What happens, told to every feature that cares. Where it happens nobody knows the listeners.
 
 use super::ids::{AgentId, LineageId, TeamId};
-use super::{Context, State};
-use crate::agents::JobReport;
 use crate::approvals::ApprovalId;
-use crate::oversight::questions::{self, Asker};
-use crate::providers::Activity;
+use crate::oversight::questions::Asker;
 
 /// Something has happened, to an agent most often. Told after the event that caused it was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,60 +47,4 @@ pub enum Moment {
         /// The team that has what was its.
         to: TeamId,
     },
-}
-
-/// Tells every listener of a moment.
-pub fn tell(state: &mut State, cx: &mut Context, moment: &Moment) {
-    crate::agents::moment(state, cx, moment);
-    crate::approvals::moment(state, cx, moment);
-    crate::teams::moment(state, cx, moment);
-    crate::context::triggers::moment(state, cx, moment);
-    crate::usage::moment(state, cx, moment);
-    crate::oversight::timeline::moment(state, cx, moment);
-    crate::ownership::moment(state, cx, moment);
-    crate::coordination::moment(state, cx, moment);
-    crate::gateways::moment(state, cx, moment);
-    crate::memory::told(state, cx, moment);
-    crate::journalist::told(state, cx, moment);
-    crate::schedules::moment(state, cx, moment);
-    crate::oversight::pm::moment(state, cx, moment);
-}
-
-/// Gives the report of a one-off job to whom it is for.
-pub fn job(state: &mut State, cx: &mut Context, report: JobReport) {
-    match &report {
-        JobReport::Brief(agent, Ok(text)) => crate::memory::brief_written(state, *agent, text),
-        JobReport::Query(call, result) if questions::is_own(*call) => {
-            return questions::answered(state, cx, *call, result);
-        }
-        _ => {}
-    }
-    crate::agents::job_report(state, cx, report);
-}
-
-/// What a person changes in the project's files is nobody's trespass.
-pub fn asked_of_files(state: &mut State, cx: &Context, command: &crate::workspace::Command) {
-    let crate::workspace::Command::Changed { details, .. } = command else { return };
-    if cx.actor.agent().is_none() {
-        for path in ["path", "from", "to"].iter().filter_map(|name| details[*name].as_str()) {
-            crate::ownership::commands::explained(state, cx.now, path);
-        }
-    }
-}
-
-/// Tells every listener what an agent did, in order, before its record takes it in.
-pub fn heard(state: &mut State, cx: &mut Context, agent: AgentId, activities: &[Activity]) {
-    crate::teams::plan::heard(state, cx, agent, activities);
-    crate::context::triggers::heard(state, cx, agent, activities);
-    crate::usage::heard(state, cx, agent, activities);
-    crate::oversight::timeline::changed(state, cx.now);
-    crate::ownership::heard(state, cx, agent, activities);
-    crate::memory::heard(state, cx, agent, activities);
-    crate::journalist::heard(state, cx, agent, activities);
-}
-
-/// Tells every listener that the daemon has started and knows its providers.
-pub fn started(state: &mut State, cx: &mut Context) {
-    crate::teams::phases::settle(state, cx);
-    crate::schedules::started(state, cx);
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::api::Fields;
-use crate::core::testing::Bench;
+use crate::assembly::documents::encode;
+use crate::testing::Bench;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -110,7 +111,7 @@ fn decisions_13_set_and_remove_are_durable_and_audited_without_the_key() {
         |effect: &Effect| matches!(effect, Effect::Put(Document::Credentials, Durability::BeforeReply));
     assert!(bench.effects.iter().any(durable));
     assert_eq!(bench.audited("credentials.set")[0]["name"], "codex");
-    let bytes = Document::Credentials.encode(&bench.state).unwrap().unwrap();
+    let bytes = encode(Document::Credentials, &bench.state).unwrap().unwrap();
     let text = String::from_utf8(bytes.clone()).unwrap();
     assert!(!text.contains("planted") && text.contains("codex"), "{text}");
     let stored: Stored = serde_json::from_slice(&bytes).unwrap();

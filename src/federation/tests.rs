@@ -3,7 +3,7 @@
 use super::envelope::{Envelope, MAX_NONCES, Replays, WINDOW};
 use super::pairing::{code, commitment, peer_id};
 use super::*;
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 use ed25519_dalek::SigningKey;
 
 const NOW: Time = Time(1_767_225_600_000);

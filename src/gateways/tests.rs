@@ -1,9 +1,9 @@
 use super::commands::{self, ALL, Plan};
 use super::message::{Style, Text};
 use super::*;
-use crate::core::testing::Bench;
 use crate::core::{Actor, Command as CoreCommand, Event, Response};
 use crate::credentials::{Secret, Vault};
+use crate::testing::Bench;
 use serde_json::json;
 
 mod api;

@@ -78,7 +78,7 @@ fn integration(all: &All, id: &str, text: &mut String) {
 #[cfg(test)]
 mod tests {
     use crate::core::ids::AgentId;
-    use crate::core::testing::Bench;
+    use crate::testing::Bench;
     use serde_json::json;
     use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! The bridge without a process: wishes and facts in, replies, orders and audit entries out.
 
 use super::*;
-use crate::core::testing::Bench;
-use crate::core::{Event, apply};
+use crate::assembly::apply::apply;
+use crate::core::Event;
+use crate::testing::Bench;
 use std::time::Duration;
 
 mod who_calls_what;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::agents::SpawnRequest;
 use crate::core::Command as Wish;
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 use std::time::Duration;
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{DECISIONS_FILE, MAP_FILE, Report};
 use crate::agents::Job;
 use crate::agents::JobReport;
+use crate::assembly::documents::encode;
 use crate::context::testing::{Core, parsed, write_ended, writes};
 use crate::core::ids::AgentId;
 use crate::core::{Document, Effect, Event};
@@ -237,7 +238,7 @@ fn notes_survive_a_restart() {
     let mut core = Core::new();
     busy(&mut core);
     cycle(&mut core);
-    let bytes = Document::Journalist.encode(&core.state).unwrap().unwrap();
+    let bytes = encode(Document::Journalist, &core.state).unwrap().unwrap();
     let stored = serde_json::from_slice(&bytes).unwrap();
     core.state.journalist = std::sync::Arc::new(super::State::restore(stored));
     let (files, (_, body)) = cycle(&mut core);

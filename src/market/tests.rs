@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::agents::{self, SpawnRequest};
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 
 fn skill(id: &str, content: &str) -> Installed {
     let listed = json!({"name": format!("The {id}"), "description": "Helps.", "version": "1.0.0"});

@@ -2,6 +2,7 @@
 
 use super::specializations::MAX_GONE;
 use super::{MAX_CONSTRAINTS, MAX_DISCOVERIES, constraint_hash};
+use crate::assembly::documents::encode;
 use crate::context::testing::{Core, parsed, write_ended, writes};
 use crate::core::{Actor, Document, Durability, Effect};
 use serde_json::{Value, json};
@@ -224,7 +225,7 @@ fn a_brief_joins_the_chain_only_when_the_successor_runs() {
 
 #[test]
 fn profiles_of_removed_agents_are_bounded_and_their_roles_keep_what_they_showed() {
-    let mut bench = crate::core::testing::Bench::new();
+    let mut bench = crate::testing::Bench::new();
     bench.agent("stays");
     let extra = 3;
     for n in 0..MAX_GONE + extra {
@@ -271,7 +272,7 @@ fn daemon_specializations_count_sessions_files_and_scores() {
 }
 
 fn reread<T: serde::de::DeserializeOwned>(core: &Core, document: Document) -> T {
-    let bytes = document.encode(&core.state).unwrap().unwrap();
+    let bytes = encode(document, &core.state).unwrap().unwrap();
     serde_json::from_slice::<super::store::Stored<T>>(&bytes).unwrap().content
 }
 

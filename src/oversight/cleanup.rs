@@ -150,8 +150,8 @@ pub fn report(all: &mut All, cx: &mut Context, Report(outcome): Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::testing::Bench;
     use crate::core::{Event, Journal};
+    use crate::testing::Bench;
 
     const HOUR: Duration = Duration::from_secs(60 * 60);
 

@@ -227,8 +227,8 @@ mod tests {
     use super::*;
     use crate::agents::report::{Batch, Credit, RunReport};
     use crate::core::Event;
-    use crate::core::testing::Bench;
     use crate::providers::{Activity, TokensDelta, Usage};
+    use crate::testing::Bench;
     use serde_json::{Value, json};
 
     fn timeline(bench: &mut Bench) -> Value {

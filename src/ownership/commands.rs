@@ -507,7 +507,7 @@ mod tests {
 
     #[test]
     fn a_worktrees_commands_reach_the_project_where_they_name_it_or_go_up() {
-        let mut bench = crate::core::testing::Bench::new();
+        let mut bench = crate::testing::Bench::new();
         let id = bench.agent("one");
         let mut agent = (**bench.state.agents.get(id).unwrap()).clone();
         let reaches = |agent: &Agent, text: &str| may_reach(Path::new("/p"), agent, text);

@@ -3,10 +3,10 @@
 use super::commands::{Change, Looked, Order};
 use super::tests::{bench, hear, id, pending, spawn, writes};
 use crate::agents;
-use crate::core::testing::Bench;
 use crate::core::time::Time;
 use crate::core::{Effect, Event};
 use crate::providers::{Activity, Permission, TurnEnd};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
 

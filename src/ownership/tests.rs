@@ -1,9 +1,9 @@
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::core::ids::AgentId;
-use crate::core::testing::Bench;
 use crate::core::{Actor, Command, Effect, Event};
 use crate::providers::{Activity, Permission};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 
 /// Two agents: `web` owns `web/**`, `api` owns `api/**`; and `free`, without a scope.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::agents::Status;
 use crate::core::Event;
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -141,8 +141,8 @@ fn the_projects_settings_win_over_the_users_key_by_key() {
 
 #[test]
 fn a_change_that_the_disk_refuses_is_not_in_force() {
-    let mut bench = crate::core::testing::Bench::new();
-    let patch = |bench: &mut crate::core::testing::Bench, max: u64| {
+    let mut bench = crate::testing::Bench::new();
+    let patch = |bench: &mut crate::testing::Bench, max: u64| {
         bench.ask("PATCH", "/api/config", &json!({"maxAgents": max}))
     };
     assert_eq!(patch(&mut bench, 20).0, 200);
@@ -167,7 +167,7 @@ fn spec_removed_velocity_settings_have_no_effect_and_are_no_fault() {
     let problem = with(&json!({"safety": {"velocityUnknown": 1}})).unwrap_err();
     assert_eq!(problem.errors[0].field, "safety.velocityUnknown", "any other unknown key is a fault still");
 
-    let mut bench = crate::core::testing::Bench::new();
+    let mut bench = crate::testing::Bench::new();
     let (status, _) = bench.ask("PATCH", "/api/config", &json!({"safety": {"velocityTokenThreshold": 5}}));
     assert_eq!(status, 200);
     assert!(!bench.state.settings.stored().contains_key("velocityTokenThreshold"));

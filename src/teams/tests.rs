@@ -3,9 +3,9 @@
 use super::phases::{Launch, Outcome, Phase};
 use super::*;
 use crate::agents::report::{Batch, Credit, RunReport};
-use crate::core::testing::Bench;
 use crate::core::{Command as Core, Event};
 use crate::providers::{Activity, TurnEnd};
+use crate::testing::Bench;
 
 fn launch(bench: &mut Bench, launch: Launch) -> (u16, Value) {
     let reply = bench.command(Core::Teams(Command::Launch(Box::new(launch)))).unwrap();

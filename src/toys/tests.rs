@@ -1,7 +1,7 @@
 //! Each test names the line of the specification that it holds.
 
 use super::*;
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 use serde_json::Value;
 
 fn sealed() -> Sealed {

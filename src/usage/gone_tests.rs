@@ -3,7 +3,7 @@
 use super::gone::MAX_GONE;
 use super::restore;
 use super::tests::{balances, feed, get, sum, usage};
-use crate::core::testing::Bench;
+use crate::testing::Bench;
 use serde_json::{Value, json};
 
 #[test]

@@ -2,10 +2,10 @@ use super::classifier::{MIN_EVENTS, WINDOW, Work};
 use super::*;
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, SpawnRequest};
-use crate::core::testing::Bench;
 use crate::core::{Command, Event};
 use crate::programs::registry::{Detection, State as Registry};
 use crate::providers::{self, Tier, TokensDelta, TurnEnd};
+use crate::testing::Bench;
 use serde_json::{Value, json};
 
 pub(super) fn usage(input: i64, output: i64) -> Activity {

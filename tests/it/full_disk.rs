@@ -43,7 +43,7 @@ fn changes() -> Vec<(&'static str, &'static str, Value)> {
 fn what_a_full_disk_refuses_is_not_in_force_now_and_after_a_kill() {
     if !Command::new("prlimit").arg("--version").output().is_ok_and(|output| output.status.success()) {
         eprintln!(
-            "skipped: prlimit (util-linux) is not installed; the tests of core/unwritten.rs show the same"
+            "skipped: prlimit (util-linux) is not installed; the tests of assembly/unwritten.rs show the same"
         );
         return;
     }

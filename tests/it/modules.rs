@@ -7,32 +7,47 @@ use syn::visit::{self, Visit};
 
 use crate::tidy::{expect_file, files};
 
-/// Modules that name all features by their nature: the state and its dispatch, and what puts all together.
-const ABOVE: [&str; 3] = ["core", "assembly", "endpoint"];
+/// Modules that are no features: the model below them, what an endpoint is, and what puts all together.
+const FLOORS: [&str; 3] = ["core", "assembly", "endpoint"];
+/// The floors that name features, and nothing but their types: data, no rule.
+const MODEL: [&str; 2] = ["core", "endpoint"];
 /// The one circle: a life's start, its context, what it uses and what it learned are one thing.
 const LIFE: [&str; 4] = ["agents", "context", "memory", "usage"];
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The modules of the crate that a file names.
+/// A path from the crate's root: `["agents", "report", "RunReport"]`.
+type Path = Vec<String>;
+
+/// What of the crate a file names.
+#[derive(Default)]
 struct Names {
     /// Where the file stands: `["agents", "worker"]`.
-    place: Vec<String>,
-    found: BTreeSet<String>,
+    place: Path,
+    /// What it has imported, by the names it has here.
+    imported: BTreeMap<String, Path>,
+    found: BTreeSet<Path>,
 }
 
 impl Names {
-    fn path(&mut self, segments: &[String]) {
-        let ups = segments.iter().take_while(|segment| *segment == "super").count();
-        let first = match segments.first().map(String::as_str) {
-            Some("crate") => segments.get(1),
-            Some("super") if ups == self.place.len() => segments.get(ups),
-            _ => None,
-        };
-        self.found.extend(first.cloned());
+    /// The names in this file, tests apart.
+    fn of(place: Path, file: &syn::File) -> BTreeSet<Path> {
+        let mut names = Self { place, ..Self::default() };
+        names.visit_file(file);
+        names.found
     }
 
-    fn tree(&mut self, before: &mut Vec<String>, tree: &syn::UseTree) {
+    /// The path from the crate's root, if it is one of the crate's.
+    fn resolve(&self, segments: &[String]) -> Option<Path> {
+        let ups = segments.iter().take_while(|segment| *segment == "super").count();
+        match segments.first()?.as_str() {
+            "crate" => Some(segments[1..].to_vec()),
+            "super" if ups == self.place.len() => Some(segments[ups..].to_vec()),
+            first => Some([self.imported.get(first)?, &segments[1..]].concat()),
+        }
+    }
+
+    fn tree(&mut self, before: &mut Path, tree: &syn::UseTree) {
         match tree {
             syn::UseTree::Path(path) => {
                 before.push(path.ident.to_string());
@@ -40,16 +55,21 @@ impl Names {
                 before.pop();
             }
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(before, tree)),
-            syn::UseTree::Name(name) => {
-                let whole: Vec<String> = before.iter().cloned().chain([name.ident.to_string()]).collect();
-                self.path(&whole);
-            }
+            syn::UseTree::Name(name) => self.imports(before, &name.ident.to_string(), None),
             syn::UseTree::Rename(name) => {
-                let whole: Vec<String> = before.iter().cloned().chain([name.ident.to_string()]).collect();
-                self.path(&whole);
+                self.imports(before, &name.ident.to_string(), Some(name.rename.to_string()));
             }
-            syn::UseTree::Glob(_) => self.path(before),
+            // Whatever it may be: no type.
+            syn::UseTree::Glob(_) => self.imports(before, "*", None),
         }
+    }
+
+    fn imports(&mut self, before: &Path, name: &str, renamed: Option<String>) {
+        let whole = if name == "self" { before.clone() } else { [&before[..], &[name.to_owned()]].concat() };
+        let Some(path) = self.resolve(&whole) else { return };
+        self.found.insert(path.clone());
+        let name = renamed.or_else(|| path.last().cloned()).unwrap_or_default();
+        self.imported.insert(name, path);
     }
 }
 
@@ -76,47 +96,58 @@ impl<'ast> Visit<'ast> for Names {
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        self.path(&segments);
+        let segments: Path = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.found.extend(self.resolve(&segments));
         visit::visit_path(self, path);
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         // What a macro is given is no syntax tree yet.
-        let text = call.tokens.to_string();
-        for rest in text.split("crate :: ").skip(1) {
-            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            self.path(&["crate".to_owned(), name]);
+        let text = call.tokens.to_string().replace(" :: ", "::");
+        for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+            let segments: Path = word.split("::").map(str::to_owned).collect();
+            let path = self.resolve(&segments).filter(|_| segments.len() > 1);
+            self.found.extend(path);
         }
         visit::visit_macro(self, call);
     }
 }
 
+/// What each file of the daemon names, tests apart: by the file's path below `src/`, in parts.
+fn named() -> Vec<(Path, BTreeSet<Path>)> {
+    let read = |(name, text): &(String, String)| {
+        let inside = name.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+        let place: Path = inside.split('/').map(str::to_owned).collect();
+        let is_test = place.iter().any(|part| part.contains("test"));
+        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (!is_test).then(|| (place.clone(), Names::of(place, &file)))
+    };
+    files(&["src"], &[".rs"]).iter().filter_map(read).collect()
+}
+
+/// The features: the folders that are no floors.
+fn features(named: &[(Path, BTreeSet<Path>)]) -> BTreeSet<String> {
+    let folders = named.iter().filter(|(place, _)| place.len() > 1).map(|(place, _)| place[0].clone());
+    folders.filter(|name| !FLOORS.contains(&name.as_str())).collect()
+}
+
 /// Which feature uses which, tests apart.
 fn graph() -> Graph {
-    let sources = files(&["src"], &[".rs"]);
-    let place = |name: &str| -> Vec<String> {
-        let inside = name.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
-        inside.split('/').map(str::to_owned).collect()
-    };
-    let features: BTreeSet<String> = sources
-        .iter()
-        .filter(|(name, _)| name.matches('/').count() > 1)
-        .map(|(name, _)| place(name).swap_remove(0))
-        .filter(|name| !ABOVE.contains(&name.as_str()))
-        .collect();
+    let named = named();
+    let features = features(&named);
     let mut graph: Graph = features.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
-    for (name, text) in &sources {
-        let place = place(name);
-        let is_test = place.iter().any(|part| part.contains("test"));
-        let Some(uses) = graph.get_mut(&place[0]).filter(|_| !is_test) else { continue };
-        let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let own = place[0].clone();
-        let mut names = Names { place, found: BTreeSet::new() };
-        names.visit_file(&file);
-        uses.extend(names.found.into_iter().filter(|found| *found != own && features.contains(found)));
+    for (place, found) in named {
+        let Some(uses) = graph.get_mut(&place[0]) else { continue };
+        let others = found.into_iter().filter_map(|path| path.into_iter().next());
+        uses.extend(others.filter(|found| *found != place[0] && features.contains(found)));
     }
     graph
+}
+
+/// Whether a path ends at a type, or at a module that only leads to some.
+fn is_type(path: &Path, modules: &BTreeSet<Path>) -> bool {
+    let is_upper = path.last().is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+    is_upper || modules.contains(path)
 }
 
 /// Everything that can be reached from a module.
@@ -183,23 +214,63 @@ fn a_circle_would_be_seen() {
     assert_eq!(found, BTreeSet::from([["a", "b", "c"].map(str::to_owned).into()]));
     let text = "use crate::{usage, teams::plan as p};\nfn f() { json!(crate::memory::x()); super::super::market::y() }\n\
                 #[cfg(test)]\nmod tests { use crate::toys; }";
-    let mut names = Names { place: vec!["agents".into(), "worker".into()], found: BTreeSet::new() };
-    names.visit_file(&syn::parse_file(text).unwrap());
-    assert_eq!(names.found.into_iter().collect::<Vec<_>>(), ["market", "memory", "teams", "usage"]);
+    let place = ["agents", "worker"].map(str::to_owned).to_vec();
+    let found = Names::of(place, &syn::parse_file(text).unwrap());
+    let firsts: BTreeSet<&String> = found.iter().filter_map(|path| path.first()).collect();
+    assert_eq!(firsts.into_iter().collect::<Vec<_>>(), ["market", "memory", "teams", "usage"]);
+}
+
+#[test]
+fn the_model_names_types_of_features_and_no_rule() {
+    let named = named();
+    let (features, modules) = (features(&named), named.iter().map(|(place, _)| place.clone()).collect());
+    let model = named.iter().filter(|(place, _)| MODEL.contains(&place[0].as_str()));
+    let rules: Vec<String> = model
+        .flat_map(|(place, found)| found.iter().map(move |path| (place, path)))
+        .filter(|(_, path)| path.first().is_some_and(|name| features.contains(name)))
+        .filter(|(_, path)| !is_type(path, &modules))
+        .map(|(place, path)| format!("src/{}: {}", place.join("/"), path.join("::")))
+        .collect();
+    assert!(
+        rules.is_empty(),
+        "the model is below the rules; the dispatch is in assembly/:\n{}",
+        rules.join("\n")
+    );
+}
+
+#[test]
+fn a_rule_named_by_the_model_would_be_seen() {
+    let text = "use crate::{agents::{self, report::RunReport}, context as briefing, usage::clock_set};\n\
+                struct All { agents: agents::State, next: briefing::Report, last: RunReport }\n\
+                fn f() { agents::stop_all(); briefing::State::default(); rows!(crate::teams::found(x), agents::Job) }";
+    let found = Names::of(vec!["core".into()], &syn::parse_file(text).unwrap());
+    let modules = BTreeSet::from([vec!["agents".to_owned()], vec!["context".to_owned()]]);
+    let rules: Vec<String> =
+        found.iter().filter(|path| !is_type(path, &modules)).map(|path| path.join("::")).collect();
+    assert_eq!(rules, ["agents::stop_all", "context::State::default", "teams::found", "usage::clock_set"]);
+    assert!(found.contains(&["agents", "Job"].map(str::to_owned).to_vec()), "{found:?}");
 }
 
 #[test]
 fn the_drawing_of_the_features_is_true() {
     let graph = graph();
     let mut text = String::from(
-        "# Which feature uses which\n\nDrawn by `UPDATE_EXPECT=1 cargo nextest run -p svc --test it modules::` from the \
-         syntax trees of `src/`, tests apart; the\nsame test refuses a circle. An arrow is a `use` or a path; reading \
-         another feature's part of the state through its methods\nneeds none. Not drawn: `core`, `endpoint` and \
-         `assembly`, which name all features, and the crates below, whose walls\nthe compiler keeps.\n\n",
+        "# Which feature uses which\n\n\
+         Drawn by `UPDATE_EXPECT=1 cargo nextest run -p svc --test it modules::` from the syntax trees of `src/`, tests \
+         apart; the\nsame tests hold the floors and refuse a circle. Four floors, each of which knows what is below it:\n\n\
+         1. the model, `core`: the state, and what may happen to it. It names types of features and none of their \
+         functions\n\
+         2. `endpoint`: what a request comes to, by the same rule\n\
+         3. the features, which are the rules\n\
+         4. `assembly`: gives each event to its rule, and has the threads\n\n\
+         Below are crates, whose walls the compiler keeps. Drawn are the features alone: an arrow is a `use` or a path; \
+         reading another\nfeature's part of the state through its methods needs none.\n\n",
     );
-    text.push_str("Lowest first; a feature uses only what stands above it in this list, but for the one circle, \
-                   the life of an agent\n(`agents`, `context`, `memory`, `usage`): a life begins with a context that \
-                   is made of what was learned and may be used.\n\n");
+    text.push_str(
+        "Lowest first; a feature uses only what stands above it in this list, but for the one circle, the life of an \
+         agent\n(`agents`, `context`, `memory`, `usage`): a life begins with a context that is made of what was \
+         learned and may be used.\n\n",
+    );
     for (at, floor) in floors(&graph).iter().enumerate() {
         let _ = writeln!(text, "{}. {}", at + 1, floor.join(", "));
     }

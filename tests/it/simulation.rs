@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use svc::agents::report::RunReport;
 use svc::agents::{self, JobReport, RunOrder, Status};
+use svc::assembly::documents::encode;
+use svc::assembly::unwritten::{LEFT_OUT, to_be_stored};
 use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
-use svc::core::{CallId, Command, Document, Durability, Effect, Event, LEFT_OUT, State, to_be_stored};
+use svc::core::{CallId, Command, Document, Durability, Effect, Event, State};
 use svc::providers::Tokens;
 use svc::usage;
 
@@ -186,7 +188,7 @@ impl Simulation {
         let (_, left_out) = to_be_stored(&self.world.state);
         if !self.awaiting.is_empty() {
             self.write();
-            self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
+            self.locks = encode(Document::Locks, &self.world.state).map(Result::unwrap);
         }
         for call in std::mem::take(&mut self.awaiting) {
             let outcome = match self.dice.below(10) {
@@ -307,18 +309,18 @@ impl Simulation {
                 Effect::AwaitDisk(call) => self.awaiting.push(call),
                 Effect::Put(document @ Document::Prompt(lineage), _) => {
                     // One that its change was left out of what is written is not there.
-                    if let Some(bytes) = document.encode(&self.world.state) {
+                    if let Some(bytes) = encode(document, &self.world.state) {
                         self.prompts.insert(lineage, bytes.unwrap());
                     }
                 }
                 Effect::Put(Document::Locks, _) => {
-                    self.locks = Document::Locks.encode(&self.world.state).map(Result::unwrap);
+                    self.locks = encode(Document::Locks, &self.world.state).map(Result::unwrap);
                 }
                 Effect::Put(Document::Agents, Durability::Soon) if !durable && self.dice.below(3) == 0 => {
                     self.write();
                 }
                 Effect::Put(document @ Document::Usage, _) if self.dice.below(3) == 0 => {
-                    self.ledger = Some(document.encode(&self.world.state).unwrap().unwrap());
+                    self.ledger = Some(encode(document, &self.world.state).unwrap().unwrap());
                 }
                 Effect::Run(id, order) => self.order(id, order),
                 Effect::Job(agents::Job::Brief { agent, .. }) => self.briefs.push(agent),
@@ -340,7 +342,7 @@ impl Simulation {
     }
 
     fn write(&mut self) {
-        self.disk = Some(Document::Agents.encode(&self.world.state).unwrap().unwrap());
+        self.disk = Some(encode(Document::Agents, &self.world.state).unwrap().unwrap());
     }
 
     fn order(&mut self, id: AgentId, order: RunOrder) {

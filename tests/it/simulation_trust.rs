@@ -11,6 +11,7 @@ use std::time::Duration;
 use svc::agents::report::RunReport;
 use svc::agents::{self, RunOrder, Status};
 use svc::approvals;
+use svc::assembly::documents::encode;
 use svc::coordination;
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::{Actor, CallId, Command, Document, Effect, Event, State, Timer};
@@ -400,7 +401,7 @@ impl Simulation {
     }
 
     fn put(&mut self, document: Document) {
-        let Some(bytes) = document.encode(&self.world.state).map(Result::unwrap) else { return };
+        let Some(bytes) = encode(document, &self.world.state).map(Result::unwrap) else { return };
         if matches!(document, Document::Prompt(_)) {
             self.disk.insert(document, bytes);
             return;

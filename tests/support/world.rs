@@ -6,12 +6,13 @@ use std::time::Duration;
 use svc::agents::report::{Batch, Credit, RunReport};
 use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
+use svc::assembly::apply::apply;
 use svc::assembly::routes::table;
 use svc::assembly::spawn;
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
 use svc::core::{
-    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, Timer, apply,
+    Actor, CallId, Command, Context, Document, Durability, Effect, Event, Project, State, Timer,
 };
 use svc::endpoint::{Ask, Handler};
 use svc::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use svc::agents::report::RunReport;
 use svc::agents::{self, JobReport, RunOrder, Status};
+use svc::assembly::documents::encode;
 use svc::core::ids::{AgentId, LineageId, PlanId, ScheduleId};
 use svc::core::time::Time;
 use svc::core::{CallId, Document, Durability, Effect, Event, State, Timer};
@@ -489,7 +490,7 @@ impl Simulation {
         }
         if durable || !awaited.is_empty() || self.dice.below(3) == 0 {
             for document in std::mem::take(&mut self.dirty) {
-                if let Some(bytes) = document.encode(&self.world.state) {
+                if let Some(bytes) = encode(document, &self.world.state) {
                     self.disk.insert(document, bytes.unwrap());
                 }
             }

@@ -1,9 +1,11 @@
+use super::{LEFT_OUT, to_be_stored};
 use crate::agents::SpawnRequest;
+use crate::assembly::documents::encode;
 use crate::assembly::routes::table;
-use crate::core::testing::Bench;
 use crate::core::{Command, Document, Effect, Event};
 use crate::credentials::Sealed;
 use crate::endpoint::Handler;
+use crate::testing::Bench;
 use crate::{agents, approvals, credentials, gateways, integrations};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -229,7 +231,7 @@ fn a_refused_change_leaves_what_happened_meanwhile() {
         let stored: Value = serde_json::from_slice(text).unwrap();
         stored["teams"].to_string()
     };
-    let written = names(&Document::Teams.encode(&bench.state).unwrap().unwrap());
+    let written = names(&encode(Document::Teams, &bench.state).unwrap().unwrap());
     assert!(written.contains("first") && written.contains("second"), "both are on their way: {written}");
     let crew = bench.state.teams.find("crew").unwrap().id;
     bench.with(|all, _| assert!(all.teams.find("first").is_err(), "{crew} alone is shown"));
@@ -240,7 +242,7 @@ fn a_refused_change_leaves_what_happened_meanwhile() {
     assert_eq!((refused.status, granted.status), (503, 201));
     assert!(bench.state.teams.find("first").is_err() && bench.state.teams.find("second").is_ok());
     assert!(!bench.state.agents.get(one).unwrap().status.is_live(), "what happened meanwhile stays");
-    let written = names(&Document::Teams.encode(&bench.state).unwrap().unwrap());
+    let written = names(&encode(Document::Teams, &bench.state).unwrap().unwrap());
     assert!(!written.contains("first") && written.contains("second"), "{written}");
     assert_eq!(bench.audited("change.withdrawn").len(), 1);
 }
@@ -286,10 +288,10 @@ fn what_was_left_out_of_what_was_written_is_not_in_force() {
         assert!(bench.wish("POST", "/api/coordination/declare", &lock(who)).is_none());
     }
     let calls: Vec<_> = bench.state.unwritten.iter().map(|change| change.call).collect();
-    let (_, left_out) = crate::core::to_be_stored(&bench.state);
+    let (_, left_out) = to_be_stored(&bench.state);
     assert_eq!(left_out.into_iter().collect::<Vec<_>>(), [calls[1]]);
     let refused = bench.apply(Event::OnDisk(calls[0], Err("no space left".into()))).unwrap();
-    let left = bench.apply(Event::OnDisk(calls[1], Err(crate::core::LEFT_OUT.into()))).unwrap();
+    let left = bench.apply(Event::OnDisk(calls[1], Err(LEFT_OUT.into()))).unwrap();
     assert_eq!((refused.status, left.status), (503, 503));
     assert_eq!(bench.state.coordination.iter().count(), 0);
 }
@@ -306,7 +308,7 @@ fn of_two_changes_that_exclude_each_other_one_is_granted() {
     let calls: Vec<_> = bench.state.unwritten.iter().map(|change| change.call).collect();
     let statuses = calls.into_iter().map(|call| bench.apply(Event::OnDisk(call, Ok(()))).unwrap().status);
     assert_eq!(statuses.collect::<Vec<_>>(), [200, 423]);
-    let written = Document::Locks.encode(&bench.state).unwrap().unwrap();
+    let written = encode(Document::Locks, &bench.state).unwrap().unwrap();
     let written = String::from_utf8(written).unwrap();
     assert!(written.contains("\"a\"") && !written.contains("\"b\""), "{written}");
 }
@@ -338,7 +340,7 @@ fn the_end_waits_for_changes_on_their_way() {
     let reply = bench.apply(Event::OnDisk(call, Ok(()))).unwrap();
     assert_eq!(reply.status, 503, "the daemon is stopping");
     assert!(exits(&bench));
-    let written = Document::Teams.encode(&bench.state).unwrap().unwrap();
+    let written = encode(Document::Teams, &bench.state).unwrap().unwrap();
     assert!(!String::from_utf8(written).unwrap().contains("late"));
 }
 

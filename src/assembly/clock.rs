@@ -8,8 +8,8 @@
 //! - an approval expires when the wall clock says so, but never lives longer than its lifetime;
 //! - past times stay as they were told, except those that would lie in the future.
 
-use super::time::{Jump, Time};
-use super::{Context, Effect, State, Timer};
+use crate::core::time::{Jump, Time};
+use crate::core::{Context, Effect, State, Timer};
 use crate::{agents, approvals, coordination, federation, integrations, schedules, usage};
 use std::sync::Arc;
 
@@ -46,9 +46,9 @@ pub fn restored(state: &mut State, now: Time) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::Bench;
-    use super::super::{Event, Timer};
     use super::*;
+    use crate::core::Event;
+    use crate::testing::Bench;
     use serde_json::json;
     use std::time::Duration;
 

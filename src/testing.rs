@@ -1,12 +1,13 @@
 //! For the pure tests of the features: a core, its clock, and agents to act with.
 
-use super::ids::AgentId;
-use super::time::Time;
-use super::{Actor, CallId, Command, Context, Effect, Event, Response, State, apply};
 use crate::agents::report::{Batch, Credit, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
+use crate::assembly::apply::apply;
 use crate::assembly::routes::table;
+use crate::core::ids::AgentId;
+use crate::core::time::Time;
+use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Response, State};
 use crate::endpoint::{Ask, Handler};
 use crate::providers::Activity;
 use serde_json::Value;
@@ -231,7 +232,7 @@ impl Bench {
     /// The entries of the audit log so far, those of this event.
     pub fn audited(&self, event: &str) -> Vec<Value> {
         let entry = |effect: &Effect| match effect {
-            Effect::Append(super::Journal::Audit, line) => serde_json::from_slice::<Value>(line).ok(),
+            Effect::Append(Journal::Audit, line) => serde_json::from_slice::<Value>(line).ok(),
             _ => None,
         };
         self.effects.iter().filter_map(entry).filter(|entry| entry["event"] == event).collect()
