@@ -214,8 +214,13 @@ pub fn plan(
     // sandbox fails.
     let (below, upper, work) = (part("none"), part("tmp"), part("tmp-work"));
     plan.steps.push(Step::Layer { path: tmp, below, upper, work });
-    plan.steps.push(Step::Private { path: var, content: part("var") });
-    plan.steps.push(Step::Private { path: run, content: part("run") });
+    // Small systems have neither, and nothing can be made where the machine can only be read.
+    if var.is_dir() {
+        plan.steps.push(Step::Private { path: var, content: part("var") });
+    }
+    if Path::new("/run").is_dir() {
+        plan.steps.push(Step::Private { path: run, content: part("run") });
+    }
     match (&around.home, room.home) {
         (Some(home), Home::Overlay) => {
             let (upper, work) = (part("home"), part("home-work"));
