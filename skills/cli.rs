@@ -136,7 +136,9 @@ fn dispatch(args: &Args) -> Said {
         }
         ["migrate"] => migrate(args, &config),
         ["check"] => check(&database),
-        [command, ..] => Err(usage(format!("{command:?} is no command, or its words are wrong; see --help"))),
+        [command, ..] => {
+            Err(usage(format!("{command:?} is not a command, or its arguments are wrong; see --help")))
+        }
     }
 }
 

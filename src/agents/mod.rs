@@ -49,7 +49,7 @@ pub use wait::{note, set_waiting, tell};
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Jump, Time};
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, remedy};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Permission, Ruling, Tokens};
 use serde_json::json;
@@ -209,6 +209,16 @@ impl State {
         self.records.values()
     }
 
+    /// Whether a record, of a living or an ended agent, has exactly this name.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.iter().any(|agent| agent.name == name)
+    }
+
+    /// The record of this lineage: its present life, or its last.
+    pub fn by_lineage(&self, lineage: LineageId) -> Option<&Arc<Agent>> {
+        self.iter().find(|agent| agent.lineage_id == lineage)
+    }
+
     /// The record with exactly this id.
     pub fn get(&self, id: AgentId) -> Option<&Arc<Agent>> {
         self.records.get(&id)
@@ -316,16 +326,10 @@ impl State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    if all.health.stopping {
-        let problem = Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start");
-        return cx.reply(call, problem);
-    }
     // Ending an agent must work on a full disk too.
     let ends = matches!(command, Command::Delete(_));
-    if let Some(error) = all.health.storage_error.as_ref().filter(|_| !ends) {
-        let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
-        return cx
-            .reply(call, Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"));
+    if let Err(problem) = if ends { all.health.running() } else { all.health.writable() } {
+        return cx.reply(call, problem);
     }
     if let Err(problem) = may(all, cx, &command) {
         return cx.reply(call, problem);

@@ -7,7 +7,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::providers::environment::Extra;
 use crate::providers::{Activity, Effort, Permission, Tokens};
-use crate::usage::prices;
+use crate::usage::{self, prices};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
@@ -472,7 +472,7 @@ impl Serialize for View<'_> {
             working_dir: &agent.working_dir,
             integrations: &agent.integrations,
             skills: &agent.skills,
-            team_id: agent.team_id.as_deref().unwrap_or("__unassigned__"),
+            team_id: agent.team_id.as_deref().unwrap_or(usage::UNASSIGNED),
             permission: agent.permission,
             effort: agent.effort,
             prompt: &agent.prompt[..cut],

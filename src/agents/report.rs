@@ -128,10 +128,7 @@ impl LogEntry {
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Other {
     /// A message to the agent.
-    User {
-        /// The words.
-        text: String,
-    },
+    User { text: String },
     /// The daemon started, ended or rotated it.
     Life {
         /// For people.

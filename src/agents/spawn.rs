@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::names;
 
 /// What `POST /api/agents` asks for, every field checked by itself. Teams, schedules and plans store it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -354,10 +355,7 @@ fn check_model(info: &providers::Info, model: &str, validator: &mut Validator) {
 }
 
 fn default_name(all: &All, role: &str) -> String {
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    // Among one more names than there are records, one is free.
-    let names = (1..=all.agents.iter().count() + 1).map(|n| format!("{role}-{n}"));
-    names.into_iter().find(|name| !taken(name)).unwrap_or_default()
+    names::numbered(|name| all.agents.has_name(name), |n| format!("{role}-{n}"))
 }
 
 fn new_record(

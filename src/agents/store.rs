@@ -57,7 +57,7 @@ impl State {
 
     /// The prompt of a lineage, to be written.
     pub fn stored_prompt(&self, lineage: LineageId) -> Option<StoredPrompt> {
-        let agent = self.iter().find(|agent| agent.lineage_id == lineage)?;
+        let agent = self.by_lineage(lineage)?;
         Some(StoredPrompt { version: VERSION, prompt: Arc::clone(&agent.prompt) })
     }
 

@@ -65,7 +65,7 @@ pub enum Action {
         #[serde(default)]
         certainty: Certainty,
     },
-    /// Using a tool that the provider asks about while its turn stands still.
+    /// Using a tool that the provider asks about while its turn is paused.
     ToolPermission {
         /// For people.
         description: String,

@@ -324,7 +324,7 @@ fn ask(all: &mut All, cx: &mut Context, named: Option<&str>, question: &str) -> 
     };
     let (id, _) = request(all, cx, NewApproval { agent, action: Action::question(question) })?;
     let message = format!(
-        "A person was asked ({id}). You are told the answer by yourself: go on with what does not depend on it, \
+        "A person was asked ({id}). You will be told the answer: carry on with what does not depend on it, \
          or end your turn."
     );
     Ok(Reply::json(
@@ -529,7 +529,7 @@ fn lineage_of(all: &All, agent: Option<AgentId>) -> Option<LineageId> {
 }
 
 fn current(all: &All, lineage: LineageId) -> Option<AgentId> {
-    all.agents.iter().find(|agent| agent.lineage_id == lineage).map(|agent| agent.id)
+    all.agents.by_lineage(lineage).map(|agent| agent.id)
 }
 
 fn name_of(all: &All, agent: Option<AgentId>) -> String {

@@ -341,7 +341,7 @@ fn shown_id(all: &All, owner: &Owner) -> String {
     match owner {
         Owner::Named(text) => text.to_string(),
         Owner::Agent(lineage) => {
-            let agent = all.agents.iter().find(|agent| agent.lineage_id == *lineage);
+            let agent = all.agents.by_lineage(*lineage);
             agent.map_or_else(|| lineage.to_string(), |agent| agent.id.to_string())
         }
     }
@@ -349,7 +349,7 @@ fn shown_id(all: &All, owner: &Owner) -> String {
 
 fn shown_name(all: &All, owner: &Owner) -> String {
     let Owner::Agent(lineage) = owner else { return shown_id(all, owner) };
-    let agent = all.agents.iter().find(|agent| agent.lineage_id == *lineage);
+    let agent = all.agents.by_lineage(*lineage);
     agent.map_or_else(|| lineage.to_string(), |agent| agent.name.clone())
 }
 

@@ -289,7 +289,7 @@ fn is_excepted(proxy: &Proxy, host: &str) -> bool {
 /// Source: RFC 9110, section 9.3.6 (CONNECT).
 fn dial_by(proxy: &Proxy, host: &str, port: u16) -> Result<TcpStream, String> {
     if proxy.protocol() != ProxyProtocol::Http {
-        let text = "the proxy that the environment names speaks another protocol than HTTP; set HTTPS_PROXY to an \
+        let text = "the proxy that the environment names speaks a protocol other than HTTP; set HTTPS_PROXY to an \
                     http:// address, or name the host in NO_PROXY";
         return Err(text.into());
     }

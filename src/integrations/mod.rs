@@ -315,9 +315,8 @@ fn edit(all: &mut All) -> &mut State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    if all.health.stopping {
-        let text = "the daemon is stopping; start it again with svc start";
-        return cx.reply(call, Problem::new(503, "stopping", text));
+    if let Err(problem) = all.health.running() {
+        return cx.reply(call, problem);
     }
     // `None`: the answer comes with a later event.
     let result: Result<Option<Reply>, Problem> = match command {

@@ -25,7 +25,7 @@ use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
 use crate::core::ids::UNKNOWN_AGENT;
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, remedy};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
 use chain::Chains;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -150,7 +150,7 @@ pub fn constraint_hash(text: &str) -> String {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    if let Some(problem) = closed(all) {
+    if let Err(problem) = all.health.writable() {
         return cx.reply(call, problem);
     }
     let result = match command {
@@ -159,17 +159,6 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::AddDiscovery(new) => add_discovery(all, cx, new),
     };
     cx.answer(call, result);
-}
-
-/// Why nothing can be remembered at the moment.
-fn closed(all: &All) -> Option<Problem> {
-    if all.health.stopping {
-        let text = "the daemon is stopping; start it again with svc start";
-        return Some(Problem::new(503, "stopping", text));
-    }
-    let error = all.health.storage_error.as_ref()?;
-    let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
-    Some(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
 }
 
 /// The agent behind an event, as a constraint names it; `None` for a person.

@@ -404,7 +404,7 @@ fn blame(all: &All, change: &Change) -> Vec<Arc<Agent>> {
     }
     let Some(owner) = owners(all).find(|owner| owns(&owner.scope, path)) else { return Vec::new() };
     let ran: Vec<&Ran> = commands.ran.iter().filter(|ran| overlaps(ran, change)).collect();
-    let agent = |ran: &Ran| all.agents.iter().find(|agent| agent.lineage_id == ran.lineage).cloned();
+    let agent = |ran: &Ran| all.agents.by_lineage(ran.lineage).cloned();
     let named: Vec<&Ran> = ran
         .iter()
         .copied()

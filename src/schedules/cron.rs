@@ -108,8 +108,9 @@ impl Field {
     fn step(&self, item: &str, step: &str) -> Result<u32, CronError> {
         let digits = !step.is_empty() && step.len() <= 3 && step.bytes().all(|byte| byte.is_ascii_digit());
         let number = step.parse::<u32>().ok().filter(|number| digits && (1..=self.high).contains(number));
-        number
-            .ok_or_else(|| self.wrong(item, &format!("has a step that is no number from 1 to {}", self.high)))
+        number.ok_or_else(|| {
+            self.wrong(item, &format!("has a step that is not a number from 1 to {}", self.high))
+        })
     }
 
     fn value(&self, text: &str) -> Result<u32, CronError> {

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::names;
 
 /// Schedules at most.
 pub const MAX_SCHEDULES: usize = 200;
@@ -376,10 +377,7 @@ fn spawn(
 
 /// A name that no schedule has.
 fn fresh_name(all: &All, base: &str) -> String {
-    let taken = |name: &str| all.schedules.iter().any(|schedule| schedule.name == name);
-    // Among one more names than there are schedules, one is free.
-    let numbered = (2..=all.schedules.schedules.len() + 2).map(|n| format!("{base}-{n}"));
-    std::iter::once(base.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+    names::unused(base, '-', |name| all.schedules.iter().any(|schedule| schedule.name == name))
 }
 
 fn timing(cron: &str, timezone: &str) -> Result<Timing, Problem> {

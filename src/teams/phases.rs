@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use svc_base::names;
 
 /// Plans kept; the oldest that is over goes first.
 pub const MAX_PLANS: usize = 20;
@@ -41,10 +42,7 @@ pub const MAX_FILES_NAMED: usize = 500;
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Phase {
     /// This phase works, the first is 1.
-    Working {
-        /// Its number.
-        phase: usize,
-    },
+    Working { phase: usize },
     /// This phase cannot be completed as it is.
     Blocked {
         /// Its number.
@@ -164,8 +162,7 @@ pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Pr
     if let Some(recommendation) = followed {
         not_under_way(&all.teams, recommendation)?;
     }
-    let planner =
-        recommendation.as_ref().and_then(|r| all.agents.iter().find(|a| a.lineage_id == r.planner).cloned());
+    let planner = recommendation.as_ref().and_then(|r| all.agents.by_lineage(r.planner).cloned());
     let mut validator = Validator::default();
     let team_id = match &team_id {
         Some(team) => all.teams.member_of(team, &mut validator),
@@ -313,7 +310,7 @@ fn launched(all: &All, id: PlanId) -> Reply {
 /// The record of a member, as far as it has one.
 fn record<'a>(all: &'a All, member: &Member) -> Option<&'a Arc<Agent>> {
     let lineage = member.lineage?;
-    all.agents.iter().find(|agent| agent.lineage_id == lineage)
+    all.agents.by_lineage(lineage)
 }
 
 /// Moves every plan as far as it goes. Called after whatever happens to an agent.
@@ -477,10 +474,7 @@ fn started(all: &All, cx: &mut Context, member: &mut Member, id: AgentId) {
 }
 
 fn qc_name(all: &All) -> String {
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    // Among one more names than there are records, one is free.
-    let names = (1..=all.agents.iter().count() + 1).map(|n| format!("{NAME_PREFIX}{n}"));
-    names.into_iter().find(|name| !taken(name)).unwrap_or_default()
+    names::numbered(|name| all.agents.has_name(name), |n| format!("{NAME_PREFIX}{n}"))
 }
 
 /// What the phases before have really changed, for the prompt of a later phase.

@@ -121,7 +121,7 @@ fn unknown_option(command: Option<&'static Command>, given: &str) -> Failure {
     let hint = near.map(|name| format!("; did you mean --{name}?")).unwrap_or_default();
     let name = command.name;
     Failure::usage(format!(
-        "{given} is no option of 'svc {name}'{hint}; see 'svc help {name}', and put -- before text that \
+        "{given} is not an option of 'svc {name}'{hint}; see 'svc help {name}', and put -- before text that \
              begins \
          with a dash"
     ))

@@ -35,12 +35,10 @@ pub static COMMANDS: [Command; 4] = [
     },
     Command {
         name: "brief",
-        alias: "",
         group: Group::Agents,
         summary: "print what a new agent of a role would be told",
         usage: "brief ROLE [TASK..] [OPTIONS]",
         words: (1, ANY),
-        complete: Words::Free,
         options: &[
             value("provider", "ID", "whose context window sets the budget"),
             value("dir", "DIR", "its working directory"),
@@ -48,18 +46,16 @@ pub static COMMANDS: [Command; 4] = [
         ],
         details: "The memory is chosen by the words of TASK. 'svc rotate TARGET --dry-run' shows a handoff brief.",
         run: brief,
+        ..Command::PLAIN
     },
     Command {
         name: "journalist",
-        alias: "",
         group: Group::Look,
         summary: "tell what the journalist writes, or have it write now",
         usage: "journalist [--cycle]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[switch("cycle", "write SVC_PROJECT_MAP.md and SVC_DECISIONS.md now")],
-        details: "",
         run: journalist,
+        ..Command::PLAIN
     },
     Command {
         name: "review",
