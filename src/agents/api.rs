@@ -2,7 +2,7 @@
 
 use super::record::View;
 use super::{Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, worker_api};
-use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
+use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
@@ -35,7 +35,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             "Say something to an agent",
             Write(Anyone, instruct),
         )
-        .body(|| message_schema("message"))
+        .body(|| schema_of(instruction))
         .body_limit(2 << 20),
         Route::new(
             Method::Post,
@@ -43,7 +43,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             "Ask a question without disturbing it",
             Write(Anyone, query),
         )
-        .body(|| message_schema("question"))
+        .body(|| schema_of(question))
         .body_limit(2 << 20)
         .replies(&[
             (200, "answer, agentId, agentName, tokens"),
@@ -61,7 +61,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             (409, "it has ended or is being rotated"),
         ]),
         Route::new(Method::Post, "/api/agents/:id/resume", "Continue an ended agent", Write(Anyone, resume))
-            .body(|| message_schema("message"))
+            .body(|| schema_of(message))
             .body_limit(2 << 20),
     ]
 }
@@ -133,8 +133,10 @@ fn only(names: &str, agent: View) -> Result<Map<String, Value>, Problem> {
     let Value::Object(mut all) = json!(agent) else { return Ok(Map::new()) };
     if let Some(name) = names.iter().find(|name| !all.contains_key(**name)) {
         let known = all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let error =
-            FieldError { field: "fields".into(), message: format!("\"{name}\" is none; there are {known}") };
+        let error = FieldError {
+            field: "fields".into(),
+            message: format!("there is no field \"{name}\"; there are {known}"),
+        };
         return Err(Problem::validation(vec![error]));
     }
     all.retain(|name, _| names.contains(&name.as_str()));
@@ -229,59 +231,59 @@ fn isolation(fields: &mut Fields) -> Isolation {
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let name = name_field(&mut fields);
-    let patch = Patch {
-        name,
-        scope: scope_field(&mut fields),
-        model: fields.has("model").then(|| bounded_word(&mut fields, "model")),
-        effort: effort(&mut fields),
-        permission: permission(&mut fields),
-        team_id: bounded_word(&mut fields, "teamId"),
-    };
-    fields.validator.finish()?;
+    let patch = ask.request.read(|fields| Patch {
+        name: name_field(fields),
+        scope: scope_field(fields),
+        model: fields.has("model").then(|| bounded_word(fields, "model")),
+        effort: effort(fields),
+        permission: permission(fields),
+        team_id: bounded_word(fields, "teamId"),
+    })?;
     command(Command::Patch(target(ask), Box::new(patch)))
 }
 
 fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let message = required(&mut fields, "message");
+    let (message, deliver) = ask.request.read(instruction)?;
+    command(Command::Instruct { target: target(ask), message, deliver })
+}
+
+fn instruction(fields: &mut Fields) -> (String, Deliver) {
+    let message = required(fields, "message");
     let deliver = match fields.choice("deliver", &["rotation", "now", "idle", "auto"]) {
         Some("auto") => Deliver::Auto,
         Some("now") => Deliver::Now,
         Some("idle") => Deliver::Idle,
         _ => Deliver::Rotation,
     };
-    fields.validator.finish()?;
-    command(Command::Instruct { target: target(ask), message, deliver })
+    (message, deliver)
 }
 
 fn query(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let question = required(&mut fields, "question");
-    fields.validator.finish()?;
-    command(Command::Query { target: target(ask), question })
+    command(Command::Query { target: target(ask), question: ask.request.read(question)? })
+}
+
+fn question(fields: &mut Fields) -> String {
+    required(fields, "question")
 }
 
 fn resume(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let message = bounded(&mut fields, "message").map(ToOwned::to_owned);
-    fields.validator.finish()?;
-    command(Command::Resume { target: target(ask), message: message.filter(|text| !text.trim().is_empty()) })
+    command(Command::Resume { target: target(ask), message: ask.request.read(message)? })
+}
+
+fn message(fields: &mut Fields) -> Option<String> {
+    bounded(fields, "message").filter(|text| !text.trim().is_empty()).map(ToOwned::to_owned)
 }
 
 fn required(fields: &mut Fields, name: &str) -> String {
     if fields.required_string(name).is_none() {
+        fields.tell(name, || json!({"maxLength": MAX_PROMPT_CHARS}));
         return String::new();
     }
     bounded(fields, name).unwrap_or_default().to_owned()
 }
 
 fn bounded<'a>(fields: &mut Fields<'a>, name: &str) -> Option<&'a str> {
+    fields.tell(name, || json!({"maxLength": MAX_PROMPT_CHARS}));
     let text = fields.string(name)?;
     let chars = text.chars().count();
     fields.validator.check(chars <= MAX_PROMPT_CHARS, name, || {
@@ -458,14 +460,4 @@ fn patch_schema() -> Value {
     }
     schema["required"] = json!([]);
     schema
-}
-
-fn message_schema(field: &str) -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            field: {"type": "string", "maxLength": MAX_PROMPT_CHARS},
-            "deliver": {"enum": ["rotation", "now", "idle", "auto"]},
-        },
-    })
 }

@@ -2,17 +2,16 @@
 //!
 //! **Invariant:** the private key is on disk only as the vault seals it.
 
-use super::api::{ENVELOPE_PATH, hex_field, pairing_id, url_field};
+use super::api::{ENVELOPE_PATH, address, confirmation, offer, pairing_id};
 use super::envelope::{Envelope, NONCE_BYTES, Replays};
 use super::pairing::{code, commitment, peer_id};
 use super::{Command, MAX_NAME_CHARS, Offer, Other, PeerId, PublicKey};
 use crate::agents::Agent;
-use crate::api::{Fields, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::State;
 use crate::core::ids::PairingId;
 use crate::core::time::Time;
-use crate::credentials::api::secret;
 use crate::credentials::{Sealed, Secret, Vault};
 use crate::endpoint::{Answer, Ask};
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -150,7 +149,7 @@ fn own_name(state: &State) -> String {
 }
 
 /// One line of at most [`MAX_NAME_CHARS`], without control characters.
-fn clipped(text: &str) -> String {
+pub(super) fn clipped(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
     line.trim().to_owned()
 }
@@ -182,12 +181,7 @@ pub fn identity(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// `POST /api/federation/peers`: goes through the steps with the other daemon, up to the code.
 pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let url = fields.required_string("url").unwrap_or_default();
-    let url = url_field(&mut fields, "url", url);
-    let token = fields.value("token").is_some().then(|| secret(&mut fields, "token"));
-    fields.validator.finish()?;
+    let (url, token) = ask.request.read(address)?;
     ask.state.health.writable()?;
 
     let (own_key, own_nonce) = (own_key(host)?, nonce()?);
@@ -214,17 +208,10 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// `POST /api/federation/pair`: another daemon begins.
 pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let key = hex_field(&mut fields, "publicKey");
-    let commitment = hex_field(&mut fields, "commitment");
-    let name = clipped(fields.required_string("name").unwrap_or_default());
-    let url = fields.required_string("url").unwrap_or_default();
-    let url = url_field(&mut fields, "url", url);
-    fields.validator.finish()?;
-    not_ourselves(host, key)?;
+    let (other, commitment) = ask.request.read(offer)?;
+    not_ourselves(host, other.key)?;
     let offer = Offer {
-        other: Other { key, name, url },
+        other,
         commitment,
         own_key: own_key(host)?,
         own_nonce: nonce()?,
@@ -237,12 +224,7 @@ pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// `POST /api/federation/pair/:id/confirm`.
 pub fn confirm(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let id = pairing_id(ask)?;
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let code = fields.string("code").map(|code| code.replace([' ', '-'], ""));
-    let url = fields.string("url").map(ToOwned::to_owned);
-    let url = url.map(|url| url_field(&mut fields, "url", &url)).filter(|url| !url.is_empty());
-    fields.validator.finish()?;
+    let (code, url) = ask.request.read(confirmation)?;
     let command = Command::Confirm { id, code, url };
     Ok(Answer::Command(crate::core::Command::Federation(command)))
 }

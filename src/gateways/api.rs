@@ -119,10 +119,7 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let body = ask.request.object()?;
     let mut fields = Fields::new(&body);
-    let kind = match fields.required_string("type") {
-        Some(_) => fields.choice("type", &Kind::WORDS).and_then(Kind::parse),
-        None => None,
-    };
+    let kind = fields.required_choice("type", &Kind::WORDS).and_then(Kind::parse);
     let wish = wish(&mut fields);
     fields.validator.finish()?;
     let kind = kind.ok_or_else(|| Problem::bad_request("validation_failed", "type is required"))?;
@@ -131,10 +128,7 @@ fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
 
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
     ask.state.gateways.find(&target(ask))?;
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let wish = wish(&mut fields);
-    fields.validator.finish()?;
+    let wish = ask.request.read(wish)?;
     command(Command::Change(target(ask), Box::new(wish)))
 }
 
@@ -266,10 +260,7 @@ pub(super) fn parse_credential(
     kind: Kind,
 ) -> Result<(&'static str, crate::credentials::Secret), Problem> {
     let mut fields = Fields::new(body);
-    let key = match fields.required_string("key") {
-        Some(_) => fields.choice("key", kind.credentials()),
-        None => None,
-    };
+    let key = fields.required_choice("key", kind.credentials());
     let value = crate::credentials::api::secret(&mut fields, "value");
     fields.validator.finish()?;
     let key = key.ok_or_else(|| Problem::bad_request("validation_failed", "key is required"))?;
