@@ -22,7 +22,6 @@ pub struct Config {
     pub database: PathBuf,
     /// `DATABASE_URL`: `PostgreSQL` instead.
     pub database_url: Option<String>,
-    /// Who may write.
     pub keys: Keys,
     /// `SKILLS_BASE_URL` without a slash at the end; the listening address where unset.
     pub base_url: Option<String>,

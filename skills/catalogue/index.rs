@@ -34,13 +34,10 @@ const LONGEST_SLIP: usize = LONGEST_TYPO + 2;
 /// Where a term stands. The discriminant is what it is stored as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
-    /// The name.
     Name = 0,
-    /// A tag.
     Tag = 1,
     /// Id, author or role: what is not in the specification's three texts.
     Other = 2,
-    /// The description.
     Description = 3,
 }
 

@@ -53,7 +53,6 @@ pub struct Cached {
 /// The catalogue at one generation.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Which.
     pub generation: u64,
     entries: Shelf<Arc<Entry>>,
     /// Of each entry, side by side: what every search looks at.

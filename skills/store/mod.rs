@@ -100,7 +100,6 @@ impl std::error::Error for StoreError {}
 /// What an operation gave, and the generation at which a catalogue shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written<T> {
-    /// The result.
     pub value: T,
     /// A catalogue of this generation or a later one includes it.
     pub generation: u64,
@@ -109,7 +108,6 @@ pub struct Written<T> {
 /// The outcome of an install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installed {
-    /// The counter now.
     pub downloads: u64,
     /// Whether this install raised it.
     pub counted: bool,

@@ -22,7 +22,6 @@ pub struct Write<'a, T> {
     pub tables: &'a mut T,
     /// What rows that change are marked with.
     pub generation: u64,
-    /// When.
     pub now: Time,
 }
 

@@ -105,31 +105,24 @@ impl AgentChanges {
 pub enum Command {
     /// Start a new agent.
     Spawn(Box<SpawnRequest>),
-    /// Change a record.
     Patch(String, Box<Patch>),
     /// End a live agent, or remove the record of an ended one.
     Delete(String),
     /// Say something to it.
     Instruct {
-        /// Which agent.
         target: String,
-        /// The words.
         message: String,
-        /// When.
         deliver: Deliver,
     },
     /// Ask a question without disturbing it.
     Query {
-        /// Which agent.
         target: String,
-        /// The words.
         question: String,
     },
     /// Replace it by a fresh one with a handoff brief.
     Rotate(String),
     /// Continue an ended agent.
     Resume {
-        /// Which agent.
         target: String,
         /// What to do now; a default when absent.
         message: Option<String>,
@@ -139,13 +132,11 @@ pub enum Command {
 /// An order to the threads of a run.
 #[derive(Debug)]
 pub enum RunOrder {
-    /// Start the process.
     Start(Box<StartOrder>),
     /// Give it a message.
     Say {
         /// Comes back in the report.
         message_id: u64,
-        /// The words.
         text: String,
     },
     /// Answer its provider's question whether a tool may be used.
@@ -168,7 +159,6 @@ pub enum RunOrder {
 pub enum Job {
     /// Build the handoff brief of an agent from its log.
     Brief {
-        /// Whose.
         agent: AgentId,
         /// Where its log is.
         lineage: LineageId,
@@ -177,15 +167,10 @@ pub enum Job {
     },
     /// Ask a question in a process of its own.
     Query {
-        /// Who waits.
         call: CallId,
-        /// Who is asked.
         agent: AgentId,
-        /// Its provider.
         provider: &'static str,
-        /// What to run.
         request: Box<LaunchRequest>,
-        /// Variables to set.
         env: Vec<(String, String)>,
         /// Variables whose values are still sealed.
         secrets: Vec<SecretVariable>,

@@ -15,15 +15,11 @@ use svc_base::names;
 /// The changes; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default)]
 pub struct Patch {
-    /// A new name.
     pub name: Option<String>,
-    /// A new scope.
     pub scope: Option<Vec<String>>,
     /// A new model; `Some(None)` routes.
     pub model: Option<Option<String>>,
-    /// Another effort.
     pub effort: Option<Effort>,
-    /// Another permission.
     pub permission: Option<Permission>,
     /// Another team, by id or name; `__unassigned__` for none.
     pub team_id: Option<String>,

@@ -98,7 +98,6 @@ pub enum Reason {
     },
     /// It exited with a code other than 0.
     ExitCode {
-        /// The code.
         exit: i32,
         /// The line of its standard error that says most.
         cause: Option<String>,

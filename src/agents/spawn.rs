@@ -36,17 +36,13 @@ pub struct SpawnRequest {
     pub model: Option<String>,
     /// Relative; exists, and does not lead out of the project.
     pub working_dir: String,
-    /// The task.
     pub prompt: String,
-    /// Attached integrations.
     pub integrations: Vec<String>,
-    /// Attached skills.
     pub skills: Vec<String>,
     /// What it may do unasked.
     pub permission: Permission,
     /// How hard it thinks.
     pub effort: Effort,
-    /// Its team.
     pub team_id: Option<String>,
     /// `shared` or `worktree`.
     pub isolation: Isolation,
@@ -64,9 +60,7 @@ pub struct SpawnRequest {
 /// What the threads of a run need to start it.
 #[derive(Debug)]
 pub struct StartOrder {
-    /// For the log.
     pub lineage: LineageId,
-    /// Provider id.
     pub provider: &'static str,
     /// What the provider is asked to run.
     pub request: LaunchRequest,

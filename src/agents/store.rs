@@ -14,13 +14,11 @@ use std::sync::Arc;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     /// All records, without prompts.
     pub agents: Vec<Arc<Agent>>,
     /// Earlier ids and their lineages, oldest first.
     pub aliases: Vec<(AgentId, LineageId)>,
-    /// Past rotations.
     pub rotations: History,
     /// What questions have cost.
     pub qa_tokens: Tokens,
@@ -31,7 +29,6 @@ pub struct Stored {
 /// `.svc/state/prompts/<lineage>.json`, written once.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StoredPrompt {
-    /// Format version.
     pub version: u32,
     /// The task as it was given.
     pub prompt: Arc<str>,

@@ -56,7 +56,6 @@ pub enum Action {
         file_path: String,
         /// Who owns the file, if an agent does.
         owner_id: Option<AgentId>,
-        /// Its name.
         owner_name: Option<String>,
         /// It was seen after the deed: nobody waits, and the decision is about keeping it.
         #[serde(default)]
@@ -82,7 +81,6 @@ pub enum Action {
     Question {
         /// For people.
         description: String,
-        /// The agent's words.
         question: String,
     },
     /// Calling a gated tool of an integration.

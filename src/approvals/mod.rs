@@ -53,11 +53,9 @@ pub struct State {
 /// A wish about approvals.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Decide one.
     Decide {
         /// Its id, for example `apr-0123abcd`.
         id: String,
-        /// Yes or no.
         decision: Decision,
         /// Why, for the agent.
         reason: Option<String>,
@@ -66,7 +64,6 @@ pub enum Command {
     Ask {
         /// For which agent, when no agent calls.
         agent: Option<String>,
-        /// The words.
         question: String,
     },
 }
@@ -74,9 +71,7 @@ pub enum Command {
 /// What a person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on.
     Approve,
-    /// Do not.
     Reject,
 }
 

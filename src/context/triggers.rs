@@ -76,7 +76,6 @@ struct Life {
 /// `.svc/state/adaptive.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     profiles: Profiles,
 }

@@ -67,9 +67,7 @@ pub struct State {
 /// A wish about locks. `agent_id` is an agent's id, earlier id or name, or any other text.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Take resources.
     Declare {
-        /// Who takes them.
         agent_id: String,
         /// What it is about to do.
         operation: String,
@@ -78,11 +76,8 @@ pub enum Command {
         /// Until when at most, in milliseconds from now.
         ttl_ms: u64,
     },
-    /// Give them back.
     Complete {
-        /// Who held them.
         agent_id: String,
-        /// Only this operation's.
         operation: Option<String>,
     },
 }

@@ -20,9 +20,7 @@ use std::sync::Arc;
 pub struct Described {
     /// Without the slash.
     pub name: &'static str,
-    /// What follows it.
     pub arguments: &'static str,
-    /// What it does.
     pub summary: &'static str,
     /// Whether a gateway with the permission `read-only` has it.
     pub looks_only: bool,

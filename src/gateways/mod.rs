@@ -85,7 +85,6 @@ pub struct Wish {
     pub display_name: Option<String>,
     /// Whether it may connect.
     pub enabled: Option<bool>,
-    /// Where notifications go.
     pub chat_id: Option<String>,
     /// Who may give commands.
     pub allowed_users: Option<Vec<String>>,
@@ -100,30 +99,22 @@ pub struct Wish {
 /// A wish about gateways. Targets are ids.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Make one.
     Create(Kind, Box<Wish>),
-    /// Change one.
     Change(String, Box<Wish>),
     /// Remove one, with its credentials.
     Delete(String),
     /// Let it connect; answered when it has, or has not.
     Connect(String),
-    /// Let it be.
     Disconnect(String),
-    /// Keep a credential.
     SetCredential {
-        /// Which gateway.
         target: String,
         /// Which of [`Kind::credentials`].
         key: String,
         /// Sealed for [`Gateway::credential`].
         sealed: Sealed,
     },
-    /// Forget a credential.
     RemoveCredential {
-        /// Which gateway.
         target: String,
-        /// Which.
         key: String,
     },
     /// From a gateway's threads.
@@ -133,7 +124,6 @@ pub enum Command {
 /// What a gateway's threads have the core do with what people say; commands by their number.
 #[derive(Debug, Clone)]
 pub enum Errand {
-    /// Somebody said something.
     Take(GatewayId, Box<Heard>),
     /// A command that was held may be done.
     Release(u64),
@@ -146,7 +136,6 @@ pub enum Errand {
 /// What a thread set is started with.
 #[derive(Debug)]
 pub struct Start {
-    /// Which gateway.
     pub gateway: GatewayId,
     /// Comes back in each report.
     pub run: u64,
@@ -182,15 +171,11 @@ impl Why {
 /// A message on its way.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// Through which gateway.
     pub gateway: GatewayId,
-    /// To which chat.
     pub chat: String,
-    /// What.
     pub message: Message,
     /// As in [`Heard::reply_to`]; empty for an ordinary message.
     pub reply_to: String,
-    /// Why.
     pub why: Why,
     /// The same for the same message in the same chat, however often and by which daemon it is sent, so
     /// that a platform that knows it takes it once; may be empty.
@@ -204,33 +189,24 @@ pub struct Outgoing {
 pub enum Order {
     /// Connect, in place of an earlier thread set.
     Start(Box<Start>),
-    /// Disconnect.
     Stop(GatewayId),
-    /// Send a message.
     Send(Box<Outgoing>),
     /// Change a message that was sent; its buttons go.
     Edit(GatewayId, Place, Box<Message>),
-    /// Do a command.
     Run(Arc<Entry>),
 }
 
 /// A fact from a gateway's threads.
 #[derive(Debug, Clone)]
 pub enum Report {
-    /// Its connection stands.
     Connected {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
-        /// The bot's name.
         bot: String,
     },
     /// Its connection does not stand.
     Trouble {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
         /// The platform's words, or the system's.
         error: String,
@@ -239,36 +215,26 @@ pub enum Report {
     },
     /// A message was refused for good.
     Refused {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
-        /// The platform's words.
         error: String,
         /// It asked for this decision.
         approval: Option<ApprovalId>,
     },
     /// A message was taken again, after one that was refused.
     Healed {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
     },
     /// The platform's stream has moved on without anything to be taken.
     Moved {
-        /// Which gateway.
         gateway: GatewayId,
-        /// The new cursor.
         cursor: String,
     },
     /// An approval stands in the chat.
     Sent {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which approval.
         approval: ApprovalId,
-        /// Where.
         place: Place,
     },
 }

@@ -30,9 +30,7 @@ const MAX_PARAMS_CHARS: usize = 1_500;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Card {
-    /// Through which gateway.
     pub gateway: GatewayId,
-    /// Which approval.
     pub approval: ApprovalId,
     /// Where it stands; `None` while it is on its way.
     pub place: Option<Place>,

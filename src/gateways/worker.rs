@@ -134,7 +134,6 @@ pub(super) struct Shared {
     pub(super) id: GatewayId,
     pub(super) run: u64,
     pub(super) line: Line,
-    /// Slack's.
     pub(super) app_token: Option<Secret>,
     pub(super) stopper: Stopper,
     pub(super) queue: Queue,

@@ -71,7 +71,6 @@ impl Session {
 
 /// How a connection ended.
 enum End {
-    /// The gateway ends.
     Over,
     /// Connect again and resume.
     Resume(String),

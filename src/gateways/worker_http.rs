@@ -28,7 +28,6 @@ pub struct Http {
 /// What came back.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
     /// `Retry-After`, and Discord's `X-RateLimit-Reset-After` when its bucket is empty.
     pub wait: Option<Duration>,

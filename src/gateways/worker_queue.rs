@@ -19,7 +19,6 @@ const APPROVAL: u8 = 3;
 /// Something to be sent.
 #[derive(Debug)]
 pub enum Item {
-    /// A new message.
     Send(Box<Outgoing>),
     /// A change of one.
     Edit(Place, Box<Message>),

@@ -52,7 +52,6 @@ const ABOUT_ONE_CALL: [&str; 4] = ["no_permission", "missing_scope", "ekm_access
 
 /// How a connection ended.
 enum End {
-    /// The gateway ends.
     Over,
     /// Connect again, now: Slack has said so in good order.
     Refresh,

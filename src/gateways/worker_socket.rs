@@ -86,7 +86,6 @@ impl Stopper {
 pub enum Stream {
     /// On this machine only.
     Plain(TcpStream),
-    /// Everywhere else.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 

@@ -59,11 +59,9 @@ pub(super) fn take(shared: &Shared, cursor: &str) {
 }
 
 enum Outcome {
-    /// The gateway ends.
     Over,
     /// Telegram will not have us.
     Fatal(String),
-    /// Worth another try.
     Again(String),
 }
 

@@ -17,7 +17,6 @@ pub const AUDIT_PARAMS_CHARS: usize = 200;
 /// `POST /api/integrations/:id/exec`, its fields checked.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The integration.
     pub id: String,
     /// The tool's exact name.
     pub tool: String,

@@ -50,7 +50,6 @@ pub struct Constraint {
     pub hash: String,
     /// A word to sort by, `general` unless told.
     pub category: String,
-    /// The rule.
     pub text: Arc<str>,
     /// When it was set, RFC 3339.
     pub added_at: String,
@@ -68,11 +67,8 @@ pub struct Discovery {
     pub ts: String,
     /// Who found it, if told.
     pub agent_id: Option<String>,
-    /// The finder's role.
     pub role: String,
-    /// What was met.
     pub trigger: Arc<str>,
-    /// What helped.
     pub fix: Arc<str>,
     /// Always `success`.
     pub outcome: String,
@@ -107,16 +103,13 @@ pub struct State {
 /// A wish about memory.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Set a rule.
     AddConstraint {
         /// 3 to 500 characters, trimmed.
         text: String,
         /// 1 to 40 characters.
         category: String,
     },
-    /// Lift a rule.
     RemoveConstraint(String),
-    /// Tell what worked.
     AddDiscovery(NewDiscovery),
 }
 

@@ -39,7 +39,6 @@ pub struct Subject {
     pub action: Option<String>,
     /// The file it is about; all files the agent has written when absent.
     pub file: Option<String>,
-    /// In words.
     pub description: Option<String>,
 }
 
@@ -51,15 +50,12 @@ pub struct Review {
     pub id: String,
     /// The agent's id at the time.
     pub agent_id: AgentId,
-    /// Its name.
     pub agent_name: String,
-    /// The verdict.
     pub approved: bool,
     /// Why, for people.
     pub reason: String,
     /// What the checks and the model found; empty when all is well.
     pub findings: Vec<Finding>,
-    /// What was reviewed.
     #[serde(flatten)]
     pub subject: Subject,
     /// Whether a model was asked.
@@ -96,7 +92,6 @@ pub struct Totals {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     history: VecDeque<Arc<Review>>,
     totals: Totals,

@@ -46,7 +46,6 @@ const FORBIDDING: [&str; 8] = ["never", "do not", "don't", "must not", "may not"
 pub struct Finding {
     /// `scope`, `protected`, `constraints`, `size` or `model`.
     pub check: String,
-    /// Whether it refuses.
     pub blocks: bool,
     /// For people.
     pub message: String,

@@ -80,9 +80,7 @@ pub struct Order {
 /// What the thread has seen.
 #[derive(Debug, Clone)]
 pub struct Looked {
-    /// When it began.
     pub began: Time,
-    /// When it ended.
     pub ended: Time,
     /// Files that were changed, newest first.
     pub changes: Vec<Change>,

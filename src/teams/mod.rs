@@ -163,7 +163,6 @@ impl State {
 pub enum Command {
     /// Save the current configuration under a name.
     Save {
-        /// Its name.
         name: String,
         /// Where its agents work by default.
         working_dir: Option<String>,
@@ -181,7 +180,6 @@ pub enum Command {
     Rename {
         /// Id or name.
         target: String,
-        /// The new name.
         name: String,
     },
     /// Remove it; its agents go to the default team.

@@ -45,7 +45,6 @@ pub enum Phase {
     Working { phase: usize },
     /// This phase cannot be completed as it is.
     Blocked {
-        /// Its number.
         phase: usize,
         /// Who failed, and how.
         reason: String,
@@ -74,13 +73,11 @@ pub enum Outcome {
 pub struct Member {
     /// Its phase, from 1.
     pub phase: usize,
-    /// What is started.
     pub request: SpawnRequest,
     /// Whether it was added for quality control.
     pub qc: bool,
     /// Who it is, once started.
     pub lineage: Option<LineageId>,
-    /// How it fares.
     pub outcome: Outcome,
     /// How often it was started again.
     pub restarts: u32,
@@ -90,7 +87,6 @@ pub struct Member {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// Its id.
     pub id: PlanId,
     /// The team its agents join.
     pub team_id: Option<String>,
@@ -99,7 +95,6 @@ pub struct Plan {
     /// When it was launched.
     #[serde(with = "rfc3339")]
     pub created_at: Time,
-    /// Where it is.
     pub phase: Phase,
     /// Its agents, by phase.
     pub members: Vec<Member>,

@@ -48,13 +48,10 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 
 /// The fields of a launch.
 pub struct Wanted {
-    /// The key.
     pub key: Option<Secret>,
-    /// What to build.
     pub starter: Option<String>,
     /// Who runs the planner.
     pub provider: Option<String>,
-    /// Its model.
     pub model: Option<String>,
 }
 

@@ -36,7 +36,6 @@ pub enum Command {
 /// What `POST /api/toys/:id/launch` asks for.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// Which.
     pub toy: &'static Toy,
     /// Its key, sealed for [`Toy::credential`]; absent when none was given.
     pub key: Option<Sealed>,
@@ -44,7 +43,6 @@ pub struct Launch {
     pub starter: Option<String>,
     /// Who runs the planner; the configured default when absent.
     pub provider: Option<String>,
-    /// Its model.
     pub model: Option<String>,
 }
 

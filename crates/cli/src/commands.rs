@@ -15,7 +15,6 @@ use super::{agents, completions, control, doctor, help, logs, rehearse, settings
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The daemon itself.
     Daemon,
     /// Agents, one by one.
     Agents,
@@ -50,13 +49,9 @@ impl Group {
 /// What a shell offers for the words of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// Nothing.
     Free,
-    /// Names of agents.
     Agents,
-    /// Names of commands.
     Commands,
-    /// These.
     OneOf(&'static [&'static str]),
 }
 
@@ -104,7 +99,6 @@ pub struct Command {
     pub alias: &'static str,
     /// Where it stands in the help.
     pub group: Group,
-    /// One line.
     pub summary: &'static str,
     /// Its command line, without `svc`.
     pub usage: &'static str,
@@ -116,7 +110,6 @@ pub struct Command {
     pub options: &'static [Opt],
     /// Further paragraphs of its help.
     pub details: &'static str,
-    /// What it does.
     pub run: fn(&Session) -> Outcome,
 }
 

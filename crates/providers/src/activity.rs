@@ -164,7 +164,6 @@ pub enum Activity {
         id: String,
         /// The provider's name of the tool.
         name: String,
-        /// Its arguments.
         input: Value,
         /// The file it reads or writes, where it names one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,7 +187,6 @@ pub enum Activity {
         question: String,
         /// The provider's name of the tool.
         name: String,
-        /// Its arguments.
         input: Value,
     },
     /// Tokens, context or cost have changed.

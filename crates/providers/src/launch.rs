@@ -24,7 +24,6 @@ pub enum Effort {
     /// The provider's default.
     #[default]
     Medium,
-    /// More.
     High,
     /// Most.
     Max,
@@ -37,16 +36,13 @@ pub enum Permission {
     /// Edits in its folder; the provider asks or refuses beyond that.
     #[default]
     Auto,
-    /// Everything ("Full Send").
     Full,
 }
 
 /// Which provider session the run belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionStart {
-    /// A new one.
     Fresh,
-    /// Continue this one.
     Resume {
         /// The provider's session id.
         id: String,
@@ -116,13 +112,11 @@ impl LaunchRequest {
 pub struct Launch {
     /// The program; [`Program::Itself`] resolves to the running binary.
     pub program: LaunchProgram,
-    /// Its arguments.
     pub args: Vec<String>,
     /// Variables to set, beyond what `Info::pass_env` lets through.
     pub env: Vec<(String, String)>,
     /// Whether standard input is a pipe; otherwise it is `/dev/null`.
     pub stdin: bool,
-    /// The protocol.
     pub conversation: Box<dyn Conversation>,
 }
 
@@ -185,7 +179,6 @@ impl<S: Conversation> Conversation for Once<S> {
 pub enum LaunchProgram {
     /// Looked up on the agent's `PATH`, or a path.
     Named(String),
-    /// The running binary.
     Itself,
 }
 

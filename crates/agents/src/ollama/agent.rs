@@ -18,7 +18,6 @@ pub struct Agent<'a> {
     endpoint: Endpoint,
     tools: Tools,
     session: Session,
-    /// Where activities go.
     pub output: &'a mut Output,
     /// Of the session, over resumes.
     total: Tokens,

@@ -22,7 +22,6 @@ const SHELL_FULL_LIMIT_SECONDS: u64 = 60 * 60;
 /// How far the tools go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing is changed.
     Read,
     /// Edits, and commands for some minutes.
     Auto,

@@ -17,13 +17,11 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Bytes of a connection: what was read ahead, then the socket.
 pub struct Input<'a> {
-    /// The socket.
     pub stream: &'a TcpStream,
     /// Read but not yet used.
     pub ahead: &'a mut Vec<u8>,
     /// The body must be there by then.
     until: Instant,
-    /// When it began.
     begun: Instant,
     /// What has come of it since.
     came: usize,

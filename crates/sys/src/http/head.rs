@@ -7,18 +7,15 @@ use svc_base::api::{Method, Problem, decode_percent, parse_query};
 /// How the body is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// No body.
     None,
     /// This many bytes.
     Length(usize),
-    /// In chunks.
     Chunked,
 }
 
 /// A checked head.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// The method.
     pub method: Method,
     /// The path as sent, without the query.
     pub path: String,

@@ -96,7 +96,6 @@ pub(super) fn is_registered(identity: Identity) -> bool {
 /// Whom a child that was started here works for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// An agent.
     Agent(AgentId),
     /// The daemon itself, as a tool.
     Tool,
@@ -129,6 +128,7 @@ pub(super) struct Reaper {
 }
 
 impl Reaper {
+    /// Collects ended children from now on.
     pub fn start() -> io::Result<Self> {
         let closing = Arc::new(AtomicBool::new(false));
         let (alive, ended) = bounded::<()>(0);

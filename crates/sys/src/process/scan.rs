@@ -21,7 +21,6 @@ pub(super) struct Scan {
 
 /// What tells whom a process works for.
 struct Marks {
-    /// Its environment.
     environ: Option<Mark>,
     /// Its limit, which stays when the environment is emptied.
     limit: Option<LimitMark>,
@@ -34,6 +33,7 @@ struct Mark {
 }
 
 impl Scan {
+    /// Reads the whole table. This process and those above it are protected: no sweep ends them.
     pub fn take() -> Self {
         let begun = Instant::now();
         let by_pid: HashMap<u32, os::Stat> = os::all().into_iter().map(|stat| (stat.pid, stat)).collect();

@@ -41,7 +41,6 @@ pub struct StopReport {
 /// What an earlier daemon had left behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Processes found.
     pub found: u32,
     /// Processes that could not be ended.
     pub remaining: u32,

@@ -45,14 +45,11 @@ pub enum HubMessage {
     State {
         /// The whole registry.
         full: Encode,
-        /// What changed.
         delta: Encode,
     },
-    /// A new client.
     Join(Client),
     /// A client is gone.
     Leave(u64),
-    /// End.
     Stop,
 }
 
@@ -86,9 +83,7 @@ impl Client {
 /// Counters of the hub.
 #[derive(Debug, Default)]
 pub struct HubStats {
-    /// Clients connected now.
     pub clients: AtomicUsize,
-    /// Messages numbered.
     pub messages: AtomicU64,
     /// Clients cut off because they did not keep up.
     pub slow_closed: AtomicU64,
@@ -98,7 +93,6 @@ pub struct HubStats {
 #[derive(Clone)]
 pub struct HubHandle {
     sender: Sender<HubMessage>,
-    /// Counters.
     pub stats: Arc<HubStats>,
     next_id: Arc<AtomicU64>,
     /// Set when a message had to be dropped.

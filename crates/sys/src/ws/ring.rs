@@ -8,13 +8,11 @@ pub const RING_BYTES: usize = 4 << 20;
 
 /// Consecutive messages of one kind, as they were sent.
 pub struct Entry {
-    /// The message type.
     pub kind: &'static str,
     /// `seq` of the first.
     pub first: u64,
     /// Where each message's frame begins in the bytes.
     pub starts: Vec<usize>,
-    /// Their frames.
     pub frames: Frames,
 }
 
