@@ -202,6 +202,7 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
         return Err(Problem::new(403, "agent_may_not", text));
     }
     let lineage = lineage_of(all, new.agent);
+    // A retrying agent would fill the list otherwise, and a person would decide one thing many times.
     let same =
         |approval: &&Arc<Approval>| approval.lineage_id == lineage && approval.action.is_same(&new.action);
     if let Some(known) = all.approvals.pending().find(same) {
@@ -241,6 +242,7 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
 pub fn check(all: &All, now: Time, id: &str, agent: Option<AgentId>, action: &Action) -> Verdict {
     let Ok(approval) = all.approvals.find(id) else { return Verdict::Unknown };
     let is_its = agent != Some(UNKNOWN_AGENT) && approval.lineage_id == lineage_of(all, agent);
+    // Before the status: whether it was granted is none of another agent's business.
     if !is_its || !approval.action.is_same(action) {
         return Verdict::Mismatch;
     }
@@ -248,6 +250,7 @@ pub fn check(all: &All, now: Time, id: &str, agent: Option<AgentId>, action: &Ac
         Status::Rejected => Verdict::Rejected(approval.reason.clone()),
         Status::Approved if approval.used_at.is_some() => Verdict::Used,
         Status::Expired => Verdict::Expired,
+        // The timer may be late by a turn; the deadline is not.
         _ if now >= approval.expires_at => Verdict::Expired,
         Status::Approved => Verdict::Approved,
         Status::Pending => Verdict::Pending,
@@ -273,6 +276,7 @@ pub fn claim(all: &mut All, cx: &mut Context, id: &str, agent: Option<AgentId>, 
 /// Undoes a [`claim`] whose attempt was never made.
 pub fn give_back(all: &mut All, cx: &mut Context, id: &str) {
     let Ok(id) = id.parse::<ApprovalId>() else { return };
+    // A used approval may have been forgotten meanwhile; then there is nothing to give back.
     let Some(approval) = Arc::make_mut(&mut all.approvals).edit(id) else { return };
     if approval.used_at.take().is_some() {
         let expires_at = approval.expires_at;
@@ -344,6 +348,7 @@ fn decide(
     }
     let approval = Arc::clone(all.approvals.find(id)?);
     let status = decision.status();
+    // A second click, or a retry after a lost answer, is no conflict.
     if approval.status == status {
         return Ok(Response::Decided(approval));
     }
@@ -426,6 +431,7 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     let approval = approval.clone();
     let timers = Arc::make_mut(&mut all.timers);
     timers.clear(Timer::Approval(id));
+    // A granted approval is open until it is used, and still ends with its day.
     if approval.is_open() {
         timers.set(Timer::Approval(id), approval.expires_at);
     }
@@ -440,6 +446,7 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     }
     let Some(agent) = current(all, lineage) else { return };
     let is_answer = matches!(approval.action, Action::Question { .. }) && status == Status::Rejected;
+    // A refusal waits until the agent runs anyway; an answer, or a yes that work waits for, wakes it.
     let may_resume = is_answer || (status == Status::Approved && approval.action.blocks());
     agents::tell(all, cx, agent, approval.message_to_agent(), may_resume);
 }

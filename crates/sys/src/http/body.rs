@@ -67,6 +67,7 @@ impl<'a> Input<'a> {
             if size == 0 {
                 break;
             }
+            // Never below zero: `body` has only grown by sizes that were let through here.
             if size > limit - body.len() {
                 return Err(too_large(limit));
             }
@@ -75,6 +76,7 @@ impl<'a> Input<'a> {
                 return Err(malformed("a chunk does not end with CR LF").into());
             }
         }
+        // Read, so that the next request begins where it should, and dropped: no handler asks for trailers.
         for _ in 0..=TRAILERS {
             if self.line()?.is_empty() {
                 return Ok(body);
@@ -111,6 +113,7 @@ impl<'a> Input<'a> {
 
     fn more(&mut self) -> Result<(), BodyError> {
         let mut buffer = [0; READ_BYTES];
+        // Two deadlines: one for a body that stops, one for a body that trickles.
         match read_until(self.stream, &mut buffer, self.until.min(self.due())) {
             Ok(0) => Err(BodyError::Gone),
             Ok(n) => {

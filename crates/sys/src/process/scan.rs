@@ -37,6 +37,7 @@ impl Scan {
     pub fn take() -> Self {
         let begun = Instant::now();
         let by_pid: HashMap<u32, os::Stat> = os::all().into_iter().map(|stat| (stat.pid, stat)).collect();
+        // The daemon itself may have been started by an agent, and carry its marks.
         let mut protected = HashSet::from([0, 1]);
         let mut pid = std::process::id();
         while protected.insert(pid) {

@@ -261,6 +261,7 @@ impl Body {
     }
 
     fn handle(&mut self, message: HubMessage) {
+        // Before the next message is numbered, so that clients learn of the gap in its place.
         if self.lost.swap(false, Ordering::Relaxed) {
             self.resync();
         }
@@ -289,6 +290,7 @@ impl Body {
     fn resync(&mut self) {
         self.seq += 1;
         let ts = clock::now().to_string();
+        // Both carry one number: the registry is part of the news that something is missing.
         for body in [br#"{"type":"resync""#.to_vec(), (self.snapshot)()] {
             let mut bytes = Vec::new();
             text_frame(finish(&body, self.seq, &ts), &mut bytes);
@@ -311,6 +313,7 @@ impl Body {
     fn number(&mut self, bodies: &[Arc<[u8]>]) -> Numbered {
         let first = self.seq + 1;
         let ts = clock::now().to_string();
+        // Framed once into one buffer that all clients share; 80 bytes are header, `seq` and `ts`.
         let mut bytes = Vec::with_capacity(bodies.iter().map(|body| body.len() + 80).sum());
         let mut starts = Vec::with_capacity(bodies.len());
         for body in bodies {
@@ -347,6 +350,7 @@ impl Body {
 
     /// Encodes and sends one form of the registry, if somebody wants it; its length in bytes.
     fn send_registry(&mut self, encode: Encode, wanted: impl Fn(&Client) -> bool) -> usize {
+        // Encoding hundreds of records costs milliseconds: not for nobody.
         if !self.clients.values().any(|member| wanted(&member.client)) {
             return 0;
         }
@@ -373,6 +377,7 @@ impl Body {
             }
         }
         first.push(one(finish(&(self.snapshot)(), self.seq, &ts)));
+        // Listed first: all of this is one step of one thread, so that no message comes in between.
         let queue = Arc::clone(&client.queue);
         self.clients.insert(client.id, Member { client, patience: Patience::default() });
         for frames in first {
@@ -384,6 +389,7 @@ impl Body {
     }
 
     fn distribute(&mut self, frames: &Frames, wants: impl Fn(&Client) -> bool) {
+        // A full queue closes this client alone; to wait for it would make everybody as slow.
         let mut slow = Vec::new();
         for (id, member) in &self.clients {
             if wants(&member.client) && member.client.queue.push(frames.clone()) == Err(Full) {
