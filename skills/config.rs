@@ -66,7 +66,7 @@ impl Config {
         let origins = told("SKILLS_SITE_ORIGINS").unwrap_or_default();
         let origins = origins.split([',', ' ']).map(|origin| origin.trim().trim_end_matches('/'));
         Ok(Self {
-            address: ADDRESS.parse().map_err(|_| format!("{ADDRESS} is no address"))?,
+            address: ADDRESS.parse().map_err(|_| format!("{ADDRESS} is not an address"))?,
             database: PathBuf::from(DATABASE),
             database_url: told("DATABASE_URL"),
             keys: Keys::new(writer.as_deref(), previous.as_deref(), admin.as_deref()),

@@ -70,7 +70,7 @@ const COMMANDS: [Command; 11] = [
     },
     Command {
         usage: "check",
-        does: "look whether database and ledger are sound",
+        does: "check whether database and ledger are sound",
         more: "The database's own check, contents against digests, history, authors, counters against what they\n\
                count, and the ledger. It names every flaw; the exit status is then 1.\n",
     },

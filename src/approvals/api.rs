@@ -43,7 +43,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Post,
             "/api/approvals/:id/approve",
-            "Approve; the agent goes on by itself",
+            "Approve; the agent continues on its own",
             Write(OperatorOnly, |ask| decide_by_path(ask, Decision::Approve)),
         )
         .body(|| schema_of(reason))

@@ -61,7 +61,7 @@ fn of_people() -> Vec<Route<Handler>> {
         Route::new(
             Method::Get,
             "/api/federation/peers/:id/agents",
-            "The agents of a peer, to look at",
+            "The agents of a peer",
             Work(OperatorOnly, worker::agents),
         )
         .replies(&[

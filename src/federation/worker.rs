@@ -98,7 +98,7 @@ impl Keeper {
 fn opened(vault: &Vault, text: &str) -> Result<[u8; 32], String> {
     let sealed: Sealed = serde_json::from_value(json!(text)).map_err(|error| error.to_string())?;
     let secret = vault.open(KEY_NAME, &sealed)?;
-    bytes_32(secret.expose()).ok_or_else(|| "it is no key".to_owned())
+    bytes_32(secret.expose()).ok_or_else(|| "it is not a key".to_owned())
 }
 
 fn own_key(host: &Host) -> Result<[u8; 32], Problem> {
@@ -157,7 +157,7 @@ pub(super) fn clipped(text: &str) -> String {
 /// A key that can be one: a point of the curve.
 fn checked_key(bytes: [u8; 32]) -> Result<VerifyingKey, Problem> {
     let key = VerifyingKey::from_bytes(&bytes).ok().filter(|key| !key.is_weak());
-    key.ok_or_else(|| Problem::bad_request("bad_key", "publicKey is no Ed25519 key"))
+    key.ok_or_else(|| Problem::bad_request("bad_key", "publicKey is not an Ed25519 key"))
 }
 
 fn not_ourselves(host: &Host, key: [u8; 32]) -> Result<(), Problem> {
@@ -233,7 +233,7 @@ pub fn confirm(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 pub fn envelope(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let body = ask.request.object()?;
     let envelope: Envelope = serde_json::from_value(Value::Object(body)).map_err(|error| {
-        Problem::bad_request("not_an_envelope", format!("the body is no envelope: {error}"))
+        Problem::bad_request("not_an_envelope", format!("the body is not an envelope: {error}"))
     })?;
     let peer = ask.state.federation.get(&envelope.from).ok_or_else(|| {
         Problem::new(403, "not_a_peer", "this daemon does not know that peer; pair the two, on both sides")
@@ -303,7 +303,7 @@ pub fn agents(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 fn not_a_daemon(url: &str) -> Problem {
-    refused(url, "what it says is no answer of an svc daemon")
+    refused(url, "its answer is not that of an svc daemon")
 }
 
 fn refused(url: &str, why: &str) -> Problem {

@@ -203,7 +203,7 @@ fn allowed_users(fields: &mut Fields) -> Option<Vec<String>> {
     };
     let count = list.len();
     fields.validator.check(count <= MAX_ALLOWED, NAME, || {
-        format!("{NAME} may list {MAX_ALLOWED} users, it lists {count}")
+        format!("{NAME} may list at most {MAX_ALLOWED} users, it lists {count}")
     });
     fields.validator.check(list.iter().all(|user| is_id(user)), NAME, || id_rule("each of allowedUsers"));
     list.sort_unstable();

@@ -143,7 +143,7 @@ pub fn plan(all: &All, gateway: &Gateway, now: Time, text: &str) -> Plan {
         );
     };
     if gateway.command_permission == CommandPermission::ReadOnly && !command.looks_only {
-        let text = Text::from("this gateway may only look: ").code(format!("/{name}"));
+        let text = Text::from("this gateway is read-only: ").code(format!("/{name}"));
         return Plan::Say(text.plain(" needs the permission full"));
     }
     let result = match command.name {

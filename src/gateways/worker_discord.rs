@@ -221,7 +221,7 @@ impl Client<'_> {
                 beat_at = now + interval;
             }
             if !ready && now >= ready_by {
-                return End::Resume("Discord did not take the session up".into());
+                return End::Resume("Discord did not resume the session".into());
             }
             let until = if ready { beat_at } else { beat_at.min(ready_by) };
             match socket.next(until) {
@@ -251,7 +251,7 @@ impl Client<'_> {
         // As documented: a random time of 1 to 5 seconds before the next try.
         self.shared.stopper.pause(Duration::from_millis(1_000 + clock::random() % 4_000));
         if message["d"] == true && self.session.is_some() {
-            End::Resume("Discord did not take the session up yet".into())
+            End::Resume("Discord has not resumed the session yet".into())
         } else {
             End::Anew("Discord has forgotten the session".into())
         }

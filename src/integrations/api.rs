@@ -74,7 +74,7 @@ fn operator_routes() -> Vec<Route<Handler>> {
         .body(|| schema_of(version))
         .replies(&[
             (200, "the record"),
-            (202, "it takes longer; integration:status tells"),
+            (202, "it takes longer; integration:status reports it"),
             (404, "not in the catalogue"),
             (502, "npm could not install it"),
         ]),

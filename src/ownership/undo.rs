@@ -89,7 +89,7 @@ fn say(all: &mut All, cx: &mut Context, undo: &Undo, in_place: bool) {
     cx.notice(Notice::ConflictUnresolved { data: Unresolved { agent_name: name, file_path, approval_id } });
     cx.audit("ownership.in_place", &json!({"approvalId": id, "filePath": undo.file}));
     cx.push(crate::core::Effect::Warn(format!(
-        "{} is still as it was when a person rejected the write (approval {id}); svc diff or git tells the change",
+        "{} is still as it was when a person rejected the write (approval {id}); svc diff or git shows the change",
         undo.file
     )));
 }

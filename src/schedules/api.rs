@@ -58,13 +58,13 @@ fn action_routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Post,
             "/api/schedules/:id/enable",
-            "Let a schedule run",
+            "Enable a schedule",
             Write(Anyone, |ask| command(Command::Enable(target(ask), true))),
         ),
         Route::new(
             Method::Post,
             "/api/schedules/:id/disable",
-            "Keep a schedule from running",
+            "Disable a schedule",
             Write(Anyone, |ask| command(Command::Enable(target(ask), false))),
         ),
     ]

@@ -250,6 +250,6 @@ fn has(bits: u64, value: u32) -> bool {
 /// Errors: a sentence.
 pub fn zone(name: &str) -> Result<TimeZone, CronError> {
     TimeZoneDatabase::bundled().get(name).map_err(|_| {
-        CronError(format!("{name:?} is no time zone; use an IANA name such as Europe/Berlin, or UTC"))
+        CronError(format!("{name:?} is not a time zone; use an IANA name such as Europe/Berlin, or UTC"))
     })
 }

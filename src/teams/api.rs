@@ -45,7 +45,7 @@ fn team_routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Post,
             "/api/teams/:name/load",
-            "Start the agents a team has saved, unless they live",
+            "Start a team's saved agents that are not alive",
             Work(Anyone, worker_api::load),
         )
         .replies(&[(200, "team, agents, failed"), (404, "no such team")]),

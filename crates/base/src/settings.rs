@@ -81,7 +81,7 @@ pub const KEYS: &[Key] = &[
     key(
         "env.set",
         "an object: a value by name; null keeps a variable away",
-        "variables that every agent gets; no secrets, which belong into 'svc credentials'",
+        "variables that every agent gets; no secrets, which belong in 'svc credentials'",
     ),
     key(
         "env.providers",

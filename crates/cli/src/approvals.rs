@@ -29,7 +29,10 @@ fn answer(session: &Session) -> Outcome {
     let id = whole_id(&client, &session.args.words[0])?;
     let record = client.get(&format!("/api/approvals/{}", encode(&id)))?;
     if text(&record["action"], "type") != "question" {
-        return Err(Failure::failed(format!("{id} is no question: {}; approve or reject it", wish(&record))));
+        return Err(Failure::failed(format!(
+            "{id} is not a question: {}; approve or reject it",
+            wish(&record)
+        )));
     }
     let record =
         client.post(&format!("/api/approvals/{}/approve", encode(&id)), &json!({"reason": words}))?;

@@ -142,7 +142,7 @@ pub const GLOBAL_OPTIONS: &[Opt] = &[
     value("project", "DIR", "the project; else the nearest folder upwards with .svc"),
     value("url", "URL", "the daemon, for example http://127.0.0.1:31415"),
     switch("json", "print the API's JSON"),
-    short('q', switch("quiet", "print only the essential: ids")),
+    short('q', switch("quiet", "print only the essentials: ids")),
     short('h', switch("help", "explain the command")),
     short('V', switch("version", "print the version")),
 ];
@@ -180,7 +180,7 @@ static DAEMON_COMMANDS: [Command; 4] = [
     Command {
         name: "status",
         group: Group::Daemon,
-        summary: "tell where the daemon runs and what it does",
+        summary: "show where the daemon runs and what it does",
         usage: "status",
         run: control::status,
         ..Command::PLAIN

@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "index",
     group: Group::Look,
-    summary: "tell what is known of the codebase",
+    summary: "show what is known of the codebase",
     usage: "index [--rescan]",
     options: &[switch("rescan", "scan the project again first")],
     details: "Counts files and folders that git does not ignore, and lists the packages of npm, yarn, pnpm, lerna,\n\

@@ -51,7 +51,7 @@ pub static COMMANDS: [Command; 4] = [
     Command {
         name: "journalist",
         group: Group::Look,
-        summary: "tell what the journalist writes, or have it write now",
+        summary: "show what the journalist writes, or have it write now",
         usage: "journalist [--cycle]",
         options: &[switch("cycle", "write SVC_PROJECT_MAP.md and SVC_DECISIONS.md now")],
         run: journalist,
@@ -134,7 +134,7 @@ fn add_rule(session: &Session) -> Outcome {
     if evicted.is_empty() {
         Ok(())
     } else {
-        out.line(&format!("the oldest rule had to go: {}", clean(evicted)))
+        out.line(&format!("the oldest rule was dropped: {}", clean(evicted)))
     }
 }
 
@@ -177,7 +177,7 @@ fn discover(session: &Session, trigger: &str, fix: &str) -> Outcome {
         return out.document(&answer);
     }
     out.line(match answer["added"].as_bool() {
-        Some(true) => "noted: agents with such a task will be told",
+        Some(true) => "noted: agents with such a task will be told of it",
         _ => "this was known already",
     })
 }

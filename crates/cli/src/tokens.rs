@@ -11,7 +11,7 @@ pub(super) static COMMANDS: &[Command] = &[
     Command {
         name: "tokens",
         group: Group::Look,
-        summary: "tell what agents have used, cost and saved",
+        summary: "show what agents have used, cost and saved",
         usage: "tokens [--by-team]",
         options: &[switch("by-team", "by team instead of by agent")],
         details: "Removed agents still count. What svc itself has used, for example for questions, stands apart. \

@@ -199,7 +199,7 @@ fn read(place: &Path, path: &str) -> Result<String, String> {
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         return Err(format!("{path}: has more than {FILE_LIMIT_BYTES} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| format!("{path}: is not a text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| format!("{path}: is not UTF-8 text"))
 }
 
 fn text<'a>(arguments: &'a Arguments, name: &str) -> Result<&'a str, String> {
@@ -241,7 +241,7 @@ fn definitions(reach: Reach) -> Value {
         tool("list_files", "List a folder; folders end with a slash.", json!({"path": path}), &[]),
         tool(
             "search",
-            "Find a literal text in all files below a folder. Gives path:line: text.",
+            "Find literal text in all files below a folder. Gives path:line: text.",
             json!({"text": string("case matters"), "path": path}),
             &["text"],
         ),
@@ -256,7 +256,7 @@ fn definitions(reach: Reach) -> Value {
             ),
             tool(
                 "edit_file",
-                "Replace a text that stands exactly once in a file.",
+                "Replace a text that occurs exactly once in a file.",
                 json!({"path": path, "old": string("with enough surroundings"), "new": string("instead")}),
                 &["path", "old", "new"],
             ),

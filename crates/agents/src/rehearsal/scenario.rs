@@ -183,7 +183,7 @@ fn compound(node: &Node, depth: usize) -> Result<Step, String> {
             })
         }
         "loop" if depth == LOOP_DEPTH_LIMIT => {
-            return Err(node.wrong(&format!("loops may stand in each other at most {LOOP_DEPTH_LIMIT} deep")));
+            return Err(node.wrong(&format!("loops may be nested at most {LOOP_DEPTH_LIMIT} deep")));
         }
         "loop" => {
             let fields = node.object(&["times", "steps"])?;

@@ -21,7 +21,7 @@ pub static COMMANDS: [Command; 6] = [
         usage: "approve ID [--reason TEXT]",
         words: (1, 1),
         options: &[value("reason", "TEXT", "told to the agent")],
-        details: "The beginning of an id is enough. The agent goes on by itself. Agents cannot approve.",
+        details: "The beginning of an id is enough. The agent then continues on its own. Agents cannot approve.",
         run: approvals::approve,
         ..Command::PLAIN
     },
@@ -61,7 +61,7 @@ pub static COMMANDS: [Command; 6] = [
     Command {
         name: "audit",
         group: Group::Trust,
-        summary: "tell who changed what",
+        summary: "show who changed what",
         usage: "audit [--limit N] [--before T] [--event NAME]",
         options: &[
             short('n', value("limit", "N", "entries at most (100)")),
