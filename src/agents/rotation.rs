@@ -71,8 +71,8 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     begin(all, cx, agent.id, "manual", Some(call));
 }
 
-/// Begins a rotation if one is due by itself. To be called when usage was reported and when a turn has
-/// ended. Whether one is under way now.
+/// Begins a rotation if one is due without anybody asking. To be called when usage was reported and when a
+/// turn has ended. Whether one is under way now.
 pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     if under_way(all, id) {
         return true;

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use svc_base::names;
 
-/// What `POST /api/agents` asks for, every field checked by itself. Teams, schedules and plans store it.
+/// What `POST /api/agents` asks for, each field checked on its own. Teams, schedules and plans store it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SpawnRequest {
@@ -232,7 +232,7 @@ pub fn launch_request(
         session,
         command: agent.command.to_vec(),
         has_integrations: !agent.integrations.is_empty(),
-        // What nobody owns and is not fenced in needs no asking.
+        // With every permission: a full one is let through, and what it writes outside of its scope is noted.
         hook_program: all.project.program.clone(),
         fence,
         extra_env: all.settings.config().env.of(&agent.provider).then(&agent.env),

@@ -1,8 +1,8 @@
 //! Approvals: what an agent may do only after a person has said yes.
 //!
-//! A feature that meets a gated action calls [`request`]; a person decides; the agent is told by itself and
-//! tries again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the
-//! action does.
+//! A feature that meets a gated action calls [`request`]; a person decides; the agent is notified and tries
+//! again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the action
+//! does.
 //!
 //! **Invariant:** an approval lets exactly one attempt through, of exactly the action it was asked for, by
 //! the lineage it was asked for.

@@ -78,7 +78,7 @@ pub enum Plan {
     Log(String, LineageId, u64),
 }
 
-/// The command in a message as `/name rest`; `None` for talk that is none of ours. `bot` is our own name.
+/// The command in a message as `/name rest`; `None` for talk that is not for the bot. `bot` is our own name.
 /// `addressed`: the message is for us alone, so that a command needs no slash.
 pub fn normalise(text: &str, bot: &str, addressed: bool) -> Option<String> {
     let text = text.trim();

@@ -150,7 +150,7 @@ pub struct Start {
 /// Why something is sent: what goes first when a queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Told of by itself; the first to go.
+    /// A notification that nobody asked for; the first to go.
     Notice,
     /// The answer to a command.
     Answer,
@@ -210,7 +210,7 @@ pub enum Report {
         run: u64,
         /// The platform's words, or the system's.
         error: String,
-        /// It is over: the platform will not have us, and trying again would not help.
+        /// It is over: the platform rejects the bot, and trying again would not help.
         fatal: bool,
     },
     /// A message was refused for good.
@@ -292,7 +292,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     cx.answer(call, result);
 }
 
-/// The record by itself, as REST shows it.
+/// The record as REST shows it where it stands alone.
 pub fn shown(all: &All, gateway: &Gateway) -> Value {
     gateway.shown(&credentials_of(all, gateway))
 }

@@ -1,4 +1,4 @@
-//! What is told to chats by itself.
+//! Notifications that chats get without asking.
 //!
 //! Everything that WebSocket clients are told is overheard here, so that a new event of any feature reaches
 //! the chats without a word from that feature. Events are gathered for 3 seconds and told together;

@@ -37,7 +37,7 @@ const PACE: Duration = Duration::from_millis(350);
 const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 /// Tries of one message that the platform fails to take.
 const MAX_TRIES: u32 = 10;
-/// Strangers who are told that they are none of ours, once each.
+/// Users who are not allowed and have been told so: once each.
 const MAX_STRANGERS: usize = 100;
 
 /// All thread sets.
@@ -151,7 +151,7 @@ pub(super) enum Refusal {
     Later(String),
     /// Never: the platform's words.
     Never(String),
-    /// The platform will not have us any more: the token was revoked.
+    /// The platform rejects the bot: the token was revoked.
     Over(String),
 }
 

@@ -76,7 +76,7 @@ enum End {
     Resume(String),
     /// Connect again and identify.
     Anew(String),
-    /// Discord will not have us.
+    /// Discord rejects the bot: trying again would not help.
     Fatal(String),
 }
 
@@ -97,7 +97,7 @@ struct Client<'a> {
     idle_events: u64,
 }
 
-/// Takes events until the gateway ends or Discord will not have us.
+/// Takes events until the gateway ends or Discord rejects the bot.
 pub(super) fn take(shared: &Shared, cursor: &str) {
     let mut client = Client {
         shared,

@@ -243,7 +243,7 @@ fn closed(frame: Option<CloseFrame>) -> Event {
 }
 
 fn host_and_port(authority: &str, usual: u16) -> Option<(String, u16)> {
-    // A user name in an address is none of ours.
+    // No platform names a user in its address.
     if authority.is_empty() || authority.contains('@') {
         return None;
     }

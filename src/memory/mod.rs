@@ -74,7 +74,7 @@ pub struct Discovery {
     pub outcome: String,
 }
 
-/// A discovery on its way in; every field checked by itself.
+/// A discovery on its way in; each field checked on its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewDiscovery {
     /// As told.

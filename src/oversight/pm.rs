@@ -31,7 +31,7 @@ const WORDS_CHARS: usize = 400;
 /// Characters of a task that a model is shown.
 const TASK_CHARS: usize = 2_000;
 
-/// What is to be reviewed, every field checked by itself.
+/// What is to be reviewed, each field checked on its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {

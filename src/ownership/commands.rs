@@ -60,7 +60,7 @@ pub(super) const LOOK_SHARE: u32 = 10;
 /// A call that is told when it is over may have begun this long ago.
 const TOLD_LATE: Duration = Duration::from_secs(300);
 
-/// Words in the names of tools that write no files. What a helper of an agent does is told by itself.
+/// Words in the names of tools that write no files. A helper of an agent reports what it does itself.
 const READING: [&str; 15] = [
     "read", "grep", "glob", "list", "search", "fetch", "todo", "web", "view", "task", "agent", "think",
     "plan", "question", "skill",
@@ -73,7 +73,7 @@ pub struct Order {
     pub roots: Vec<String>,
     /// Changes from this time on are wanted.
     pub since: Time,
-    /// Files whose time of change is wanted by itself.
+    /// Files whose time of change is asked for one by one.
     pub files: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub struct Looked {
     pub more: usize,
     /// Whether there were too many files to see them all.
     pub is_cut: bool,
-    /// The files asked for by themselves: when they were changed, `None` when they are gone.
+    /// The files asked for one by one: when they were changed, `None` when they are gone.
     pub files: Vec<(String, Option<Time>)>,
 }
 

@@ -96,8 +96,8 @@ fn prompt(toy: &Toy, starter: Option<&str>, has_key: bool) -> String {
         let place = toy.key_header.as_deref().unwrap_or("the way its documentation says");
         let _ = writeln!(
             text,
-            "It wants a key, sent as {place}. Every agent of this team has the key in the environment variable \
-             {}: programs read it from there, and nobody prints it or writes it to a file.",
+            "It needs a key, sent as {place}. Every agent of this team has the key in the environment variable \
+             {}: read it from there; never print it or write it to a file.",
             toy.variable()
         );
     } else {

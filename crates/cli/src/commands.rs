@@ -352,7 +352,7 @@ static OTHER_COMMANDS: [Command; 7] = [
         words: (0, 3),
         complete: Words::OneOf(&["get", "set", "describe"]),
         details: "Keys are dotted, for example safety.dailyBudgetUsd. A value is read as JSON, else as text.\n\
-                  describe tells what a setting does, which values it takes and its default, without a daemon, too.",
+                  describe tells what a setting does, which values it takes and its default, also without a daemon.",
         run: settings::config,
         ..Command::PLAIN
     },

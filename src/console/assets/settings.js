@@ -20,7 +20,7 @@ const CHOICES = {
 const LABELS = {
   maxAgents: ["Agents at once", "Agents alive at the same time, at most"],
   rotationThreshold: ["Rotate at", "Share of the context, 0.05 to 1, to begin with; it adapts"],
-  autoRotation: ["Rotate by itself", ""],
+  autoRotation: ["Rotate automatically", ""],
   qcThreshold: ["Quality control at", "Live agents at which quality control is announced"],
   journalistInterval: ["Map every", "Seconds between two cycles of the journalist"],
   "journalist.mode": ["Map is written", ""],

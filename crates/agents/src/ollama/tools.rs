@@ -262,7 +262,7 @@ fn definitions(reach: Reach) -> Value {
             ),
             tool(
                 "shell",
-                "Run a command with sh in the working directory, without input. It must end by itself.",
+                "Run a command with sh in the working directory, without input. It must exit on its own.",
                 json!({"command": string("one line or more"), "timeout_seconds": number("120 by default")}),
                 &["command"],
             ),

@@ -21,7 +21,7 @@ pub struct Entry {
 pub struct Ring {
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// `seq` of the last message that had to go.
+    /// `seq` of the last message that was dropped.
     dropped_to: u64,
 }
 
