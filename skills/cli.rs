@@ -136,18 +136,20 @@ fn dispatch(args: &Args) -> Said {
         }
         ["migrate"] => migrate(args, &config),
         ["check"] => check(&database),
-        [command, ..] => Err(usage(format!("{command:?} is no command, or its words are wrong; see --help"))),
+        [command, ..] => {
+            Err(usage(format!("{command:?} is not a command, or its arguments are wrong; see --help")))
+        }
     }
 }
 
 fn helped(command: &str) -> Said {
-    help::of(command).ok_or_else(|| usage(format!("{command:?} is no command")))
+    help::of(command).ok_or_else(|| usage(format!("{command:?} is not a command")))
 }
 
 fn configured(args: &Args) -> Result<Config, (u8, String)> {
     let mut config = Config::read(|name| std::env::var(name).ok()).map_err(usage)?;
     if let Some(address) = &args.address {
-        let text = format!("--addr {address:?} is no address such as {ADDRESS}");
+        let text = format!("--addr {address:?} is not an address such as {ADDRESS}");
         config.address = address.parse().map_err(|_| usage(text))?;
     }
     if let Some(database) = &args.database {

@@ -22,7 +22,6 @@ pub struct Config {
     pub database: PathBuf,
     /// `DATABASE_URL`: `PostgreSQL` instead.
     pub database_url: Option<String>,
-    /// Who may write.
     pub keys: Keys,
     /// `SKILLS_BASE_URL` without a slash at the end; the listening address where unset.
     pub base_url: Option<String>,
@@ -67,7 +66,7 @@ impl Config {
         let origins = told("SKILLS_SITE_ORIGINS").unwrap_or_default();
         let origins = origins.split([',', ' ']).map(|origin| origin.trim().trim_end_matches('/'));
         Ok(Self {
-            address: ADDRESS.parse().map_err(|_| format!("{ADDRESS} is no address"))?,
+            address: ADDRESS.parse().map_err(|_| format!("{ADDRESS} is not an address"))?,
             database: PathBuf::from(DATABASE),
             database_url: told("DATABASE_URL"),
             keys: Keys::new(writer.as_deref(), previous.as_deref(), admin.as_deref()),

@@ -18,7 +18,7 @@ const COMMANDS: [Command; 11] = [
                --no-seed leaves out the skills that come with the program.\n\
                SKILLS_API_KEY is the key of every write; without it every write is refused.\n\
                SKILLS_BASE_URL is where the service is found from outside; without it addresses in answers\n\
-               follow the request. SIGTERM ends it in good order.\n",
+               follow the request. SIGTERM ends it cleanly.\n",
     },
     Command {
         usage: "review [ID approve|reject [NOTE]]",
@@ -70,9 +70,9 @@ const COMMANDS: [Command; 11] = [
     },
     Command {
         usage: "check",
-        does: "look whether database and ledger are sound",
+        does: "check whether database and ledger are sound",
         more: "The database's own check, contents against digests, history, authors, counters against what they\n\
-               count, and the ledger. Every flaw is told; the exit status is then 1.\n",
+               count, and the ledger. It names every flaw; the exit status is then 1.\n",
     },
     Command { usage: "help [COMMAND]", does: "this list, or more about a command", more: "" },
 ];

@@ -8,11 +8,8 @@ use svc_base::api::Problem;
 /// Whose key a request must carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nobody's.
     Public,
-    /// The shared one.
     Writer,
-    /// The operator's.
     Admin,
 }
 

@@ -130,7 +130,7 @@ fn one(record: &Map<String, Value>, folder: &Path, trust: Trust, now: Time) -> R
     let id = word(record, "id");
     // An id is also a file name here, so it must be exactly a slug.
     if id.is_empty() || id.len() > slug::SLUG_CHARS || slug::words(id) != id {
-        return Err(format!("{id:?} is no id: 1 to 64 of a-z, 0-9 and single hyphens"));
+        return Err(format!("{id:?} is not an id: 1 to 64 of a-z, 0-9 and single hyphens"));
     }
     let file = folder.join("skills/content").join(format!("{id}.md"));
     let text =

@@ -49,15 +49,10 @@ words!(
     Category {
         /// Interfaces and their looks.
         Design = "design",
-        /// Reviews and tests.
         Quality = "quality",
-        /// Tools for developers.
         Devtools = "devtools",
-        /// Ways of working.
         Workflow = "workflow",
-        /// Keeping things safe.
         Security = "security",
-        /// Everything particular.
         Specialized = "specialized",
     }
 );
@@ -65,11 +60,9 @@ words!(
 words!(
     /// Where a skill stands.
     Status {
-        /// Being written.
         Draft = "draft",
         /// Waits for the operator's decision.
         Review = "review",
-        /// Listed.
         Published = "published",
         /// Refused by the operator.
         Rejected = "rejected",
@@ -81,9 +74,7 @@ words!(
 words!(
     /// Who supplied a skill. Never changes.
     Source {
-        /// The vendor.
         Vendor = "vendor-official",
-        /// A user.
         Community = "community",
     }
 );
@@ -91,13 +82,11 @@ words!(
 words!(
     /// Who stands behind a skill.
     Verification {
-        /// The vendor itself.
         Vendor = "vendor",
         /// The operator has read this very content.
         Service = "service",
         /// The operator knows the creator.
         Creator = "creator",
-        /// Nobody.
         Nobody = "none",
     }
 );
@@ -118,7 +107,6 @@ pub struct Profile {
     /// Handle.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub twitter: String,
-    /// A few sentences.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub bio: String,
 }
@@ -161,7 +149,6 @@ pub struct Skill {
     pub tags: Vec<String>,
     /// At most 20.
     pub roles: Vec<String>,
-    /// Who supplied it.
     pub source: Source,
     /// One grapheme cluster.
     pub icon: String,
@@ -187,7 +174,6 @@ pub struct Skill {
     pub featured: bool,
     /// Who stands behind it.
     pub verification: Verification,
-    /// Where it stands.
     pub status: Status,
     /// The author's label.
     pub version: String,
@@ -210,7 +196,6 @@ pub struct Author {
     pub username: String,
     /// Full name.
     pub display_name: String,
-    /// The public profile.
     pub profile: Profile,
     /// URL of further works.
     pub portfolio: String,

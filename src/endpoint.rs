@@ -10,11 +10,9 @@ use crate::core::{Actor, Command, State};
 /// What a handler may look at.
 #[derive(Clone, Copy)]
 pub struct Ask<'a> {
-    /// The request.
     pub request: &'a Request,
     /// Values of the path's parameters.
     pub params: &'a Params,
-    /// The published snapshot.
     pub state: &'a State,
     /// When the request came.
     pub now: Time,
@@ -66,7 +64,6 @@ pub type Worker = fn(&Host, &Ask) -> Result<Answer, Problem>;
 
 /// What a [`Handler::Work`] comes to.
 pub enum Answer {
-    /// The answer.
     Reply(Reply),
     /// A wish; the core answers.
     Command(Command),

@@ -52,19 +52,13 @@ pub const SERVER_FIELDS: &[&str] = &[
 pub struct Draft {
     /// Display name of the skill.
     pub name: Option<String>,
-    /// One paragraph.
     pub description: Option<String>,
     /// Display name of the author.
     pub author: Option<String>,
-    /// Of the author.
     pub profile: Option<ProfilePatch>,
-    /// One of six.
     pub category: Option<Category>,
-    /// Labels.
     pub tags: Option<Vec<String>>,
-    /// Agent roles.
     pub roles: Option<Vec<String>>,
-    /// One character.
     pub icon: Option<String>,
     /// Markdown.
     pub content: Option<Content>,
@@ -85,7 +79,6 @@ pub struct ProfilePatch {
     pub github: Option<String>,
     /// Handle.
     pub twitter: Option<String>,
-    /// Text.
     pub bio: Option<String>,
 }
 

@@ -28,11 +28,8 @@ pub enum Move {
     Publish,
     /// The author takes it off the list.
     Unlist,
-    /// The operator decides.
     Review {
-        /// Listed or rejected.
         approve: bool,
-        /// Why.
         note: String,
     },
     /// The operator vouches, or takes it back.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 /// A skill, ready to be served.
 #[derive(Debug)]
 pub struct Entry {
-    /// The record.
     pub skill: Skill,
     /// Its JSON, without content.
     pub json: Arc<[u8]>,

@@ -34,13 +34,10 @@ const LONGEST_SLIP: usize = LONGEST_TYPO + 2;
 /// Where a term stands. The discriminant is what it is stored as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
-    /// The name.
     Name = 0,
-    /// A tag.
     Tag = 1,
     /// Id, author or role: what is not in the specification's three texts.
     Other = 2,
-    /// The description.
     Description = 3,
 }
 
@@ -160,8 +157,10 @@ impl Index {
                 _ => Fit::Part,
             };
             self.raise(u32::try_from(number).unwrap_or(u32::MAX), fit, best);
+            // One fit a term is enough; on to the next term.
             from = end + BETWEEN.len_utf8();
         }
+        // A term such as `rust-web` holds whole words that stand neither at its begin nor at its end.
         for term in self.stems.get(stem(word)).into_iter().flatten() {
             let (begin, end) = self.range(*term as usize);
             let is_whole = words(&self.all[begin..end]).any(|part| part == word);
@@ -175,6 +174,7 @@ impl Index {
         let own = letters(word);
         // One slip changes at most two of the letters that occur.
         let near = move |theirs: u32| (theirs ^ own).count_ones() <= 2 * u32::try_from(most).unwrap_or(0);
+        // The letters come first: they rule out nearly all without a table of distances.
         let fits = self.plain.iter().filter(move |(theirs, candidate, _)| {
             most > 0 && near(*theirs) && is_slip(word, candidate, most)
         });
@@ -304,6 +304,7 @@ fn is_slip(word: &str, candidate: &str, most: usize) -> bool {
             }
             row[j + 1] = cost;
         }
+        // Costs never fall from row to row, so it cannot come right again.
         if row[..=b.len()].iter().all(|cost| *cost > most) {
             return false;
         }

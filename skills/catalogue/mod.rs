@@ -62,12 +62,14 @@ impl Catalogue {
         if now.generation >= generation {
             return Ok(now);
         }
+        // One reads the changes for all; who waited here most often finds them there.
         let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.snapshot();
         if now.generation >= generation {
             return Ok(now);
         }
         let next = Arc::new(now.with(self.store.changes_since(now.generation)?, &self.base_url));
+        // Readers hold the old one as long as they like: it is whole, only older.
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&next);
         Ok(next)
     }

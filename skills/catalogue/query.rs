@@ -20,7 +20,6 @@ pub enum Sort {
     Popular,
     /// Best average first.
     Rating,
-    /// Latest first.
     Newest,
     /// By name.
     Name,
@@ -45,7 +44,6 @@ pub struct ListQuery {
     pub words: Vec<String>,
     /// The search as it came, for links and the page.
     pub search: String,
-    /// One category.
     pub category: Option<Category>,
     /// The order; of equals where [`Self::by_relevance`].
     pub sort: Sort,
@@ -53,7 +51,6 @@ pub struct ListQuery {
     pub by_relevance: bool,
     /// One status; `None` means all, which needs the key.
     pub status: Option<Status>,
-    /// One author.
     pub author: Option<String>,
     /// Page size, 1 to [`LIMIT_MAX`].
     pub limit: usize,

@@ -53,7 +53,6 @@ pub struct Cached {
 /// The catalogue at one generation.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Which.
     pub generation: u64,
     entries: Shelf<Arc<Entry>>,
     /// Of each entry, side by side: what every search looks at.
@@ -84,6 +83,7 @@ impl Snapshot {
             authors: Arc::clone(&self.authors),
             orders: self.orders.clone(),
             listed: self.listed,
+            // Encoded pages belong to one generation.
             bodies: Mutex::default(),
             registry: OnceLock::new(),
         };
@@ -254,6 +254,7 @@ impl Snapshot {
         let mut worth = vec![0; weights.len()];
         for word in &query.words {
             let mut narrow = |repaired| self.narrow(word, repaired, &mut worth, &mut weights);
+            // A word that stands somewhere is not misspelt: slips count only where nothing else fits.
             if !narrow(false) && !narrow(true) {
                 // No entry fits all words, whatever the others are.
                 weights.fill(0);
@@ -277,6 +278,7 @@ impl Snapshot {
     fn narrow(&self, word: &str, repaired: bool, worth: &mut [u16], weights: &mut [u16]) -> bool {
         worth.fill(0);
         self.index.get_or_init(|| Arc::new(Index::of(&self.entries))).weigh(word, repaired, worth);
+        // The index still has their old words: what it said of them is replaced.
         for changed in self.changed.iter() {
             let entry = self.entries.at(*changed as usize);
             worth[*changed as usize] = index::weigh_one(entry, word, repaired);

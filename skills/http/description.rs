@@ -60,7 +60,7 @@ fn complete(operation: &mut Value, path: &str, handler: Handler) {
             response["content"] = content.clone();
         }
     }
-    responses["429"] = refusal("too many requests; Retry-After tells when to come again");
+    responses["429"] = refusal("too many requests; Retry-After says when to try again");
     if path == "/" || path == "/s/:id" {
         for status in ["404", "410", "429", "default"] {
             if let Some(response) = responses.get_mut(status) {

@@ -184,7 +184,7 @@ pub fn of_skill_first(ask: &Ask) -> Result<Reply, Problem> {
 pub fn file(ask: &Ask) -> Result<Reply, Problem> {
     let (id, place) = (ask.params.get("file"), ask.params.get("id"));
     if !place.is_empty() && place != id {
-        return Err(Problem::not_found(format!("there is no skill but {place:?} at this place")));
+        return Err(Problem::not_found(format!("the only skill at this address is {place:?}")));
     }
     let snapshot = ask.market.catalogue.snapshot();
     let entry = find(&snapshot, id)?;

@@ -35,9 +35,7 @@ const CACHE_KEYED: &str = "private, no-store";
 
 /// Everything that handlers need.
 pub struct Market {
-    /// What is served.
     pub catalogue: Catalogue,
-    /// Who may write.
     pub keys: Keys,
     /// How often the public may ask.
     pub limiter: Limiter,

@@ -10,13 +10,10 @@ use svc_base::api::{Method, Params, Problem, Reply, Request, Route, Table};
 
 /// What a handler gets.
 pub struct Ask<'a> {
-    /// Everything else.
     pub market: &'a Market,
-    /// The request.
     pub request: &'a Request,
     /// Values of the path.
     pub params: &'a Params,
-    /// Who asks.
     pub client: Client,
     /// Whether a valid key of either kind came along.
     pub keyed: bool,

@@ -100,7 +100,7 @@ impl Proxies {
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
         parts
-            .map(|part| Range::parse(part).ok_or_else(|| format!("{part:?} is no address or range")))
+            .map(|part| Range::parse(part).ok_or_else(|| format!("{part:?} is not an address or range")))
             .collect::<Result<_, _>>()
             .map(Self)
     }

@@ -11,9 +11,9 @@ use crate::http::routes::Ask;
 use crate::keys::Access;
 use crate::model::{Category, Source, Verification, hundredths};
 use crate::store::no_such_skill;
-use markdown::escape;
 use std::fmt::Write as _;
 use svc_base::api::{Problem, Reply, Request};
+use svc_base::untrusted::escape_html as escape;
 
 const STYLE: &str = include_str!("market.css");
 const HTML: &str = "text/html; charset=utf-8";

@@ -5,7 +5,7 @@
 
 use super::postgres::Taking;
 use super::sqlite::{Opening, Sqlite};
-use super::{Store, StoreError};
+use super::{Reads, StoreError};
 use crate::hex;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row, TransactionBehavior};

@@ -19,13 +19,16 @@ mod writes;
 use crate::authoring::Draft;
 use crate::authoring::moves::Move;
 use crate::authors::AuthorPatch;
+use crate::installs;
 use crate::limits::Elsewhere;
 use crate::model::{Author, Skill};
 pub use partial::Partial;
+use session::Session;
 use std::fmt;
 use std::path::Path;
 use svc_base::api::Problem;
 use svc_base::time::Time;
+use writer::Writer;
 
 /// A client under a keyed hash: stored instead of its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,7 +100,6 @@ impl std::error::Error for StoreError {}
 /// What an operation gave, and the generation at which a catalogue shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written<T> {
-    /// The result.
     pub value: T,
     /// A catalogue of this generation or a later one includes it.
     pub generation: u64,
@@ -106,7 +108,6 @@ pub struct Written<T> {
 /// The outcome of an install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Installed {
-    /// The counter now.
     pub downloads: u64,
     /// Whether this install raised it.
     pub counted: bool,
@@ -132,8 +133,9 @@ pub struct Changes {
     pub authors: Vec<Author>,
 }
 
-/// A durable store. All operations are atomic and may be called from many threads.
-pub trait Store: Send + Sync {
+/// A durable store. All operations are atomic and may be called from many threads. What is written goes the
+/// same way for every [`Database`]; only the reads are each one's own.
+pub trait Store: Reads {
     /// Makes a skill, its author if new (else fills the author's empty fields), its content and first
     /// version. The id is the lowest free one for the name's slug.
     fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError>;
@@ -165,6 +167,12 @@ pub trait Store: Send + Sync {
     /// Gives how many records were made or changed.
     fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError>;
 
+    /// Forgets install windows and counted requests that have passed; how many windows.
+    fn prune(&self, now: Time) -> Result<u64, StoreError>;
+}
+
+/// What a store is asked, answered from what is on disk.
+pub trait Reads: Send + Sync {
     /// A content by its digest.
     fn content(&self, digest: &str) -> Result<Option<String>, StoreError>;
 
@@ -173,9 +181,6 @@ pub trait Store: Send + Sync {
 
     /// What changed after a generation; 0 asks for everything.
     fn changes_since(&self, generation: u64) -> Result<Changes, StoreError>;
-
-    /// Forgets install windows that have passed; how many.
-    fn prune(&self, now: Time) -> Result<u64, StoreError>;
 
     /// Writes a whole, consistent copy to a new file.
     fn backup(&self, file: &Path) -> Result<(), StoreError>;
@@ -197,12 +202,73 @@ pub trait Store: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Forgets what instances have told each other of requests outside of the window.
+    fn forget_requests(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Transactions whose ledger entries do not add up to zero; none in a sound database.
     fn unbalanced_transactions(&self) -> Result<Vec<String>, StoreError>;
 
     /// What is damaged, a sentence each: the answers to [`flaws::QUESTIONS`], and what the database says of
     /// itself. None in a sound database.
     fn flaws(&self) -> Result<Vec<String>, StoreError>;
+}
+
+/// A database under a store: its reads, and the writer to which every write goes.
+pub trait Database: Reads {
+    /// The connection that writes.
+    type Session: Session;
+
+    /// The one writer of this process.
+    fn writer(&self) -> &Writer<Self::Session>;
+}
+
+impl<D: Database> Store for D {
+    fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
+        self.writer().write(now, move |write| write.create(draft))
+    }
+
+    fn update(&self, id: &str, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer().write(now, move |write| write.update(&id, &draft))
+    }
+
+    fn transition(&self, id: &str, step: Move, now: Time) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer().write(now, move |write| write.transition(&id, &step))
+    }
+
+    fn rate(
+        &self,
+        id: &str,
+        client: ClientHash,
+        rating: u64,
+        now: Time,
+    ) -> Result<Written<Skill>, StoreError> {
+        let id = id.to_owned();
+        self.writer().write(now, move |write| write.rate(&id, client, rating))
+    }
+
+    fn install(&self, id: &str, client: ClientHash, now: Time) -> Result<Written<Installed>, StoreError> {
+        let id = id.to_owned();
+        self.writer().write(now, move |write| write.install(&id, client))
+    }
+
+    fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError> {
+        let id = id.to_owned();
+        self.writer().write(now, move |write| write.edit_author(&id, &patch))
+    }
+
+    fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError> {
+        self.writer().write(now, move |write| write.take_in(&incoming))
+    }
+
+    fn prune(&self, now: Time) -> Result<u64, StoreError> {
+        self.forget_requests()?;
+        let passed = Time(now.0.saturating_sub(installs::WINDOW_MS));
+        Ok(self.writer().write(now, move |write| write.prune(passed))?.value)
+    }
 }
 
 /// 404 for an id that does not exist.

@@ -72,6 +72,7 @@ impl<S: Session> Writer<S> {
 
 fn run<S: Session>(session: &mut S, waiting: &Receiver<Job<S>>, trouble: &Mutex<Option<String>>) {
     while let Ok(first) = waiting.recv() {
+        // Whatever came during the last commit shares this one: the sync is what costs.
         let batch = std::iter::once(first).chain(waiting.try_iter()).take(BATCH_WRITES);
         let mut answers = Vec::new();
         let committed = transact(session, batch, &mut answers);
@@ -80,6 +81,7 @@ fn run<S: Session>(session: &mut S, waiting: &Receiver<Job<S>>, trouble: &Mutex<
         }
         *trouble.lock().unwrap_or_else(PoisonError::into_inner) =
             committed.as_ref().err().map(ToString::to_string);
+        // Only now is it known: all of a batch stand or fall with its commit.
         for answer in answers {
             answer(committed.clone());
         }
@@ -131,14 +133,17 @@ fn run_jobs<S: Session>(
             }
             Err(_) => Err(StoreError::Unavailable("the write panicked".into())),
         };
+        // The database may have rolled all of it back, as on a full disk: earlier writes are gone, too.
         if !session.stands() {
             return Err(done.err().unwrap_or(StoreError::Unavailable("the transaction is gone".into())));
         }
         match done {
             Ok(()) => {
+                // A write that changed nothing raises no generation, and no catalogue is made for it.
                 *stays |= session.rows_written() != rows_before;
                 session.keep()?;
             }
+            // The next write would meet the same: the batch ends here.
             Err(error @ (StoreError::Full(_) | StoreError::Overloaded)) => return Err(error),
             Err(error) => {
                 if let StoreError::Unavailable(text) = error {

@@ -22,7 +22,6 @@ pub struct Write<'a, T> {
     pub tables: &'a mut T,
     /// What rows that change are marked with.
     pub generation: u64,
-    /// When.
     pub now: Time,
 }
 
@@ -85,6 +84,7 @@ impl<T: Tables> Write<'_, T> {
         let before = self.need(id)?;
         let mut skill = before.clone();
         moves::edit(&mut skill, draft, self.now)?;
+        // No new generation and no event: a repeated request leaves no trace.
         if skill == before {
             return Ok(skill);
         }
@@ -128,6 +128,7 @@ impl<T: Tables> Write<'_, T> {
         let rating = i64::try_from(rating).unwrap_or(i64::MAX);
         let before = self.tables.rating(id, client)?;
         self.tables.put_rating(id, client, rating, self.now)?;
+        // The difference, not the sum anew: a skill may have thousands of ratings.
         let (sum, count) = (rating - before.unwrap_or(0), i64::from(before.is_none()));
         self.tables.add_to_ratings(id, sum, count, self.generation)?;
         self.need(id)
@@ -151,6 +152,7 @@ impl<T: Tables> Write<'_, T> {
         authors::refuse_vendor(&before)?;
         let mut author = before.clone();
         patch.apply(&mut author);
+        // Skills carry a copy of these fields, so that a list needs no second look-up.
         for before in self.tables.skills_of_author(id)? {
             let mut skill = before.clone();
             patch.apply_to_copy(&mut skill);

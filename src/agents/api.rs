@@ -2,7 +2,7 @@
 
 use super::record::View;
 use super::{Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, worker_api};
-use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route};
+use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
 use crate::providers::{Effort, Permission};
@@ -35,7 +35,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             "Say something to an agent",
             Write(Anyone, instruct),
         )
-        .body(|| message_schema("message"))
+        .body(|| schema_of(instruction))
         .body_limit(2 << 20),
         Route::new(
             Method::Post,
@@ -43,7 +43,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             "Ask a question without disturbing it",
             Write(Anyone, query),
         )
-        .body(|| message_schema("question"))
+        .body(|| schema_of(question))
         .body_limit(2 << 20)
         .replies(&[
             (200, "answer, agentId, agentName, tokens"),
@@ -61,7 +61,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             (409, "it has ended or is being rotated"),
         ]),
         Route::new(Method::Post, "/api/agents/:id/resume", "Continue an ended agent", Write(Anyone, resume))
-            .body(|| message_schema("message"))
+            .body(|| schema_of(message))
             .body_limit(2 << 20),
     ]
 }
@@ -86,7 +86,7 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
             .replies(&[(200, "the record"), (404, "no such agent")])
             .success(record_schema),
         Route::new(Method::Patch, "/api/agents/:id", "Change a record", Write(Anyone, patch))
-            .body(patch_schema),
+            .body(|| schema_of(changes)),
         Route::new(
             Method::Delete,
             "/api/agents/:id",
@@ -133,8 +133,10 @@ fn only(names: &str, agent: View) -> Result<Map<String, Value>, Problem> {
     let Value::Object(mut all) = json!(agent) else { return Ok(Map::new()) };
     if let Some(name) = names.iter().find(|name| !all.contains_key(**name)) {
         let known = all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let error =
-            FieldError { field: "fields".into(), message: format!("\"{name}\" is none; there are {known}") };
+        let error = FieldError {
+            field: "fields".into(),
+            message: format!("there is no field \"{name}\"; there are {known}"),
+        };
         return Err(Problem::validation(vec![error]));
     }
     all.retain(|name, _| names.contains(&name.as_str()));
@@ -176,49 +178,60 @@ pub fn spawn_body(body: &Map<String, Value>) -> Result<SpawnRequest, Problem> {
 ///
 /// Errors: 400 with every fault.
 pub fn spawn_request(mut fields: Fields) -> Result<SpawnRequest, Problem> {
+    let request = asked(&mut fields);
+    fields.validator.finish()?;
+    Ok(request)
+}
+
+fn asked(fields: &mut Fields) -> SpawnRequest {
     // Only here: what agents write (plans, schedules, recommendations) has no such field.
-    let env = env_field(&mut fields).unwrap_or_default();
-    Ok(SpawnRequest { env, ..spawn_fields(fields)? })
+    let env = env_field(fields).unwrap_or_default();
+    SpawnRequest { env, ..described(fields) }
 }
 
 /// Reads the fields of an agent, wherever they stand: in a request, a schedule, a recommendation.
 ///
 /// Errors: 400 with every fault.
 pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
+    let request = described(&mut fields);
+    fields.validator.finish()?;
+    Ok(request)
+}
+
+fn described(fields: &mut Fields) -> SpawnRequest {
+    fields.tell("role", || json!({"pattern": "^[A-Za-z0-9_-]{1,50}$"}));
     let role = fields.required_string("role").unwrap_or_default().to_owned();
     if !role.is_empty() {
-        word(&mut fields, "role", &role, MAX_ROLE_CHARS, "_-");
+        word(fields, "role", &role, MAX_ROLE_CHARS, "_-");
     }
-    let name = name_field(&mut fields);
-    let globs = scope_field(&mut fields).unwrap_or_default();
-    let prompt = bounded(&mut fields, "prompt").unwrap_or_default().to_owned();
-    let model = bounded_word(&mut fields, "model");
-    let provider = bounded_word(&mut fields, "provider");
-    let command = list_of_words(&mut fields, "command");
+    let name = name_field(fields);
+    let globs = scope_field(fields).unwrap_or_default();
+    let prompt = bounded(fields, "prompt").unwrap_or_default().to_owned();
+    let model = model(fields);
+    let provider = bounded_word(fields, "provider");
+    let command = list_of_words(fields, "command");
     let is_acp = provider.as_deref() == Some("acp");
     fields.validator.check(command.is_empty() || is_acp, "command", || {
         "command goes with provider acp only; other providers know theirs".to_owned()
     });
-    let request = SpawnRequest {
+    SpawnRequest {
         role,
         name,
         scope: globs,
         provider,
         model,
-        working_dir: bounded_word(&mut fields, "workingDir").unwrap_or_default(),
+        working_dir: bounded_word(fields, "workingDir").unwrap_or_default(),
         prompt,
-        integrations: list_of_words(&mut fields, "integrations"),
-        skills: list_of_words(&mut fields, "skills"),
-        permission: permission(&mut fields).unwrap_or_default(),
-        effort: effort(&mut fields).unwrap_or_default(),
-        team_id: bounded_word(&mut fields, "teamId"),
-        isolation: isolation(&mut fields),
+        integrations: list_of_words(fields, "integrations"),
+        skills: list_of_words(fields, "skills"),
+        permission: permission(fields).unwrap_or_default(),
+        effort: effort(fields).unwrap_or_default(),
+        team_id: bounded_word(fields, "teamId"),
+        isolation: isolation(fields),
         worktree: None,
         command,
         env: Extra::default(),
-    };
-    fields.validator.finish()?;
-    Ok(request)
+    }
 }
 
 fn isolation(fields: &mut Fields) -> Isolation {
@@ -229,59 +242,69 @@ fn isolation(fields: &mut Fields) -> Isolation {
 }
 
 fn patch(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let name = name_field(&mut fields);
-    let patch = Patch {
-        name,
-        scope: scope_field(&mut fields),
-        model: fields.has("model").then(|| bounded_word(&mut fields, "model")),
-        effort: effort(&mut fields),
-        permission: permission(&mut fields),
-        team_id: bounded_word(&mut fields, "teamId"),
-    };
-    fields.validator.finish()?;
-    command(Command::Patch(target(ask), Box::new(patch)))
+    command(Command::Patch(target(ask), Box::new(ask.request.read(changes)?)))
+}
+
+fn changes(fields: &mut Fields) -> Patch {
+    Patch {
+        name: name_field(fields),
+        scope: scope_field(fields),
+        model: Some(model(fields)).filter(|_| fields.has("model")),
+        effort: effort(fields),
+        permission: permission(fields),
+        team_id: bounded_word(fields, "teamId"),
+    }
+}
+
+/// `null` and an empty text leave it to routing.
+fn model(fields: &mut Fields) -> Option<String> {
+    let model = bounded_word(fields, "model");
+    fields.tell("model", || json!({"type": ["string", "null"]}));
+    model
 }
 
 fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let message = required(&mut fields, "message");
+    let (message, deliver) = ask.request.read(instruction)?;
+    command(Command::Instruct { target: target(ask), message, deliver })
+}
+
+fn instruction(fields: &mut Fields) -> (String, Deliver) {
+    let message = required(fields, "message");
     let deliver = match fields.choice("deliver", &["rotation", "now", "idle", "auto"]) {
         Some("auto") => Deliver::Auto,
         Some("now") => Deliver::Now,
         Some("idle") => Deliver::Idle,
         _ => Deliver::Rotation,
     };
-    fields.validator.finish()?;
-    command(Command::Instruct { target: target(ask), message, deliver })
+    (message, deliver)
 }
 
 fn query(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let question = required(&mut fields, "question");
-    fields.validator.finish()?;
-    command(Command::Query { target: target(ask), question })
+    command(Command::Query { target: target(ask), question: ask.request.read(question)? })
+}
+
+fn question(fields: &mut Fields) -> String {
+    required(fields, "question")
 }
 
 fn resume(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let message = bounded(&mut fields, "message").map(ToOwned::to_owned);
-    fields.validator.finish()?;
-    command(Command::Resume { target: target(ask), message: message.filter(|text| !text.trim().is_empty()) })
+    command(Command::Resume { target: target(ask), message: ask.request.read(message)? })
+}
+
+fn message(fields: &mut Fields) -> Option<String> {
+    bounded(fields, "message").filter(|text| !text.trim().is_empty()).map(ToOwned::to_owned)
 }
 
 fn required(fields: &mut Fields, name: &str) -> String {
     if fields.required_string(name).is_none() {
+        fields.tell(name, || json!({"maxLength": MAX_PROMPT_CHARS}));
         return String::new();
     }
     bounded(fields, name).unwrap_or_default().to_owned()
 }
 
 fn bounded<'a>(fields: &mut Fields<'a>, name: &str) -> Option<&'a str> {
+    fields.tell(name, || json!({"maxLength": MAX_PROMPT_CHARS}));
     let text = fields.string(name)?;
     let chars = text.chars().count();
     fields.validator.check(chars <= MAX_PROMPT_CHARS, name, || {
@@ -301,8 +324,13 @@ fn bounded_word(fields: &mut Fields, name: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
+fn list_of_words_schema() -> Value {
+    json!({"type": "array", "items": {"type": "string", "maxLength": MAX_WORD_CHARS}})
+}
+
 fn list_of_words(fields: &mut Fields, name: &str) -> Vec<String> {
     let list = fields.strings(name).unwrap_or_default();
+    fields.tell(name, list_of_words_schema);
     let fits = |text: &&str| (1..=MAX_WORD_CHARS).contains(&text.chars().count()) && !text.contains('\0');
     fields.validator.check(list.len() <= MAX_LIST && list.iter().all(fits), name, || {
         format!("{name} must have at most {MAX_LIST} strings of 1 to {MAX_WORD_CHARS} characters")
@@ -343,6 +371,7 @@ const OTHERS: [&str; 19] = [
 
 /// The name of an agent: a word, and nobody else's.
 fn name_field(fields: &mut Fields) -> Option<String> {
+    fields.tell("name", || json!({"pattern": "^[A-Za-z0-9_.-]{1,64}$"}));
     let name = fields.string("name")?.to_owned();
     word(fields, "name", &name, MAX_NAME_CHARS, "_.-");
     let folded: String =
@@ -355,6 +384,7 @@ fn name_field(fields: &mut Fields) -> Option<String> {
 
 /// A list of globs; a single string counts as one.
 fn scope_field(fields: &mut Fields) -> Option<Vec<String>> {
+    fields.tell("scope", list_of_words_schema);
     let value = fields.value("scope")?;
     let globs = match value.as_str() {
         Some(one) => vec![one],
@@ -366,6 +396,9 @@ fn scope_field(fields: &mut Fields) -> Option<Vec<String>> {
 
 /// `{"pass": [NAME..], "set": {NAME: VALUE}}`.
 fn env_field(fields: &mut Fields) -> Option<Extra> {
+    let set = || json!({"type": "object", "additionalProperties": {"type": ["string", "null"]}});
+    let parts = || json!({"pass": list_of_words_schema(), "set": set()});
+    fields.tell("env", || json!({"type": "object", "properties": parts()}));
     let value = fields.value("env")?;
     match serde_json::from_value::<Extra>(value.clone()) {
         Ok(extra) => {
@@ -417,55 +450,11 @@ fn record_schema() -> Value {
     })
 }
 
+/// With the fields that a schedule is made of, which are read beside it.
 fn spawn_schema() -> Value {
-    let strings = json!({"type": "array", "items": {"type": "string", "maxLength": MAX_WORD_CHARS}});
-    json!({
-        "type": "object",
-        "required": ["role"],
-        "properties": {
-            "role": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$"},
-            "name": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$"},
-            "scope": strings,
-            "provider": {"type": "string"},
-            "model": {"type": ["string", "null"]},
-            "workingDir": {"type": "string"},
-            "prompt": {"type": "string", "maxLength": MAX_PROMPT_CHARS},
-            "integrations": strings,
-            "skills": strings,
-            "permission": {"enum": PERMISSIONS},
-            "effort": {"enum": EFFORTS},
-            "teamId": {"type": "string"},
-            "schedule": {"type": "string"},
-            "timezone": {"type": "string"},
-            "isolation": {"enum": ["shared", "worktree"]},
-            "command": strings,
-            "env": {
-                "type": "object",
-                "properties": {
-                    "pass": strings,
-                    "set": {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-                },
-            },
-        },
-    })
-}
-
-fn patch_schema() -> Value {
-    let mut schema = spawn_schema();
-    let kept = ["name", "scope", "model", "effort", "permission", "teamId"];
-    if let Some(properties) = schema["properties"].as_object_mut() {
-        properties.retain(|name, _| kept.contains(&name.as_str()));
-    }
-    schema["required"] = json!([]);
-    schema
-}
-
-fn message_schema(field: &str) -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            field: {"type": "string", "maxLength": MAX_PROMPT_CHARS},
-            "deliver": {"enum": ["rotation", "now", "idle", "auto"]},
-        },
+    schema_of(|fields| {
+        fields.tell("schedule", || json!({"type": "string"}));
+        fields.tell("timezone", || json!({"type": "string"}));
+        asked(fields)
     })
 }

@@ -28,9 +28,7 @@ pub struct History {
 pub struct Entry {
     /// The agent that was replaced.
     pub old: AgentId,
-    /// Its successor.
     pub new: AgentId,
-    /// Its name.
     pub agent_name: String,
     /// A reason code of the specification.
     pub reason: String,
@@ -49,7 +47,6 @@ pub struct Entry {
     /// Tokens of the lineage in the 10 minutes after, once they are over.
     #[serde(rename = "postRotationVelocity", default)]
     pub post_velocity: Option<u64>,
-    /// Before less after.
     #[serde(default)]
     pub velocity_delta: Option<i64>,
     /// What the lineage had used by then.

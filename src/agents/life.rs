@@ -61,6 +61,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
         let (status, reason) = match &phase {
+            // It was to end anyway: that it never started is no crash then.
             Phase::Stopping(..) => verdict(agent, &phase, &Exit::NONE),
             _ => (Status::Crashed, Reason::StartFailed { error: error.to_owned() }),
         };
@@ -86,11 +87,13 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let mut turn_over = false;
     let used = batch.activities.iter().any(|activity| matches!(activity, Activity::Usage(_)));
     let tool_over = batch.activities.iter().any(|activity| matches!(activity, Activity::ToolEnded { .. }));
+    // Taken before `agents` is borrowed for writing; both are only looked at.
     let (usage, settings) = (Arc::clone(&all.usage), Arc::clone(&all.settings));
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };
     agent.last_activity = now;
     agent.stalled = false;
+    // One that waits, rotates or stops has a better reason to show than that it prints.
     if agent.phase == Phase::Working && agent.status == Status::Running {
         agent.set_status(now, Status::Running, Reason::Working);
     }
@@ -110,6 +113,7 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     if turn_over {
         turn_ended(all, cx, id);
     } else if used || tool_over {
+        // A turn can be longer than the context lasts, so the end of a turn is not waited for.
         rotation::begin_if_due(all, cx, id);
     }
     touch(all, cx, Durability::Soon);
@@ -172,6 +176,7 @@ fn note_usage(agent: &mut Agent, usage: &Usage) {
     if let Some(total) = usage.session_total {
         agent.session_counted = total;
     }
+    // A sub-agent reports none, for it fills a context of its own.
     agent.context_tokens = usage.context_tokens.unwrap_or(agent.context_tokens);
     agent.context_window = usage.context_window.unwrap_or(agent.context_window);
 }
@@ -265,6 +270,7 @@ pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Optio
             cx.push(Effect::Run(id, RunOrder::Stop));
         }
     }
+    // It stays live until its last process is gone; only the reason says what comes.
     agent.set_status(cx.now, agent.status, reason);
     touch(all, cx, Durability::Soon);
 }
@@ -310,12 +316,14 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
         agent.turn_open = false;
         agent.current_activity = None;
         for message in &mut agent.queue {
+            // Written to its input but not confirmed: the next life hears it, rather twice than never.
             message.sent = false;
         }
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
     let mut awaits_brief = false;
+    // A kill that came after the rotation had begun has taken its place in the phase: then this is an ending.
     if why == Some(Stop::Rotate) {
         rotation::predecessor_ended(all, cx, id);
     } else if rotation::under_way(all, id) {

@@ -50,7 +50,7 @@ pub use wait::{note, set_waiting, tell};
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Jump, Time};
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, remedy};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::credentials::SecretVariable;
 use crate::providers::{LaunchRequest, Permission, Ruling, Tokens};
 use serde_json::json;
@@ -106,31 +106,24 @@ impl AgentChanges {
 pub enum Command {
     /// Start a new agent.
     Spawn(Box<SpawnRequest>),
-    /// Change a record.
     Patch(String, Box<Patch>),
     /// End a live agent, or remove the record of an ended one.
     Delete(String),
     /// Say something to it.
     Instruct {
-        /// Which agent.
         target: String,
-        /// The words.
         message: String,
-        /// When.
         deliver: Deliver,
     },
     /// Ask a question without disturbing it.
     Query {
-        /// Which agent.
         target: String,
-        /// The words.
         question: String,
     },
     /// Replace it by a fresh one with a handoff brief.
     Rotate(String),
     /// Continue an ended agent.
     Resume {
-        /// Which agent.
         target: String,
         /// What to do now; a default when absent.
         message: Option<String>,
@@ -140,13 +133,11 @@ pub enum Command {
 /// An order to the threads of a run.
 #[derive(Debug)]
 pub enum RunOrder {
-    /// Start the process.
     Start(Box<StartOrder>),
     /// Give it a message.
     Say {
         /// Comes back in the report.
         message_id: u64,
-        /// The words.
         text: String,
     },
     /// Answer its provider's question whether a tool may be used.
@@ -169,7 +160,6 @@ pub enum RunOrder {
 pub enum Job {
     /// Build the handoff brief of an agent from its log.
     Brief {
-        /// Whose.
         agent: AgentId,
         /// Where its log is.
         lineage: LineageId,
@@ -178,15 +168,10 @@ pub enum Job {
     },
     /// Ask a question in a process of its own.
     Query {
-        /// Who waits.
         call: CallId,
-        /// Who is asked.
         agent: AgentId,
-        /// Its provider.
         provider: &'static str,
-        /// What to run.
         request: Box<LaunchRequest>,
-        /// Variables to set.
         env: Vec<(String, String)>,
         /// Variables whose values are still sealed.
         secrets: Vec<SecretVariable>,
@@ -208,6 +193,16 @@ impl State {
     /// All records, by id.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.records.values()
+    }
+
+    /// Whether a record, of a living or an ended agent, has exactly this name.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.iter().any(|agent| agent.name == name)
+    }
+
+    /// The record of this lineage: its present life, or its last.
+    pub fn by_lineage(&self, lineage: LineageId) -> Option<&Arc<Agent>> {
+        self.iter().find(|agent| agent.lineage_id == lineage)
     }
 
     /// The record with exactly this id.
@@ -317,16 +312,10 @@ impl State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    if all.health.stopping {
-        let problem = Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start");
-        return cx.reply(call, problem);
-    }
     // Ending an agent must work on a full disk too.
     let ends = matches!(command, Command::Delete(_));
-    if let Some(error) = all.health.storage_error.as_ref().filter(|_| !ends) {
-        let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
-        return cx
-            .reply(call, Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"));
+    if let Err(problem) = if ends { all.health.running() } else { all.health.writable() } {
+        return cx.reply(call, problem);
     }
     if let Err(problem) = may(all, cx, &command) {
         return cx.reply(call, problem);

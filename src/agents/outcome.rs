@@ -11,7 +11,6 @@ use std::sync::Arc;
 pub enum Outcome {
     /// An agent is being started.
     Spawned {
-        /// Its record.
         agent: Arc<Agent>,
         /// Living agents whose scopes may name the same files, with the globs that meet.
         overlaps: Vec<Value>,
@@ -20,29 +19,22 @@ pub enum Outcome {
     },
     /// Its process is gone.
     Ended {
-        /// Whose.
         id: AgentId,
-        /// Its name.
         name: String,
-        /// How it ended.
         status: Status,
         /// Processes that could not be ended, of all agents so far.
         leaked: u64,
     },
     /// The record of an ended agent is gone.
     Removed {
-        /// Whose.
         id: AgentId,
-        /// Its name.
         name: String,
         /// How it had ended.
         status: Status,
     },
     /// A message waits, or is on its way.
     Queued {
-        /// For whom.
         id: AgentId,
-        /// Its name.
         name: String,
         /// When it is to be delivered.
         deliver: Deliver,
@@ -58,22 +50,16 @@ pub enum Outcome {
         /// It was told something that could not wait for a living agent.
         instructed: bool,
     },
-    /// Its successor runs.
     Rotated {
         /// The life before.
         old: AgentId,
-        /// Why.
         reason: String,
-        /// The successor's record.
         agent: Arc<Agent>,
     },
     /// A question was answered.
     Answered {
-        /// By whom.
         id: AgentId,
-        /// Its name.
         name: String,
-        /// The answer.
         answer: String,
         /// What it has cost.
         tokens: u64,

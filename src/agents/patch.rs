@@ -10,19 +10,16 @@ use crate::providers::{Effort, Permission};
 use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
+use svc_base::names;
 
 /// The changes; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default)]
 pub struct Patch {
-    /// A new name.
     pub name: Option<String>,
-    /// A new scope.
     pub scope: Option<Vec<String>>,
     /// A new model; `Some(None)` routes.
     pub model: Option<Option<String>>,
-    /// Another effort.
     pub effort: Option<Effort>,
-    /// Another permission.
     pub permission: Option<Permission>,
     /// Another team, by id or name; `__unassigned__` for none.
     pub team_id: Option<String>,
@@ -97,10 +94,7 @@ pub fn join_team(all: &mut All, cx: &mut Context, ids: &[AgentId], team: &str) {
 pub fn give_up_name(all: &mut All, name: &str) {
     let holder = all.agents.iter().find(|agent| agent.name == name && !agent.status.is_live());
     let Some(id) = holder.map(|agent| agent.id) else { return };
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    // Among one more names than there are records, one is free.
-    let numbered = (1..=all.agents.iter().count() + 1).map(|n| format!("{name}.{n}"));
-    let Some(free) = numbered.into_iter().find(|name| !taken(name)) else { return };
+    let free = names::numbered(|name| all.agents.has_name(name), |n| format!("{name}.{n}"));
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         agent.name = free;
     }

@@ -25,10 +25,7 @@ pub enum Reason {
     /// Its process says things.
     Working,
     /// Its program told of trouble in these words, such as tries that are repeated.
-    Trouble {
-        /// The program's words.
-        text: String,
-    },
+    Trouble { text: String },
     /// No output inside an open turn for this long.
     Silent {
         /// The silence so far.
@@ -39,10 +36,7 @@ pub enum Reason {
     /// Its turn ended well.
     TurnEnded,
     /// Its turn ended well, and these tools were refused to it.
-    TurnEndedWithRefusals {
-        /// Their names.
-        denied: Vec<String>,
-    },
+    TurnEndedWithRefusals { denied: Vec<String> },
     /// Its turn failed; the process still runs.
     TurnFailed {
         /// The first words of the error.
@@ -58,10 +52,7 @@ pub enum Reason {
         rotation: String,
     },
     /// No successor could be prepared; it goes on.
-    RotationFailed {
-        /// Why not.
-        error: String,
-    },
+    RotationFailed { error: String },
     /// It is being ended because somebody wished it.
     Stopping,
     /// It is being ended because its successor is ready.
@@ -75,12 +66,7 @@ pub enum Reason {
     /// Its successor goes on with its work.
     Replaced,
     /// It was ended because it had used what it may.
-    LimitReached {
-        /// Which limit.
-        limit: String,
-        /// The agent's name.
-        name: String,
-    },
+    LimitReached { limit: String, name: String },
     /// The daemon was stopped while it ran.
     DaemonStopped,
     /// The daemon ended by itself while it ran.
@@ -91,10 +77,7 @@ pub enum Reason {
     /// It has done its work.
     Finished,
     /// It has done its work, and tools were refused to it.
-    FinishedWithRefusals {
-        /// How many.
-        denied: usize,
-    },
+    FinishedWithRefusals { denied: usize },
     /// It has done its work so far, and goes on when a person has decided.
     FinishedAwaitsDecision(Awaited),
     /// It exited well inside of a turn.
@@ -115,33 +98,20 @@ pub enum Reason {
     },
     /// It exited with a code other than 0.
     ExitCode {
-        /// The code.
         exit: i32,
         /// The line of its standard error that says most.
         cause: Option<String>,
     },
     /// A signal ended it that nobody here sent.
-    ForeignSignal {
-        /// Its number.
-        signal: i32,
-    },
+    ForeignSignal { signal: i32 },
     /// The daemon's signal ended it.
-    EndedByDaemon {
-        /// Its number.
-        signal: i32,
-    },
+    EndedByDaemon { signal: i32 },
     /// Its process is gone and nobody knows how.
     Vanished,
     /// There never was a process.
-    StartFailed {
-        /// Why not.
-        error: String,
-    },
+    StartFailed { error: String },
     /// Words of a state file that has no code.
-    Other {
-        /// These words.
-        text: String,
-    },
+    Other { text: String },
 }
 
 /// What an agent waits for.
@@ -355,12 +325,7 @@ pub enum Remark {
     /// The provider does not know its session any more.
     SessionGone,
     /// These many messages wait for its next life.
-    Undelivered {
-        /// How many.
-        count: usize,
-        /// The agent's name.
-        name: String,
-    },
+    Undelivered { count: usize, name: String },
 }
 
 impl Display for Remark {

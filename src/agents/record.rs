@@ -7,7 +7,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::providers::environment::Extra;
 use crate::providers::{Activity, Effort, Permission, Tokens};
-use crate::usage::prices;
+use crate::usage::{self, prices};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
@@ -19,7 +19,6 @@ use std::sync::Arc;
 pub enum Status {
     /// The order to start it was given.
     Starting,
-    /// Its process runs.
     Running,
     /// It is blocked on an approval or a question.
     Waiting,
@@ -87,7 +86,6 @@ pub enum Isolation {
 pub struct Instruction {
     /// Unique within this daemon's life and its state file.
     pub id: u64,
-    /// The words.
     pub text: Arc<str>,
     /// When to deliver it.
     pub deliver: Deliver,
@@ -106,7 +104,6 @@ pub struct ExitInfo {
     pub code: Option<i32>,
     /// The signal, if one ended it.
     pub signal: Option<i32>,
-    /// When.
     #[serde(with = "rfc3339")]
     pub at: Time,
 }
@@ -114,9 +111,7 @@ pub struct ExitInfo {
 /// How often a file was read and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileTouch {
-    /// Reads.
     pub reads: u32,
-    /// Writes.
     pub writes: u32,
 }
 
@@ -129,7 +124,6 @@ pub enum Stop {
     Rotate,
     /// It has used what it may, and gets no successor.
     Limit,
-    /// The daemon ends.
     Shutdown,
 }
 
@@ -142,13 +136,11 @@ pub enum Stop {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Starting or working.
     Working,
     /// Told to end by itself.
     Finishing,
     /// Being ended; these callers wait.
     Stopping(Stop, Vec<CallId>),
-    /// Gone.
     #[default]
     Ended,
 }
@@ -167,7 +159,6 @@ pub struct Agent {
     pub name: String,
     /// For example `backend`.
     pub role: String,
-    /// Provider id.
     pub provider: String,
     /// As asked for; `None` and `auto` route.
     pub model: Option<String>,
@@ -177,9 +168,7 @@ pub struct Agent {
     pub scope: Arc<Vec<String>>,
     /// Relative to the project.
     pub working_dir: String,
-    /// Attached integrations.
     pub integrations: Arc<Vec<String>>,
-    /// Attached skills.
     pub skills: Arc<Vec<String>>,
     /// What it may do unasked.
     pub permission: Permission,
@@ -208,7 +197,6 @@ pub struct Agent {
     pub prompt: Arc<str>,
     /// Where it is in its life.
     pub status: Status,
-    /// Since when.
     #[serde(with = "rfc3339")]
     pub status_since: Time,
     /// Why, always.
@@ -217,7 +205,6 @@ pub struct Agent {
     /// When this life began.
     #[serde(with = "rfc3339")]
     pub spawned_at: Time,
-    /// Its last output.
     #[serde(with = "rfc3339")]
     pub last_activity: Time,
     /// What it does, in a few words.
@@ -226,13 +213,11 @@ pub struct Agent {
     pub pid: Option<u32>,
     /// Start time of that process in ticks since boot.
     pub start_ticks: u64,
-    /// The provider's session.
     pub session_id: Option<String>,
     /// What the provider had counted for that session.
     pub session_counted: Tokens,
     /// Over all lives.
     pub tokens: Tokens,
-    /// In this life.
     pub instance_tokens: Tokens,
     /// Tokens in the context after the last message.
     pub context_tokens: u64,
@@ -243,7 +228,6 @@ pub struct Agent {
     /// Tokens of models whose price nobody knows.
     #[serde(default)]
     pub unpriced_tokens: u64,
-    /// Turns ended.
     pub turns: u64,
     /// How the process ended.
     pub exit: Option<ExitInfo>,
@@ -337,7 +321,6 @@ pub struct LastTurn {
     pub is_error: bool,
     /// The error, or the first words of the answer.
     pub text: String,
-    /// Tools refused.
     pub denied: usize,
 }
 
@@ -472,7 +455,7 @@ impl Serialize for View<'_> {
             working_dir: &agent.working_dir,
             integrations: &agent.integrations,
             skills: &agent.skills,
-            team_id: agent.team_id.as_deref().unwrap_or("__unassigned__"),
+            team_id: agent.team_id.as_deref().unwrap_or(usage::UNASSIGNED),
             permission: agent.permission,
             effort: agent.effort,
             prompt: &agent.prompt[..cut],

@@ -48,7 +48,6 @@ pub struct Batch {
 /// A fact from the threads of a run.
 #[derive(Debug, Clone)]
 pub enum RunReport {
-    /// The process runs.
     Started {
         /// Its process id, which also is its process group and session.
         pid: u32,
@@ -60,7 +59,6 @@ pub enum RunReport {
         /// Names the program and the reason.
         error: String,
     },
-    /// Output.
     Output(Batch),
     /// The process and every descendant are gone, and all output has been reported before this.
     Exited {
@@ -96,7 +94,6 @@ pub struct LogRecord {
     pub ts: Time,
     /// Which life of the lineage it belongs to.
     pub agent_id: AgentId,
-    /// What it says.
     #[serde(flatten)]
     pub entry: LogEntry,
 }
@@ -107,7 +104,6 @@ pub struct LogRecord {
 pub enum LogEntry {
     /// Something the agent did.
     Activity(Activity),
-    /// Something else.
     Other(Other),
 }
 
@@ -128,10 +124,7 @@ impl LogEntry {
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Other {
     /// A message to the agent.
-    User {
-        /// The words.
-        text: String,
-    },
+    User { text: String },
     /// The daemon started, ended or rotated it.
     Life {
         /// For people.

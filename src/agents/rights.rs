@@ -208,7 +208,7 @@ impl Maker {
     pub fn meet(&self, all: &All, request: &mut SpawnRequest) -> Result<(), Problem> {
         let who = || match self.lineage {
             Some(lineage) => {
-                current(all, lineage).map_or_else(|| "unknown".into(), |agent| agent.id.to_string())
+                all.agents.by_lineage(lineage).map_or_else(|| "unknown".into(), |agent| agent.id.to_string())
             }
             None => "unknown".into(),
         };
@@ -216,7 +216,7 @@ impl Maker {
         let given = self.rights.child(request).map_err(|Refusal(what)| may_not(&what))?;
         request.scope = given.scope.unwrap_or_default();
         let Some(lineage) = self.lineage else { return Ok(()) };
-        let own = current(all, lineage).and_then(|agent| agent.team_id.as_deref());
+        let own = all.agents.by_lineage(lineage).and_then(|agent| agent.team_id.as_deref());
         match request.team_id.as_deref() {
             // Its agents get the key of a toy.
             Some(team) if Some(team) != own && holds_key(all, team) => {
@@ -262,7 +262,7 @@ fn descends(all: &All, made: Option<LineageId>, maker: LineageId) -> bool {
     for _ in 0..=all.agents.iter().count() {
         match at {
             Some(lineage) if lineage == maker => return true,
-            Some(lineage) => at = current(all, lineage).and_then(|agent| agent.started_by),
+            Some(lineage) => at = all.agents.by_lineage(lineage).and_then(|agent| agent.started_by),
             None => return false,
         }
     }
@@ -278,10 +278,6 @@ pub fn known(all: &All, caller: AgentId) -> Option<&Arc<Agent>> {
         // A name that looks like an id is nobody's id.
         agent.id == caller || agent.name != caller.to_string()
     })
-}
-
-fn current(all: &All, lineage: LineageId) -> Option<&Arc<Agent>> {
-    all.agents.iter().find(|agent| agent.lineage_id == lineage)
 }
 
 /// 403 for an agent, with what it may not do.

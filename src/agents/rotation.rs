@@ -64,14 +64,15 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
         let text = format!("agent {} is being stopped", agent.name);
         return cx.reply(call, Problem::new(409, "agent_ended", text));
     }
+    // A successor reads its whole brief before it does anything: that is spending, too.
     if let Err(problem) = usage::check_budget(all, cx.now) {
         return cx.reply(call, problem);
     }
     begin(all, cx, agent.id, "manual", Some(call));
 }
 
-/// Begins a rotation if one is due by itself. To be called when usage was reported and when a turn has
-/// ended. Whether one is under way now.
+/// Begins a rotation if one is due without anybody asking. To be called when usage was reported and when a
+/// turn has ended. Whether one is under way now.
 pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     if under_way(all, id) {
         return true;
@@ -227,16 +228,19 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     if let Err(problem) = spawn::check_capacity(all) {
         return fail(all, cx, old_id, old_id, &problem.error);
     }
+    // From here the successor's reports move it on, so that it is filed under the successor's id below.
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&old_id) else { return };
     let Step::Ending(brief) = rotation.step else { return };
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(&old, id, cx);
     let old_context_tokens = agent.context_tokens;
+    // In the old session the successor would be as full as its predecessor.
     agent.session_id = None;
     agent.session_counted = Tokens::default();
     agent.context_tokens = 0;
     let reason = Reason::Succeeding { old: old_id, rotation: rotation.reason.clone() };
     agent.set_status(cx.now, Status::Starting, reason);
+    // They stand in its prompt, and leave the queue only when it runs: a failed start loses none.
     let delivered = agent.queue.iter().map(|message| message.id).collect();
     let prompt = briefing::after_rotation(all, &agent, &brief);
     let agents = Arc::make_mut(&mut all.agents);

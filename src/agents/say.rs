@@ -38,6 +38,7 @@ pub fn instruct(
 ) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
     if !agent.status.is_live() {
+        // Whoever speaks to an agent that has ended wants it back.
         let next = continue_with(all, cx, &agent, Some(message))?;
         return Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: true });
     }
@@ -49,6 +50,7 @@ pub fn instruct(
     let live_input = wait::takes_input(&agent.provider);
     let deliver = match deliver {
         Deliver::Auto if live_input => Deliver::Now,
+        // Its program reads nothing while it runs; the next life begins with the message.
         Deliver::Auto => Deliver::Rotation,
         named => named,
     };
@@ -56,6 +58,7 @@ pub fn instruct(
     agents.next_message += 1;
     let message_id = agents.next_message;
     let Some(record) = agents.edit(agent.id) else { return Err(Problem::not_found("the agent is gone")) };
+    // In every other phase its input is closed, or closes soon: the message waits for the next life.
     let now = deliver == Deliver::Now && live_input && record.phase == Phase::Working;
     let text: Arc<str> = message.into();
     record.queue.push(Instruction {
@@ -69,8 +72,10 @@ pub fn instruct(
     if now {
         cx.push(Effect::Run(agent.id, RunOrder::Say { message_id, text: text.to_string() }));
     } else if deliver == Deliver::Now && !live_input {
+        // A program without live input can be told at once only by starting it anew.
         rotation::begin(all, cx, agent.id, "manual", None);
     }
+    // Who is told "queued" may rely on it, a crash included.
     touch(all, cx, Durability::BeforeReply);
     Ok(Outcome::Queued { id: agent.id, name: agent.name.clone(), deliver, queued })
 }
@@ -101,6 +106,7 @@ pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
         return false;
     };
     message.sent = true;
+    // The program takes it as a new turn, but says so only later: until then it must not pass for idle.
     agent.turn_open = true;
     let order = RunOrder::Say { message_id: message.id, text: message.text.to_string() };
     cx.push(Effect::Run(id, order));
@@ -114,6 +120,7 @@ pub fn resume_if_spoken_to(all: &mut All, cx: &mut Context, id: AgentId) {
     if agent.status != Status::Completed || all.health.stopping || rotating {
         return;
     }
+    // A note alone is worth no new life; it goes along with the next message.
     if agent.queue.iter().all(|message| message.is_note) {
         return;
     }
@@ -185,6 +192,7 @@ fn continue_with(
     let mut agent = spawn::next_life(old, id, cx);
     let handoff = rotation::take_handoff(all, cx.now, old);
     let can_resume = provider.info().capabilities.resume;
+    // With a brief the session is left behind: it was full, and would be again.
     let session = match agent.session_id.clone().filter(|_| can_resume && handoff.is_none()) {
         Some(session) => SessionStart::Resume { id: session, counted: agent.session_counted },
         None => SessionStart::Fresh,
@@ -203,6 +211,7 @@ fn continue_with(
         agent.context_tokens = 0;
     }
     let agents = Arc::make_mut(&mut all.agents);
+    // Before the start, for a lineage has one record and a name one holder.
     agents.retire(old.id);
     spawn::start(all, cx, provider, agent, prompt, session);
     if handoff.is_some() {
@@ -229,6 +238,7 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
     }
     let capabilities = provider.info().capabilities;
     let (session, prompt) = match agent.session_id.clone().filter(|_| capabilities.resume) {
+        // A copy of the session knows what the agent knows, and leaves the agent's own untouched.
         Some(id) if provider.forks() => (SessionStart::Fork { id, counted: agent.session_counted }, question),
         _ => (SessionStart::Fresh, briefing::question(all, &agent, &question)),
     };
@@ -256,6 +266,7 @@ pub fn query_done(all: &mut All, cx: &mut Context, call: CallId, result: Result<
             let record = agents.find(&id.to_string()).ok().cloned();
             let name = record.as_ref().map(|agent| agent.name.clone()).unwrap_or_default();
             let model = record.map(|agent| usage::model_of(all, &agent)).unwrap_or_default();
+            // On an account of its own: the agent has not spent it, and its context has not grown by it.
             usage::book(all, cx, "__agent_qa__", &model, tokens, None);
             Ok(Outcome::Answered { id, name, answer, tokens: tokens.total() })
         }

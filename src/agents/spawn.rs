@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::names;
 
-/// What `POST /api/agents` asks for, every field checked by itself. Teams, schedules and plans store it.
+/// What `POST /api/agents` asks for, each field checked on its own. Teams, schedules and plans store it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SpawnRequest {
@@ -35,17 +36,13 @@ pub struct SpawnRequest {
     pub model: Option<String>,
     /// Relative; exists, and does not lead out of the project.
     pub working_dir: String,
-    /// The task.
     pub prompt: String,
-    /// Attached integrations.
     pub integrations: Vec<String>,
-    /// Attached skills.
     pub skills: Vec<String>,
     /// What it may do unasked.
     pub permission: Permission,
     /// How hard it thinks.
     pub effort: Effort,
-    /// Its team.
     pub team_id: Option<String>,
     /// `shared` or `worktree`.
     pub isolation: Isolation,
@@ -63,9 +60,7 @@ pub struct SpawnRequest {
 /// What the threads of a run need to start it.
 #[derive(Debug)]
 pub struct StartOrder {
-    /// For the log.
     pub lineage: LineageId,
-    /// Provider id.
     pub provider: &'static str,
     /// What the provider is asked to run.
     pub request: LaunchRequest,
@@ -237,7 +232,7 @@ pub fn launch_request(
         session,
         command: agent.command.to_vec(),
         has_integrations: !agent.integrations.is_empty(),
-        // What nobody owns and is not fenced in needs no asking.
+        // With every permission: a full one is let through, and what it writes outside of its scope is noted.
         hook_program: all.project.program.clone(),
         fence,
         room: room(all),
@@ -367,10 +362,7 @@ fn check_model(info: &providers::Info, model: &str, validator: &mut Validator) {
 }
 
 fn default_name(all: &All, role: &str) -> String {
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    // Among one more names than there are records, one is free.
-    let names = (1..=all.agents.iter().count() + 1).map(|n| format!("{role}-{n}"));
-    names.into_iter().find(|name| !taken(name)).unwrap_or_default()
+    names::numbered(|name| all.agents.has_name(name), |n| format!("{role}-{n}"))
 }
 
 fn new_record(

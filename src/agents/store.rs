@@ -14,13 +14,11 @@ use std::sync::Arc;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     /// All records, without prompts.
     pub agents: Vec<Arc<Agent>>,
     /// Earlier ids and their lineages, oldest first.
     pub aliases: Vec<(AgentId, LineageId)>,
-    /// Past rotations.
     pub rotations: History,
     /// What questions have cost.
     pub qa_tokens: Tokens,
@@ -31,7 +29,6 @@ pub struct Stored {
 /// `.svc/state/prompts/<lineage>.json`, written once.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StoredPrompt {
-    /// Format version.
     pub version: u32,
     /// The task as it was given.
     pub prompt: Arc<str>,
@@ -57,7 +54,7 @@ impl State {
 
     /// The prompt of a lineage, to be written.
     pub fn stored_prompt(&self, lineage: LineageId) -> Option<StoredPrompt> {
-        let agent = self.iter().find(|agent| agent.lineage_id == lineage)?;
+        let agent = self.by_lineage(lineage)?;
         Some(StoredPrompt { version: VERSION, prompt: Arc::clone(&agent.prompt) })
     }
 

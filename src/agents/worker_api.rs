@@ -49,7 +49,7 @@ fn look_at_scenario(host: &Host, ask: &Ask, request: &SpawnRequest) -> Option<St
         .as_deref()
         .filter(|model| crate::providers::info_of(provider).scripted && *model != "auto")?;
     let fault = crate::rehearsal::find_scenario(model, Some(&host.project)).err()?;
-    Some(format!("model {model:?} is no scenario of provider script: {fault}"))
+    Some(format!("model {model:?} is not a scenario of provider script: {fault}"))
 }
 
 /// Checks that `relative` is a folder inside the project, wherever links lead.
@@ -85,7 +85,7 @@ pub fn make_folder(project: &Path, relative: &str) -> Result<(), String> {
         }
         let inside = fs::canonicalize(&place).is_ok_and(|real| real.starts_with(project) && real.is_dir());
         if !inside {
-            return Err("is no folder, or leads out of the project through a link".into());
+            return Err("is not a folder, or leads out of the project through a link".into());
         }
     }
     Ok(())

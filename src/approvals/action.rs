@@ -56,7 +56,6 @@ pub enum Action {
         file_path: String,
         /// Who owns the file, if an agent does.
         owner_id: Option<AgentId>,
-        /// Its name.
         owner_name: Option<String>,
         /// It was seen after the deed: nobody waits, and the decision is about keeping it.
         #[serde(default)]
@@ -65,7 +64,7 @@ pub enum Action {
         #[serde(default)]
         certainty: Certainty,
     },
-    /// Using a tool that the provider asks about while its turn stands still.
+    /// Using a tool that the provider asks about while its turn is paused.
     ToolPermission {
         /// For people.
         description: String,
@@ -82,7 +81,6 @@ pub enum Action {
     Question {
         /// For people.
         description: String,
-        /// The agent's words.
         question: String,
     },
     /// Calling a gated tool of an integration.

@@ -1,7 +1,7 @@
 //! `/api/approvals`.
 
 use super::{Command, Decision};
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         Route::new(Method::Get, "/api/approvals/:id", "One approval", Read(get))
             .replies(&[(200, "the record"), (404, "no such approval")]),
         Route::new(Method::Post, "/api/approvals", "Decide an approval", Write(OperatorOnly, decide))
-            .body(decide_schema)
+            .body(|| schema_of(decision))
             .replies(REPLIES),
         Route::new(
             Method::Post,
@@ -34,7 +34,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Ask the human; the answer is the reason of the decision",
             Write(Access::Anyone, ask_human),
         )
-        .body(question_schema)
+        .body(|| schema_of(question))
         .replies(&[
             (202, "questionId, status"),
             (403, "for another agent"),
@@ -43,10 +43,10 @@ pub fn routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Post,
             "/api/approvals/:id/approve",
-            "Approve; the agent goes on by itself",
+            "Approve; the agent continues on its own",
             Write(OperatorOnly, |ask| decide_by_path(ask, Decision::Approve)),
         )
-        .body(reason_schema)
+        .body(|| schema_of(reason))
         .replies(REPLIES),
         Route::new(
             Method::Post,
@@ -54,7 +54,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Reject; the agent is told",
             Write(OperatorOnly, |ask| decide_by_path(ask, Decision::Reject)),
         )
-        .body(reason_schema)
+        .body(|| schema_of(reason))
         .replies(REPLIES),
     ]
 }
@@ -71,74 +71,34 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn decide(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+    Ok(crate::core::Command::Approvals(ask.request.read(decision)?))
+}
+
+fn decision(fields: &mut Fields) -> Command {
+    fields.tell("id", || json!({"pattern": "^apr-[0-9a-f]{8}$"}));
     let id = fields.required_string("id").unwrap_or_default().to_owned();
-    let decision = match fields.required_string("decision") {
-        Some(_) => fields.choice("decision", &["approve", "reject"]),
-        None => None,
+    let decision = match fields.required_choice("decision", &["approve", "reject"]) {
+        Some("approve") => Decision::Approve,
+        _ => Decision::Reject,
     };
-    let reason = reason(&mut fields);
-    fields.validator.finish()?;
-    let decision = if decision == Some("approve") { Decision::Approve } else { Decision::Reject };
-    Ok(crate::core::Command::Approvals(Command::Decide { id, decision, reason }))
+    Command::Decide { id, decision, reason: reason(fields) }
 }
 
 fn decide_by_path(ask: &Ask, decision: Decision) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let reason = reason(&mut fields);
-    fields.validator.finish()?;
+    let reason = ask.request.read(reason)?;
     let id = ask.params.get("id").to_owned();
     Ok(crate::core::Command::Approvals(Command::Decide { id, decision, reason }))
 }
 
 fn ask_human(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let question = fields.required_string("question").unwrap_or_default().trim().to_owned();
-    let agent = fields.string("agentId").map(ToOwned::to_owned);
-    let chars = question.chars().count();
-    fields.validator.check(chars <= MAX_QUESTION_CHARS && !question.contains('\0'), "question", || {
-        format!("question must have at most {MAX_QUESTION_CHARS} characters and no NUL, it has {chars}")
-    });
-    fields.validator.finish()?;
-    Ok(crate::core::Command::Approvals(Command::Ask { agent, question }))
+    Ok(crate::core::Command::Approvals(ask.request.read(question)?))
 }
 
-fn question_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["question"],
-        "properties": {
-            "question": {"type": "string", "maxLength": MAX_QUESTION_CHARS},
-            "agentId": {"type": "string"},
-        },
-    })
+fn question(fields: &mut Fields) -> Command {
+    let question = fields.required_text("question", MAX_QUESTION_CHARS);
+    Command::Ask { agent: fields.string("agentId").map(ToOwned::to_owned), question }
 }
 
 fn reason(fields: &mut Fields) -> Option<String> {
-    let text = fields.string("reason")?;
-    let chars = text.chars().count();
-    fields.validator.check(chars <= MAX_REASON_CHARS && !text.contains('\0'), "reason", || {
-        format!("reason must have at most {MAX_REASON_CHARS} characters and no NUL, it has {chars}")
-    });
-    let text = text.trim();
-    (!text.is_empty()).then(|| text.to_owned())
-}
-
-fn reason_schema() -> Value {
-    json!({"type": "object", "properties": {"reason": {"type": "string", "maxLength": MAX_REASON_CHARS}}})
-}
-
-fn decide_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["id", "decision"],
-        "properties": {
-            "id": {"type": "string", "pattern": "^apr-[0-9a-f]{8}$"},
-            "decision": {"enum": ["approve", "reject"]},
-            "reason": {"type": "string", "maxLength": MAX_REASON_CHARS},
-        },
-    })
+    fields.text("reason", MAX_REASON_CHARS).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }

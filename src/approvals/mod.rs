@@ -1,8 +1,8 @@
 //! Approvals: what an agent may do only after a person has said yes.
 //!
-//! A feature that meets a gated action calls [`request`]; a person decides; the agent is told by itself and
-//! tries again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the
-//! action does.
+//! A feature that meets a gated action calls [`request`]; a person decides; the agent is notified and tries
+//! again; the feature then calls [`claim`], which uses the approval up. Nothing here knows what the action
+//! does.
 //!
 //! **Invariant:** an approval lets exactly one attempt through, of exactly the action it was asked for, by
 //! the lineage it was asked for.
@@ -53,11 +53,9 @@ pub struct State {
 /// A wish about approvals.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Decide one.
     Decide {
         /// Its id, for example `apr-0123abcd`.
         id: String,
-        /// Yes or no.
         decision: Decision,
         /// Why, for the agent.
         reason: Option<String>,
@@ -66,7 +64,6 @@ pub enum Command {
     Ask {
         /// For which agent, when no agent calls.
         agent: Option<String>,
-        /// The words.
         question: String,
     },
 }
@@ -74,9 +71,7 @@ pub enum Command {
 /// What a person says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Go on.
     Approve,
-    /// Do not.
     Reject,
 }
 
@@ -207,6 +202,7 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
         return Err(Problem::new(403, "agent_may_not", text));
     }
     let lineage = lineage_of(all, new.agent);
+    // A retrying agent would fill the list otherwise, and a person would decide one thing many times.
     let same =
         |approval: &&Arc<Approval>| approval.lineage_id == lineage && approval.action.is_same(&new.action);
     if let Some(known) = all.approvals.pending().find(same) {
@@ -246,6 +242,7 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
 pub fn check(all: &All, now: Time, id: &str, agent: Option<AgentId>, action: &Action) -> Verdict {
     let Ok(approval) = all.approvals.find(id) else { return Verdict::Unknown };
     let is_its = agent != Some(UNKNOWN_AGENT) && approval.lineage_id == lineage_of(all, agent);
+    // Before the status: whether it was granted is none of another agent's business.
     if !is_its || !approval.action.is_same(action) {
         return Verdict::Mismatch;
     }
@@ -253,6 +250,7 @@ pub fn check(all: &All, now: Time, id: &str, agent: Option<AgentId>, action: &Ac
         Status::Rejected => Verdict::Rejected(approval.reason.clone()),
         Status::Approved if approval.used_at.is_some() => Verdict::Used,
         Status::Expired => Verdict::Expired,
+        // The timer may be late by a turn; the deadline is not.
         _ if now >= approval.expires_at => Verdict::Expired,
         Status::Approved => Verdict::Approved,
         Status::Pending => Verdict::Pending,
@@ -278,6 +276,7 @@ pub fn claim(all: &mut All, cx: &mut Context, id: &str, agent: Option<AgentId>, 
 /// Undoes a [`claim`] whose attempt was never made.
 pub fn give_back(all: &mut All, cx: &mut Context, id: &str) {
     let Ok(id) = id.parse::<ApprovalId>() else { return };
+    // A used approval may have been forgotten meanwhile; then there is nothing to give back.
     let Some(approval) = Arc::make_mut(&mut all.approvals).edit(id) else { return };
     if approval.used_at.take().is_some() {
         let expires_at = approval.expires_at;
@@ -324,7 +323,7 @@ fn ask(all: &mut All, cx: &mut Context, named: Option<&str>, question: &str) -> 
     };
     let (id, _) = request(all, cx, NewApproval { agent, action: Action::question(question) })?;
     let message = format!(
-        "A person was asked ({id}). You are told the answer by yourself: go on with what does not depend on it, \
+        "A person was asked ({id}). You will be told the answer: carry on with what does not depend on it, \
          or end your turn."
     );
     Ok(Reply::json(
@@ -349,6 +348,7 @@ fn decide(
     }
     let approval = Arc::clone(all.approvals.find(id)?);
     let status = decision.status();
+    // A second click, or a retry after a lost answer, is no conflict.
     if approval.status == status {
         return Ok(Response::Decided(approval));
     }
@@ -431,6 +431,7 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     let approval = approval.clone();
     let timers = Arc::make_mut(&mut all.timers);
     timers.clear(Timer::Approval(id));
+    // A granted approval is open until it is used, and still ends with its day.
     if approval.is_open() {
         timers.set(Timer::Approval(id), approval.expires_at);
     }
@@ -445,6 +446,7 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     }
     let Some(agent) = current(all, lineage) else { return };
     let is_answer = matches!(approval.action, Action::Question { .. }) && status == Status::Rejected;
+    // A refusal waits until the agent runs anyway; an answer, or a yes that work waits for, wakes it.
     let may_resume = is_answer || (status == Status::Approved && approval.action.blocks());
     agents::tell(all, cx, agent, approval.message_to_agent(), may_resume);
 }
@@ -529,7 +531,7 @@ fn lineage_of(all: &All, agent: Option<AgentId>) -> Option<LineageId> {
 }
 
 fn current(all: &All, lineage: LineageId) -> Option<AgentId> {
-    all.agents.iter().find(|agent| agent.lineage_id == lineage).map(|agent| agent.id)
+    all.agents.by_lineage(lineage).map(|agent| agent.id)
 }
 
 fn name_of(all: &All, agent: Option<AgentId>) -> String {

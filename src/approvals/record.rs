@@ -70,7 +70,6 @@ impl Status {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
-    /// Its name.
     pub id: ApprovalId,
     /// Who wants to act: the present life of the agent; `None` for somebody who is no agent.
     pub agent_id: Option<AgentId>,
@@ -90,9 +89,7 @@ pub struct Approval {
     pub expires_at: Time,
     /// When it was decided or expired, in milliseconds since 1970.
     pub resolved_at: Option<Time>,
-    /// Who decided.
     pub resolved_by: Option<String>,
-    /// Why.
     pub reason: Option<String>,
     /// When it let its one attempt through.
     pub used_at: Option<Time>,
@@ -209,7 +206,6 @@ impl Approval {
 /// `.svc/state/approvals.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     /// In the order of their requests.
     pub approvals: Vec<Arc<Approval>>,

@@ -91,8 +91,7 @@ impl Core {
     /// Asks for something on behalf of `actor` and waits for the answer.
     pub fn call(&self, actor: Actor, command: Command) -> Response {
         let (answer, wait) = bounded(1);
-        let gone =
-            || Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start").into();
+        let gone = || crate::core::stopping().into();
         if self.calls.send_timeout((actor, command, answer), CALL_TIMEOUT).is_err() {
             return gone();
         }

@@ -8,7 +8,6 @@ pub const SHELL: &str = include_str!("assets/index.html");
 pub struct Asset {
     /// Its name below `/console/`.
     pub name: &'static str,
-    /// Its text.
     pub text: &'static str,
     /// Whether the first screen needs it, so that the page asks for it at once.
     pub first: bool,

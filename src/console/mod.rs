@@ -14,6 +14,7 @@ mod tests;
 use crate::agents::Agent;
 use crate::core::State;
 use std::fmt::Write as _;
+use svc_base::untrusted::escape_html as escape;
 
 /// Bytes of everything a browser may load, in all.
 pub const WEIGHT_LIMIT_BYTES: usize = 300 << 10;
@@ -63,20 +64,4 @@ fn row(html: &mut String, agent: &Agent) {
         agent.context_usage() * 100.0,
         escape(&doing)
     );
-}
-
-/// Text as it may stand in HTML, also inside a quoted attribute.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -4,7 +4,6 @@ use super::*;
 
 #[test]
 fn what_agents_say_cannot_become_markup() {
-    assert_eq!(escape("<b a=\"x\" b='y'>&"), "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;");
     for asset in assets::ALL.iter().filter(|asset| asset.content_type().contains("javascript")) {
         for door in [
             "innerHTML",

@@ -27,7 +27,6 @@ pub type Profiles = BTreeMap<String, BTreeMap<String, Profile>>;
 pub struct Profile {
     /// How far the threshold is from `rotationThreshold`: a change of that setting still shows.
     offset: f64,
-    /// Sessions scored.
     sessions: u64,
     /// The last [`CONVERGED_SESSIONS`] moves.
     moves: VecDeque<f64>,

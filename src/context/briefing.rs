@@ -42,25 +42,17 @@ const MAX_OTHERS: usize = 20;
 pub struct Subject<'a> {
     /// Its id, once it has one.
     pub id: Option<AgentId>,
-    /// Its name.
     pub name: &'a str,
-    /// Its role.
     pub role: &'a str,
-    /// Its provider's id.
     pub provider: &'a str,
     /// Its model; `None` is the provider's default.
     pub model: Option<&'a str>,
     /// Relative to the project; empty is the root.
     pub working_dir: &'a str,
-    /// Files it owns.
     pub scope: &'a [String],
-    /// Its team's id.
     pub team: Option<&'a str>,
-    /// Its task.
     pub task: &'a str,
-    /// Attached skills.
     pub skills: &'a [String],
-    /// Attached integrations.
     pub integrations: &'a [String],
     /// Its lineage, once it has one.
     pub lineage: Option<LineageId>,
@@ -101,9 +93,7 @@ pub struct Briefing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Told {
-    /// Its name.
     pub name: &'static str,
-    /// Characters it takes.
     pub chars: usize,
     /// Whether something of it did not fit.
     pub cut: bool,

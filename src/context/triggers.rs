@@ -76,7 +76,6 @@ struct Life {
 /// `.svc/state/adaptive.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     profiles: Profiles,
 }
@@ -125,7 +124,7 @@ pub fn ceiling(all: &All, role: &str) -> u64 {
     (safety.token_ceiling_per_agent as f64 * multiplier) as u64
 }
 
-/// What is to be done with an agent unasked.
+/// What is due for an agent without anybody asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
     /// Replace it, for this reason.

@@ -1,9 +1,10 @@
 //! `/api/coordination`.
 
 use super::{Command, DEFAULT_TTL_MS, Operation, Owner, shown_id, shown_name};
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
+use crate::core::ids::AgentId;
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Characters of an agent id.
@@ -31,7 +32,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Take shared resources exclusively",
             Write(Anyone, declare),
         )
-        .body(declare_schema)
+        .body(|| schema_of(|fields| declaration(fields, &|| None)))
         .replies(&[
             (200, "declared, operation, resources, expiresAt"),
             (403, "an agent acts for another"),
@@ -43,7 +44,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Give an agent's resources back",
             Write(Anyone, complete),
         )
-        .body(complete_schema)
+        .body(|| schema_of(|fields| completion(fields, &|| None)))
         .replies(&[
             (200, "completed, and how many resources were released"),
             (403, "an agent acts for another"),
@@ -72,47 +73,56 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn declare(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let agent_id = agent_id(ask, &mut fields);
-    let operation = fields.required_string("operation").unwrap_or_default().to_owned();
-    length(&mut fields, "operation", &operation, MAX_OPERATION_CHARS);
-    let resources = resources(&mut fields);
+    Ok(crate::core::Command::Coordination(ask.request.read(|fields| declaration(fields, ask.find_caller))?))
+}
+
+fn declaration(fields: &mut Fields, caller: Caller) -> Command {
+    let agent_id = agent_id(fields, caller);
+    let operation = sized(fields, "operation", MAX_OPERATION_CHARS);
+    let resources = resources(fields);
+    fields.tell("ttlMs", || json!({"default": DEFAULT_TTL_MS}));
     let ttl_ms = fields.integer("ttlMs", MIN_TTL_MS, MAX_TTL_MS).unwrap_or(DEFAULT_TTL_MS);
-    fields.validator.finish()?;
-    Ok(crate::core::Command::Coordination(Command::Declare { agent_id, operation, resources, ttl_ms }))
+    Command::Declare { agent_id, operation, resources, ttl_ms }
 }
 
 fn complete(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let agent_id = agent_id(ask, &mut fields);
-    let operation = fields.string("operation").map(ToOwned::to_owned);
-    fields.validator.finish()?;
-    Ok(crate::core::Command::Coordination(Command::Complete { agent_id, operation }))
+    Ok(crate::core::Command::Coordination(ask.request.read(|fields| completion(fields, ask.find_caller))?))
 }
 
+fn completion(fields: &mut Fields, caller: Caller) -> Command {
+    let agent_id = agent_id(fields, caller);
+    Command::Complete { agent_id, operation: fields.string("operation").map(ToOwned::to_owned) }
+}
+
+/// Finds out which agent calls, see [`Ask::caller`]; only where the body does not say.
+type Caller<'a> = &'a dyn Fn() -> Option<AgentId>;
+
 /// Required of everybody but an agent's process, whose id the kernel knows.
-fn agent_id(ask: &Ask, fields: &mut Fields) -> String {
+fn agent_id(fields: &mut Fields, caller: Caller) -> String {
     if fields.value("agentId").is_none()
-        && let Some(caller) = ask.caller()
+        && let Some(caller) = caller()
     {
         return caller.to_string();
     }
-    let text = fields.required_string("agentId").unwrap_or_default().to_owned();
-    length(fields, "agentId", &text, MAX_AGENT_ID_CHARS);
-    text
+    sized(fields, "agentId", MAX_AGENT_ID_CHARS)
 }
 
-fn length(fields: &mut Fields, name: &str, text: &str, max: usize) {
+fn sized(fields: &mut Fields, name: &str, max: usize) -> String {
+    fields.tell(name, || json!({"minLength": 1, "maxLength": max}));
+    let text = fields.required_string(name).unwrap_or_default().to_owned();
     let chars = text.chars().count();
     fields.validator.check(chars <= max && !text.contains('\0'), name, || {
         format!("{name} must have 1 to {max} characters and no NUL, it has {chars}")
     });
+    text
 }
 
 /// The resources without duplicates, in their order.
 fn resources(fields: &mut Fields) -> Vec<String> {
+    let one = || json!({"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS});
+    let all = || json!({"type": "array", "minItems": 1, "maxItems": MAX_RESOURCES, "items": one()});
+    fields.tell("resources", all);
+    fields.tell_required("resources");
     if fields.value("resources").is_none() {
         fields.validator.fail("resources", "resources is required and must be a list of strings");
         return Vec::new();
@@ -125,30 +135,4 @@ fn resources(fields: &mut Fields) -> Vec<String> {
     });
     let mut seen = BTreeSet::new();
     list.into_iter().filter(|text| seen.insert(*text)).map(ToOwned::to_owned).collect()
-}
-
-fn declare_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["agentId", "operation", "resources"],
-        "properties": {
-            "agentId": {"type": "string", "minLength": 1, "maxLength": MAX_AGENT_ID_CHARS},
-            "operation": {"type": "string", "minLength": 1, "maxLength": MAX_OPERATION_CHARS},
-            "resources": {
-                "type": "array", "minItems": 1, "maxItems": MAX_RESOURCES,
-                "items": {"type": "string", "minLength": 1, "maxLength": MAX_RESOURCE_CHARS},
-            },
-            "ttlMs": {
-                "type": "integer", "minimum": MIN_TTL_MS, "maximum": MAX_TTL_MS, "default": DEFAULT_TTL_MS,
-            },
-        },
-    })
-}
-
-fn complete_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["agentId"],
-        "properties": {"agentId": {"type": "string"}, "operation": {"type": "string"}},
-    })
 }

@@ -67,9 +67,7 @@ pub struct State {
 /// A wish about locks. `agent_id` is an agent's id, earlier id or name, or any other text.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Take resources.
     Declare {
-        /// Who takes them.
         agent_id: String,
         /// What it is about to do.
         operation: String,
@@ -78,11 +76,8 @@ pub enum Command {
         /// Until when at most, in milliseconds from now.
         ttl_ms: u64,
     },
-    /// Give them back.
     Complete {
-        /// Who held them.
         agent_id: String,
-        /// Only this operation's.
         operation: Option<String>,
     },
 }
@@ -341,7 +336,7 @@ fn shown_id(all: &All, owner: &Owner) -> String {
     match owner {
         Owner::Named(text) => text.to_string(),
         Owner::Agent(lineage) => {
-            let agent = all.agents.iter().find(|agent| agent.lineage_id == *lineage);
+            let agent = all.agents.by_lineage(*lineage);
             agent.map_or_else(|| lineage.to_string(), |agent| agent.id.to_string())
         }
     }
@@ -349,7 +344,7 @@ fn shown_id(all: &All, owner: &Owner) -> String {
 
 fn shown_name(all: &All, owner: &Owner) -> String {
     let Owner::Agent(lineage) = owner else { return shown_id(all, owner) };
-    let agent = all.agents.iter().find(|agent| agent.lineage_id == *lineage);
+    let agent = all.agents.by_lineage(*lineage);
     agent.map_or_else(|| lineage.to_string(), |agent| agent.name.clone())
 }
 

@@ -11,7 +11,6 @@ pub const VERSION: u32 = 1;
 /// `.svc/state/locks.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     /// What each owner holds.
     pub held: Vec<(Owner, Vec<Operation>)>,

@@ -116,14 +116,21 @@ impl Health {
     ///
     /// Errors: 503 `stopping`, 503 `storage_unavailable`.
     pub fn writable(&self) -> Result<(), Problem> {
-        if self.stopping {
-            let text = "the daemon is stopping; start it again with svc start";
-            return Err(Problem::new(503, "stopping", text));
-        }
+        self.running()?;
         let Some(error) = &self.storage_error else { return Ok(()) };
         let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
         Err(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
     }
+
+    /// Whether anything new is begun: 503 `stopping` once a shutdown was asked for.
+    pub fn running(&self) -> Result<(), Problem> {
+        if self.stopping { Err(stopping()) } else { Ok(()) }
+    }
+}
+
+/// 503 from a daemon that ends.
+pub fn stopping() -> Problem {
+    Problem::new(503, "stopping", "the daemon is stopping; start it again with svc start")
 }
 
 /// Whether these words of the system say that this process, or the machine, has no file descriptor left.

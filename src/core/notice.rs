@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// A message to all WebSocket clients. The fields are those on the wire, [`Notice::kind`] is its `type`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
-#[allow(missing_docs, reason = "the fields are those on the wire, each named for what it is")]
 pub enum Notice {
     /// A life has ended.
     AgentExit {

@@ -1,9 +1,9 @@
 //! `/api/credentials`.
 
 use super::{Command, MAX_NAME_BYTES, Secret, check_name, worker};
-use crate::api::{Fields, Method, Problem, Route};
+use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Characters of a key.
 const MAX_KEY_CHARS: usize = 8_192;
@@ -21,7 +21,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Store a key, encrypted",
             Work(OperatorOnly, worker::set),
         )
-        .body(set_schema)
+        .body(|| schema_of(key_wish))
         .replies(&[(200, "ok, provider, masked"), (403, "the caller is an agent")]),
         Route::new(Method::Delete, "/api/credentials/:provider", "Forget a key", Write(OperatorOnly, remove))
             .replies(&[(200, "it is gone"), (403, "the caller is an agent"), (404, "no such key")]),
@@ -29,22 +29,20 @@ pub fn routes() -> Vec<Route<Handler>> {
 }
 
 /// Reads `POST /api/credentials`. No message repeats the key.
-pub(super) fn parse_set(ask: &Ask) -> Result<(String, Secret), Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+pub(super) fn key_wish(fields: &mut Fields) -> (String, Secret) {
+    fields.tell("provider", || json!({"maxLength": MAX_NAME_BYTES}));
     let name = fields.required_string("provider").unwrap_or_default().to_owned();
     if !name.is_empty()
         && let Err(rule) = check_name(&name)
     {
         fields.validator.fail("provider", format!("provider {rule}"));
     }
-    let secret = secret(&mut fields, "key");
-    fields.validator.finish()?;
-    Ok((name, secret))
+    (name, secret(fields, "key"))
 }
 
 /// A required secret, without the white space around it, for every endpoint that takes one.
 pub fn secret(fields: &mut Fields, name: &str) -> Secret {
+    fields.tell(name, || json!({"maxLength": MAX_KEY_CHARS, "writeOnly": true}));
     let text = fields.required_string(name).unwrap_or_default().trim();
     let fits = text.chars().count() <= MAX_KEY_CHARS && !text.chars().any(char::is_control);
     fields.validator.check(fits, name, || {
@@ -56,15 +54,4 @@ pub fn secret(fields: &mut Fields, name: &str) -> Secret {
 fn remove(ask: &Ask) -> Result<crate::core::Command, Problem> {
     let name = ask.params.get("provider").to_owned();
     Ok(crate::core::Command::Credentials(Command::Remove(name)))
-}
-
-fn set_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["provider", "key"],
-        "properties": {
-            "provider": {"type": "string", "maxLength": MAX_NAME_BYTES},
-            "key": {"type": "string", "maxLength": MAX_KEY_CHARS, "writeOnly": true},
-        },
-    })
 }

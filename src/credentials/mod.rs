@@ -57,7 +57,6 @@ pub struct State {
 /// `.svc/credentials.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     /// By name.
     pub entries: BTreeMap<String, Arc<Entry>>,
@@ -75,7 +74,6 @@ pub enum Command {
         /// What the caller is shown of it.
         masked: String,
     },
-    /// Forget it.
     Remove(String),
 }
 

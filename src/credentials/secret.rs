@@ -34,6 +34,5 @@ pub struct SecretVariable {
     pub variable: String,
     /// The entry it comes from.
     pub name: String,
-    /// Its value.
     pub sealed: Sealed,
 }

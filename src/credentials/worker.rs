@@ -188,7 +188,7 @@ pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// `POST /api/credentials`.
 pub fn set(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let (name, secret) = api::parse_set(ask)?;
+    let (name, secret) = ask.request.read(api::key_wish)?;
     let sealed = host.vault.seal(&name, &secret)?;
     let masked = secret.masked();
     Ok(Answer::Command(crate::core::Command::Credentials(Command::Put { name, sealed, masked })))

@@ -1,10 +1,11 @@
 //! `/api/federation`.
 
-use super::{Command, Peer, worker};
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use super::{Command, Other, Peer, worker};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::core::ids::PairingId;
+use crate::credentials::{Secret, api::secret};
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Where envelopes come in. Their signature says who sends: no operator token is asked for.
 pub const ENVELOPE_PATH: &str = "/api/federation/envelope";
@@ -42,7 +43,7 @@ fn of_people() -> Vec<Route<Handler>> {
             "Begin a pairing with another daemon",
             Work(OperatorOnly, worker::add),
         )
-        .body(add_schema)
+        .body(|| schema_of(address))
         .replies(&[
             (201, "the pairing with its code"),
             (400, "url is wrong, or is this daemon's"),
@@ -60,7 +61,7 @@ fn of_people() -> Vec<Route<Handler>> {
         Route::new(
             Method::Get,
             "/api/federation/peers/:id/agents",
-            "The agents of a peer, to look at",
+            "The agents of a peer",
             Work(OperatorOnly, worker::agents),
         )
         .replies(&[
@@ -74,7 +75,7 @@ fn of_people() -> Vec<Route<Handler>> {
             "Confirm that both sides show the same code",
             Work(OperatorOnly, worker::confirm),
         )
-        .body(confirm_schema)
+        .body(|| schema_of(confirmation))
         .replies(&[(200, "the peer"), AGENT, UNKNOWN, (409, "no code yet, or another one")]),
         Route::new(
             Method::Delete,
@@ -96,7 +97,7 @@ fn of_daemons() -> Vec<Route<Handler>> {
             "For daemons: begin a pairing here",
             Work(NoAgent, worker::offered),
         )
-        .body(offer_schema)
+        .body(|| schema_of(offer))
         .body_limit(BODY_BYTES)
         .replies(&[(201, "id, publicKey, nonce, name"), AGENT, (409, "too many pairings wait")]),
         Route::new(
@@ -105,7 +106,7 @@ fn of_daemons() -> Vec<Route<Handler>> {
             "For daemons: tell the nonce that was committed to",
             Write(NoAgent, reveal),
         )
-        .body(reveal_schema)
+        .body(|| schema_of(nonce_field))
         .body_limit(BODY_BYTES)
         .replies(&[(200, "ok"), (400, "it is another nonce"), AGENT, UNKNOWN]),
         Route::new(
@@ -144,15 +145,49 @@ fn peers(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn reveal(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let nonce = hex_field(&mut fields, "nonce");
-    fields.validator.finish()?;
+    let nonce = ask.request.read(nonce_field)?;
     Ok(command(Command::Revealed(pairing_id(ask)?, nonce)))
+}
+
+fn nonce_field(fields: &mut Fields) -> [u8; 32] {
+    hex_field(fields, "nonce")
+}
+
+/// Reads `POST /api/federation/peers`: where the other daemon is, and the token that it wants.
+pub(super) fn address(fields: &mut Fields) -> (String, Option<Secret>) {
+    let url = required_url(fields);
+    fields.tell("token", || json!({"type": "string", "writeOnly": true}));
+    let token = fields.value("token").is_some().then(|| secret(fields, "token"));
+    (url, token)
+}
+
+/// Reads `POST /api/federation/pair`: who begins, and what it commits itself to.
+pub(super) fn offer(fields: &mut Fields) -> (Other, [u8; 32]) {
+    let key = hex_field(fields, "publicKey");
+    let commitment = hex_field(fields, "commitment");
+    fields.tell("name", || json!({"maxLength": super::MAX_NAME_CHARS}));
+    let name = worker::clipped(fields.required_string("name").unwrap_or_default());
+    (Other { key, name, url: required_url(fields) }, commitment)
+}
+
+/// Reads `POST /api/federation/pair/:id/confirm`: the code that was compared, and another address.
+pub(super) fn confirmation(fields: &mut Fields) -> (Option<String>, Option<String>) {
+    fields.tell("code", || json!({"pattern": "^[0-9]{6}$"}));
+    let code = fields.string("code").map(|code| code.replace([' ', '-'], ""));
+    fields.tell("url", || json!({"maxLength": MAX_URL_CHARS}));
+    let url = fields.string("url").map(|url| url_field(fields, "url", url)).filter(|url| !url.is_empty());
+    (code, url)
+}
+
+fn required_url(fields: &mut Fields) -> String {
+    fields.tell("url", || json!({"maxLength": MAX_URL_CHARS}));
+    let url = fields.required_string("url").unwrap_or_default();
+    url_field(fields, "url", url)
 }
 
 /// A required text of 64 hexadecimal digits.
 pub(super) fn hex_field(fields: &mut Fields, name: &str) -> [u8; 32] {
+    fields.tell(name, || json!({"pattern": "^[0-9a-f]{64}$"}));
     let text = fields.required_string(name).unwrap_or_default();
     let bytes = svc_base::hex::bytes_32(text);
     fields
@@ -172,47 +207,4 @@ pub(super) fn url_field(fields: &mut Fields, name: &str, text: &str) -> String {
         format!("{name} must look like http://127.0.0.1:31415, it is {text:?}")
     });
     text.to_owned()
-}
-
-fn add_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["url"],
-        "properties": {
-            "url": {"type": "string", "maxLength": MAX_URL_CHARS},
-            "token": {"type": "string", "writeOnly": true},
-        },
-    })
-}
-
-fn confirm_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "code": {"type": "string", "pattern": "^[0-9]{6}$"},
-            "url": {"type": "string", "maxLength": MAX_URL_CHARS},
-        },
-    })
-}
-
-fn offer_schema() -> Value {
-    let hex = json!({"type": "string", "pattern": "^[0-9a-f]{64}$"});
-    json!({
-        "type": "object",
-        "required": ["publicKey", "commitment", "name", "url"],
-        "properties": {
-            "publicKey": hex,
-            "commitment": hex,
-            "name": {"type": "string", "maxLength": super::MAX_NAME_CHARS},
-            "url": {"type": "string", "maxLength": MAX_URL_CHARS},
-        },
-    })
-}
-
-fn reveal_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["nonce"],
-        "properties": {"nonce": {"type": "string", "pattern": "^[0-9a-f]{64}$"}},
-    })
 }

@@ -30,9 +30,7 @@ const FORMAT: &str = "svc-federation-envelope-1\n";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
-    /// Who signs.
     pub from: PeerId,
-    /// For whom.
     pub to: PeerId,
     /// What it is: `agents.list`, or `answer`.
     pub kind: String,

@@ -86,7 +86,6 @@ pub struct Peer {
     pub id: PeerId,
     /// As it calls itself.
     pub name: String,
-    /// Where it answers.
     pub url: String,
     /// By which it is known.
     pub public_key: PublicKey,
@@ -98,11 +97,9 @@ pub struct Peer {
 /// What was learned of the other side.
 #[derive(Debug, Clone)]
 pub struct Other {
-    /// Its key.
     pub key: [u8; pairing::KEY_BYTES],
     /// As it calls itself.
     pub name: String,
-    /// Where it answers.
     pub url: String,
 }
 
@@ -133,9 +130,7 @@ pub struct State {
 /// `.svc/state/federation.json`. Pairings are not kept over a restart.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
-    /// All peers.
     pub peers: Vec<Peer>,
 }
 
@@ -144,13 +139,10 @@ pub struct Stored {
 pub struct Offer {
     /// Who it says it is.
     pub other: Other,
-    /// To its nonce.
     pub commitment: [u8; 32],
-    /// Our key.
     pub own_key: [u8; pairing::KEY_BYTES],
     /// Our nonce for this pairing.
     pub own_nonce: [u8; 32],
-    /// Our name.
     pub own_name: String,
 }
 
@@ -172,7 +164,6 @@ pub enum Command {
     },
     /// A person has compared the codes.
     Confirm {
-        /// Which pairing.
         id: PairingId,
         /// The code as the person read it elsewhere, if it was typed.
         code: Option<String>,

@@ -2,17 +2,16 @@
 //!
 //! **Invariant:** the private key is on disk only as the vault seals it.
 
-use super::api::{ENVELOPE_PATH, hex_field, pairing_id, url_field};
+use super::api::{ENVELOPE_PATH, address, confirmation, offer, pairing_id};
 use super::envelope::{Envelope, NONCE_BYTES, Replays};
 use super::pairing::{code, commitment, peer_id};
 use super::{Command, MAX_NAME_CHARS, Offer, Other, PeerId, PublicKey};
 use crate::agents::Agent;
-use crate::api::{Fields, Problem, Reply};
+use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::State;
 use crate::core::ids::PairingId;
 use crate::core::time::Time;
-use crate::credentials::api::secret;
 use crate::credentials::{Sealed, Secret, Vault};
 use crate::endpoint::{Answer, Ask};
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -99,7 +98,7 @@ impl Keeper {
 fn opened(vault: &Vault, text: &str) -> Result<[u8; 32], String> {
     let sealed: Sealed = serde_json::from_value(json!(text)).map_err(|error| error.to_string())?;
     let secret = vault.open(KEY_NAME, &sealed)?;
-    bytes_32(secret.expose()).ok_or_else(|| "it is no key".to_owned())
+    bytes_32(secret.expose()).ok_or_else(|| "it is not a key".to_owned())
 }
 
 fn own_key(host: &Host) -> Result<[u8; 32], Problem> {
@@ -150,7 +149,7 @@ fn own_name(state: &State) -> String {
 }
 
 /// One line of at most [`MAX_NAME_CHARS`], without control characters.
-fn clipped(text: &str) -> String {
+pub(super) fn clipped(text: &str) -> String {
     let line: String = text.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
     line.trim().to_owned()
 }
@@ -158,7 +157,7 @@ fn clipped(text: &str) -> String {
 /// A key that can be one: a point of the curve.
 fn checked_key(bytes: [u8; 32]) -> Result<VerifyingKey, Problem> {
     let key = VerifyingKey::from_bytes(&bytes).ok().filter(|key| !key.is_weak());
-    key.ok_or_else(|| Problem::bad_request("bad_key", "publicKey is no Ed25519 key"))
+    key.ok_or_else(|| Problem::bad_request("bad_key", "publicKey is not an Ed25519 key"))
 }
 
 fn not_ourselves(host: &Host, key: [u8; 32]) -> Result<(), Problem> {
@@ -182,12 +181,7 @@ pub fn identity(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// `POST /api/federation/peers`: goes through the steps with the other daemon, up to the code.
 pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let url = fields.required_string("url").unwrap_or_default();
-    let url = url_field(&mut fields, "url", url);
-    let token = fields.value("token").is_some().then(|| secret(&mut fields, "token"));
-    fields.validator.finish()?;
+    let (url, token) = ask.request.read(address)?;
     ask.state.health.writable()?;
 
     let (own_key, own_nonce) = (own_key(host)?, nonce()?);
@@ -214,17 +208,10 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 
 /// `POST /api/federation/pair`: another daemon begins.
 pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let key = hex_field(&mut fields, "publicKey");
-    let commitment = hex_field(&mut fields, "commitment");
-    let name = clipped(fields.required_string("name").unwrap_or_default());
-    let url = fields.required_string("url").unwrap_or_default();
-    let url = url_field(&mut fields, "url", url);
-    fields.validator.finish()?;
-    not_ourselves(host, key)?;
+    let (other, commitment) = ask.request.read(offer)?;
+    not_ourselves(host, other.key)?;
     let offer = Offer {
-        other: Other { key, name, url },
+        other,
         commitment,
         own_key: own_key(host)?,
         own_nonce: nonce()?,
@@ -237,12 +224,7 @@ pub fn offered(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// `POST /api/federation/pair/:id/confirm`.
 pub fn confirm(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let id = pairing_id(ask)?;
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let code = fields.string("code").map(|code| code.replace([' ', '-'], ""));
-    let url = fields.string("url").map(ToOwned::to_owned);
-    let url = url.map(|url| url_field(&mut fields, "url", &url)).filter(|url| !url.is_empty());
-    fields.validator.finish()?;
+    let (code, url) = ask.request.read(confirmation)?;
     let command = Command::Confirm { id, code, url };
     Ok(Answer::Command(crate::core::Command::Federation(command)))
 }
@@ -251,7 +233,7 @@ pub fn confirm(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 pub fn envelope(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let body = ask.request.object()?;
     let envelope: Envelope = serde_json::from_value(Value::Object(body)).map_err(|error| {
-        Problem::bad_request("not_an_envelope", format!("the body is no envelope: {error}"))
+        Problem::bad_request("not_an_envelope", format!("the body is not an envelope: {error}"))
     })?;
     let peer = ask.state.federation.get(&envelope.from).ok_or_else(|| {
         Problem::new(403, "not_a_peer", "this daemon does not know that peer; pair the two, on both sides")
@@ -321,7 +303,7 @@ pub fn agents(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 fn not_a_daemon(url: &str) -> Problem {
-    refused(url, "what it says is no answer of an svc daemon")
+    refused(url, "its answer is not that of an svc daemon")
 }
 
 fn refused(url: &str, why: &str) -> Problem {

@@ -1,7 +1,7 @@
 //! `/api/gateways`.
 
 use super::{Command, CommandPermission, Kind, MAX_ALLOWED, Preset, Wish, worker_api};
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Map, Value, json};
 
@@ -25,12 +25,12 @@ fn record_routes() -> Vec<Route<Handler>> {
     vec![
         Route::new(Method::Get, "/api/gateways", "All chat gateways", Read(list)),
         Route::new(Method::Post, "/api/gateways", "Make a chat gateway", Write(OperatorOnly, create))
-            .body(|| schema(true))
+            .body(|| schema_of(new))
             .replies(&[(201, "the record"), (400, "a field is wrong"), (403, "the caller is an agent")]),
         Route::new(Method::Get, "/api/gateways/:id", "One chat gateway", Read(get))
             .replies(&[(200, "the record; allowedUsers lists them"), (404, "no such gateway")]),
         Route::new(Method::Patch, "/api/gateways/:id", "Change a chat gateway", Write(OperatorOnly, change))
-            .body(|| schema(false))
+            .body(|| schema_of(wish))
             .replies(&[(200, "the record"), (400, "a field is wrong"), (404, "no such gateway")]),
         Route::new(
             Method::Delete,
@@ -117,28 +117,24 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let kind = match fields.required_string("type") {
-        Some(_) => fields.choice("type", &Kind::WORDS).and_then(Kind::parse),
-        None => None,
-    };
-    let wish = wish(&mut fields);
-    fields.validator.finish()?;
+    let (kind, wish) = ask.request.read(new)?;
     let kind = kind.ok_or_else(|| Problem::bad_request("validation_failed", "type is required"))?;
     command(Command::Create(kind, Box::new(wish)))
 }
 
+fn new(fields: &mut Fields) -> (Option<Kind>, Wish) {
+    (fields.required_choice("type", &Kind::WORDS).and_then(Kind::parse), wish(fields))
+}
+
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
     ask.state.gateways.find(&target(ask))?;
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let wish = wish(&mut fields);
-    fields.validator.finish()?;
+    let wish = ask.request.read(wish)?;
     command(Command::Change(target(ask), Box::new(wish)))
 }
 
 fn wish(fields: &mut Fields) -> Wish {
+    fields.tell("displayName", || json!({"maxLength": MAX_DISPLAY_NAME_CHARS}));
+    fields.tell("chatId", || json!({"type": ID_TYPES}));
     let display_name = bounded(fields, "displayName", 1, MAX_DISPLAY_NAME_CHARS);
     // An absent chat and a null one differ: the latter is taken away.
     let chat_id = if fields.has("chatId") && fields.value("chatId").is_none() {
@@ -168,6 +164,9 @@ fn bounded(fields: &mut Fields, name: &str, least: usize, most: usize) -> Option
     });
     Some(text)
 }
+
+/// What an id may be in JSON.
+const ID_TYPES: [&str; 2] = ["string", "integer"];
 
 /// The id of a chat or user; Telegram's are numbers, and may be given as such.
 fn id(fields: &mut Fields, name: &str) -> Option<String> {
@@ -200,6 +199,8 @@ fn id_rule(name: &str) -> String {
 
 fn allowed_users(fields: &mut Fields) -> Option<Vec<String>> {
     const NAME: &str = "allowedUsers";
+    let users = || json!({"type": "array", "items": {"type": ID_TYPES}, "maxItems": MAX_ALLOWED});
+    fields.tell(NAME, users);
     let value = fields.value(NAME)?;
     let list: Option<Vec<String>> =
         value.as_array().and_then(|items| items.iter().map(id_text).collect::<Option<_>>());
@@ -209,7 +210,7 @@ fn allowed_users(fields: &mut Fields) -> Option<Vec<String>> {
     };
     let count = list.len();
     fields.validator.check(count <= MAX_ALLOWED, NAME, || {
-        format!("{NAME} may list {MAX_ALLOWED} users, it lists {count}")
+        format!("{NAME} may list at most {MAX_ALLOWED} users, it lists {count}")
     });
     fields.validator.check(list.iter().all(|user| is_id(user)), NAME, || id_rule("each of allowedUsers"));
     list.sort_unstable();
@@ -218,6 +219,8 @@ fn allowed_users(fields: &mut Fields) -> Option<Vec<String>> {
 }
 
 fn preset(fields: &mut Fields) -> Option<Preset> {
+    let preset = || json!({"preset": {"enum": Preset::WORDS}});
+    fields.tell("notifications", || json!({"type": "object", "properties": preset()}));
     let value = fields.value("notifications")?;
     let word = value.get("preset").and_then(Value::as_str);
     let found = word.and_then(Preset::parse);
@@ -230,6 +233,7 @@ fn preset(fields: &mut Fields) -> Option<Preset> {
 
 /// `null` and an empty text stand for the platform itself, and give an empty text.
 fn api_base(fields: &mut Fields) -> Option<String> {
+    fields.tell("apiBase", || json!({"type": ["string", "null"], "maxLength": MAX_API_BASE_CHARS}));
     if !fields.has("apiBase") {
         return None;
     }
@@ -266,35 +270,11 @@ pub(super) fn parse_credential(
     kind: Kind,
 ) -> Result<(&'static str, crate::credentials::Secret), Problem> {
     let mut fields = Fields::new(body);
-    let key = match fields.required_string("key") {
-        Some(_) => fields.choice("key", kind.credentials()),
-        None => None,
-    };
+    let key = fields.required_choice("key", kind.credentials());
     let value = crate::credentials::api::secret(&mut fields, "value");
     fields.validator.finish()?;
     let key = key.ok_or_else(|| Problem::bad_request("validation_failed", "key is required"))?;
     Ok((key, value))
-}
-
-fn schema(with_type: bool) -> Value {
-    let id = json!({"type": ["string", "integer"]});
-    let mut schema = json!({
-        "type": "object",
-        "properties": {
-            "displayName": {"type": "string", "maxLength": MAX_DISPLAY_NAME_CHARS},
-            "enabled": {"type": "boolean"},
-            "chatId": id,
-            "allowedUsers": {"type": "array", "items": id, "maxItems": MAX_ALLOWED},
-            "notifications": {"type": "object", "properties": {"preset": {"enum": Preset::WORDS}}},
-            "commandPermission": {"enum": CommandPermission::WORDS},
-            "apiBase": {"type": ["string", "null"], "maxLength": MAX_API_BASE_CHARS},
-        },
-    });
-    if with_type {
-        schema["required"] = json!(["type"]);
-        schema["properties"]["type"] = json!({"enum": Kind::WORDS});
-    }
-    schema
 }
 
 fn credential_schema() -> Value {

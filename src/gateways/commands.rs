@@ -20,9 +20,7 @@ use std::sync::Arc;
 pub struct Described {
     /// Without the slash.
     pub name: &'static str,
-    /// What follows it.
     pub arguments: &'static str,
-    /// What it does.
     pub summary: &'static str,
     /// Whether a gateway with the permission `read-only` has it.
     pub looks_only: bool,
@@ -80,7 +78,7 @@ pub enum Plan {
     Log(String, LineageId, u64),
 }
 
-/// The command in a message as `/name rest`; `None` for talk that is none of ours. `bot` is our own name.
+/// The command in a message as `/name rest`; `None` for talk that is not for the bot. `bot` is our own name.
 /// `addressed`: the message is for us alone, so that a command needs no slash.
 pub fn normalise(text: &str, bot: &str, addressed: bool) -> Option<String> {
     let text = text.trim();
@@ -145,7 +143,7 @@ pub fn plan(all: &All, gateway: &Gateway, now: Time, text: &str) -> Plan {
         );
     };
     if gateway.command_permission == CommandPermission::ReadOnly && !command.looks_only {
-        let text = Text::from("this gateway may only look: ").code(format!("/{name}"));
+        let text = Text::from("this gateway is read-only: ").code(format!("/{name}"));
         return Plan::Say(text.plain(" needs the permission full"));
     }
     let result = match command.name {

@@ -49,8 +49,8 @@ impl Digest {
 /// What an event says, and the quietest preset that is told of it. `None`: nobody is.
 pub fn describe(all: &All, notice: &Notice) -> Option<(Preset, Text)> {
     let told = match notice {
-        // Approvals are told by themselves. A gateway's own state is not told through gateways: what cannot
-        // be sent would give more to send.
+        // Approvals have messages of their own. A gateway's own state is not told through gateways: what
+        // cannot be sent would give more to send.
         Notice::ApprovalRequest { .. } | Notice::ApprovalResolved { .. } | Notice::GatewayStatus { .. } => {
             return None;
         }

@@ -45,7 +45,6 @@ pub struct Heard {
     pub user: String,
     /// Their name, for people.
     pub user_name: String,
-    /// Where.
     pub chat: String,
     /// The words, beginning with `/`.
     pub text: String,
@@ -73,9 +72,7 @@ pub struct Entry {
     pub gateway: GatewayId,
     /// The platform's id of who said it.
     pub user: String,
-    /// Where.
     pub chat: String,
-    /// The words.
     pub text: String,
     /// As in [`Heard::reply_to`].
     pub reply_to: String,
@@ -103,7 +100,6 @@ pub enum Receipt {
     Begun,
     /// The command was begun before or is gone: its effect must not come.
     NotAgain,
-    /// So be it.
     Noted,
 }
 

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// As it is.
     #[default]
     Plain,
     /// Stressed.
@@ -109,11 +108,9 @@ impl From<String> for Text {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Look {
-    /// Goes on.
     Good,
     /// Ends or refuses something.
     Bad,
-    /// One of several.
     Neutral,
 }
 
@@ -145,7 +142,6 @@ impl Button {
 /// A message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Message {
-    /// What it says.
     pub text: Text,
     /// At most [`MAX_BUTTONS`].
     pub buttons: Vec<Button>,

@@ -85,7 +85,6 @@ pub struct Wish {
     pub display_name: Option<String>,
     /// Whether it may connect.
     pub enabled: Option<bool>,
-    /// Where notifications go.
     pub chat_id: Option<String>,
     /// Who may give commands.
     pub allowed_users: Option<Vec<String>>,
@@ -100,30 +99,22 @@ pub struct Wish {
 /// A wish about gateways. Targets are ids.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Make one.
     Create(Kind, Box<Wish>),
-    /// Change one.
     Change(String, Box<Wish>),
     /// Remove one, with its credentials.
     Delete(String),
     /// Let it connect; answered when it has, or has not.
     Connect(String),
-    /// Let it be.
     Disconnect(String),
-    /// Keep a credential.
     SetCredential {
-        /// Which gateway.
         target: String,
         /// Which of [`Kind::credentials`].
         key: String,
         /// Sealed for [`Gateway::credential`].
         sealed: Sealed,
     },
-    /// Forget a credential.
     RemoveCredential {
-        /// Which gateway.
         target: String,
-        /// Which.
         key: String,
     },
     /// From a gateway's threads.
@@ -133,7 +124,6 @@ pub enum Command {
 /// What a gateway's threads have the core do with what people say; commands by their number.
 #[derive(Debug, Clone)]
 pub enum Errand {
-    /// Somebody said something.
     Take(GatewayId, Box<Heard>),
     /// A command that was held may be done.
     Release(u64),
@@ -146,7 +136,6 @@ pub enum Errand {
 /// What a thread set is started with.
 #[derive(Debug)]
 pub struct Start {
-    /// Which gateway.
     pub gateway: GatewayId,
     /// Comes back in each report.
     pub run: u64,
@@ -161,7 +150,7 @@ pub struct Start {
 /// Why something is sent: what goes first when a queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// Told of by itself; the first to go.
+    /// A notification that nobody asked for; the first to go.
     Notice,
     /// The answer to a command.
     Answer,
@@ -182,15 +171,11 @@ impl Why {
 /// A message on its way.
 #[derive(Debug, Clone)]
 pub struct Outgoing {
-    /// Through which gateway.
     pub gateway: GatewayId,
-    /// To which chat.
     pub chat: String,
-    /// What.
     pub message: Message,
     /// As in [`Heard::reply_to`]; empty for an ordinary message.
     pub reply_to: String,
-    /// Why.
     pub why: Why,
     /// The same for the same message in the same chat, however often and by which daemon it is sent, so
     /// that a platform that knows it takes it once; may be empty.
@@ -204,71 +189,52 @@ pub struct Outgoing {
 pub enum Order {
     /// Connect, in place of an earlier thread set.
     Start(Box<Start>),
-    /// Disconnect.
     Stop(GatewayId),
-    /// Send a message.
     Send(Box<Outgoing>),
     /// Change a message that was sent; its buttons go.
     Edit(GatewayId, Place, Box<Message>),
-    /// Do a command.
     Run(Arc<Entry>),
 }
 
 /// A fact from a gateway's threads.
 #[derive(Debug, Clone)]
 pub enum Report {
-    /// Its connection stands.
     Connected {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
-        /// The bot's name.
         bot: String,
     },
     /// Its connection does not stand.
     Trouble {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
         /// The platform's words, or the system's.
         error: String,
-        /// It is over: the platform will not have us, and trying again would not help.
+        /// It is over: the platform rejects the bot, and trying again would not help.
         fatal: bool,
     },
     /// A message was refused for good.
     Refused {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
-        /// The platform's words.
         error: String,
         /// It asked for this decision.
         approval: Option<ApprovalId>,
     },
     /// A message was taken again, after one that was refused.
     Healed {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which thread set.
         run: u64,
     },
     /// The platform's stream has moved on without anything to be taken.
     Moved {
-        /// Which gateway.
         gateway: GatewayId,
-        /// The new cursor.
         cursor: String,
     },
     /// An approval stands in the chat.
     Sent {
-        /// Which gateway.
         gateway: GatewayId,
-        /// Which approval.
         approval: ApprovalId,
-        /// Where.
         place: Place,
     },
 }
@@ -326,7 +292,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     cx.answer(call, result);
 }
 
-/// The record by itself, as REST shows it.
+/// The record as REST shows it where it stands alone.
 pub fn shown(all: &All, gateway: &Gateway) -> Value {
     gateway.shown(&credentials_of(all, gateway))
 }

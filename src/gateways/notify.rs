@@ -1,4 +1,4 @@
-//! What is told to chats by itself.
+//! Notifications that chats get without asking.
 //!
 //! Everything that WebSocket clients are told is overheard here, so that a new event of any feature reaches
 //! the chats without a word from that feature. Events are gathered for 3 seconds and told together;
@@ -30,9 +30,7 @@ const MAX_PARAMS_CHARS: usize = 1_500;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Card {
-    /// Through which gateway.
     pub gateway: GatewayId,
-    /// Which approval.
     pub approval: ApprovalId,
     /// Where it stands; `None` while it is on its way.
     pub place: Option<Place>,

@@ -67,7 +67,6 @@ impl Kind {
 /// Names a gateway: its type, and 6 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GatewayId {
-    /// Its platform.
     pub kind: Kind,
     /// 24 random bits.
     pub number: u32,
@@ -115,10 +114,8 @@ impl<'de> Deserialize<'de> for GatewayId {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
-    /// Approvals and crashes.
     #[default]
     Critical,
-    /// All agent events.
     Lifecycle,
     /// Everything except raw output.
     All,
@@ -143,7 +140,6 @@ impl Preset {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandPermission {
-    /// Every command.
     #[default]
     Full,
     /// Looking only: status, agents, teams, schedules, help.

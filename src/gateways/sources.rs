@@ -9,9 +9,7 @@ use std::sync::Arc;
 /// A team, as chat commands see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Team {
-    /// Its id.
     pub id: String,
-    /// Its name.
     pub name: String,
 }
 

@@ -17,7 +17,6 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     /// By id.
     pub gateways: Vec<Arc<Gateway>>,

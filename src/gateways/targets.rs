@@ -19,18 +19,15 @@ pub enum Want {
 pub struct Candidate {
     /// For people.
     pub label: String,
-    /// The agent's id.
     pub id: String,
 }
 
 /// What a target means.
 #[derive(Debug, Clone)]
 pub enum Found {
-    /// This agent.
     One(Arc<Agent>),
     /// One of these; a person has to say which.
     Many(Vec<Candidate>),
-    /// Nobody, and why.
     Nobody(String),
 }
 

@@ -37,7 +37,7 @@ const PACE: Duration = Duration::from_millis(350);
 const MAX_WAIT: Duration = Duration::from_secs(15 * 60);
 /// Tries of one message that the platform fails to take.
 const MAX_TRIES: u32 = 10;
-/// Strangers who are told that they are none of ours, once each.
+/// Users who are not allowed and have been told so: once each.
 const MAX_STRANGERS: usize = 100;
 
 /// All thread sets.
@@ -134,7 +134,6 @@ pub(super) struct Shared {
     pub(super) id: GatewayId,
     pub(super) run: u64,
     pub(super) line: Line,
-    /// Slack's.
     pub(super) app_token: Option<Secret>,
     pub(super) stopper: Stopper,
     pub(super) queue: Queue,
@@ -152,7 +151,7 @@ pub(super) enum Refusal {
     Later(String),
     /// Never: the platform's words.
     Never(String),
-    /// The platform will not have us any more: the token was revoked.
+    /// The platform rejects the bot: the token was revoked.
     Over(String),
 }
 

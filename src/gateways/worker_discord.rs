@@ -71,13 +71,12 @@ impl Session {
 
 /// How a connection ended.
 enum End {
-    /// The gateway ends.
     Over,
     /// Connect again and resume.
     Resume(String),
     /// Connect again and identify.
     Anew(String),
-    /// Discord will not have us.
+    /// Discord rejects the bot: trying again would not help.
     Fatal(String),
 }
 
@@ -98,7 +97,7 @@ struct Client<'a> {
     idle_events: u64,
 }
 
-/// Takes events until the gateway ends or Discord will not have us.
+/// Takes events until the gateway ends or Discord rejects the bot.
 pub(super) fn take(shared: &Shared, cursor: &str) {
     let mut client = Client {
         shared,
@@ -222,7 +221,7 @@ impl Client<'_> {
                 beat_at = now + interval;
             }
             if !ready && now >= ready_by {
-                return End::Resume("Discord did not take the session up".into());
+                return End::Resume("Discord did not resume the session".into());
             }
             let until = if ready { beat_at } else { beat_at.min(ready_by) };
             match socket.next(until) {
@@ -252,7 +251,7 @@ impl Client<'_> {
         // As documented: a random time of 1 to 5 seconds before the next try.
         self.shared.stopper.pause(Duration::from_millis(1_000 + clock::random() % 4_000));
         if message["d"] == true && self.session.is_some() {
-            End::Resume("Discord did not take the session up yet".into())
+            End::Resume("Discord has not resumed the session yet".into())
         } else {
             End::Anew("Discord has forgotten the session".into())
         }

@@ -12,7 +12,7 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer read; a longer one is refused.
 const ANSWER_LIMIT_BYTES: u64 = 8 << 20;
-/// A shorter end of a token is not looked for by itself.
+/// A shorter end of a token is not looked for alone.
 const MIN_TAIL_BYTES: usize = 8;
 /// Discord wants to know who calls; the others do not mind.
 const USER_AGENT: &str = concat!("DiscordBot (https://github.com/, ", env!("CARGO_PKG_VERSION"), ") svc");
@@ -28,7 +28,6 @@ pub struct Http {
 /// What came back.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
     /// `Retry-After`, and Discord's `X-RateLimit-Reset-After` when its bucket is empty.
     pub wait: Option<Duration>,

@@ -19,7 +19,6 @@ const APPROVAL: u8 = 3;
 /// Something to be sent.
 #[derive(Debug)]
 pub enum Item {
-    /// A new message.
     Send(Box<Outgoing>),
     /// A change of one.
     Edit(Place, Box<Message>),
@@ -62,12 +61,14 @@ impl Queue {
     pub fn push(&self, item: Item) {
         let mut inner = self.lock();
         let at = match item.rank() {
+            // Before the first notice and not at the front: answers, and older approvals, keep their turn.
             APPROVAL => inner.items.iter().position(|waiting| waiting.rank() == NOTICE),
             _ => None,
         };
         let at = at.unwrap_or(inner.items.len());
         inner.items.insert(at, item);
         if inner.items.len() > MAX_QUEUED {
+            // The newcomer is among them: a notice does not push out an approval.
             let least = inner.items.iter().enumerate().min_by_key(|(at, item)| (item.rank(), *at));
             if let Some(at) = least.map(|(at, _)| at) {
                 inner.items.remove(at);
@@ -83,6 +84,7 @@ impl Queue {
     pub fn pop(&self) -> Option<(Item, u64)> {
         let mut inner = self.lock();
         loop {
+            // Before what waits: nothing is left to send it through.
             if inner.closed {
                 return None;
             }

@@ -52,13 +52,12 @@ const ABOUT_ONE_CALL: [&str; 4] = ["no_permission", "missing_scope", "ekm_access
 
 /// How a connection ended.
 enum End {
-    /// The gateway ends.
     Over,
     /// Connect again, now: Slack has said so in good order.
     Refresh,
     /// Connect again after a while.
     Again(String),
-    /// Slack will not have us.
+    /// Slack rejects the bot: trying again would not help.
     Fatal(String),
 }
 
@@ -90,7 +89,7 @@ struct Client<'a> {
     failures: u32,
 }
 
-/// Takes envelopes until the gateway ends or Slack will not have us.
+/// Takes envelopes until the gateway ends or Slack rejects the bot.
 pub(super) fn take(shared: &Shared) {
     let mut client = Client { shared, user: String::new(), name: String::new(), failures: 0 };
     let mut next = None;

@@ -86,7 +86,6 @@ impl Stopper {
 pub enum Stream {
     /// On this machine only.
     Plain(TcpStream),
-    /// Everywhere else.
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
@@ -156,7 +155,7 @@ impl Socket {
         let (tls, rest) = match (url.strip_prefix("wss://"), url.strip_prefix("ws://")) {
             (Some(rest), _) => (true, rest),
             (_, Some(rest)) if plain => (false, rest),
-            _ => return Err(failed("it is no wss:// address")),
+            _ => return Err(failed("it is not a wss:// address")),
         };
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         let (host, port) = host_and_port(authority, if tls { 443 } else { 80 })
@@ -244,7 +243,7 @@ fn closed(frame: Option<CloseFrame>) -> Event {
 }
 
 fn host_and_port(authority: &str, usual: u16) -> Option<(String, u16)> {
-    // A user name in an address is none of ours.
+    // No platform names a user in its address.
     if authority.is_empty() || authority.contains('@') {
         return None;
     }
@@ -289,7 +288,7 @@ fn is_excepted(proxy: &Proxy, host: &str) -> bool {
 /// Source: RFC 9110, section 9.3.6 (CONNECT).
 fn dial_by(proxy: &Proxy, host: &str, port: u16) -> Result<TcpStream, String> {
     if proxy.protocol() != ProxyProtocol::Http {
-        let text = "the proxy that the environment names speaks another protocol than HTTP; set HTTPS_PROXY to an \
+        let text = "the proxy that the environment names speaks a protocol other than HTTP; set HTTPS_PROXY to an \
                     http:// address, or name the host in NO_PROXY";
         return Err(text.into());
     }
@@ -309,7 +308,7 @@ fn dial_by(proxy: &Proxy, host: &str, port: u16) -> Result<TcpStream, String> {
     while !answer.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         if answer.len() >= PROXY_ANSWER_BYTES || Instant::now() >= until {
-            return Err(format!("the proxy {} gave no answer of its kind in time", proxy.host()));
+            return Err(format!("the proxy {} gave no valid answer in time", proxy.host()));
         }
         stream.read_exact(&mut byte).map_err(failed)?;
         answer.extend(byte);
@@ -366,7 +365,7 @@ mod tests {
         let stopper = Stopper::new(Http::new(Vec::new(), true));
         let refused = Socket::connect("ws://chat.example/?ticket=hush", false, &stopper).err();
         let words = refused.expect("it is refused before anything is asked");
-        assert!(words.contains("no wss:// address") && !words.contains("hush"), "{words}");
+        assert!(words.contains("not a wss:// address") && !words.contains("hush"), "{words}");
     }
 
     #[test]

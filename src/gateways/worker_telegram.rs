@@ -22,7 +22,7 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(POLL_SECONDS + 15);
 const POLL_UPDATES: u64 = 100;
 /// Characters of the words shown for a click.
 const MAX_CLICK_CHARS: usize = 200;
-/// At the first connection older messages are none of ours: they were written before anybody set the bot up.
+/// At the first connection older messages are not for us: they were written before anybody set the bot up.
 const BACKLOG_SECONDS: u64 = 10 * 60;
 /// Buttons in one row; more would be cut on a phone.
 const BUTTONS_PER_ROW: usize = 2;
@@ -41,7 +41,7 @@ fn words(answer: &Answer) -> String {
     format!("Telegram says {}: {words}", answer.status)
 }
 
-/// Takes updates until the gateway ends or Telegram will not have us.
+/// Takes updates until the gateway ends or Telegram rejects the bot.
 pub(super) fn take(shared: &Shared, cursor: &str) {
     let mut offset: i64 = cursor.parse().unwrap_or_default();
     let mut failures = 0;
@@ -59,11 +59,9 @@ pub(super) fn take(shared: &Shared, cursor: &str) {
 }
 
 enum Outcome {
-    /// The gateway ends.
     Over,
-    /// Telegram will not have us.
+    /// Telegram rejects the bot: trying again would not help.
     Fatal(String),
-    /// Worth another try.
     Again(String),
 }
 

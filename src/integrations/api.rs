@@ -2,7 +2,7 @@
 
 use super::catalogue::{Definition, EnvKey, Kind, OAuth};
 use super::{Command, exec, record, worker_oauth};
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::credentials::Secret;
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
@@ -71,10 +71,10 @@ fn operator_routes() -> Vec<Route<Handler>> {
             "Install one of the catalogue",
             Write(OperatorOnly, install),
         )
-        .body(|| json!({"type": "object", "properties": {"version": {"type": "string"}}}))
+        .body(|| schema_of(version))
         .replies(&[
             (200, "the record"),
-            (202, "it takes longer; integration:status tells"),
+            (202, "it takes longer; integration:status reports it"),
             (404, "not in the catalogue"),
             (502, "npm could not install it"),
         ]),
@@ -193,8 +193,11 @@ fn definition<'a>(ask: &Ask<'a>, id: &str) -> Result<&'a Definition, Problem> {
 }
 
 fn install(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+    command(Command::Install(target(ask), ask.request.read(version)?))
+}
+
+/// One exact version of the package; absent for the newest.
+fn version(fields: &mut Fields) -> Option<String> {
     let version = fields.string("version").map(ToOwned::to_owned);
     if let Some(version) = &version {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-+".contains(c);
@@ -203,8 +206,7 @@ fn install(ask: &Ask) -> Result<crate::core::Command, Problem> {
             format!("version must be one exact version of the package, it is {version:?}")
         });
     }
-    fields.validator.finish()?;
-    command(Command::Install(target(ask), version))
+    version
 }
 
 fn parse_exec(ask: &Ask) -> Result<crate::core::Command, Problem> {

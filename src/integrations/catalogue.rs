@@ -10,17 +10,11 @@ use std::sync::LazyLock;
 pub enum Kind {
     /// Repositories and their issues.
     SourceHosting,
-    /// Money.
     Payments,
-    /// Mail.
     Email,
-    /// Appointments.
     Calendar,
-    /// Tickets.
     IssueTracker,
-    /// Pages.
     Notes,
-    /// Lights and doors.
     HomeAutomation,
     /// Everything else, read-only and low-risk ones included.
     #[default]
@@ -30,7 +24,6 @@ pub enum Kind {
 /// A variable of a server's environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvKey {
-    /// Its name.
     pub key: String,
     /// Whether the integration counts as configured only with it.
     #[serde(default)]
@@ -82,7 +75,6 @@ pub struct Definition {
     /// What starts its server. `npx` in the catalogue: the package is installed instead of being fetched
     /// each time.
     pub command: String,
-    /// Arguments.
     pub args: Vec<String>,
     /// `api-key`, `oauth-google`, `google-autoauth`, `oauth`, `none`.
     pub auth_type: String,

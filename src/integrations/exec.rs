@@ -17,7 +17,6 @@ pub const AUDIT_PARAMS_CHARS: usize = 200;
 /// `POST /api/integrations/:id/exec`, its fields checked.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The integration.
     pub id: String,
     /// The tool's exact name.
     pub tool: String,
@@ -52,10 +51,12 @@ pub fn exec(
     call: CallId,
     request: Request,
 ) -> Result<Option<Reply>, Problem> {
+    // An id that is not installed is refused before anything is counted or audited.
     let by_name = gates::is_gated(all.integrations.find(&request.id)?, &request.tool);
     let agent = acting_agent(all, cx, request.agent.as_deref())?;
     check_attached(all, cx, &request.id)?;
     let entry = audit_entry(&request, agent.as_deref());
+    // Before the gate: a flood of gated calls would otherwise be a flood of approvals.
     if let Err(wait) = edit(all).windows.entry(request.id.clone()).or_default().admit(cx.now) {
         cx.audit("integration.exec.rate_limited", &entry);
         return Err(rate_limited(&request.id, wait));
@@ -77,6 +78,7 @@ fn proceed(
     call: CallId,
     request: Request,
 ) -> Result<Option<Reply>, Problem> {
+    // Asked again, for time may have passed over the listing of the tools.
     let agent = acting_agent(all, cx, request.agent.as_deref())?;
     let entry = audit_entry(&request, agent.as_deref());
     let mut approval = None;
@@ -251,6 +253,7 @@ fn run(all: &mut All, cx: &mut Context, call: CallId, pending: PendingCall) -> R
         return Err(problem);
     }
     let is_gated = pending.approval.is_some();
+    // Kept before it runs: answers, time-outs and the disk all find the call by its id.
     edit(all).calls.insert(call, pending);
     if is_gated {
         // Were the use of the approval lost in a crash, a retry would run the call a second time.
@@ -266,6 +269,7 @@ pub fn on_disk(all: &mut All, cx: &mut Context, call: CallId, outcome: &Result<(
     let Some(pending) = all.integrations.calls.get(&call).cloned() else { return };
     let Err(why) = outcome else { return life::enter(all, cx, &pending.integration, call) };
     edit(all).calls.remove(&call);
+    // This event comes from the disk; what follows is done in the caller's name.
     cx.actor.clone_from(&pending.actor);
     if let Some(id) = &pending.approval {
         approvals::give_back(all, cx, id);
@@ -314,6 +318,7 @@ pub(super) fn finish(
 pub(super) fn fail_call(all: &mut All, cx: &mut Context, call: CallId, code: &'static str, why: &str) {
     let Some(pending) = edit(all).calls.remove(&call) else { return };
     Arc::make_mut(&mut all.timers).clear(Timer::IntegrationCall(call));
+    // Put back below: the event at hand may end calls of many callers.
     let actor = std::mem::replace(&mut cx.actor, pending.actor.clone());
     audit_failure(cx, &pending, why);
     cx.reply(call, server_problem(code, &pending.integration, why));

@@ -26,9 +26,7 @@ pub struct Installing {
 /// What is to be installed.
 #[derive(Debug)]
 pub struct InstallOrder {
-    /// The integration.
     pub id: String,
-    /// The npm package.
     pub package: String,
     /// Its version, or `latest`.
     pub version: String,

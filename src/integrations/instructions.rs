@@ -30,9 +30,9 @@ impl State {
         if is_native(provider) {
             return vec![format!(
                 "The MCP server \"{}\" gives you the tools of these integrations: {}. They are named \
-             INTEGRATION__TOOL; those that are not listed so are found by integration_tools and called by \
-             integration_exec. A call that needs a person's approval says so; go on with other work, or end your turn, \
-             until you are told the decision.",
+             INTEGRATION__TOOL; find the others with integration_tools and call them with integration_exec. \
+             A call that needs a person's approval says so; carry on with other work, or end your turn: you will be told \
+             the decision.",
                 super::mcp_file::SERVER,
                 integrations.join(", ")
             )];

@@ -32,7 +32,6 @@ const ERROR_CHARS: usize = 600;
 /// A server as the core knows it.
 #[derive(Debug, Clone, Default)]
 pub struct Server {
-    /// Where it stands.
     pub phase: Phase,
     /// Crashes since the last successful call.
     pub crashes: u32,
@@ -45,12 +44,10 @@ pub struct Server {
 /// Where a server stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// No process.
     #[default]
     Stopped,
     /// Its process is started and shakes hands; the calls wait.
     Starting(RunId, Vec<CallId>),
-    /// It answers calls.
     Running(RunId, BTreeSet<CallId>),
     /// It was told to end; calls wait for it to be started anew.
     Stopping(RunId, Vec<CallId>),

@@ -21,7 +21,6 @@ pub enum Refused {
 /// What is to be done with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing.
     Keep,
     /// Give it this content.
     Write(String),

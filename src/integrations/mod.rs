@@ -103,15 +103,10 @@ pub enum Command {
     Add(Box<Definition>),
     /// Stop and forget one.
     Remove(String),
-    /// List its tools.
     Tools(String),
-    /// Call a tool.
     Exec(Box<exec::Request>),
-    /// Keep a credential.
     SetCredential {
-        /// The integration.
         id: String,
-        /// The variable.
         key: String,
         /// Sealed for `integration/<id>/<key>`.
         sealed: Sealed,
@@ -129,11 +124,9 @@ pub enum Command {
 /// What a server's process needs.
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
-    /// Which integration.
     pub id: String,
     /// Relative to the project, absolute, or to be found on the `PATH`.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<String>,
     /// Its credentials, still sealed.
     pub secrets: Vec<SecretVariable>,
@@ -152,7 +145,6 @@ pub enum Order {
     Ask(RunId, CallId, Ask),
     /// Nobody waits for this call any more.
     Cancel(RunId, CallId),
-    /// End a server.
     Stop(RunId),
     /// Have tokens for a code. Ends with exactly one [`Report::Exchanged`].
     Exchange(CallId, Box<oauth::Exchange>),
@@ -315,9 +307,8 @@ fn edit(all: &mut All) -> &mut State {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    if all.health.stopping {
-        let text = "the daemon is stopping; start it again with svc start";
-        return cx.reply(call, Problem::new(503, "stopping", text));
+    if let Err(problem) = all.health.running() {
+        return cx.reply(call, problem);
     }
     // `None`: the answer comes with a later event.
     let result: Result<Option<Reply>, Problem> = match command {

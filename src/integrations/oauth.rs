@@ -40,7 +40,6 @@ pub struct Pending {
 /// `POST /api/integrations/:id/oauth/start`, its random parts made by the worker.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// The integration.
     pub id: String,
     /// Random.
     pub state: String,
@@ -55,11 +54,8 @@ pub struct Start {
 /// What a thread needs to have tokens. Everything secret in it is sealed.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// The integration.
     pub id: String,
-    /// Where.
     pub token_url: String,
-    /// The client's id.
     pub client_id: SecretVariable,
     /// Its secret, if it has one.
     pub client_secret: Option<SecretVariable>,

@@ -23,11 +23,9 @@ const WORDS_CHARS: usize = 500;
 /// What a caller wants of a server.
 #[derive(Debug, Clone)]
 pub enum Ask {
-    /// Its tools.
     Tools,
     /// A call of one.
     Tool {
-        /// Its name.
         name: String,
         /// Its arguments, an object.
         params: Arc<Value>,
@@ -45,7 +43,6 @@ pub enum Step {
     Refused(String),
     /// A call is answered: a result object (for [`Ask::Tools`] an array), or the server's words.
     Answer(CallId, Result<Value, String>),
-    /// For the log.
     Note(String),
 }
 

@@ -13,19 +13,15 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed {
-    /// Of the integration.
     pub id: String,
     /// For one that the operator added; `None` for one of the catalogue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definition: Option<Definition>,
     /// Relative to the project, absolute, or to be found on the `PATH`.
     pub program: String,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// The package's version.
     #[serde(default)]
     pub version: Option<String>,
-    /// When.
     #[serde(with = "rfc3339")]
     pub installed_at: Time,
 }

@@ -52,7 +52,6 @@ pub struct Servers {
 /// What the threads need.
 pub(super) struct Means {
     pub processes: Arc<Processes>,
-    /// The project's root.
     pub project: PathBuf,
     pub vault: Arc<Vault>,
     pub report: Reporter,
@@ -78,9 +77,7 @@ pub(super) struct Server {
 /// For a server's standard input.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// This line.
     Line(String),
-    /// A question.
     Ask(CallId, Ask),
     /// Nobody waits for it any more.
     Cancel(CallId),

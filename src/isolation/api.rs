@@ -1,9 +1,9 @@
 //! `/api/agents/:id/diff` and `/api/agents/:id/merge`.
 
 use super::{worker_diff, worker_merge};
-use crate::api::{Fields, Method, Problem, Request, Route};
+use crate::api::{Fields, Method, Route, schema_of};
 use crate::endpoint::{Access, Handler};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Characters of a merge's message.
 const MAX_MESSAGE_CHARS: usize = 5_000;
@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Merge the branch of an agent's worktree into the project's current branch",
             Handler::Work(Access::OperatorOnly, worker_merge::merge),
         )
-        .body(merge_schema)
+        .body(|| schema_of(wish))
         .replies(&[
             (200, "merged, commit, branch, into, files, worktreeRemoved"),
             (409, "no_worktree, agent_running, project_dirty, merge_conflict, no_branch, git_busy"),
@@ -50,11 +50,7 @@ pub struct Wish {
 }
 
 /// Reads the body.
-///
-/// Errors: 400 with every fault.
-pub fn parse(request: &Request) -> Result<Wish, Problem> {
-    let object = request.object()?;
-    let mut fields = Fields::new(&object);
+pub fn wish(fields: &mut Fields) -> Wish {
     let wish = Wish {
         force: fields.boolean("force").unwrap_or_default(),
         dry_run: fields.boolean("dryRun").unwrap_or_default(),
@@ -62,21 +58,9 @@ pub fn parse(request: &Request) -> Result<Wish, Problem> {
         message: fields.string("message").map(str::trim).filter(|text| !text.is_empty()).map(Into::into),
     };
     let chars = wish.message.as_ref().map_or(0, |text| text.chars().count());
+    fields.tell("message", || json!({"maxLength": MAX_MESSAGE_CHARS}));
     fields.validator.check(chars <= MAX_MESSAGE_CHARS, "message", || {
         format!("message must have at most {MAX_MESSAGE_CHARS} characters, it has {chars}")
     });
-    fields.validator.finish()?;
-    Ok(wish)
-}
-
-fn merge_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "force": {"type": "boolean"},
-            "dryRun": {"type": "boolean"},
-            "remove": {"type": "boolean"},
-            "message": {"type": "string", "maxLength": MAX_MESSAGE_CHARS},
-        },
-    })
+    wish
 }

@@ -40,11 +40,9 @@ pub enum Command {
 /// A merge that was done.
 #[derive(Debug, Clone)]
 pub struct Merged {
-    /// Whose work.
     pub agent: AgentId,
     /// The commit it made; `None` when there was nothing to merge.
     pub commit: Option<String>,
-    /// The agent's branch.
     pub branch: String,
     /// The branch it was merged into.
     pub into: String,

@@ -8,7 +8,7 @@
 //!                  └▶ the core: audit, event, record ──▶ the worktree goes, if that was asked for
 //! ```
 
-use super::api::{Wish, parse};
+use super::api::{Wish, wish};
 use super::changes::Change;
 use super::worker_git::{Git, words};
 use super::worker_worktree::{OwnIndex, Place, add, changed_files, changes, list};
@@ -31,7 +31,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// `POST /api/agents/:id/merge`.
 pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     ask.state.health.writable()?;
-    let wish = parse(ask.request)?;
+    let wish = ask.request.read(wish)?;
     let agent = ask.state.agents.find(&target(ask))?;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::open(host, agent)?;

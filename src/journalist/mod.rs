@@ -120,9 +120,8 @@ impl State {
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let Command::Cycle = command;
-    if all.health.stopping {
-        let text = "the daemon is stopping; start it again with svc start";
-        return cx.reply(call, Problem::new(503, "stopping", text));
+    if let Err(problem) = all.health.running() {
+        return cx.reply(call, problem);
     }
     if all.journalist.waiting.len() >= MAX_WAITING {
         let text = format!("{MAX_WAITING} callers wait for this cycle already; retry when it is over");

@@ -37,7 +37,6 @@ const MAX_SENTENCE_CHARS: usize = 400;
 #[derive(Debug, Clone)]
 pub struct Call {
     id: String,
-    /// What it does.
     what: String,
     /// The file it writes, as the agent named it.
     writes: Option<String>,

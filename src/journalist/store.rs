@@ -13,7 +13,6 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     book: Book,
     map: Arc<str>,

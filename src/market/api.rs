@@ -1,9 +1,8 @@
 //! `/api/skills`.
 
 use super::worker;
-use crate::api::{Method, Route};
+use crate::api::{Method, Route, schema_of};
 use crate::endpoint::{Access, Handler};
-use serde_json::{Value, json};
 
 /// The routes of the skills. What every agent may come to read is the operator's to choose.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -54,7 +53,7 @@ pub fn routes() -> Vec<Route<Handler>> {
                 (409, "a live agent has it attached"),
             ]),
         Route::new(Method::Post, "/api/skills/:id/rate", "Rate a skill", Work(OperatorOnly, worker::rate))
-            .body(rate_schema)
+            .body(|| schema_of(worker::rating))
             .replies(&[
                 (200, "id, rating and rating_count"),
                 (400, "rating is no whole number from 1 to 5"),
@@ -77,12 +76,4 @@ pub fn routes() -> Vec<Route<Handler>> {
             UNREACHABLE,
         ]),
     ]
-}
-
-fn rate_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["rating"],
-        "properties": {"rating": {"type": "integer", "minimum": 1, "maximum": 5}},
-    })
 }

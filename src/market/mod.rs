@@ -48,9 +48,7 @@ const MAX_WORDS: usize = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
-    /// The marketplace.
     Live,
-    /// This program.
     Bundled,
 }
 
@@ -68,19 +66,15 @@ impl Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed {
-    /// Its slug.
     pub id: String,
     /// For people.
     pub name: String,
     /// What it is for.
     pub description: String,
-    /// Who wrote it.
     pub author: String,
     /// One of the marketplace's categories.
     pub category: String,
-    /// For search.
     pub tags: Vec<String>,
-    /// Roles it suits.
     pub roles: Vec<String>,
     /// A label.
     pub version: String,
@@ -162,16 +156,13 @@ pub struct State {
 /// `.svc/state/skills.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
-    /// All installed skills.
     pub installed: Vec<Installed>,
 }
 
 /// What an agent has attached, for the threads that link it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
-    /// The skill.
     pub id: String,
     /// What its file must be.
     pub digest: String,
@@ -186,11 +177,9 @@ pub enum Command {
     Forget(String),
     /// The marketplace took a rating and says what came of it.
     Rated {
-        /// The skill.
         id: String,
         /// 1 to 5.
         rating: u64,
-        /// The marketplace's answer.
         answer: Value,
     },
 }

@@ -201,18 +201,21 @@ pub fn remove(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     Ok(Answer::Undoable(command, Box::new(undo)))
 }
 
-/// `POST /api/skills/:id/rate`.
-pub fn rate(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let id = skill_id(ask)?;
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+/// Reads the body of a rating.
+pub fn rating(fields: &mut Fields) -> u64 {
+    fields.tell_required("rating");
     let rating = fields.integer("rating", 1, 5);
     let absent = fields.value("rating").is_none();
     fields
         .validator
         .check(!absent, "rating", || "rating is required and must be a whole number from 1 to 5".to_owned());
-    fields.validator.finish()?;
-    let rating = rating.unwrap_or_default();
+    rating.unwrap_or_default()
+}
+
+/// `POST /api/skills/:id/rate`.
+pub fn rate(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let id = skill_id(ask)?;
+    let rating = ask.request.read(rating)?;
     let answer =
         Marketplace::rate(base_url(ask), id, rating).map_err(|trouble| trouble.problem(base_url(ask)))?;
     let command = Command::Rated { id: id.to_owned(), rating, answer };

@@ -1,10 +1,10 @@
 //! `/api/memory`.
 
 use super::{Command, NewDiscovery};
-use crate::api::{Fields, Method, Problem, Reply, Request, Route, Validator};
+use crate::api::{Fields, Method, Problem, Reply, Request, Route, Validator, schema_of};
 use crate::core::ids::{AgentId, LineageId};
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fmt::Write as _;
 
 const CONSTRAINT_CHARS: (usize, usize) = (3, 500);
@@ -37,7 +37,7 @@ fn constraint_routes() -> Vec<Route<Handler>> {
             "Set a rule for all agents",
             Write(Anyone, add_constraint),
         )
-        .body(constraint_schema)
+        .body(|| schema_of(constraint))
         .replies(&[
             (201, "added, hash, category; evicted when the oldest had to go"),
             (200, "it is known already"),
@@ -85,7 +85,7 @@ fn discovery_routes() -> Vec<Route<Handler>> {
             "Tell what worked",
             Write(Access::Anyone, add_discovery),
         )
-        .body(discovery_schema)
+        .body(|| schema_of(discovery))
         .replies(&[(201, "added"), (200, "a duplicate, or no success"), (400, "a field is wrong")]),
         Route::new(
             Method::Get,
@@ -112,22 +112,27 @@ fn constraints(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn add_constraint(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let text = sized(&mut fields, "text", CONSTRAINT_CHARS).unwrap_or_default();
+    command(ask.request.read(constraint)?)
+}
+
+fn constraint(fields: &mut Fields) -> Command {
+    let text = sized(fields, "text", CONSTRAINT_CHARS).unwrap_or_default();
+    fields.tell("category", || json!({"pattern": "^[a-z0-9-]{1,40}$", "default": "general"}));
     let category = fields.string("category").unwrap_or("general").to_owned();
     let fits = (1..=MAX_CATEGORY_CHARS).contains(&category.len())
         && category.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     fields.validator.check(fits, "category", || {
         format!("category must be 1 to {MAX_CATEGORY_CHARS} of the characters a-z 0-9 -, it is {category:?}")
     });
-    fields.validator.finish()?;
-    command(Command::AddConstraint { text, category })
+    Command::AddConstraint { text, category }
 }
 
 fn add_discovery(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+    command(Command::AddDiscovery(ask.request.read(discovery)?))
+}
+
+fn discovery(fields: &mut Fields) -> NewDiscovery {
+    fields.tell("agentId", || json!({"maxLength": MAX_AGENT_CHARS}));
     let agent_id = fields.string("agentId").filter(|text| !text.is_empty()).map(ToOwned::to_owned);
     let fits = agent_id.as_ref().is_none_or(|id| {
         id.len() <= MAX_AGENT_CHARS && id.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
@@ -135,20 +140,20 @@ fn add_discovery(ask: &Ask) -> Result<crate::core::Command, Problem> {
     fields
         .validator
         .check(fits, "agentId", || format!("agentId must be an agent's id or name, it is {agent_id:?}"));
+    fields.tell("role", || json!({"pattern": "^[A-Za-z0-9_-]{1,50}$", "default": "unknown"}));
     let role = fields.string("role").filter(|text| !text.is_empty()).map(ToOwned::to_owned);
     let fits = role.as_ref().is_none_or(|role| is_role(role));
     fields.validator.check(fits, "role", || {
         format!("role must be 1 to {MAX_ROLE_CHARS} of the characters A-Z a-z 0-9 _-, it is {role:?}")
     });
-    let new = NewDiscovery {
+    fields.tell("outcome", || json!({"default": "success"}));
+    NewDiscovery {
         agent_id,
         role,
-        trigger: sized(&mut fields, "trigger", (1, MAX_TRIGGER_CHARS)).unwrap_or_default(),
-        fix: sized(&mut fields, "fix", (1, MAX_FIX_CHARS)).unwrap_or_default(),
+        trigger: sized(fields, "trigger", (1, MAX_TRIGGER_CHARS)).unwrap_or_default(),
+        fix: sized(fields, "fix", (1, MAX_FIX_CHARS)).unwrap_or_default(),
         outcome: fields.string("outcome").unwrap_or("success").to_owned(),
-    };
-    fields.validator.finish()?;
-    command(Command::AddDiscovery(new))
+    }
 }
 
 fn is_role(role: &str) -> bool {
@@ -158,6 +163,8 @@ fn is_role(role: &str) -> bool {
 
 /// A text that must be there, trimmed, of so many characters.
 fn sized(fields: &mut Fields, name: &str, (min, max): (usize, usize)) -> Option<String> {
+    fields.tell(name, || json!({"type": "string", "minLength": min, "maxLength": max}));
+    fields.tell_required(name);
     if fields.value(name).is_none() {
         fields
             .validator
@@ -261,29 +268,4 @@ fn specialization(ask: &Ask) -> Result<Reply, Problem> {
         ))
     })?;
     Ok(Reply::ok(&profile))
-}
-
-fn constraint_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["text"],
-        "properties": {
-            "text": {"type": "string", "minLength": CONSTRAINT_CHARS.0, "maxLength": CONSTRAINT_CHARS.1},
-            "category": {"type": "string", "pattern": "^[a-z0-9-]{1,40}$", "default": "general"},
-        },
-    })
-}
-
-fn discovery_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["trigger", "fix"],
-        "properties": {
-            "agentId": {"type": "string", "maxLength": MAX_AGENT_CHARS},
-            "role": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$", "default": "unknown"},
-            "trigger": {"type": "string", "minLength": 1, "maxLength": MAX_TRIGGER_CHARS},
-            "fix": {"type": "string", "minLength": 1, "maxLength": MAX_FIX_CHARS},
-            "outcome": {"type": "string", "default": "success"},
-        },
-    })
 }

@@ -26,7 +26,6 @@ pub struct ChainEntry {
     pub summary: String,
     /// The agent that was replaced.
     pub agent_id: AgentId,
-    /// Its name.
     pub agent_name: String,
     /// The rotation's reason code.
     pub reason: String,
@@ -43,10 +42,12 @@ pub struct Chains {
 }
 
 impl Chains {
+    /// Roles that have handed over, sorted.
     pub fn roles(&self) -> impl Iterator<Item = &str> {
         self.by_role.keys().map(String::as_str)
     }
 
+    /// A role's handoffs, newest first.
     pub fn of(&self, role: &str) -> impl Iterator<Item = &Arc<ChainEntry>> {
         self.by_role.get(role).into_iter().flat_map(|chain| chain.iter().rev())
     }
@@ -56,6 +57,7 @@ impl Chains {
         self.by_role.iter().map(|(role, chain)| (role.clone(), chain.iter().cloned().collect())).collect()
     }
 
+    /// The counterpart of [`Self::stored`].
     pub fn restore(stored: BTreeMap<String, Vec<Arc<ChainEntry>>>) -> Self {
         let by_role = stored.into_iter().map(|(role, chain)| (role, chain.into())).collect();
         Self { by_role, pending: BTreeMap::new() }
@@ -89,6 +91,7 @@ pub fn brief_written(all: &mut All, agent: AgentId, brief: &str) {
     }
 }
 
+/// Keeps a written brief when its successor runs, and forgets one that nobody took up.
 pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
     let forgotten = match *moment {
         Moment::Rotated { old, new } => {

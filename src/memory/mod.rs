@@ -25,7 +25,7 @@ use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
 use crate::core::ids::UNKNOWN_AGENT;
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, remedy};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
 use chain::Chains;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -50,7 +50,6 @@ pub struct Constraint {
     pub hash: String,
     /// A word to sort by, `general` unless told.
     pub category: String,
-    /// The rule.
     pub text: Arc<str>,
     /// When it was set, RFC 3339.
     pub added_at: String,
@@ -68,17 +67,14 @@ pub struct Discovery {
     pub ts: String,
     /// Who found it, if told.
     pub agent_id: Option<String>,
-    /// The finder's role.
     pub role: String,
-    /// What was met.
     pub trigger: Arc<str>,
-    /// What helped.
     pub fix: Arc<str>,
     /// Always `success`.
     pub outcome: String,
 }
 
-/// A discovery on its way in; every field checked by itself.
+/// A discovery on its way in; each field checked on its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewDiscovery {
     /// As told.
@@ -107,16 +103,13 @@ pub struct State {
 /// A wish about memory.
 #[derive(Debug, Clone)]
 pub enum Command {
-    /// Set a rule.
     AddConstraint {
         /// 3 to 500 characters, trimmed.
         text: String,
         /// 1 to 40 characters.
         category: String,
     },
-    /// Lift a rule.
     RemoveConstraint(String),
-    /// Tell what worked.
     AddDiscovery(NewDiscovery),
 }
 
@@ -150,7 +143,7 @@ pub fn constraint_hash(text: &str) -> String {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    if let Some(problem) = closed(all) {
+    if let Err(problem) = all.health.writable() {
         return cx.reply(call, problem);
     }
     let result = match command {
@@ -159,17 +152,6 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::AddDiscovery(new) => add_discovery(all, cx, new),
     };
     cx.answer(call, result);
-}
-
-/// Why nothing can be remembered at the moment.
-fn closed(all: &All) -> Option<Problem> {
-    if all.health.stopping {
-        let text = "the daemon is stopping; start it again with svc start";
-        return Some(Problem::new(503, "stopping", text));
-    }
-    let error = all.health.storage_error.as_ref()?;
-    let text = format!("state cannot be written ({error}); {} and retry", remedy(error));
-    Some(Problem::new(503, "storage_unavailable", text).with_header("Retry-After", "5"))
 }
 
 /// The agent behind an event, as a constraint names it; `None` for a person.

@@ -15,11 +15,9 @@ const MAX_COMPARED: usize = 200;
 /// Who is to be told, and about what.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// Its role.
     pub role: &'a str,
     /// Its task; may be empty.
     pub task: &'a str,
-    /// Its files.
     pub scope: &'a [String],
 }
 
@@ -42,7 +40,6 @@ pub struct Selected<'a> {
 pub struct Handoff<'a> {
     /// The role of the agent that was replaced.
     pub role: &'a str,
-    /// The handoff.
     pub entry: &'a ChainEntry,
 }
 

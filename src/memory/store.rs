@@ -13,9 +13,7 @@ pub const VERSION: u32 = 1;
 /// One file of memory below `.svc/memory/`: its format version and its content.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Stored<T> {
-    /// Format version.
     pub version: u32,
-    /// What it holds.
     #[serde(flatten)]
     pub content: T,
 }

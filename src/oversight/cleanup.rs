@@ -41,11 +41,8 @@ pub struct Order {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// Log files.
     pub logs_removed: u64,
-    /// Plan artifacts.
     pub plans_removed: u64,
-    /// Worktrees.
     pub worktrees_removed: u64,
     /// Worktrees of removed agents that hold changes, and stay.
     pub worktrees_kept: u64,

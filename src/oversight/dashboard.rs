@@ -21,7 +21,7 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
     let budget = state.settings.config().safety.daily_budget_usd;
     let refused = usage::check_budget(state, ask.now).err();
     let unseen = (budget.is_some() && total.unpriced > 0).then(|| {
-        format!("{} tokens have no price: the budget does not see them, see svc tokens", total.unpriced)
+        format!("{} tokens have no price: the budget does not count them, see svc tokens", total.unpriced)
     });
     Ok(Reply::ok(&json!({
         "agents": {

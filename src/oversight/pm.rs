@@ -8,13 +8,13 @@
 use super::pm_checks::{self, Finding};
 use super::questions::{self, Asker};
 use crate::agents::Agent;
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::core::ids::AgentId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
 use crate::endpoint::{Access, Ask, Handler};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use svc_base::fence::{fenced, one_line};
@@ -31,7 +31,7 @@ const WORDS_CHARS: usize = 400;
 /// Characters of a task that a model is shown.
 const TASK_CHARS: usize = 2_000;
 
-/// What is to be reviewed, every field checked by itself.
+/// What is to be reviewed, each field checked on its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {
@@ -39,7 +39,6 @@ pub struct Subject {
     pub action: Option<String>,
     /// The file it is about; all files the agent has written when absent.
     pub file: Option<String>,
-    /// In words.
     pub description: Option<String>,
 }
 
@@ -51,15 +50,12 @@ pub struct Review {
     pub id: String,
     /// The agent's id at the time.
     pub agent_id: AgentId,
-    /// Its name.
     pub agent_name: String,
-    /// The verdict.
     pub approved: bool,
     /// Why, for people.
     pub reason: String,
     /// What the checks and the model found; empty when all is well.
     pub findings: Vec<Finding>,
-    /// What was reviewed.
     #[serde(flatten)]
     pub subject: Subject,
     /// Whether a model was asked.
@@ -96,7 +92,6 @@ pub struct Totals {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     history: VecDeque<Arc<Review>>,
     totals: Totals,
@@ -135,7 +130,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Review what an agent did or wants to do",
             Handler::Write(Access::Anyone, parse),
         )
-        .body(schema)
+        .body(|| schema_of(|fields| wish(fields, &|| None)))
         .replies(&[
             (200, "id, agentId, approved, reason, findings, reviewedAt, durationMs"),
             (400, "agentId is missing"),
@@ -146,30 +141,22 @@ pub fn routes() -> Vec<Route<Handler>> {
 }
 
 fn parse(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let target = if fields.value("agentId").is_none() && ask.caller().is_some() {
+    Ok(crate::core::Command::Pm(ask.request.read(|fields| wish(fields, ask.find_caller))?))
+}
+
+fn wish(fields: &mut Fields, caller: &dyn Fn() -> Option<AgentId>) -> Command {
+    let target = if fields.value("agentId").is_none() && caller().is_some() {
         None
     } else {
         fields.required_string("agentId").map(ToOwned::to_owned)
     };
+    let mut text = |name, max| fields.text(name, max).filter(|text| !text.is_empty()).map(ToOwned::to_owned);
     let subject = Subject {
-        action: bounded(&mut fields, "action", MAX_ACTION_CHARS),
-        file: bounded(&mut fields, "file", MAX_FILE_CHARS),
-        description: bounded(&mut fields, "description", MAX_DESCRIPTION_CHARS),
+        action: text("action", MAX_ACTION_CHARS),
+        file: text("file", MAX_FILE_CHARS),
+        description: text("description", MAX_DESCRIPTION_CHARS),
     };
-    fields.validator.finish()?;
-    Ok(crate::core::Command::Pm(Command::Review { target, subject }))
-}
-
-/// An optional text; an empty one counts as absent.
-fn bounded(fields: &mut Fields, name: &str, max: usize) -> Option<String> {
-    let text = fields.string(name)?.trim();
-    let chars = text.chars().count();
-    fields.validator.check(chars <= max && !text.contains('\0'), name, || {
-        format!("{name} must have at most {max} characters and no NUL, it has {chars}")
-    });
-    (!text.is_empty()).then(|| text.to_owned())
+    Command::Review { target, subject }
 }
 
 fn history(ask: &Ask) -> Result<Reply, Problem> {
@@ -190,9 +177,8 @@ fn history(ask: &Ask) -> Result<Reply, Problem> {
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let Command::Review { target, subject } = command;
-    if all.health.stopping {
-        let text = "the daemon is stopping; start it again with svc start";
-        return cx.reply(call, Problem::new(503, "stopping", text));
+    if let Err(problem) = all.health.running() {
+        return cx.reply(call, problem);
     }
     match agent_meant(all, cx, target.as_deref()) {
         Ok(agent) => review(all, cx, call, &agent, subject),
@@ -328,17 +314,4 @@ fn give(all: &mut All, cx: &mut Context, call: CallId, begun: Time, mut review: 
     while pm.history.len() > MAX_HISTORY {
         pm.history.pop_front();
     }
-}
-
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["agentId"],
-        "properties": {
-            "agentId": {"type": "string"},
-            "action": {"type": "string", "maxLength": MAX_ACTION_CHARS},
-            "file": {"type": "string", "maxLength": MAX_FILE_CHARS},
-            "description": {"type": "string", "maxLength": MAX_DESCRIPTION_CHARS},
-        },
-    })
 }

@@ -46,7 +46,6 @@ const FORBIDDING: [&str; 8] = ["never", "do not", "don't", "must not", "may not"
 pub struct Finding {
     /// `scope`, `protected`, `constraints`, `size` or `model`.
     pub check: String,
-    /// Whether it refuses.
     pub blocks: bool,
     /// For people.
     pub message: String,
@@ -165,7 +164,7 @@ fn constraints(all: &All, _: &Agent, subject: &Subject, files: &[String]) -> Vec
             let text = format!("{file} is named by the rule [{}]: {}", rule.hash, rule.text);
             found.push(Finding::block("constraints", &text));
         } else if words.intersection(&wished).count() >= SHARED_WORDS {
-            let text = format!("the wish seems to break the rule [{}]: {}", rule.hash, rule.text);
+            let text = format!("the request seems to break the rule [{}]: {}", rule.hash, rule.text);
             found.push(Finding::block("constraints", &text));
         }
     }
@@ -183,7 +182,7 @@ fn size(_: &All, agent: &Agent, subject: &Subject, files: &[String]) -> Vec<Find
     let mut found = Vec::new();
     if files.len() > MAX_FILES {
         let text = format!(
-            "{} files were changed, {MAX_FILES} are the limit of one review: split the work",
+            "{} files were changed, {MAX_FILES} is the limit of one review: split the work",
             files.len()
         );
         found.push(Finding::block("size", &text));

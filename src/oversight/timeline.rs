@@ -67,12 +67,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Kept<T> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
-    /// When.
     #[serde(with = "rfc3339")]
     pub timestamp: Time,
-    /// Agents alive.
     pub active: usize,
-    /// Agents recorded.
     pub total: usize,
     /// Tokens used by agents so far.
     pub tokens_used: u64,
@@ -88,13 +85,11 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Happened {
-    /// When.
     #[serde(with = "rfc3339")]
     pub timestamp: Time,
     /// `spawned`, `rotated`, `resumed`, `removed`, or the status with which it ended.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Which agent.
     pub agent_id: AgentId,
     /// Its name; empty when its record is gone.
     pub agent_name: String,
@@ -105,7 +100,6 @@ pub struct Happened {
 /// `.svc/state/timeline.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     snapshots: Entries<Snapshot>,
     events: Entries<Happened>,

@@ -1,9 +1,10 @@
 //! `/api/conflicts` and the question that hooks ask.
 
 use super::Command;
-use crate::api::{Fields, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
+use crate::core::ids::AgentId;
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Characters of a path or tool name.
 const MAX_CHARS: usize = 4096;
@@ -28,7 +29,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Ask whether an agent may write a file (used by svc hook)",
             Handler::Write(Access::Anyone, may_write),
         )
-        .body(schema)
+        .body(|| schema_of(|fields| wish(fields, &|| None)))
         .replies(&[(200, "decision allow or deny, reason, approvalId"), (404, "no such agent")]),
     ]
 }
@@ -38,24 +39,16 @@ fn list(ask: &Ask) -> Result<Reply, Problem> {
     Ok(Reply::ok(&json!({"conflicts": conflicts})))
 }
 
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["path"],
-        "properties": {
-            "agentId": {"type": "string", "description": "filled in when an agent's own process asks"},
-            "tool": {"type": "string"},
-            "path": {"type": "string", "description": "absolute, or relative to the agent's working directory"},
-        },
-    })
+fn may_write(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    Ok(crate::core::Command::Ownership(ask.request.read(|fields| wish(fields, ask.find_caller))?))
 }
 
-fn may_write(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let object = ask.request.object()?;
-    let mut fields = Fields::new(&object);
-    let caller = ask.caller().map(|id| id.to_string());
+fn wish(fields: &mut Fields, caller: &dyn Fn() -> Option<AgentId>) -> Command {
+    let caller = caller().map(|id| id.to_string());
+    fields.tell("agentId", || json!({"description": "filled in when an agent's own process asks"}));
     let agent = fields.string("agentId").map(str::to_owned).or(caller);
     let tool = fields.string("tool").unwrap_or("a tool").to_owned();
+    fields.tell("path", || json!({"description": "absolute, or relative to the agent's working directory"}));
     let path = fields.required_string("path").unwrap_or_default().to_owned();
     for (name, text) in [("tool", &tool), ("path", &path)] {
         fields.validator.check(text.chars().count() <= MAX_CHARS, name, || {
@@ -65,7 +58,5 @@ fn may_write(ask: &Ask) -> Result<crate::core::Command, Problem> {
     fields.validator.check(agent.is_some(), "agentId", || {
         "agentId is required unless an agent's own process asks".to_owned()
     });
-    fields.validator.finish()?;
-    let agent = agent.unwrap_or_default();
-    Ok(crate::core::Command::Ownership(Command::MayWrite { agent, tool, path }))
+    Command::MayWrite { agent: agent.unwrap_or_default(), tool, path }
 }

@@ -60,7 +60,7 @@ pub(super) const LOOK_SHARE: u32 = 10;
 /// A call that is told when it is over may have begun this long ago.
 const TOLD_LATE: Duration = Duration::from_secs(300);
 
-/// Words in the names of tools that write no files. What a helper of an agent does is told by itself.
+/// Words in the names of tools that write no files. A helper of an agent reports what it does itself.
 const READING: [&str; 15] = [
     "read", "grep", "glob", "list", "search", "fetch", "todo", "web", "view", "task", "agent", "think",
     "plan", "question", "skill",
@@ -73,16 +73,14 @@ pub struct Order {
     pub roots: Vec<String>,
     /// Changes from this time on are wanted.
     pub since: Time,
-    /// Files whose time of change is wanted by itself.
+    /// Files whose time of change is asked for one by one.
     pub files: Vec<String>,
 }
 
 /// What the thread has seen.
 #[derive(Debug, Clone)]
 pub struct Looked {
-    /// When it began.
     pub began: Time,
-    /// When it ended.
     pub ended: Time,
     /// Files that were changed, newest first.
     pub changes: Vec<Change>,
@@ -90,7 +88,7 @@ pub struct Looked {
     pub more: usize,
     /// Whether there were too many files to see them all.
     pub is_cut: bool,
-    /// The files asked for by themselves: when they were changed, `None` when they are gone.
+    /// The files asked for one by one: when they were changed, `None` when they are gone.
     pub files: Vec<(String, Option<Time>)>,
 }
 
@@ -404,7 +402,7 @@ fn blame(all: &All, change: &Change) -> Vec<Arc<Agent>> {
     }
     let Some(owner) = owners(all).find(|owner| owns(&owner.scope, path)) else { return Vec::new() };
     let ran: Vec<&Ran> = commands.ran.iter().filter(|ran| overlaps(ran, change)).collect();
-    let agent = |ran: &Ran| all.agents.iter().find(|agent| agent.lineage_id == ran.lineage).cloned();
+    let agent = |ran: &Ran| all.agents.by_lineage(ran.lineage).cloned();
     let named: Vec<&Ran> = ran
         .iter()
         .copied()

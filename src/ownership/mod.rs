@@ -44,7 +44,6 @@ const MAX_ALLOWED: usize = 500;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
-    /// When.
     #[serde(with = "rfc3339")]
     pub ts: Time,
     /// Who wrote, or wanted to; `None` where several may have.
@@ -55,7 +54,6 @@ pub struct Conflict {
     pub file_path: String,
     /// Who owns the file, if an agent does.
     pub owner_id: Option<AgentId>,
-    /// Its name.
     pub owner_name: Option<String>,
     /// `before`: it was asked for and not written yet. `after`: it is written.
     pub seen: &'static str,

@@ -84,13 +84,12 @@ fn say(all: &mut All, cx: &mut Context, undo: &Undo, in_place: bool) {
     if undo.told {
         return;
     }
-    let name =
-        all.agents.iter().find(|agent| agent.lineage_id == undo.lineage).map(|agent| agent.name.clone());
+    let name = all.agents.by_lineage(undo.lineage).map(|agent| agent.name.clone());
     let (file_path, approval_id) = (undo.file.clone(), undo.approval);
     cx.notice(Notice::ConflictUnresolved { data: Unresolved { agent_name: name, file_path, approval_id } });
     cx.audit("ownership.in_place", &json!({"approvalId": id, "filePath": undo.file}));
     cx.push(crate::core::Effect::Warn(format!(
-        "{} is still as it was when a person rejected the write (approval {id}); svc diff or git tells the change",
+        "{} is still as it was when a person rejected the write (approval {id}); svc diff or git shows the change",
         undo.file
     )));
 }

@@ -18,7 +18,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Providers, whether they are installed, their models",
             Handler::Work(Access::Anyone, worker::list),
         )
-        .query(&[("wait", "true: until versions and logins are told, 20 s at most")]),
+        .query(&[("wait", "true: wait until versions and logins are known, 20 s at most")]),
         Route::new(
             Method::Get,
             "/api/providers/:id/environment",

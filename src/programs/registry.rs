@@ -21,7 +21,6 @@ pub enum Presence {
 /// What was found of one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Detection {
-    /// Provider id.
     pub provider: &'static str,
     /// Whether its program is there.
     pub presence: Presence,

@@ -2,7 +2,7 @@
 
 use super::{CatchUp, Command, MAX_CONCURRENT, Timing, Wish, shown};
 use crate::agents;
-use crate::api::{FieldError, Fields, Method, Problem, Reply, Route};
+use crate::api::{FieldError, Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
@@ -22,17 +22,13 @@ fn record_routes() -> Vec<Route<Handler>> {
     vec![
         Route::new(Method::Get, "/api/schedules", "All schedules", Read(list)),
         Route::new(Method::Post, "/api/schedules", "Start agents by the clock", Write(Anyone, create))
-            .body(schema)
+            .body(|| schema_of(|fields| wish(fields, true)))
             .body_limit(BODY_BYTES)
             .replies(&[(201, "the record"), (400, "for example an invalid cron expression")]),
         Route::new(Method::Get, "/api/schedules/:id", "One schedule", Read(get))
             .replies(&[(200, "the record"), (404, "no such schedule")]),
         Route::new(Method::Patch, "/api/schedules/:id", "Change a schedule", Write(Anyone, change))
-            .body(|| {
-                let mut schema = schema();
-                schema["required"] = json!([]);
-                schema
-            })
+            .body(|| schema_of(|fields| wish(fields, false)))
             .body_limit(BODY_BYTES),
         Route::new(
             Method::Delete,
@@ -58,13 +54,13 @@ fn action_routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Post,
             "/api/schedules/:id/enable",
-            "Let a schedule run",
+            "Enable a schedule",
             Write(Anyone, |ask| command(Command::Enable(target(ask), true))),
         ),
         Route::new(
             Method::Post,
             "/api/schedules/:id/disable",
-            "Keep a schedule from running",
+            "Disable a schedule",
             Write(Anyone, |ask| command(Command::Enable(target(ask), false))),
         ),
     ]
@@ -89,19 +85,18 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn create(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let wish = parse(ask, true)?;
+    let wish = ask.request.read(|fields| wish(fields, true))?;
     command(Command::Create(Box::new(wish)))
 }
 
 fn change(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let wish = parse(ask, false)?;
+    let wish = ask.request.read(|fields| wish(fields, false))?;
     command(Command::Change(target(ask), Box::new(wish)))
 }
 
 /// Reads a schedule; for a new one, `cron` and `agent` have to be there.
-fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+fn wish(fields: &mut Fields, is_new: bool) -> Wish {
+    fields.tell("name", || json!({"type": "string"}));
     let name = fields.has("name").then(|| fields.title("name"));
     let cron = if is_new { fields.required_string("cron") } else { fields.string("cron") };
     let zone = fields.string("timezone");
@@ -114,6 +109,10 @@ fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
     });
     let concurrent = fields.integer("maxConcurrent", 1, MAX_CONCURRENT);
     let enabled = fields.boolean("enabled");
+    fields.tell("agent", || json!({"type": "object"}));
+    if is_new {
+        fields.tell_required("agent");
+    }
     let agent = match fields.value("agent") {
         Some(Value::Object(object)) => match agents::api::spawn_fields(Fields::new(object)) {
             Ok(agent) => Some(agent),
@@ -137,8 +136,7 @@ fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
     };
     let isolated = agent.as_ref().is_some_and(|agent| agent.isolation != agents::Isolation::Shared);
     fields.validator.check(!isolated, "agent.isolation", || SHARED_ONLY.to_owned());
-    fields.validator.finish()?;
-    Ok(Wish {
+    Wish {
         name,
         cron: cron.map(ToOwned::to_owned),
         timezone: zone.map(ToOwned::to_owned),
@@ -146,7 +144,7 @@ fn parse(ask: &Ask, is_new: bool) -> Result<Wish, Problem> {
         enabled,
         max_concurrent: concurrent.and_then(|number| usize::try_from(number).ok()),
         catch_up,
-    })
+    }
 }
 
 const SHARED_ONLY: &str = "isolation must be shared for agents that a schedule starts";
@@ -191,20 +189,4 @@ pub fn of_agent(problem: Problem) -> Problem {
         return problem;
     }
     Problem::validation(problem.placed("agent"))
-}
-
-fn schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["cron", "agent"],
-        "properties": {
-            "name": {"type": "string"},
-            "cron": {"type": "string"},
-            "timezone": {"type": "string"},
-            "agent": {"type": "object"},
-            "enabled": {"type": "boolean"},
-            "maxConcurrent": {"type": "integer", "minimum": 1, "maximum": MAX_CONCURRENT},
-            "catchUp": {"enum": ["skip", "once"]},
-        },
-    })
 }

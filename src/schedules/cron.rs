@@ -108,8 +108,9 @@ impl Field {
     fn step(&self, item: &str, step: &str) -> Result<u32, CronError> {
         let digits = !step.is_empty() && step.len() <= 3 && step.bytes().all(|byte| byte.is_ascii_digit());
         let number = step.parse::<u32>().ok().filter(|number| digits && (1..=self.high).contains(number));
-        number
-            .ok_or_else(|| self.wrong(item, &format!("has a step that is no number from 1 to {}", self.high)))
+        number.ok_or_else(|| {
+            self.wrong(item, &format!("has a step that is not a number from 1 to {}", self.high))
+        })
     }
 
     fn value(&self, text: &str) -> Result<u32, CronError> {
@@ -249,6 +250,6 @@ fn has(bits: u64, value: u32) -> bool {
 /// Errors: a sentence.
 pub fn zone(name: &str) -> Result<TimeZone, CronError> {
     TimeZoneDatabase::bundled().get(name).map_err(|_| {
-        CronError(format!("{name:?} is no time zone; use an IANA name such as Europe/Berlin, or UTC"))
+        CronError(format!("{name:?} is not a time zone; use an IANA name such as Europe/Berlin, or UTC"))
     })
 }

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::names;
 
 /// Schedules at most.
 pub const MAX_SCHEDULES: usize = 200;
@@ -46,7 +47,6 @@ const SET_BACK_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUp {
-    /// They are skipped.
     #[default]
     Skip,
     /// One run makes up for all of them.
@@ -110,9 +110,7 @@ pub struct Run {
     /// The time it stands for; absent for a run by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<String>,
-    /// In a word.
     pub outcome: Outcome,
-    /// Who was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<AgentId>,
     /// Why not, if nobody was.
@@ -127,9 +125,7 @@ pub struct Schedule {
     pub id: ScheduleId,
     /// Unique.
     pub name: String,
-    /// When it runs.
     pub timing: Timing,
-    /// What it starts.
     pub agent: SpawnRequest,
     /// Whether it runs at all.
     pub enabled: bool,
@@ -216,15 +212,10 @@ impl State {
 /// What a schedule is to be; absent fields stay as they are, or as a new one has them.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
-    /// Its name.
     pub name: Option<String>,
-    /// The expression.
     pub cron: Option<String>,
-    /// The time zone.
     pub timezone: Option<String>,
-    /// What it starts.
     pub agent: Option<SpawnRequest>,
-    /// Whether it runs.
     pub enabled: Option<bool>,
     /// Agents of it at once.
     pub max_concurrent: Option<usize>,
@@ -237,11 +228,8 @@ pub struct Wish {
 pub enum Command {
     /// Start an agent, and more like it when this says.
     Spawn(Timing, Box<SpawnRequest>),
-    /// Make one.
     Create(Box<Wish>),
-    /// Change one.
     Change(String, Box<Wish>),
-    /// Remove one.
     Delete(String),
     /// Start its agent now.
     Run(String),
@@ -376,10 +364,7 @@ fn spawn(
 
 /// A name that no schedule has.
 fn fresh_name(all: &All, base: &str) -> String {
-    let taken = |name: &str| all.schedules.iter().any(|schedule| schedule.name == name);
-    // Among one more names than there are schedules, one is free.
-    let numbered = (2..=all.schedules.schedules.len() + 2).map(|n| format!("{base}-{n}"));
-    std::iter::once(base.to_owned()).chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+    names::unused(base, '-', |name| all.schedules.iter().any(|schedule| schedule.name == name))
 }
 
 fn timing(cron: &str, timezone: &str) -> Result<Timing, Problem> {

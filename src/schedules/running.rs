@@ -12,6 +12,7 @@ use crate::core::{Context, Effect, State as All, Timer};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::names;
 
 /// Sets the next time of an enabled schedule, after `from` and after the last minute that was used up.
 pub(super) fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
@@ -129,7 +130,7 @@ fn begin(all: &mut All, cx: &mut Context, id: ScheduleId) -> Result<AgentId, Pro
         return Err(Problem::new(409, "max_concurrent", text));
     }
     let mut request = schedule.agent.clone();
-    request.name = request.name.map(|name| agent_name(all, name));
+    request.name = request.name.map(|name| agent_name(all, &name));
     let agent = agents::spawn_agent(all, cx, &schedule.maker, request)?;
     let lineage = all.agents.get(agent).map(|agent| agent.lineage_id);
     if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
@@ -155,14 +156,8 @@ fn agents_of(all: &All, started: &[LineageId]) -> (Vec<LineageId>, usize) {
 }
 
 /// A free name for the next agent: names are unique, and those that ran before keep theirs.
-fn agent_name(all: &All, wanted: String) -> String {
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    if !taken(&wanted) {
-        return wanted;
-    }
-    // Among one more names than there are records, one is free.
-    let numbered = (2..=all.agents.iter().count() + 2).map(|n| format!("{wanted}-{n}"));
-    numbered.into_iter().find(|name| !taken(name)).unwrap_or(wanted)
+fn agent_name(all: &All, wanted: &str) -> String {
+    names::unused(wanted, '-', |name| all.agents.has_name(name))
 }
 
 fn note(

@@ -14,9 +14,7 @@ pub const STORED_VERSION: u32 = 1;
 /// `.svc/state/schedules.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
-    /// All schedules.
     pub schedules: Vec<StoredSchedule>,
 }
 

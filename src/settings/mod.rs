@@ -41,7 +41,6 @@ pub struct Config {
     pub qc_threshold: usize,
     /// Seconds between two cycles of the journalist.
     pub journalist_interval: u64,
-    /// Journalist settings.
     pub journalist: Journalist,
     /// Provider of an agent that names none.
     pub default_provider: String,
@@ -52,9 +51,7 @@ pub struct Config {
     pub routing: Routing,
     /// What a person knows of models: before every table. A `null` takes an entry back.
     pub models: BTreeMap<String, Option<OwnModel>>,
-    /// Limits on consumption.
     pub safety: Safety,
-    /// The skills marketplace.
     pub skills: Skills,
     /// Whether the kernel sees to it that agents write in their scopes only.
     pub enforcement: Enforcement,
@@ -90,11 +87,9 @@ impl Env {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
-    /// Nothing is decided.
     Off,
     /// What would be picked is told.
     Suggest,
-    /// It is picked.
     On,
 }
 
@@ -119,7 +114,6 @@ impl Config {
 /// See [`Config::journalist`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Journalist {
-    /// How it writes.
     pub mode: JournalistMode,
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::{self, check_folder};
 use super::{Command, phases, shown, worker_api};
-use crate::api::{Fields, MAX_TITLE_CHARS, Method, Problem, Reply, Route};
+use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
 
@@ -29,12 +29,12 @@ fn team_routes() -> Vec<Route<Handler>> {
             "Save the current configuration as a team",
             Write(Anyone, save),
         )
-        .body(save_schema)
+        .body(|| schema_of(team))
         .replies(&[(201, "the new team"), (200, "a team of that name was there: it is saved again")]),
         Route::new(Method::Get, "/api/teams/:name", "One team", Read(get))
             .replies(&[(200, "the record"), (404, "no such team")]),
         Route::new(Method::Patch, "/api/teams/:name", "Rename a team", Write(Anyone, rename))
-            .body(|| json!({"type": "object", "required": ["name"], "properties": {"name": name_schema()}})),
+            .body(|| schema_of(name_field)),
         Route::new(
             Method::Delete,
             "/api/teams/:name",
@@ -45,7 +45,7 @@ fn team_routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Post,
             "/api/teams/:name/load",
-            "Start the agents a team has saved, unless they live",
+            "Start a team's saved agents that are not alive",
             Work(Anyone, worker_api::load),
         )
         .replies(&[(200, "team, agents, failed"), (404, "no such team")]),
@@ -108,8 +108,10 @@ fn plans(ask: &Ask) -> Result<Reply, Problem> {
 }
 
 fn save(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+    command(ask.request.read(team)?)
+}
+
+fn team(fields: &mut Fields) -> Command {
     let name = fields.title("name");
     let working_dir = fields.string("workingDir").map(ToOwned::to_owned);
     if let Some(dir) = &working_dir {
@@ -117,35 +119,19 @@ fn save(ask: &Ask) -> Result<crate::core::Command, Problem> {
     }
     let agents = fields.strings("agents").map(|list| list.into_iter().map(ToOwned::to_owned).collect());
     let count = agents.as_ref().map_or(0, Vec::<String>::len);
+    fields.tell("agents", || json!({"maxItems": MAX_CHOSEN}));
     fields.validator.check(count <= MAX_CHOSEN, "agents", || {
         format!("agents must be at most {MAX_CHOSEN} ids or names, there are {count}")
     });
-    fields.validator.finish()?;
-    command(Command::Save { name, working_dir, agents })
+    Command::Save { name, working_dir, agents }
 }
 
 fn rename(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
-    let name = fields.title("name");
-    fields.validator.finish()?;
-    command(Command::Rename { target: target(ask), name })
+    command(Command::Rename { target: target(ask), name: ask.request.read(name_field)? })
 }
 
-fn name_schema() -> Value {
-    json!({"type": "string", "minLength": 1, "maxLength": MAX_TITLE_CHARS})
-}
-
-fn save_schema() -> Value {
-    json!({
-        "type": "object",
-        "required": ["name"],
-        "properties": {
-            "name": name_schema(),
-            "workingDir": {"type": "string"},
-            "agents": {"type": "array", "items": {"type": "string"}, "maxItems": MAX_CHOSEN},
-        },
-    })
+fn name_field(fields: &mut Fields) -> String {
+    fields.title("name")
 }
 
 fn launch_schema() -> Value {

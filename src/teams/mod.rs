@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::names;
 
 /// The id of the default team, in every project.
 pub const DEFAULT_TEAM: TeamId = TeamId(1);
@@ -162,7 +163,6 @@ impl State {
 pub enum Command {
     /// Save the current configuration under a name.
     Save {
-        /// Its name.
         name: String,
         /// Where its agents work by default.
         working_dir: Option<String>,
@@ -180,7 +180,6 @@ pub enum Command {
     Rename {
         /// Id or name.
         target: String,
-        /// The new name.
         name: String,
     },
     /// Remove it; its agents go to the default team.
@@ -265,12 +264,7 @@ fn insert(all: &mut All, cx: &mut Context, name: String, toy: Option<&str>) -> R
 
 /// A name for a new team that nobody has: `wanted`, or `wanted` with a number.
 pub fn fresh_name(all: &All, wanted: &str) -> String {
-    // Among one more names than there are teams, one is free.
-    let numbered = (2..=all.teams.teams.len() + 2).map(|n| format!("{wanted} {n}"));
-    std::iter::once(wanted.to_owned())
-        .chain(numbered)
-        .find(|name| all.teams.named(name).is_none())
-        .unwrap_or_default()
+    names::unused(wanted, ' ', |name| all.teams.named(name).is_some())
 }
 
 fn free_name(all: &All, name: &str, own: Option<TeamId>) -> Result<(), Problem> {

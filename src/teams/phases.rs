@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use svc_base::names;
 
 /// Plans kept; the oldest that is over goes first.
 pub const MAX_PLANS: usize = 20;
@@ -41,13 +42,9 @@ pub const MAX_FILES_NAMED: usize = 500;
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Phase {
     /// This phase works, the first is 1.
-    Working {
-        /// Its number.
-        phase: usize,
-    },
+    Working { phase: usize },
     /// This phase cannot be completed as it is.
     Blocked {
-        /// Its number.
         phase: usize,
         /// Who failed, and how.
         reason: String,
@@ -76,13 +73,11 @@ pub enum Outcome {
 pub struct Member {
     /// Its phase, from 1.
     pub phase: usize,
-    /// What is started.
     pub request: SpawnRequest,
     /// Whether it was added for quality control.
     pub qc: bool,
     /// Who it is, once started.
     pub lineage: Option<LineageId>,
-    /// How it fares.
     pub outcome: Outcome,
     /// How often it was started again.
     pub restarts: u32,
@@ -92,7 +87,6 @@ pub struct Member {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// Its id.
     pub id: PlanId,
     /// The team its agents join.
     pub team_id: Option<String>,
@@ -101,7 +95,6 @@ pub struct Plan {
     /// When it was launched.
     #[serde(with = "rfc3339")]
     pub created_at: Time,
-    /// Where it is.
     pub phase: Phase,
     /// Its agents, by phase.
     pub members: Vec<Member>,
@@ -164,8 +157,7 @@ pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Pr
     if let Some(recommendation) = followed {
         not_under_way(&all.teams, recommendation)?;
     }
-    let planner =
-        recommendation.as_ref().and_then(|r| all.agents.iter().find(|a| a.lineage_id == r.planner).cloned());
+    let planner = recommendation.as_ref().and_then(|r| all.agents.by_lineage(r.planner).cloned());
     let mut validator = Validator::default();
     let team_id = match &team_id {
         Some(team) => all.teams.member_of(team, &mut validator),
@@ -313,7 +305,7 @@ fn launched(all: &All, id: PlanId) -> Reply {
 /// The record of a member, as far as it has one.
 fn record<'a>(all: &'a All, member: &Member) -> Option<&'a Arc<Agent>> {
     let lineage = member.lineage?;
-    all.agents.iter().find(|agent| agent.lineage_id == lineage)
+    all.agents.by_lineage(lineage)
 }
 
 /// Moves every plan as far as it goes. Called after whatever happens to an agent.
@@ -477,10 +469,7 @@ fn started(all: &All, cx: &mut Context, member: &mut Member, id: AgentId) {
 }
 
 fn qc_name(all: &All) -> String {
-    let taken = |name: &str| all.agents.iter().any(|agent| agent.name == name);
-    // Among one more names than there are records, one is free.
-    let names = (1..=all.agents.iter().count() + 1).map(|n| format!("{NAME_PREFIX}{n}"));
-    names.into_iter().find(|name| !taken(name)).unwrap_or_default()
+    names::numbered(|name| all.agents.has_name(name), |n| format!("{NAME_PREFIX}{n}"))
 }
 
 /// What the phases before have really changed, for the prompt of a later phase.

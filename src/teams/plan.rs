@@ -47,7 +47,6 @@ yourself.
 pub struct Planned {
     /// When it works: 1 first.
     pub phase: u64,
-    /// What it is.
     #[serde(flatten)]
     pub agent: agents::SpawnRequest,
 }
@@ -63,9 +62,7 @@ pub struct Recommendation {
     pub project_dir: Option<String>,
     /// `file` or `result`.
     pub source: String,
-    /// Whose it is.
     pub planner: LineageId,
-    /// Its name.
     pub planner_name: String,
     /// When it was read.
     #[serde(with = "rfc3339")]

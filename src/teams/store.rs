@@ -14,9 +14,7 @@ pub const STORED_VERSION: u32 = 1;
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
-    /// All teams.
     pub teams: Vec<Arc<Team>>,
     /// What the last planner recommended.
     pub recommendation: Option<Arc<Recommendation>>,

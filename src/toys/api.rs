@@ -2,10 +2,10 @@
 
 use super::{CATEGORIES, all, find, worker_api};
 use crate::agents::api::MAX_PROMPT_CHARS;
-use crate::api::{Fields, Method, Problem, Reply, Route, Validator};
+use crate::api::{Fields, Method, Problem, Reply, Route, Validator, schema_of};
 use crate::credentials::{self, Secret};
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The routes of the toys.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -21,7 +21,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             // It stores a credential, which agents may not.
             Handler::Work(Access::OperatorOnly, worker_api::launch),
         )
-        .body(launch_schema)
+        .body(|| schema_of(wanted))
         .replies(&[
             (200, "team, agent, toyId"),
             (400, "for example a key is required but absent"),
@@ -48,43 +48,25 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
 
 /// The fields of a launch.
 pub struct Wanted {
-    /// The key.
     pub key: Option<Secret>,
-    /// What to build.
     pub starter: Option<String>,
     /// Who runs the planner.
     pub provider: Option<String>,
-    /// Its model.
     pub model: Option<String>,
 }
 
 /// Reads `POST /api/toys/:id/launch`.
-pub fn parse_launch(ask: &Ask) -> Result<Wanted, Problem> {
-    let body = ask.request.object()?;
-    let mut fields = Fields::new(&body);
+pub fn wanted(fields: &mut Fields) -> Wanted {
     // A form sends an empty text for a key that nobody has typed.
     let given = fields.string("apiKey").is_some_and(|key| !key.trim().is_empty());
-    let key = given.then(|| credentials::api::secret(&mut fields, "apiKey"));
+    fields.tell("apiKey", || json!({"writeOnly": true}));
+    let key = given.then(|| credentials::api::secret(fields, "apiKey"));
     let text = |text: Option<&str>| text.filter(|text| !text.trim().is_empty()).map(ToOwned::to_owned);
     let starter = text(fields.string("starterPrompt"));
     let chars = starter.as_ref().map_or(0, |starter| starter.chars().count());
+    fields.tell("starterPrompt", || json!({"maxLength": MAX_PROMPT_CHARS}));
     fields.validator.check(chars <= MAX_PROMPT_CHARS, "starterPrompt", || {
         format!("starterPrompt must have at most {MAX_PROMPT_CHARS} characters, it has {chars}")
     });
-    let provider = text(fields.string("provider"));
-    let model = text(fields.string("model"));
-    fields.validator.finish()?;
-    Ok(Wanted { key, starter, provider, model })
-}
-
-fn launch_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "apiKey": {"type": "string", "writeOnly": true},
-            "starterPrompt": {"type": "string", "maxLength": MAX_PROMPT_CHARS},
-            "provider": {"type": "string"},
-            "model": {"type": "string"},
-        },
-    })
+    Wanted { key, starter, provider: text(fields.string("provider")), model: text(fields.string("model")) }
 }

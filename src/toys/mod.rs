@@ -36,7 +36,6 @@ pub enum Command {
 /// What `POST /api/toys/:id/launch` asks for.
 #[derive(Debug, Clone)]
 pub struct Launch {
-    /// Which.
     pub toy: &'static Toy,
     /// Its key, sealed for [`Toy::credential`]; absent when none was given.
     pub key: Option<Sealed>,
@@ -44,7 +43,6 @@ pub struct Launch {
     pub starter: Option<String>,
     /// Who runs the planner; the configured default when absent.
     pub provider: Option<String>,
-    /// Its model.
     pub model: Option<String>,
 }
 
@@ -98,8 +96,8 @@ fn prompt(toy: &Toy, starter: Option<&str>, has_key: bool) -> String {
         let place = toy.key_header.as_deref().unwrap_or("the way its documentation says");
         let _ = writeln!(
             text,
-            "It wants a key, sent as {place}. Every agent of this team has the key in the environment variable \
-             {}: programs read it from there, and nobody prints it or writes it to a file.",
+            "It needs a key, sent as {place}. Every agent of this team has the key in the environment variable \
+             {}: read it from there; never print it or write it to a file.",
             toy.variable()
         );
     } else {

@@ -8,7 +8,7 @@ use crate::endpoint::{Answer, Ask};
 /// `POST /api/toys/:id/launch`.
 pub fn launch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let toy = find(ask.params.get("id"))?;
-    let wanted = api::parse_launch(ask)?;
+    let wanted = ask.request.read(api::wanted)?;
     let key = wanted.key.map(|key| host.vault.seal(&toy.credential(), &key)).transpose()?;
     let (starter, provider, model) = (wanted.starter, wanted.provider, wanted.model);
     let launch = Launch { toy, key, starter, provider, model };

@@ -17,9 +17,7 @@ pub const MAX_GONE: usize = 100;
 /// An account that is closed.
 #[derive(Debug)]
 pub struct Closed {
-    /// Whose it is.
     pub lineage: LineageId,
-    /// What it holds.
     pub account: Arc<Account>,
     /// What each team has of it.
     pub teams: BTreeMap<Arc<str>, Sum>,
@@ -88,7 +86,6 @@ fn kept(
 pub struct Gone {
     /// By their last use, the oldest first.
     last: VecDeque<Arc<Closed>>,
-    /// What was joined.
     earlier: BTreeMap<Arc<str>, Sum>,
     /// All that both come to.
     total: Sum,

@@ -34,7 +34,6 @@ pub struct Route {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Totals {
-    /// Decisions taken.
     pub decisions: u64,
     /// Dollars saved by agents whose records are gone.
     pub saved_usd: f64,

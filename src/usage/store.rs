@@ -17,7 +17,6 @@ use svc_base::chunked::ChunkedMap;
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Stored {
-    /// Format version.
     pub version: u32,
     accounts: Vec<(LineageId, Account)>,
     earlier: BTreeMap<Arc<str>, Sum>,

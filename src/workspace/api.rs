@@ -44,7 +44,7 @@ fn reading() -> Vec<Route<Handler>> {
         Route::new(
             Method::Get,
             "/api/files/git-status",
-            "Changed files, as git tells",
+            "Changed files, according to git",
             Work(Anyone, worker_git::status),
         ),
         Route::new(
@@ -160,7 +160,7 @@ fn importing() -> Vec<Route<Handler>> {
             json!({"type": "object", "required": ["url"], "properties": properties})
         })
         .replies(&[
-            (202, "importId; repos:import tells how it goes"),
+            (202, "importId; repos:import reports its progress"),
             (400, "the address is neither https nor ssh"),
             (409, "there is something at path already"),
             (429, "two imports are under way"),

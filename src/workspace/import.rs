@@ -65,7 +65,6 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Import {
-    /// Its id.
     pub import_id: ImportId,
     /// Where it comes from.
     pub url: String,
@@ -80,7 +79,6 @@ pub struct Import {
     /// When it was asked for.
     #[serde(with = "rfc3339")]
     pub started_at: Time,
-    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Settings and instructions for coding agents that came along: whoever starts an agent there should
@@ -115,7 +113,6 @@ impl Imports {
 /// An order to the import threads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Which import.
     pub id: ImportId,
     /// What to fetch, and where to.
     pub request: Request,

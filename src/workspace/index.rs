@@ -88,7 +88,6 @@ pub struct Workspace {
     /// What declares it, for example `npm-workspaces`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Files below it.
     pub files: u64,
     /// Folders below it.
     pub dirs: u64,
@@ -110,7 +109,6 @@ pub struct Stats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Index {
-    /// The format.
     pub version: u32,
     /// The name of the root's folder.
     pub project_name: String,
@@ -118,9 +116,7 @@ pub struct Index {
     pub last_index_time: u64,
     /// How long it took.
     pub duration_ms: u64,
-    /// Counts.
     pub stats: Stats,
-    /// Packages.
     pub workspaces: Vec<Workspace>,
     /// Files at the root that a newcomer should know.
     pub key_files: Vec<String>,

@@ -74,7 +74,6 @@ pub enum Command {
     Changed {
         /// The event for the audit journal, for example `file.write`.
         event: &'static str,
-        /// Its fields.
         details: Value,
         /// The status of the answer.
         status: u16,
@@ -83,7 +82,6 @@ pub enum Command {
     },
     /// The project was scanned because somebody asked: take the index over and answer its status.
     Indexed(Arc<Index>),
-    /// Import a repository.
     Import(import::Request),
 }
 

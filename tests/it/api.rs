@@ -91,7 +91,10 @@ fn the_list_has_a_tag_and_gives_only_the_fields_that_are_asked_for() {
     assert_eq!(few, json!([{"id": id, "name": "renamed-1"}]));
     let (status, problem) = daemon.send("GET", "/api/agents?fields=id,colour", &Value::Null);
     assert_eq!((status, &problem["errors"][0]["field"]), (400, &json!("fields")));
-    assert!(problem["error"].as_str().unwrap().contains("\"colour\" is none; there are"), "{problem}");
+    assert!(
+        problem["error"].as_str().unwrap().contains("there is no field \"colour\"; there are"),
+        "{problem}"
+    );
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn decisions_13_an_invalid_expression_names_field_and_rule() {
         ("* * * * MONDAY", "day of week"),
         ("10-5 * * * *", "minute \"10-5\" runs backwards"),
         ("* * * * FRI-MON", "runs backwards"),
-        ("*/0 * * * *", "has a step that is no number from 1 to 59"),
+        ("*/0 * * * *", "has a step that is not a number from 1 to 59"),
         ("*/60 * * * *", "has a step"),
         ("*/ * * * *", "has a step"),
         ("1, * * * *", "minute \"\""),

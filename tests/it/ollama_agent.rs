@@ -101,7 +101,7 @@ fn a_failing_tool_is_told_to_the_model_and_shown() {
         requests[request].body["messages"][message]["content"].as_str().expect("words").to_owned()
     };
     assert_eq!(result(1, 3), "error: ../../secret: leads out of the working directory");
-    assert!(result(2, 5).starts_with("error: the arguments are no object"), "{}", result(2, 5));
+    assert!(result(2, 5).starts_with("error: the arguments are not an object"), "{}", result(2, 5));
 }
 
 #[test]

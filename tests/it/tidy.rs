@@ -77,7 +77,7 @@ fn design_3_only_workers_and_the_assembly_touch_the_outside_world() {
     let is_test = |name: &str| name.ends_with("/tests.rs");
     let found =
         trespassers(&files(&["src", "crates"], &[".rs"]), &patterns, |name| does_io(name) || is_test(name));
-    assert_none(&found, "features are pure; I/O, clocks and channels belong into worker*.rs or assembly/");
+    assert_none(&found, "features are pure; I/O, clocks and channels belong in worker*.rs or assembly/");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn unsafe_code_stands_only_in_the_system_and_the_assembly_and_says_why() {
     let outside = trespassers(&sources, &marks, |name| {
         system(name) || name.starts_with("tests/") || name.starts_with("benches/")
     });
-    assert_none(&outside, "unsafe code belongs into crates/sys/, crates/room/ and src/assembly/");
+    assert_none(&outside, "unsafe code belongs in crates/sys/, crates/room/ and src/assembly/");
     let mut silent = Vec::new();
     for (name, text) in sources.iter().filter(|(name, _)| system(name)) {
         let lines: Vec<&str> = text.lines().collect();
@@ -144,6 +144,40 @@ fn files_and_lines_keep_to_their_room() {
         }
     }
     assert_none(&found, "split along the meaning");
+}
+
+/// Public types, constants and functions without a docstring. Constructors called `new`, test helpers and
+/// what a macro writes are free, and so are fields and variants: a name that says it needs no second telling.
+fn untold(files: &[(String, String)]) -> Vec<String> {
+    let kinds = ["fn ", "struct ", "enum ", "trait ", "type ", "const ", "static ", "unsafe fn "];
+    let mut found = Vec::new();
+    for (name, text) in files.iter().filter(|(name, _)| !name.contains("test")) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let item = line.trim_start().strip_prefix("pub ").unwrap_or_default();
+            let is_free = item.starts_with("fn new(") || item.contains('$');
+            // Up to the end of the item before, there may be attributes of several lines.
+            let above = lines[..at].iter().rev();
+            let mut above =
+                above.take_while(|l| !l.trim().is_empty() && !l.trim_end().ends_with([';', '{', '}']));
+            if kinds.iter().any(|kind| item.starts_with(kind))
+                && !is_free
+                && !above.any(|l| l.trim_start().starts_with("///"))
+            {
+                found.push(format!("{name}:{}: {}", at + 1, line.trim()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn public_items_say_what_their_names_do_not() {
+    assert_none(&untold(&files(&["src", "skills", "crates"], &[".rs"])), "tell shape, unit, error or source");
+    let planted =
+        "/// Told.\n#[derive(\n    Clone,\n)]\npub struct A {\n    pub b: u8,\n}\npub const C: u8 = 1;\n";
+    let found = untold(&[("src/a.rs".into(), planted.into())]);
+    assert_eq!(found, ["src/a.rs:8: pub const C: u8 = 1;"]);
 }
 
 #[test]

@@ -11,7 +11,6 @@ pub enum Holder {
     Agent(AgentId),
     /// A process that was seen, and that comes from no agent.
     Outside,
-    /// Another machine.
     Elsewhere,
     /// No process that may be looked at was seen to hold it.
     Unseen,

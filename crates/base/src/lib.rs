@@ -11,6 +11,7 @@ pub mod hex;
 pub mod ids;
 pub mod json_text;
 pub mod mcp;
+pub mod names;
 pub mod nearest;
 pub mod relevance;
 pub mod scopes;

@@ -24,17 +24,17 @@ pub const KEYS: &[Key] = &[
     key(
         "port",
         "whole number 0 to 65535; 0 takes any",
-        "the port to listen on, or one of the next ten that is free; holds with the next start",
+        "the port to listen on, or the first free one of the next ten; takes effect at the next start",
     ),
     key(
         "host",
         "an IP address of this machine",
-        "the address to listen on; beyond this machine it asks for .svc/token; holds with the next start",
+        "the address to listen on; beyond this machine it asks for .svc/token; takes effect at the next start",
     ),
     key(
         "maxAgents",
         "whole number 1 to 1000",
-        "agents that live at the same time, at most; of five places one is kept for what persons start",
+        "agents that live at the same time, at most; one place in five is kept for agents that people start",
     ),
     key(
         "rotationThreshold",
@@ -81,7 +81,7 @@ pub const KEYS: &[Key] = &[
     key(
         "env.set",
         "an object: a value by name; null keeps a variable away",
-        "variables that every agent gets; no secrets, which belong into 'svc credentials'",
+        "variables that every agent gets; no secrets, which belong in 'svc credentials'",
     ),
     key(
         "env.providers",

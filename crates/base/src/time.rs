@@ -28,7 +28,6 @@ impl Time {
 pub struct Jump {
     /// Whether it was set back.
     pub is_back: bool,
-    /// By how much.
     pub by: Duration,
 }
 

@@ -20,11 +20,8 @@ pub struct Toy {
     pub auth: String,
     /// `beginner` or `intermediate`.
     pub difficulty: String,
-    /// What it gives.
     pub description: String,
-    /// Its documentation.
     pub docs_url: String,
-    /// Where it answers.
     pub base_url: String,
     /// The header or parameter that carries the key.
     pub key_header: Option<String>,

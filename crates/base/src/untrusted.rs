@@ -26,6 +26,22 @@ pub fn untrusted_prose(text: &str) -> String {
     untrusted_line(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// Text that means nothing to a browser wherever it stands in a page, attributes in quotes included.
+pub fn escape_html(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 fn shown(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut last = ' ';
@@ -97,6 +113,11 @@ mod tests {
                 assert_eq!(text, format!("a\\u{{{:x}}}b", u32::from(c)));
             }
         }
+    }
+
+    #[test]
+    fn html_is_text_in_and_out_of_attributes() {
+        assert_eq!(escape_html("<b a=\"x\" b='y'>&"), "&lt;b a=&quot;x&quot; b=&#39;y&#39;&gt;&amp;");
     }
 
     #[test]

@@ -131,7 +131,7 @@ fn environment(set: &[&str], pass: &[&str]) -> Result<Option<Value>, Failure> {
     let mut values = Map::new();
     for word in set {
         let Some((name, value)) = word.split_once('=') else {
-            return Err(Failure::usage(format!("--env is like NAME=VALUE, not '{word}'")));
+            return Err(Failure::usage(format!("--env takes NAME=VALUE, not '{word}'")));
         };
         values.insert(name.into(), json!(value));
     }

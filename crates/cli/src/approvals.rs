@@ -1,7 +1,7 @@
 //! `svc approvals`, `svc approve`, `svc reject`.
 
 use super::client::{Client, encode};
-use super::commands::{ANY, Command, Group, Words};
+use super::commands::{ANY, Command, Group};
 use super::render::{Table, age_of};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
@@ -11,16 +11,14 @@ use svc_base::untrusted::untrusted_line;
 /// The commands that stand here, beside those in the table of trust.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "answer",
-    alias: "",
     group: Group::Trust,
     summary: "answer a question of an agent",
     usage: "answer ID WORDS.. | -",
     words: (2, ANY),
-    complete: Words::Free,
-    options: &[],
     details: "The beginning of an id is enough; 'svc approvals' lists the questions. A bare yes or no is as well\n\
               said with 'svc approve' and 'svc reject'.",
     run: answer,
+    ..Command::PLAIN
 }];
 
 /// `svc answer ID WORDS..`.
@@ -31,7 +29,10 @@ fn answer(session: &Session) -> Outcome {
     let id = whole_id(&client, &session.args.words[0])?;
     let record = client.get(&format!("/api/approvals/{}", encode(&id)))?;
     if text(&record["action"], "type") != "question" {
-        return Err(Failure::failed(format!("{id} is no question: {}; approve or reject it", wish(&record))));
+        return Err(Failure::failed(format!(
+            "{id} is not a question: {}; approve or reject it",
+            wish(&record)
+        )));
     }
     let record =
         client.post(&format!("/api/approvals/{}/approve", encode(&id)), &json!({"reason": words}))?;

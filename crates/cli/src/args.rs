@@ -115,13 +115,13 @@ pub fn unknown_command(word: &str) -> Failure {
 
 fn unknown_option(command: Option<&'static Command>, given: &str) -> Failure {
     let Some(command) = command else {
-        return Failure::usage(format!("{given} is no option of svc; options of a command stand after it"));
+        return Failure::usage(format!("{given} is not an option of svc; a command's options come after it"));
     };
     let near = nearest(given.trim_start_matches('-'), options(Some(command)).map(|option| option.long));
     let hint = near.map(|name| format!("; did you mean --{name}?")).unwrap_or_default();
     let name = command.name;
     Failure::usage(format!(
-        "{given} is no option of 'svc {name}'{hint}; see 'svc help {name}', and put -- before text that \
+        "{given} is not an option of 'svc {name}'{hint}; see 'svc help {name}', and put -- before text that \
              begins \
          with a dash"
     ))
@@ -191,7 +191,7 @@ mod tests {
         assert!(complaint(&["spawn", "x", "--effort", "huge"]).contains("low, medium, high, max"));
         assert!(complaint(&["logs"]).contains("usage: svc logs"));
         assert!(complaint(&["status", "now"]).contains("fewer"));
-        assert!(complaint(&["--port", "1"]).contains("stand after it"));
+        assert!(complaint(&["--port", "1"]).contains("come after it"));
     }
 
     #[test]

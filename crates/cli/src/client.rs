@@ -128,11 +128,9 @@ pub fn port_file_url(text: &str) -> Option<String> {
 /// Why a call got no good answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallError {
-    /// Nothing listens there.
     NothingListens,
     /// The daemon refused: status, stable code, sentence.
     Refused {
-        /// The HTTP status.
         status: u16,
         /// The API's `code`.
         code: String,

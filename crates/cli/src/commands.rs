@@ -15,7 +15,6 @@ use super::{agents, completions, control, doctor, help, logs, rehearse, settings
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The daemon itself.
     Daemon,
     /// Agents, one by one.
     Agents,
@@ -50,13 +49,9 @@ impl Group {
 /// What a shell offers for the words of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// Nothing.
     Free,
-    /// Names of agents.
     Agents,
-    /// Names of commands.
     Commands,
-    /// These.
     OneOf(&'static [&'static str]),
 }
 
@@ -104,7 +99,6 @@ pub struct Command {
     pub alias: &'static str,
     /// Where it stands in the help.
     pub group: Group,
-    /// One line.
     pub summary: &'static str,
     /// Its command line, without `svc`.
     pub usage: &'static str,
@@ -116,8 +110,28 @@ pub struct Command {
     pub options: &'static [Opt],
     /// Further paragraphs of its help.
     pub details: &'static str,
-    /// What it does.
     pub run: fn(&Session) -> Outcome,
+}
+
+impl Command {
+    /// What most commands have in common, for the rest of a literal: no words, no options. A row names what
+    /// it runs itself; a test holds that.
+    pub(super) const PLAIN: Self = Self {
+        name: "",
+        alias: "",
+        group: Group::Help,
+        summary: "",
+        usage: "",
+        words: (0, 0),
+        complete: Words::Free,
+        options: &[],
+        details: "",
+        run: runs_nothing,
+    };
+}
+
+fn runs_nothing(_: &Session) -> Outcome {
+    Ok(())
 }
 
 /// No limit on the words of a command.
@@ -128,7 +142,7 @@ pub const GLOBAL_OPTIONS: &[Opt] = &[
     value("project", "DIR", "the project; else the nearest folder upwards with .svc"),
     value("url", "URL", "the daemon, for example http://127.0.0.1:31415"),
     switch("json", "print the API's JSON"),
-    short('q', switch("quiet", "print only the essential: ids")),
+    short('q', switch("quiet", "print only the essentials: ids")),
     short('h', switch("help", "explain the command")),
     short('V', switch("version", "print the version")),
 ];
@@ -138,12 +152,9 @@ const PORT: Opt = value("port", "N", "this port or none (31415, or the next that
 static DAEMON_COMMANDS: [Command; 4] = [
     Command {
         name: "start",
-        alias: "",
         group: Group::Daemon,
         summary: "run the daemon for this project",
         usage: "start [--background] [--port N] [--host ADDR]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[
             short('b', switch("background", "detach; log to .svc/daemon.log; return once it answers")),
             PORT,
@@ -152,45 +163,36 @@ static DAEMON_COMMANDS: [Command; 4] = [
         ],
         details: "Without --project the nearest project upwards is taken, else this folder becomes one, unless it is\n\
                   /, your home folder or /tmp. It prints 'listening on URL' once it accepts connections, and runs\n\
-                  until ctrl-c or 'svc stop'. A port that is named is taken or refused; without one it is 31415 or\n\
-                  one of the next that is free. Where a daemon runs already, that is said.",
+                  until ctrl-c or 'svc stop'. A named port is used or refused; without one it is 31415 or the\n\
+                  next free one. If a daemon is running already, it says so.",
         run: control::start,
+        ..Command::PLAIN
     },
     Command {
         name: "stop",
-        alias: "",
         group: Group::Daemon,
         summary: "end the daemon and all its agents",
         usage: "stop",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
-        details: "Returns when the process is gone and the project is free for a new daemon. Agents cannot.",
+        details: "Returns when the process is gone and the project is free for a new daemon. Agents may not use it.",
         run: control::stop,
+        ..Command::PLAIN
     },
     Command {
         name: "status",
-        alias: "",
         group: Group::Daemon,
-        summary: "tell where the daemon runs and what it does",
+        summary: "show where the daemon runs and what it does",
         usage: "status",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
-        details: "",
         run: control::status,
+        ..Command::PLAIN
     },
     Command {
         name: "open",
-        alias: "",
         group: Group::Daemon,
         summary: "open the web console",
         usage: "open",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
-        details: "Prints the address in any case.",
+        details: "Prints the address either way.",
         run: control::open,
+        ..Command::PLAIN
     },
 ];
 
@@ -201,20 +203,16 @@ static AGENT_COMMANDS: [Command; 9] = [
         group: Group::Agents,
         summary: "list the agents",
         usage: "agents [--live]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[switch("live", "only those that have not ended"), switch("names", "print only the names")],
-        details: "",
         run: agents::list,
+        ..Command::PLAIN
     },
     Command {
         name: "spawn",
-        alias: "",
         group: Group::Agents,
         summary: "start an agent",
         usage: "spawn ROLE [PROMPT.. | -] [OPTIONS]",
         words: (1, ANY),
-        complete: Words::Free,
         options: &[
             value("provider", "ID", "which coding agent runs it; see 'svc providers'"),
             value("model", "ID", "its model; auto: the cheapest that fits its task"),
@@ -242,6 +240,7 @@ static AGENT_COMMANDS: [Command; 9] = [
         details: "The prompt is the rest of the words, or standard input with -. Put -- before text that begins\n\
                   with a dash.",
         run: agents::spawn,
+        ..Command::PLAIN
     },
     Command {
         name: "kill",
@@ -297,33 +296,29 @@ static AGENT_COMMANDS: [Command; 9] = [
         usage: "query TARGET QUESTION.. | -",
         words: (2, ANY),
         complete: Words::Agents,
-        options: &[],
-        details: "",
         run: talk::query,
+        ..Command::PLAIN
     },
     Command {
         name: "rotate",
-        alias: "",
         group: Group::Agents,
         summary: "replace an agent by a fresh one that knows its work",
         usage: "rotate TARGET [--dry-run]",
         words: (1, 1),
         complete: Words::Agents,
         options: &[switch("dry-run", "only show the brief, and what would be left out")],
-        details: "",
         run: talk::rotate,
+        ..Command::PLAIN
     },
     Command {
         name: "resume",
-        alias: "",
         group: Group::Agents,
         summary: "continue an agent that has ended",
         usage: "resume TARGET [MESSAGE.. | -]",
         words: (1, ANY),
         complete: Words::Agents,
-        options: &[],
-        details: "",
         run: talk::resume,
+        ..Command::PLAIN
     },
     Command {
         name: "wait",
@@ -343,90 +338,74 @@ static AGENT_COMMANDS: [Command; 9] = [
 static OTHER_COMMANDS: [Command; 7] = [
     Command {
         name: "providers",
-        alias: "",
         group: Group::Look,
         summary: "list the coding agents that svc can run",
         usage: "providers",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
-        details: "",
         run: settings::providers,
+        ..Command::PLAIN
     },
     Command {
         name: "config",
-        alias: "",
         group: Group::Look,
         summary: "read or change the configuration",
         usage: "config [get [KEY] | set KEY VALUE | describe [KEY]]",
         words: (0, 3),
         complete: Words::OneOf(&["get", "set", "describe"]),
-        options: &[],
         details: "Keys are dotted, for example safety.dailyBudgetUsd. A value is read as JSON, else as text.\n\
-                  describe tells what a setting does, which values it takes and its default, without a daemon, too.",
+                  describe tells what a setting does, which values it takes and its default, also without a daemon.",
         run: settings::config,
+        ..Command::PLAIN
     },
     Command {
         name: "doctor",
-        alias: "",
         group: Group::Look,
         summary: "check this machine and this project",
         usage: "doctor",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
         details: "Exit code 1 when a check fails. Each line that is not ok names its remedy.",
         run: doctor::doctor,
+        ..Command::PLAIN
     },
     Command {
         name: "rehearse",
-        alias: "",
         group: Group::Look,
         summary: "watch a scripted team at work, without a model",
         usage: "rehearse [--keep] [--port N]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[switch("keep", "leave the daemon running afterwards"), PORT],
         details: "Uses --project, else a folder 'demo' here. Starts a daemon if none runs there, and ends it again.",
         run: rehearse::rehearse,
+        ..Command::PLAIN
     },
     Command {
         name: "completions",
-        alias: "",
         group: Group::Help,
         summary: "print completions for a shell",
         usage: "completions bash|zsh|fish",
         words: (1, 1),
         complete: Words::OneOf(&["bash", "zsh", "fish"]),
-        options: &[],
         details: "bash: source <(svc completions bash)\n\
                   zsh:  source <(svc completions zsh)\n\
                   fish: svc completions fish | source",
         run: completions::completions,
+        ..Command::PLAIN
     },
     Command {
         name: "version",
-        alias: "",
         group: Group::Help,
         summary: "print the version",
         usage: "version",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
-        details: "",
         run: help::version,
+        ..Command::PLAIN
     },
     Command {
         name: "help",
-        alias: "",
         group: Group::Help,
         summary: "explain a command",
         usage: "help [COMMAND | --all]",
         words: (0, 1),
         complete: Words::Commands,
         options: &[switch("all", "list all commands, one line each")],
-        details: "",
         run: help::help,
+        ..Command::PLAIN
     },
 ];
 
@@ -478,7 +457,8 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), before);
         for command in all() {
-            assert!(command.usage.starts_with(command.name), "{}", command.name);
+            assert!(!command.name.is_empty() && command.usage.starts_with(command.name), "{}", command.name);
+            assert!(!std::ptr::fn_addr_eq(command.run, Command::PLAIN.run), "{} runs nothing", command.name);
             assert!(!command.summary.is_empty() && !command.summary.ends_with('.'), "{}", command.name);
             let mut options: Vec<_> = GLOBAL_OPTIONS.iter().chain(command.options).collect();
             assert!(options.iter().all(|option| option.short != Some('-')));

@@ -127,9 +127,7 @@ pub struct Background<'a> {
 
 /// A daemon that answers.
 pub struct Running {
-    /// Where.
     pub address: Address,
-    /// Its process id.
     pub pid: u32,
 }
 

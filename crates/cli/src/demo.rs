@@ -3,7 +3,7 @@
 //! It runs this very program for each step, so that what a person sees is what a person can type.
 
 use super::client::Client;
-use super::commands::{Command, Group, Words, switch};
+use super::commands::{Command, Group, switch};
 use super::control::{Background, shut_down, start_in_background};
 use super::render::Style;
 use super::session::{Failure, Out, Outcome, Session};
@@ -26,12 +26,9 @@ const READING: Duration = Duration::from_secs(4);
 /// The command of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "demo",
-    alias: "",
     group: Group::Help,
     summary: "take a two-minute tour: scripted agents, no key, no cost",
     usage: "demo [--fast] [--keep]",
-    words: (0, 0),
-    complete: Words::Free,
     options: &[
         switch("fast", "without pauses for reading"),
         switch("keep", "leave the project and its daemon for a look around"),
@@ -40,6 +37,7 @@ pub(super) static COMMANDS: &[Command] = &[Command {
               Each command is printed before its output. For scripted agents in a project of yours see\n\
               'svc help rehearse'.",
     run: demo,
+    ..Command::PLAIN
 }];
 
 /// How an agent that is a script asks whether it may write: as real programs do, by `svc hook`.

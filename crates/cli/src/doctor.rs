@@ -125,8 +125,8 @@ fn tell(out: &Out, checks: &[Check]) -> Outcome {
     }
     out.line(&match (of(Level::Fail), of(Level::Warn)) {
         (0, 0) => "all is well".to_owned(),
-        (0, warnings) => format!("nothing must be mended; {warnings} to look at"),
-        (failures, warnings) => format!("{failures} to mend, {warnings} to look at"),
+        (0, warnings) => format!("nothing to fix; {warnings} to look at"),
+        (failures, warnings) => format!("{failures} to fix, {warnings} to look at"),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `svc import`: cloning a repository into the project.
 
 use super::client::Client;
-use super::commands::{Command, Group, Words, switch, value};
+use super::commands::{Command, Group, switch, value};
 use super::progress::{Line, is_shown};
 use super::render::clean;
 use super::session::{Failure, Outcome, Session};
@@ -12,20 +12,19 @@ use std::time::Duration;
 /// The command of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "import",
-    alias: "",
     group: Group::Look,
     summary: "clone a repository into the project",
     usage: "import URL [PATH] [--team] [--team-name NAME] [--no-wait]",
     words: (1, 2),
-    complete: Words::Free,
     options: &[
         switch("team", "make a team that works in it"),
         value("team-name", "NAME", "the team's name; by default the folder's"),
         switch("no-wait", "print the import's id and return"),
     ],
     details: "https and ssh addresses; one commit deep; without hooks and prompts. PATH is new and inside the project;\n\
-                  without it the repository's name is taken. Agents cannot.",
+                  without it the repository's name is used. Agents may not import.",
     run: import,
+    ..Command::PLAIN
 }];
 
 /// Between two looks at an import; the daemon also tells it over WebSocket.

@@ -33,7 +33,7 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     options: &[
         value("chat", "ID", "where notifications go"),
         value("users", "IDS", "who may give commands, with commas; '' lets everybody"),
-        choice("preset", "WORD", PRESETS, "what is told: critical, lifecycle or all"),
+        choice("preset", "WORD", PRESETS, "which events are sent: critical, lifecycle or all"),
         choice("permission", "WORD", PERMISSIONS, "what the chat may do: full or read-only"),
         value("name", "TEXT", "its display name"),
         value("api-base", "URL", "another server that speaks the platform's API; '' is the platform"),
@@ -218,7 +218,7 @@ fn advise(session: &Session, id: &str, record: &Value) -> Outcome {
     }
     if text(record, "chatId").is_empty() {
         out.line(&format!(
-            "it has no chat to tell anything: write /help to the bot, then 'svc gateways set {id} --chat CHAT'"
+            "it has no chat to write to: send /help to the bot, then 'svc gateways set {id} --chat CHAT'"
         ))?;
     }
     let open = record["allowedUsers"].as_array().is_none_or(Vec::is_empty);

@@ -1,6 +1,6 @@
 //! `svc index`: what the daemon knows of the codebase.
 
-use super::commands::{Command, Group, Words, switch};
+use super::commands::{Command, Group, switch};
 use super::progress::Line;
 use super::render::{Table, clean, count};
 use super::session::{Failure, Outcome, Session};
@@ -16,16 +16,14 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(150);
 /// The command of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "index",
-    alias: "",
     group: Group::Look,
-    summary: "tell what is known of the codebase",
+    summary: "show what is known of the codebase",
     usage: "index [--rescan]",
-    words: (0, 0),
-    complete: Words::Free,
     options: &[switch("rescan", "scan the project again first")],
     details: "Counts files and folders that git does not ignore, and lists the packages of npm, yarn, pnpm, lerna,\n\
                   Cargo, Go and uv workspaces. New agents are told the same.",
     run: index,
+    ..Command::PLAIN
 }];
 
 /// `svc index [--rescan]`.

@@ -53,7 +53,6 @@ use std::path::PathBuf;
 
 /// What `svc start` asks of the daemon.
 pub struct StartDaemon {
-    /// The project's root.
     pub project_dir: PathBuf,
     /// `--host`: the address to bind instead of the configured one.
     pub host: Option<String>,

@@ -171,7 +171,6 @@ impl Reader {
 pub struct Shown {
     /// One line or several, of characters that neither steer nor hide.
     pub text: String,
-    /// How it looks.
     pub style: Option<Style>,
 }
 

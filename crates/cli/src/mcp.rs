@@ -305,7 +305,7 @@ fn tools() -> Value {
     json!([
         tool(
             "integration_tools",
-            "List the integrations attached to you, or with integration all tools of one with their inputSchema",
+            "List the integrations attached to you; with integration, all tools of that one with their inputSchema",
             json!({"integration": integration}),
             &[],
         ),
@@ -335,26 +335,26 @@ fn tools() -> Value {
         ),
         tool(
             "coordination_complete",
-            "Give your resources free again; call it even after a failure",
+            "Release your resources; call it even after a failure",
             json!({"operation": string("only this one; all when absent")}),
             &[],
         ),
         tool(
             "ask_human",
-            "Ask a person what only a person can know or decide. Answers at once that it was asked; the answer comes to \
-             you as a message, also when you have ended your turn",
+            "Ask a person what only a person can know or decide. Returns at once; the answer comes to you as a \
+             message, even after you have ended your turn",
             json!({"question": string("one question, with what is needed to answer it; at most 2000 characters")}),
             &["question"],
         ),
         tool(
             "memory_constraint",
-            "Keep a rule of the project for all agents to come",
+            "Set a project rule for all future agents",
             json!({"text": string("3 to 500 characters"), "category": string("general by default")}),
             &["text"],
         ),
         tool(
             "memory_discovery",
-            "Keep a fix that worked for agents to come",
+            "Record a fix that worked, for future agents",
             json!({"trigger": string("the problem"), "fix": string("what solved it")}),
             &["trigger", "fix"],
         ),

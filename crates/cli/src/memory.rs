@@ -35,12 +35,10 @@ pub static COMMANDS: [Command; 4] = [
     },
     Command {
         name: "brief",
-        alias: "",
         group: Group::Agents,
         summary: "print what a new agent of a role would be told",
         usage: "brief ROLE [TASK..] [OPTIONS]",
         words: (1, ANY),
-        complete: Words::Free,
         options: &[
             value("provider", "ID", "whose context window sets the budget"),
             value("dir", "DIR", "its working directory"),
@@ -48,18 +46,16 @@ pub static COMMANDS: [Command; 4] = [
         ],
         details: "The memory is chosen by the words of TASK. 'svc rotate TARGET --dry-run' shows a handoff brief.",
         run: brief,
+        ..Command::PLAIN
     },
     Command {
         name: "journalist",
-        alias: "",
         group: Group::Look,
-        summary: "tell what the journalist writes, or have it write now",
+        summary: "show what the journalist writes, or have it write now",
         usage: "journalist [--cycle]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[switch("cycle", "write SVC_PROJECT_MAP.md and SVC_DECISIONS.md now")],
-        details: "",
         run: journalist,
+        ..Command::PLAIN
     },
     Command {
         name: "review",
@@ -138,7 +134,7 @@ fn add_rule(session: &Session) -> Outcome {
     if evicted.is_empty() {
         Ok(())
     } else {
-        out.line(&format!("the oldest rule had to go: {}", clean(evicted)))
+        out.line(&format!("the oldest rule was dropped: {}", clean(evicted)))
     }
 }
 
@@ -181,7 +177,7 @@ fn discover(session: &Session, trigger: &str, fix: &str) -> Outcome {
         return out.document(&answer);
     }
     out.line(match answer["added"].as_bool() {
-        Some(true) => "noted: agents with such a task will be told",
+        Some(true) => "noted: agents with such a task will be told of it",
         _ => "this was known already",
     })
 }

@@ -1,6 +1,6 @@
 //! `svc conflicts` and `svc hook`.
 
-use super::commands::{Command, Group, Words};
+use super::commands::{Command, Group};
 use super::render::{Table, age_of, clean};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::text;
@@ -11,30 +11,24 @@ use std::io::Read;
 pub(super) static COMMANDS: &[Command] = &[
     Command {
         name: "conflicts",
-        alias: "",
         group: Group::Trust,
         summary: "list writes outside of an agent's files",
         usage: "conflicts",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
         details: "SURE is 'sure' where a tool call names the file, 'likely' where one agent's command did while the file\n\
                   changed, 'unknown' where it cannot be told who wrote. REJECTED says whether a rejected write is still\n\
                   in place.",
         run: conflicts,
+        ..Command::PLAIN
     },
     Command {
         name: "hook",
-        alias: "",
         group: Group::Trust,
         summary: "answer a PreToolUse hook of Claude Code",
         usage: "hook",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
         details: "Reads the hook's JSON on standard input and asks the daemon whether the agent may write that file.\n\
                   Agents that svc starts have it in their settings; people do not need it.",
         run: hook,
+        ..Command::PLAIN
     },
 ];
 

@@ -127,7 +127,6 @@ pub fn complain(text: &str) {
 pub struct Session {
     /// What was asked for.
     pub args: Args,
-    /// Standard output.
     pub out: Out,
     /// Where it was asked: folder and environment.
     pub surroundings: Surroundings,

@@ -10,16 +10,15 @@ use serde_json::{Value, json};
 /// The commands of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "skills",
-    alias: "",
     group: Group::Look,
     summary: "list, read, install, rate and remove skills",
     usage: "skills [search [WORD..] | show ID | install ID.. | remove ID.. | rate ID STARS | update [ID..]]",
     words: (0, ANY),
     complete: Words::OneOf(&["search", "show", "install", "remove", "rate", "update"]),
-    options: &[],
     details: "Without a word: those that are installed. An agent gets them with 'svc spawn --skill ID'.\n\
               Without a marketplace (setting skills.baseUrl) the 21 built-in ones can be installed.",
     run: skills,
+    ..Command::PLAIN
 }];
 
 fn skills(session: &Session) -> Outcome {

@@ -64,7 +64,7 @@ fn listed<'a>(agents: impl Iterator<Item = &'a Value>) -> String {
 pub fn agents(client: &Client) -> Result<Vec<Value>, Failure> {
     match client.get("/api/agents")? {
         Value::Array(agents) => Ok(agents),
-        _ => Err(Failure::failed("the list of agents is no list: is this an svc daemon?")),
+        _ => Err(Failure::failed("the list of agents is not a list: is this an svc daemon?")),
     }
 }
 

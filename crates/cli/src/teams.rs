@@ -28,12 +28,10 @@ pub static COMMANDS: [Command; 4] = [
     },
     Command {
         name: "plan",
-        alias: "",
         group: Group::Together,
         summary: "have a planner recommend a team for a task",
         usage: "plan TASK.. | - [--launch]",
         words: (1, ANY),
-        complete: Words::Free,
         options: &[
             value("provider", "ID", "which coding agent plans; see 'svc providers'"),
             value("model", "ID", "its model"),
@@ -43,6 +41,7 @@ pub static COMMANDS: [Command; 4] = [
         ],
         details: "Prints what the planner does, then the team that it recommends; 'svc team launch' starts that.",
         run: plan::plan,
+        ..Command::PLAIN
     },
     Command {
         name: "schedule",

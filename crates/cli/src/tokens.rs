@@ -1,6 +1,6 @@
 //! `svc tokens` and `svc rotations`.
 
-use super::commands::{Command, Group, Words, switch};
+use super::commands::{Command, Group, switch};
 use super::render::{Table, age_of, clean, count, dollars, percent};
 use super::session::{Outcome, Session, now};
 use super::target::text;
@@ -10,28 +10,23 @@ use serde_json::Value;
 pub(super) static COMMANDS: &[Command] = &[
     Command {
         name: "tokens",
-        alias: "",
         group: Group::Look,
-        summary: "tell what agents have used, cost and saved",
+        summary: "show what agents have used, cost and saved",
         usage: "tokens [--by-team]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[switch("by-team", "by team instead of by agent")],
         details: "Removed agents still count. What svc itself has used, for example for questions, stands apart. \
                   unpriced: nobody knows what the model costs; $1.00+: what a part of it costs.",
         run: tokens,
+        ..Command::PLAIN
     },
     Command {
         name: "rotations",
-        alias: "",
         group: Group::Look,
         summary: "list the rotations, why, and what they saved",
         usage: "rotations",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
         details: "BEFORE and AFTER are tokens in the 10 minutes around it; AFTER is told when they are over.",
         run: rotations,
+        ..Command::PLAIN
     },
 ];
 

@@ -5,7 +5,7 @@ mod keys;
 mod view;
 mod watch;
 
-use super::commands::{Command, Group, Words, switch};
+use super::commands::{Command, Group, switch};
 use super::session::{Failure, Outcome, Session};
 use super::target::{is_live, text};
 use serde_json::json;
@@ -24,17 +24,15 @@ const USUAL_SIZE: (usize, usize) = (80, 24);
 /// The command of this file.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "top",
-    alias: "",
     group: Group::Agents,
     summary: "watch all agents live, and decide what waits for you",
     usage: "top [--once]",
-    words: (0, 0),
-    complete: Words::Free,
     options: &[switch("once", "print one look and return; also when the output is no terminal")],
     details: "Keys: j, k and arrows move; enter opens an agent's log or an approval's whole request; a approves\n\
               and r rejects the chosen approval; K ends the chosen agent after a y; q leaves.\n\
               Approvals stand on top, oldest first. TOK/S is of the last ten seconds. --json implies --once.",
     run: top,
+    ..Command::PLAIN
 }];
 
 /// `svc top`.

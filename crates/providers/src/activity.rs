@@ -155,22 +155,15 @@ pub enum Activity {
     /// A turn has begun: the agent is working until [`Activity::TurnEnded`].
     TurnStarted,
     /// Words of the assistant, one whole message or paragraph (deltas are joined).
-    Text {
-        /// The words.
-        text: String,
-    },
+    Text { text: String },
     /// Thinking, where the provider shows it.
-    Thinking {
-        /// The words.
-        text: String,
-    },
+    Thinking { text: String },
     /// A tool call has begun.
     ToolStarted {
         /// Joins it with its end.
         id: String,
         /// The provider's name of the tool.
         name: String,
-        /// Its arguments.
         input: Value,
         /// The file it reads or writes, where it names one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -188,13 +181,12 @@ pub enum Activity {
         /// What it returned, cut to 64 KiB.
         output: String,
     },
-    /// The provider asks whether a tool may be used; its turn stands still until it is answered.
+    /// The provider asks whether a tool may be used; its turn is paused until it is answered.
     PermissionAsked {
         /// By which [`crate::Conversation::decide`] answers it.
         question: String,
         /// The provider's name of the tool.
         name: String,
-        /// Its arguments.
         input: Value,
     },
     /// Tokens, context or cost have changed.

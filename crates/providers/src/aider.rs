@@ -10,8 +10,8 @@
 
 use super::wire::{self, Joiner};
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Program,
-    Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Program, Provider, Purpose,
+    SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 use serde_json::json;
 use std::path::PathBuf;
@@ -81,24 +81,15 @@ impl Provider for Aider {
         }
         // A prompt that begins so would be run as a command of the program, or of the shell.
         let guard = if request.prompt.starts_with(['/', '!']) { " " } else { "" };
-        Ok(Launch {
-            program: LaunchProgram::Named("aider".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: true,
-            conversation: Box::new(Stream {
-                prompt: Some(format!("{guard}{}", request.prompt)),
-                folder: request.working_dir.clone(),
-                ..Stream::default()
-            }),
-        })
+        let prompt = format!("{guard}{}", request.prompt);
+        let stream = Stream { folder: request.working_dir.clone(), ..Stream::default() };
+        Ok(Launch::once("aider", args, Some(prompt), stream))
     }
 }
 
 /// The lines of one run.
 #[derive(Default)]
 struct Stream {
-    prompt: Option<String>,
     /// What the names of files are relative to.
     folder: PathBuf,
     /// The announcements are over: what follows are the answer's words.
@@ -154,11 +145,7 @@ impl Stream {
 
 impl Conversation for Stream {
     fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            wire::emit(out, Activity::TurnStarted);
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
+        wire::emit(out, Activity::TurnStarted);
     }
 
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
@@ -194,9 +181,6 @@ impl Conversation for Stream {
             }
         }
     }
-
-    /// The input was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 
     fn end(&mut self, out: &mut Vec<Step>) {
         let rest = self.words.take().unwrap_or_default();

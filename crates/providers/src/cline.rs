@@ -10,8 +10,8 @@ use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner, Meter};
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
-    Program, Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Permission, Program, Provider,
+    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 
 /// Cline.
@@ -75,20 +75,14 @@ impl Provider for Cline {
             Effort::Max => add(&["--thinking", "xhigh"]),
         }
         add(&["--", " "]);
-        Ok(Launch {
-            program: LaunchProgram::Named("cline".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: true,
-            conversation: Box::new(Stream { prompt: Some(request.prompt.clone()), ..Stream::default() }),
-        })
+        let prompt = request.prompt.clone();
+        Ok(Launch::once("cline", args, Some(prompt), Stream::default()))
     }
 }
 
 /// The events of `--json`.
 #[derive(Default)]
 struct Stream {
-    prompt: Option<String>,
     session: String,
     working: bool,
     words: Joiner,
@@ -221,13 +215,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {
@@ -246,9 +233,6 @@ impl Conversation for Stream {
             _ => {}
         }
     }
-
-    /// The input was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 
     fn end(&mut self, out: &mut Vec<Step>) {
         self.flush(out);

@@ -7,9 +7,8 @@ use super::json::Json;
 use super::login::{self, LoginFacts, Source};
 use super::wire::{self, Meter};
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta,
-    TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
+    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -102,19 +101,13 @@ impl Provider for Codex {
             }
         };
         add(&["-"]);
-        Ok(Launch {
-            program: LaunchProgram::Named("codex".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: true,
-            conversation: Box::new(Stream::new(&request.prompt, counted)),
-        })
+        let prompt = request.prompt.clone();
+        Ok(Launch::once("codex", args, Some(prompt), Stream::new(counted)))
     }
 }
 
 /// The events of `codex exec --json`.
 struct Stream {
-    prompt: Option<String>,
     meter: Meter,
     /// The last words: codex does not repeat them at the end.
     last_text: String,
@@ -138,9 +131,8 @@ struct Call {
 }
 
 impl Stream {
-    fn new(prompt: &str, counted: Tokens) -> Self {
+    fn new(counted: Tokens) -> Self {
         Self {
-            prompt: Some(prompt.to_owned()),
             meter: Meter::starting_at(counted),
             last_text: String::new(),
             open_calls: HashSet::new(),
@@ -224,13 +216,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let item = event.get("item").unwrap_or(&Json::Null);
@@ -278,9 +263,6 @@ impl Conversation for Stream {
             wire::usage(out, Usage { context_tokens: Some(context.0), context_window, ..Usage::default() });
         }
     }
-
-    /// The input was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 }
 
 /// About the tokens of the last call, from what a turn's calls have read together: without the record it is

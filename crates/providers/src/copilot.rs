@@ -9,8 +9,8 @@ use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Permission,
-    Program, Provider, Purpose, SessionStart, Step, TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Permission, Program, Provider,
+    Purpose, SessionStart, Step, TurnEnd, Usage,
 };
 use std::collections::HashMap;
 
@@ -83,20 +83,14 @@ impl Provider for Copilot {
                 return Err("copilot cannot copy a session for a question".to_owned());
             }
         }
-        Ok(Launch {
-            program: LaunchProgram::Named("copilot".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: true,
-            conversation: Box::new(Stream { prompt: Some(request.prompt.clone()), ..Stream::default() }),
-        })
+        let prompt = request.prompt.clone();
+        Ok(Launch::once("copilot", args, Some(prompt), Stream::default()))
     }
 }
 
 /// The events of `--output-format json`.
 #[derive(Default)]
 struct Stream {
-    prompt: Option<String>,
     model: String,
     working: bool,
     /// Running tool calls and the tools' names.
@@ -179,13 +173,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let data = event.get("data").unwrap_or(&Json::Null);
@@ -215,9 +202,6 @@ impl Conversation for Stream {
             _ => {}
         }
     }
-
-    /// The input was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 }
 
 /// A refused call of the model, for people. The endpoint's own answer stands in it as JSON, or as words.

@@ -93,14 +93,14 @@ impl Extra {
         }
         for (name, value) in &self.set {
             if !is_name(name) {
-                faults.push(("set", format!("names {name:?}, which is no variable's name")));
+                faults.push(("set", format!("names {name:?}, which is not a variable's name")));
             } else if is_own(name) {
                 faults.push(("set", format!("names {name:?}, which svc sets itself")));
             } else if value.is_some() && is_secret(name) {
                 let remedy = "svc credentials set, or pass it from the daemon's environment by env.pass";
                 faults.push((
                     "set",
-                    format!("names {name:?}: a secret does not belong into a setting; {remedy}"),
+                    format!("names {name:?}: a secret does not belong in a setting; {remedy}"),
                 ));
             } else if value.as_ref().is_some_and(|text| text.len() > VALUE_CHARS || text.contains('\0')) {
                 faults.push(("set", format!("{name} must have at most {VALUE_CHARS} bytes and no NUL")));

@@ -7,8 +7,8 @@ use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner};
 use super::{
-    Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Model, Permission, Program, Provider,
+    Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
 };
 use std::path::PathBuf;
 
@@ -100,21 +100,13 @@ impl Provider for Gemini {
             args.push(format!("--prompt={}", request.prompt));
         }
         let prompt = long.then(|| request.prompt.clone());
-        Ok(Launch {
-            program: LaunchProgram::Named("gemini".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: long,
-            conversation: Box::new(Stream { prompt, ..Stream::default() }),
-        })
+        Ok(Launch::once("gemini", args, prompt, Stream::default()))
     }
 }
 
 /// The events of `--output-format stream-json`.
 #[derive(Default)]
 struct Stream {
-    /// What goes to standard input, if anything.
-    prompt: Option<String>,
     words: Joiner,
     /// The last words: the result does not repeat them.
     last_text: String,
@@ -207,13 +199,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let kind = wire::text(&event, "type");
@@ -252,9 +237,6 @@ impl Conversation for Stream {
             wire::trouble(out, line);
         }
     }
-
-    /// There is no input, or it was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 
     fn end(&mut self, out: &mut Vec<Step>) {
         self.flush(out);

@@ -14,11 +14,9 @@ pub enum Json<'a> {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number.
     Number(Number),
     /// A text, borrowed where it has no escapes.
     Text(Cow<'a, str>),
-    /// A list.
     List(Vec<Json<'a>>),
     /// The fields in the order of the text, those that come twice included: the last one holds.
     Object(Vec<(Cow<'a, str>, Json<'a>)>),

@@ -1,7 +1,7 @@
 //! What to run for an agent.
 
 use super::environment::Extra;
-use super::{Conversation, Tokens};
+use super::{Conversation, Step, Tokens};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,6 @@ pub enum Effort {
     /// The provider's default.
     #[default]
     Medium,
-    /// More.
     High,
     /// Most.
     Max,
@@ -37,16 +36,13 @@ pub enum Permission {
     /// Edits in its folder; the provider asks or refuses beyond that.
     #[default]
     Auto,
-    /// Everything ("Full Send").
     Full,
 }
 
 /// Which provider session the run belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionStart {
-    /// A new one.
     Fresh,
-    /// Continue this one.
     Resume {
         /// The provider's session id.
         id: String,
@@ -160,14 +156,66 @@ impl LaunchRequest {
 pub struct Launch {
     /// The program; [`Program::Itself`] resolves to the running binary.
     pub program: LaunchProgram,
-    /// Its arguments.
     pub args: Vec<String>,
     /// Variables to set, beyond what `Info::pass_env` lets through.
     pub env: Vec<(String, String)>,
     /// Whether standard input is a pipe; otherwise it is `/dev/null`.
     pub stdin: bool,
-    /// The protocol.
     pub conversation: Box<dyn Conversation>,
+}
+
+impl Launch {
+    /// A run of one turn by the program of this name: what is to go to standard input is written at once, and
+    /// the input is then closed. Without a prompt there it is `/dev/null`.
+    pub(super) fn once(
+        program: &str,
+        args: Vec<String>,
+        prompt: Option<String>,
+        stream: impl Conversation + 'static,
+    ) -> Self {
+        Self {
+            program: LaunchProgram::Named(program.to_owned()),
+            args,
+            env: Vec::new(),
+            stdin: prompt.is_some(),
+            conversation: Box::new(Once { prompt, stream }),
+        }
+    }
+}
+
+/// A conversation in which nothing is said after the prompt.
+struct Once<S> {
+    prompt: Option<String>,
+    stream: S,
+}
+
+impl<S: Conversation> Conversation for Once<S> {
+    fn open(&mut self, out: &mut Vec<Step>) {
+        self.stream.open(out);
+        if let Some(prompt) = self.prompt.take() {
+            out.push(Step::Write(prompt));
+            out.push(Step::CloseInput);
+        }
+    }
+
+    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        self.stream.line(line, out);
+    }
+
+    fn complaint(&mut self, line: &str, out: &mut Vec<Step>) {
+        self.stream.complaint(line, out);
+    }
+
+    fn record(&mut self, line: &str, out: &mut Vec<Step>) {
+        self.stream.record(line, out);
+    }
+
+    /// There is no input, or it was closed behind the prompt.
+    fn finish(&mut self, _out: &mut Vec<Step>) {}
+
+    fn end(&mut self, out: &mut Vec<Step>) {
+        self.stream.end(out);
+    }
 }
 
 /// See [`Launch::program`].
@@ -175,7 +223,6 @@ pub struct Launch {
 pub enum LaunchProgram {
     /// Looked up on the agent's `PATH`, or a path.
     Named(String),
-    /// The running binary.
     Itself,
 }
 

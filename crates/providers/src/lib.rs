@@ -57,11 +57,9 @@ pub struct Capabilities {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// Quick, cheap work.
     Light,
     /// The default.
     Medium,
-    /// The largest models.
     Heavy,
 }
 
@@ -86,7 +84,6 @@ pub struct Info {
     pub id: &'static str,
     /// For example `Claude Code`.
     pub name: &'static str,
-    /// What to run.
     pub program: Program,
     /// `api-key`, `login` or `none`.
     pub auth_type: &'static str,
@@ -207,7 +204,6 @@ pub struct RecordPlace {
 /// What a conversation wants done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Something happened.
     Event(Activity),
     /// Write these bytes (whole lines) to the program's standard input.
     Write(String),
@@ -218,7 +214,6 @@ pub enum Step {
 /// What a person has said to a question.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ruling {
-    /// Yes or no.
     pub allow: bool,
     /// Why; empty where none was given.
     pub reason: String,

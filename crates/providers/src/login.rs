@@ -7,7 +7,6 @@ use serde_json::Value;
 /// Whether a program can be used as it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Yes or no.
     pub is_in: bool,
     /// For people, for example `logged in as a@b.c`.
     pub told: String,
@@ -58,7 +57,6 @@ pub struct StateFile {
     pub variable: &'static str,
     /// Its folder below the home folder.
     pub folder: &'static str,
-    /// Its name.
     pub name: &'static str,
     /// Reads it; `None` where it says that nobody is logged in.
     pub read: fn(&Value) -> Option<Login>,

@@ -28,10 +28,7 @@ pub enum Input {
         text: String,
     },
     /// A message to the running agent.
-    Say {
-        /// The words.
-        text: String,
-    },
+    Say { text: String },
 }
 
 impl Input {

@@ -8,8 +8,8 @@ use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
+    Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
 };
 
 /// opencode.
@@ -103,13 +103,8 @@ impl Provider for OpenCode {
             SessionStart::Resume { id, .. } => add(&["--session", id]),
             SessionStart::Fork { id, .. } => add(&["--session", id, "--fork"]),
         }
-        Ok(Launch {
-            program: LaunchProgram::Named("opencode".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: true,
-            conversation: Box::new(Stream { prompt: Some(request.prompt.clone()), ..Stream::default() }),
-        })
+        let prompt = request.prompt.clone();
+        Ok(Launch::once("opencode", args, Some(prompt), Stream::default()))
     }
 }
 
@@ -117,7 +112,6 @@ impl Provider for OpenCode {
 /// newer versions.
 #[derive(Default)]
 struct Stream {
-    prompt: Option<String>,
     session: String,
     started: bool,
     ended: bool,
@@ -232,13 +226,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let id = wire::text(&event, "sessionID");
@@ -275,9 +262,6 @@ impl Conversation for Stream {
             wire::trouble(out, &format!("the call of its model failed: {error}"));
         }
     }
-
-    /// The input was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 
     fn end(&mut self, out: &mut Vec<Step>) {
         self.turn_ended(out);

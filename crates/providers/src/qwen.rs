@@ -10,8 +10,8 @@ use super::json::Json;
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Meter};
 use super::{
-    Activity, Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Permission, Program,
-    Provider, Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Permission, Program, Provider,
+    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
 };
 
 /// Qwen Code.
@@ -83,24 +83,14 @@ impl Provider for Qwen {
                 *counted
             }
         };
-        Ok(Launch {
-            program: LaunchProgram::Named("qwen".to_owned()),
-            args,
-            env: Vec::new(),
-            stdin: true,
-            conversation: Box::new(Stream {
-                prompt: Some(request.prompt.clone()),
-                meter: Meter::starting_at(counted),
-                session: String::new(),
-                working: false,
-            }),
-        })
+        let meter = Meter::starting_at(counted);
+        let stream = Stream { meter, session: String::new(), working: false };
+        Ok(Launch::once("qwen", args, Some(request.prompt.clone()), stream))
     }
 }
 
 /// The events of `--output-format stream-json`.
 struct Stream {
-    prompt: Option<String>,
     meter: Meter,
     session: String,
     working: bool,
@@ -185,13 +175,6 @@ impl Stream {
 }
 
 impl Conversation for Stream {
-    fn open(&mut self, out: &mut Vec<Step>) {
-        if let Some(prompt) = self.prompt.take() {
-            out.push(Step::Write(prompt));
-            out.push(Step::CloseInput);
-        }
-    }
-
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {
@@ -203,9 +186,6 @@ impl Conversation for Stream {
             _ => {}
         }
     }
-
-    /// The input was closed behind the prompt.
-    fn finish(&mut self, _out: &mut Vec<Step>) {}
 }
 
 fn tool_started(block: &Json<'_>, out: &mut Vec<Step>) {

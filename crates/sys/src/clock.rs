@@ -1,4 +1,4 @@
-//! The wall clock, made never to jump by itself.
+//! The wall clock, made never to jump unnoticed.
 //!
 //! Time goes on at the pace of the monotonic clock. When the system's clock has been set, or the machine
 //! slept, the one thread that asks for it ([`follow`]) takes the jump over and tells the core of it; until

@@ -33,7 +33,6 @@ pub enum Holder {
     Program {
         /// What the kernel calls it.
         name: String,
-        /// Its process id.
         pid: u32,
     },
     /// Nobody can be seen: another user's program, or a system that does not tell.

@@ -114,6 +114,7 @@ mod diag {
     /// Where the answer has the inode.
     const INODE_AT: usize = HEADER + 68;
 
+    /// Opens the socket, so that the first caller need not wait for it.
     pub fn prepare() {
         let mut line = SOCKET.lock().unwrap_or_else(PoisonError::into_inner);
         if line.socket.is_none() {
@@ -218,8 +219,10 @@ mod diag {
     use super::Found;
     use std::net::SocketAddr;
 
+    /// Nothing: this system has no such socket.
     pub fn prepare() {}
 
+    /// Nobody, which makes the caller unknown.
     pub fn ask(_peer: SocketAddr, _local: SocketAddr) -> Option<Found> {
         None
     }

@@ -13,19 +13,13 @@ mod taking;
 mod wire;
 
 use super::writer::Writer;
-use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written, flaws};
-use crate::authoring::Draft;
-use crate::authoring::moves::Move;
-use crate::authors::AuthorPatch;
-use crate::installs;
-use crate::limits::{Elsewhere, WINDOW};
-use crate::model::{Author, Skill};
+use super::{Changes, ClientHash, Database, Elsewhere, Reads, StoreError, flaws};
+use crate::limits::WINDOW;
 use connection::{Connection, Pool, Server};
 use session::Connected;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
-use svc_base::time::Time;
 pub use taking::Taking;
 
 /// Each entry makes version `n` out of version `n - 1`. Never edit one that was released.
@@ -141,46 +135,15 @@ fn changes(connection: &mut Connection, after: u64) -> Result<Changes, StoreErro
     })
 }
 
-impl Store for Postgres {
-    fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
-        self.writer.write(now, move |write| write.create(draft))
-    }
+impl Database for Postgres {
+    type Session = Connected;
 
-    fn update(&self, id: &str, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.update(&id, &draft))
+    fn writer(&self) -> &Writer<Connected> {
+        &self.writer
     }
+}
 
-    fn transition(&self, id: &str, step: Move, now: Time) -> Result<Written<Skill>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.transition(&id, &step))
-    }
-
-    fn rate(
-        &self,
-        id: &str,
-        client: ClientHash,
-        rating: u64,
-        now: Time,
-    ) -> Result<Written<Skill>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.rate(&id, client, rating))
-    }
-
-    fn install(&self, id: &str, client: ClientHash, now: Time) -> Result<Written<Installed>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.install(&id, client))
-    }
-
-    fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.edit_author(&id, &patch))
-    }
-
-    fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError> {
-        self.writer.write(now, move |write| write.take_in(&incoming))
-    }
-
+impl Reads for Postgres {
     fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
         self.read(|connection| {
             let row = connection.first("SELECT content FROM blobs WHERE digest = $1", &[&digest])?;
@@ -196,15 +159,14 @@ impl Store for Postgres {
         self.read(|connection| changes(connection, after))
     }
 
-    fn prune(&self, now: Time) -> Result<u64, StoreError> {
+    fn forget_requests(&self) -> Result<(), StoreError> {
         self.read(|connection| {
             // By the database's clock, as they were written.
             let sql = "DELETE FROM request_counts WHERE second < \
                  floor(extract(epoch FROM statement_timestamp()))::bigint - $1::bigint";
-            connection.execute(sql, &[&window_seconds()])
-        })?;
-        let passed = Time(now.0.saturating_sub(installs::WINDOW_MS));
-        Ok(self.writer.write(now, move |write| write.prune(passed))?.value)
+            connection.execute(sql, &[&window_seconds()])?;
+            Ok(())
+        })
     }
 
     fn backup(&self, file: &Path) -> Result<(), StoreError> {

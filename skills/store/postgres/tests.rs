@@ -3,9 +3,11 @@
 
 use super::*;
 use crate::store::contract::{self, client, draft};
+use crate::store::{ClientHash, Store};
 use cluster::Cluster;
 use serde_json::json;
 use std::sync::Arc;
+use svc_base::time::Time;
 
 #[allow(dead_code, reason = "the integration tests use another part")]
 #[path = "../../../tests/support/postgres.rs"]

@@ -9,12 +9,7 @@ mod schema;
 mod session;
 
 use super::writer::Writer;
-use super::{Changes, ClientHash, Incoming, Installed, Store, StoreError, Written, flaws};
-use crate::authoring::Draft;
-use crate::authoring::moves::Move;
-use crate::authors::AuthorPatch;
-use crate::installs;
-use crate::model::{Author, Skill};
+use super::{Changes, Database, Reads, StoreError, flaws};
 pub use file::Opening;
 use file::Served;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
@@ -132,46 +127,15 @@ fn generation(connection: &Connection) -> Result<u64, StoreError> {
     Ok(u64::try_from(found).unwrap_or_default())
 }
 
-impl Store for Sqlite {
-    fn create(&self, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
-        self.writer.write(now, move |write| write.create(draft))
-    }
+impl Database for Sqlite {
+    type Session = Connected;
 
-    fn update(&self, id: &str, draft: Draft, now: Time) -> Result<Written<Skill>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.update(&id, &draft))
+    fn writer(&self) -> &Writer<Connected> {
+        &self.writer
     }
+}
 
-    fn transition(&self, id: &str, step: Move, now: Time) -> Result<Written<Skill>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.transition(&id, &step))
-    }
-
-    fn rate(
-        &self,
-        id: &str,
-        client: ClientHash,
-        rating: u64,
-        now: Time,
-    ) -> Result<Written<Skill>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.rate(&id, client, rating))
-    }
-
-    fn install(&self, id: &str, client: ClientHash, now: Time) -> Result<Written<Installed>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.install(&id, client))
-    }
-
-    fn edit_author(&self, id: &str, patch: AuthorPatch, now: Time) -> Result<Written<Author>, StoreError> {
-        let id = id.to_owned();
-        self.writer.write(now, move |write| write.edit_author(&id, &patch))
-    }
-
-    fn take_in(&self, incoming: Vec<Incoming>, now: Time) -> Result<Written<u64>, StoreError> {
-        self.writer.write(now, move |write| write.take_in(&incoming))
-    }
-
+impl Reads for Sqlite {
     fn content(&self, digest: &str) -> Result<Option<String>, StoreError> {
         self.read(|connection| {
             let mut statement = connection.prepare_cached("SELECT content FROM blobs WHERE digest = ?1")?;
@@ -193,11 +157,6 @@ impl Store for Sqlite {
                 authors: rows::authors_since(&transaction, after)?,
             })
         })
-    }
-
-    fn prune(&self, now: Time) -> Result<u64, StoreError> {
-        let passed = Time(now.0.saturating_sub(installs::WINDOW_MS));
-        Ok(self.writer.write(now, move |write| write.prune(passed))?.value)
     }
 
     fn backup(&self, file: &Path) -> Result<(), StoreError> {

@@ -2,7 +2,10 @@
 //! tables.
 
 use super::*;
+use crate::authoring::moves::Move;
+use crate::installs;
 use crate::ledger;
+use crate::store::Store;
 use crate::store::contract::{self, client, draft};
 use rusqlite::params;
 use serde_json::json;
@@ -10,6 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use svc_base::time::Time;
 
 /// A database of its own in a folder of its own.
 struct Place(PathBuf);

@@ -98,6 +98,7 @@ impl Input {
         self.bell.notify_all();
     }
 
+    /// Whether the run is over for what comes from outside.
     pub fn is_closed(&self) -> bool {
         self.lock().is_closed
     }

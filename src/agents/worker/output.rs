@@ -146,6 +146,7 @@ impl Output {
         has_any
     }
 
+    /// Tells the core at once, beside the batches.
     pub fn report(&self, report: RunReport) {
         (self.report)(self.agent, report);
     }

@@ -168,6 +168,7 @@ impl Lineage {
         Ok(self.files.as_ref().map(outline))
     }
 
+    /// Deletes the folder with everything in it.
     pub fn remove(&mut self) -> io::Result<()> {
         self.close();
         match std::fs::remove_dir_all(&self.dir) {
@@ -176,6 +177,7 @@ impl Lineage {
         }
     }
 
+    /// Deletes segments that were last written before this moment; how many.
     pub fn cleanup(&mut self, older_than: Time) -> io::Result<usize> {
         self.close();
         let limit = UNIX_EPOCH + Duration::from_millis(older_than.0);
@@ -333,6 +335,7 @@ impl Files {
 }
 
 impl Outline {
+    /// The entries that are asked for, at most a page, and where the next page begins.
     pub fn read(&self, query: Query) -> io::Result<Page> {
         let mut from = match query.since {
             None => 1,

@@ -76,6 +76,7 @@ pub(super) struct Raw {
 }
 
 impl Raw {
+    /// Goes on in the newest segment, or begins the first.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let newest = numbers(dir)?.last().copied().unwrap_or(1);
         Self::open_number(dir, newest)

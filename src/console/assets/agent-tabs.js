@@ -54,7 +54,7 @@ export function files(body, key) {
             )
           : empty("It has touched no files", "Files it reads and writes are counted here."),
       ),
-    (error) => fill(body, empty("Not to be had", error.message)),
+    (error) => fill(body, empty("Not available", error.message)),
   );
 }
 
@@ -95,7 +95,7 @@ export function rotate(body, key, moved) {
           { class: "notice" },
           "Its context is ",
           full,
-          " full. Rotating ends this session and starts a fresh one, which is told what stands below: ",
+          " full. Rotating ends this session and starts a fresh one, which is given the following: ",
           `${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
         ),
         h("div", { class: "actions" }, go, ended),
@@ -190,6 +190,6 @@ export function about(body, key) {
           ),
       );
     },
-    (error) => fill(body, empty("Not to be had", error.message)),
+    (error) => fill(body, empty("Not available", error.message)),
   );
 }

@@ -51,8 +51,8 @@ export default function agentPage(view, parts) {
         fill(
           gone,
           empty(
-            "This agent is not there",
-            "It was removed, or it never was. ",
+            "There is no such agent",
+            "It was removed, or never existed. ",
             h("a", { href: "#/" }, "All agents"),
           ),
         );

@@ -101,7 +101,7 @@ async function answer(method, path, body, signal) {
   } catch {
     const why = signal?.aborted
       ? "what was asked for is gone"
-      : "the daemon cannot be reached; it is tried again by itself";
+      : "the daemon cannot be reached; retrying automatically";
     throw new Refusal(0, null, why);
   }
   let value = text;

@@ -122,7 +122,7 @@ export default function approvals(view) {
     say(
       count,
       store.approvals.length
-        ? `${store.approvals.length} pending. What an agent may not do by itself waits here; it goes on when you decide.`
+        ? `${store.approvals.length} pending. What an agent may not do on its own waits here; it continues when you decide.`
         : "",
     );
     fill(

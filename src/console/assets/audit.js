@@ -96,7 +96,7 @@ export default function audit(view, parts) {
         ),
     );
   };
-  const safe = () => load(true).catch((error) => fill(none, empty("Not to be had", error.message)));
+  const safe = () => load(true).catch((error) => fill(none, empty("Not available", error.message)));
   let wait = 0;
   filter.addEventListener("input", () => {
     clearTimeout(wait);

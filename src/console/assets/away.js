@@ -24,7 +24,7 @@ function begin() {
   fill(
     document.getElementById("away"),
     h("strong", {}, `As of ${asOf}, the daemon does not answer. `),
-    "What you see may no longer be so, and nothing can be done from here until it is back; then the page goes on by itself. Start it with ",
+    "What you see may be out of date, and nothing can be done from here until it is back; then this page continues automatically. Start it with ",
     code(`svc start --background${folder ? ` --project ${quoted(folder)}` : ""}`),
   );
 }

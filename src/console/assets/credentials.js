@@ -84,11 +84,11 @@ export default function credentials(view) {
         : h(
             "p",
             { class: "hint" },
-            "No keys are stored. Agent programs that are logged in by themselves need none.",
+            "No keys are stored. Agent programs with a login of their own need none.",
           ),
     );
   };
-  load().catch((error) => fill(list, empty("Not to be had", error.message)));
+  load().catch((error) => fill(list, empty("Not available", error.message)));
   const offer = ([providers, catalogue]) => {
     places = placesOf(providers, catalogue.integrations ?? catalogue);
     const groups = [...new Set([...places.values()].map((place) => place.group))];

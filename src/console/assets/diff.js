@@ -42,7 +42,7 @@ export function diffView(text, files = []) {
   const seen = new Set(changed.map((file) => file.path));
   const others = files.filter((file) => !seen.has(file.path));
   if (!changed.length && !others.length)
-    return empty("Nothing has changed", "The folder is as it was committed.");
+    return empty("Nothing has changed", "The folder matches its last commit.");
   return h(
     "div",
     {},

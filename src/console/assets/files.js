@@ -276,7 +276,7 @@ export default function files(view, parts) {
     );
   };
 
-  const safe = () => load().catch((error) => fill(tree, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(tree, empty("Not available", error.message)));
   safe();
   show(parts[1]);
   const later = soon(safe, REREAD_MS);

@@ -14,7 +14,7 @@ export default function gateways(view) {
   view.append(
     head(
       "Chat gateways",
-      "Approvals and crashes reach you in a chat, and commands come back. All connections go outwards.",
+      "Approvals and crashes reach you in a chat, and commands come back. All connections are outgoing.",
       h("button", { type: "button", class: "primary", onclick: () => edit() }, "New gateway"),
     ),
     list,
@@ -177,7 +177,7 @@ export default function gateways(view) {
           ),
     );
   };
-  const safe = () => load().catch((error) => fill(list, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(list, empty("Not available", error.message)));
   safe();
   const stops = [on("gateway:status", safe), on("reconnect", safe)];
   return {

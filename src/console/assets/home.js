@@ -214,7 +214,7 @@ function trouble(item) {
       h(
         "p",
         { class: "muted" },
-        "Changes are refused until it can write again. Make room, or mend the folder's rights.",
+        "Changes are refused until it can write again. Free space, or fix the folder's permissions.",
       ),
     );
   }

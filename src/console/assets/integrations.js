@@ -127,7 +127,7 @@ export default function integrations(view) {
             [told].flat().map((line) => h("div", {}, line)),
           ]),
         ),
-        h("p", { class: "hint" }, "Its server runs on this machine with your rights. Its tools are for the agents to which it is attached."),
+        h("p", { class: "hint" }, "Its server runs on this machine with your permissions. Its tools are for the agents to which it is attached."),
       ),
     );
   };
@@ -226,6 +226,6 @@ export default function integrations(view) {
     if (all.some((one) => one.installing)) timer = setTimeout(() => load().catch(() => {}), WORKING_MS);
   };
   filter.addEventListener("input", draw);
-  load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  load().catch((error) => fill(body, empty("Not available", error.message)));
   return { keys: { "/": () => filter.focus() }, stop: () => clearTimeout(timer) };
 }

@@ -66,7 +66,7 @@ export default function locks(view) {
         : h("p", { class: "hint" }, "No agent has written outside of its scope."),
     );
   };
-  const safe = () => load().catch((error) => fill(held, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(held, empty("Not available", error.message)));
   safe();
   const stops = [
     "coordination:declared",

@@ -75,7 +75,7 @@ export default function map(view) {
         ),
     );
   };
-  const safe = () => load().catch((error) => fill(pages, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(pages, empty("Not available", error.message)));
   safe();
   const stops = [on("journalist:cycle", safe), on("reconnect", safe)];
   return {

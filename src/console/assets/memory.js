@@ -77,7 +77,7 @@ export default function memory(view) {
             : h(
                 "p",
                 { class: "hint" },
-                "No rules yet. Write one above; all agents that start from now on hold to it.",
+                "No rules yet. Write one above; all agents that start from now on follow it.",
               ),
         ),
       failed(list, ""),

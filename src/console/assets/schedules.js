@@ -192,7 +192,7 @@ export default function schedules(view) {
           ),
     );
   };
-  const safe = () => load().catch((error) => fill(list, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(list, empty("Not available", error.message)));
   safe();
   const stops = [on("schedule:execute", safe), on("reconnect", safe)];
   return {

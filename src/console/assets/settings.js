@@ -18,9 +18,9 @@ const CHOICES = {
   ],
 };
 const LABELS = {
-  maxAgents: ["Agents at once", "At most so many live at the same time"],
+  maxAgents: ["Agents at once", "Agents alive at the same time, at most"],
   rotationThreshold: ["Rotate at", "Share of the context, 0.05 to 1, to begin with; it adapts"],
-  autoRotation: ["Rotate by itself", ""],
+  autoRotation: ["Rotate automatically", ""],
   qcThreshold: ["Quality control at", "Live agents at which quality control is announced"],
   journalistInterval: ["Map every", "Seconds between two cycles of the journalist"],
   "journalist.mode": ["Map is written", ""],
@@ -70,7 +70,7 @@ export default function settings(view) {
   view.append(
     head(
       "Settings",
-      "They are kept in .svc/config.json of this project and hold at once unless a line says otherwise.",
+      "They are kept in this project's .svc/config.json and take effect at once unless a line says otherwise.",
     ),
     body,
     about,
@@ -185,7 +185,7 @@ export default function settings(view) {
       ),
     );
   };
-  load().catch((error) => fill(body, empty("Not to be had", error.message)));
+  load().catch((error) => fill(body, empty("Not available", error.message)));
   tell().catch(() => {});
 }
 

@@ -78,7 +78,7 @@ export default function skills(view) {
   const safe = () =>
     load().catch((error) => {
       drawn = "";
-      fill(body, empty("Not to be had", error.message));
+      fill(body, empty("Not available", error.message));
     });
   let typing = 0;
   filter.addEventListener("input", () => {

@@ -23,7 +23,7 @@ export async function openSpawn(given = {}) {
   const prompt = h("textarea", {
     rows: 5,
     value: given.prompt ?? "",
-    placeholder: "What is to be done, and how one sees that it is done",
+    placeholder: "What to do, and how to tell when it is done",
   });
   const scope = h("input", { type: "text", autocomplete: "off", placeholder: "src/**, tests/**" });
   const workingDir = h("input", { type: "text", autocomplete: "off", placeholder: "the project's root" });
@@ -88,7 +88,7 @@ export async function openSpawn(given = {}) {
         "div",
         { class: "two" },
         field("isolation", "Where it works", isolation),
-        field("schedule", "Again by the clock", schedule, "A cron expression; empty: only now"),
+        field("schedule", "Repeat on a schedule", schedule, "A cron expression; empty: only now"),
       ),
       skills.el,
       integrations.el,

@@ -209,7 +209,7 @@ export function connect() {
 function again() {
   const wait = RETRY_MS[Math.min(tries, RETRY_MS.length - 1)];
   tries += 1;
-  status(tries > 2 ? "offline" : "reconnecting", "The daemon does not answer; it is tried again by itself");
+  status(tries > 2 ? "offline" : "reconnecting", "The daemon does not answer; retrying automatically");
   setTimeout(connect, wait);
 }
 

@@ -53,7 +53,7 @@ export default function teams(view) {
         ),
       );
   };
-  const safe = () => load().catch((error) => fill(board, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(board, empty("Not available", error.message)));
   safe();
   // What somebody is about to press stays where it is.
   const later = soon(() => {

@@ -216,7 +216,7 @@ export default function tokens(view) {
   };
   const safe = () =>
     load().catch((error) => {
-      if (!body.children.length) fill(body, empty("Not to be had", error.message));
+      if (!body.children.length) fill(body, empty("Not available", error.message));
     });
   safe();
   range.onchange = safe;

@@ -24,7 +24,7 @@ export default function toys(view) {
       "form",
       { noValidate: true },
       h("p", {}, toy.description),
-      toy.auth !== "none" && field("apiKey", "API key", key, "Stored encrypted; it never stands in a prompt"),
+      toy.auth !== "none" && field("apiKey", "API key", key, "Stored encrypted; never part of a prompt"),
       field("starterPrompt", "What to build", starter),
       rest,
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Launch")),
@@ -77,7 +77,7 @@ export default function toys(view) {
       ),
     );
   };
-  const safe = () => load().catch((error) => fill(shelf, empty("Not to be had", error.message)));
+  const safe = () => load().catch((error) => fill(shelf, empty("Not available", error.message)));
   category.onchange = safe;
   safe();
 }

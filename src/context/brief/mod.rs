@@ -51,17 +51,12 @@ const CHAIN_ENTRIES: usize = 3;
 /// What the record and the other features know.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Facts {
-    /// The agent's name.
     pub name: String,
-    /// Its role.
     pub role: String,
-    /// The original task.
     pub task: Arc<str>,
     /// Why it is rotated.
     pub reason: String,
-    /// Files it touched.
     pub files: Arc<BTreeMap<String, FileTouch>>,
-    /// Its scope.
     pub scope: Arc<Vec<String>>,
     /// Resources it holds, one line each.
     pub locks: Vec<String>,
@@ -99,7 +94,6 @@ impl Facts {
 /// A brief, and what is not in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// The brief.
     pub text: String,
     /// What did not fit, in the order of the sections.
     pub losses: Vec<Loss>,

@@ -162,7 +162,7 @@ impl Transcript {
             Activity::TurnEnded(end) => {
                 let unheard = std::mem::take(&mut self.open).into_values().map(|call| call.what);
                 for what in unheard.filter(|what| what.starts_with('`')) {
-                    self.ran(format!("- {what}: no result told"));
+                    self.ran(format!("- {what}: no result reported"));
                 }
                 if end.is_error {
                     self.fail("a turn", first_line(&end.error), losses);

@@ -84,7 +84,7 @@ fn decisions_12_read_only_allows_just_status_agents_teams_schedules_help() {
     let mut allowed = Vec::new();
     for command in &ALL {
         let text = format!("/{} x y", command.name);
-        let refused = matches!(rig.plan(&text), Plan::Say(words) if words.words().contains("may only look"));
+        let refused = matches!(rig.plan(&text), Plan::Say(words) if words.words().contains("is read-only"));
         if !refused {
             allowed.push(command.name);
         }

@@ -1,4 +1,4 @@
-//! What is told by itself: presets, coalescing, approvals.
+//! Notifications that chats get without asking: presets, coalescing, approvals.
 
 use super::super::digest::{MAX_BYTES, MAX_LINES};
 use super::super::notify::COALESCE;

@@ -37,7 +37,7 @@ fn issue_6_a_person_connects_a_bot_in_five_lines() {
     let said = ok(&daemon, &["token", "telegram"], &format!("{TOKEN}\n"));
     assert!(said.starts_with("stored the bot_token of telegram-"), "{said}");
     let said = ok(&daemon, &["connect", "telegram"], "");
-    for part in ["is connected as svc_bot", "write /help to the bot", "everybody who can write to it"] {
+    for part in ["is connected as svc_bot", "send /help to the bot", "everybody who can write to it"] {
         assert!(said.contains(part), "{part} in {said}");
     }
     telegram.says(4711, 77, "/help");

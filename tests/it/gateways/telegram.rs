@@ -83,7 +83,7 @@ fn approvals_come_with_buttons_that_work_and_the_message_shows_the_decision() {
     telegram.clicks(4711, message, &format!("/approve {approval}"));
     wait_for("the permission to hold for buttons", || {
         telegram.with(|state| {
-            let shown = |body: &Value| body["text"].as_str().unwrap().contains("may only look");
+            let shown = |body: &Value| body["text"].as_str().unwrap().contains("is read-only");
             state
                 .calls
                 .iter()

@@ -18,7 +18,6 @@ pub struct Agent<'a> {
     endpoint: Endpoint,
     tools: Tools,
     session: Session,
-    /// Where activities go.
     pub output: &'a mut Output,
     /// Of the session, over resumes.
     total: Tokens,
@@ -125,9 +124,8 @@ impl<'a> Agent<'a> {
     fn use_tool(&mut self, call: &Call) -> io::Result<String> {
         let arguments = match call.arguments.trim() {
             "" => Ok(Map::new()),
-            text => {
-                serde_json::from_str(text).map_err(|error| format!("the arguments are no object: {error}"))
-            }
+            text => serde_json::from_str(text)
+                .map_err(|error| format!("the arguments are not an object: {error}")),
         };
         let shown =
             arguments.as_ref().map_or_else(|_| Value::from(call.arguments.as_str()), |map| json!(map));

@@ -93,7 +93,7 @@ impl Endpoint {
     pub fn from_environment(model: String, effort: Option<String>) -> Result<Self, String> {
         let base = base_address();
         if !base.starts_with("http://") && !base.starts_with("https://") {
-            return Err(format!("{URL_VARIABLE} begins with http:// or https://, not as in `{base}`"));
+            return Err(format!("{URL_VARIABLE} must begin with http:// or https://, it is `{base}`"));
         }
         let agent = ureq::Agent::config_builder()
             .http_status_as_error(false)

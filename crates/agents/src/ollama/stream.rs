@@ -18,7 +18,6 @@ const CALLS_LIMIT: usize = 128;
 pub struct Call {
     /// Joins it with its result.
     pub id: String,
-    /// The tool.
     pub name: String,
     /// JSON text, as the model wrote it.
     pub arguments: String,
@@ -36,7 +35,6 @@ pub struct CallUsage {
 /// One whole answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// All its words.
     pub text: String,
     /// The tools it asks for.
     pub calls: Vec<Call>,

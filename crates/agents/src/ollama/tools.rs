@@ -22,7 +22,6 @@ const SHELL_FULL_LIMIT_SECONDS: u64 = 60 * 60;
 /// How far the tools go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing is changed.
     Read,
     /// Edits, and commands for some minutes.
     Auto,
@@ -200,7 +199,7 @@ fn read(place: &Path, path: &str) -> Result<String, String> {
     if bytes.len() as u64 > FILE_LIMIT_BYTES {
         return Err(format!("{path}: has more than {FILE_LIMIT_BYTES} bytes"));
     }
-    String::from_utf8(bytes).map_err(|_| format!("{path}: is not a text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| format!("{path}: is not UTF-8 text"))
 }
 
 fn text<'a>(arguments: &'a Arguments, name: &str) -> Result<&'a str, String> {
@@ -242,7 +241,7 @@ fn definitions(reach: Reach) -> Value {
         tool("list_files", "List a folder; folders end with a slash.", json!({"path": path}), &[]),
         tool(
             "search",
-            "Find a literal text in all files below a folder. Gives path:line: text.",
+            "Find literal text in all files below a folder. Gives path:line: text.",
             json!({"text": string("case matters"), "path": path}),
             &["text"],
         ),
@@ -257,13 +256,13 @@ fn definitions(reach: Reach) -> Value {
             ),
             tool(
                 "edit_file",
-                "Replace a text that stands exactly once in a file.",
+                "Replace a text that occurs exactly once in a file.",
                 json!({"path": path, "old": string("with enough surroundings"), "new": string("instead")}),
                 &["path", "old", "new"],
             ),
             tool(
                 "shell",
-                "Run a command with sh in the working directory, without input. It must end by itself.",
+                "Run a command with sh in the working directory, without input. It must exit on its own.",
                 json!({"command": string("one line or more"), "timeout_seconds": number("120 by default")}),
                 &["command"],
             ),

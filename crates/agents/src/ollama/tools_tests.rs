@@ -113,7 +113,7 @@ fn wrong_arguments_are_told_to_the_model() {
         ("read_file", json!({"path": 1}), "`path` must be a string"),
         ("read_file", json!({"path": "x", "lines": -1}), "`lines` must be a whole number, not -1"),
         ("read_file", json!({"path": "."}), ".: is not a file"),
-        ("read_file", json!({"path": "binary"}), "binary: is not a text in UTF-8"),
+        ("read_file", json!({"path": "binary"}), "binary: is not UTF-8 text"),
         ("dance", json!({}), "there is no tool `dance`"),
     ];
     for (name, arguments, words) in cases {

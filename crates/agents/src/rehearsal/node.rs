@@ -8,7 +8,6 @@ pub struct Node<'a> {
     pub place: String,
     /// For example `run.command`; empty for the step itself.
     pub field: String,
-    /// What stands there.
     pub value: &'a Value,
 }
 

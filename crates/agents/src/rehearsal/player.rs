@@ -87,11 +87,9 @@ impl Words {
 
 /// One life of the agent.
 pub struct Player {
-    /// Where it prints.
     pub output: Output,
     /// Its working directory, which its tools do not leave.
     pub root: PathBuf,
-    /// For templates.
     pub words: Words,
     /// What the session has used, earlier lives included.
     pub total: Tokens,

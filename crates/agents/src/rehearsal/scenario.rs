@@ -41,7 +41,6 @@ pub struct Scenario {
     pub description: String,
     /// The answer to a question that is put aside of the work.
     pub query: Option<String>,
-    /// The first turn.
     pub steps: Vec<Step>,
     /// Every later turn; without it a message is answered with a default.
     pub on_say: Option<Vec<Step>>,
@@ -49,7 +48,6 @@ pub struct Scenario {
 
 /// One thing to do. Texts are templates.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "the fields carry the file format's own names, told in docs/rehearsals.md")]
 pub enum Step {
     Say(String),
     Think(String),
@@ -185,7 +183,7 @@ fn compound(node: &Node, depth: usize) -> Result<Step, String> {
             })
         }
         "loop" if depth == LOOP_DEPTH_LIMIT => {
-            return Err(node.wrong(&format!("loops may stand in each other at most {LOOP_DEPTH_LIMIT} deep")));
+            return Err(node.wrong(&format!("loops may be nested at most {LOOP_DEPTH_LIMIT} deep")));
         }
         "loop" => {
             let fields = node.object(&["times", "steps"])?;

@@ -1,7 +1,10 @@
 //! Reading fields out of a JSON object with strict types, gathering every violation before refusing.
+//!
+//! What reads a body also describes it: [`schema_of`] watches it read one with nothing in it, and makes a
+//! JSON schema of what it asked for. So the description cannot say anything else than what is done.
 
 use super::{FieldError, Problem};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Characters of a name that people give to a thing of theirs.
 pub const MAX_TITLE_CHARS: usize = 100;
@@ -40,14 +43,15 @@ impl Validator {
 #[derive(Debug)]
 pub struct Fields<'a> {
     object: &'a Map<String, Value>,
-    /// Where violations go.
+    /// What was asked for, where that is wanted: the properties, and the names of those that must be there.
+    watched: Option<(Map<String, Value>, Vec<String>)>,
     pub validator: Validator,
 }
 
 impl<'a> Fields<'a> {
     /// Starts reading `object`.
     pub fn new(object: &'a Map<String, Value>) -> Self {
-        Self { object, validator: Validator::default() }
+        Self { object, watched: None, validator: Validator::default() }
     }
 
     /// The raw value; JSON `null` counts as absent.
@@ -60,16 +64,59 @@ impl<'a> Fields<'a> {
         self.object.contains_key(name)
     }
 
+    /// Adds to what the schema says of a field: limits, patterns and the like that are checked by hand.
+    pub fn tell(&mut self, name: &str, more: impl FnOnce() -> Value) {
+        let Some((properties, _)) = &mut self.watched else { return };
+        let property = properties.entry(name).or_insert_with(|| json!({}));
+        if let (Some(property), Value::Object(more)) = (property.as_object_mut(), more()) {
+            property.extend(more);
+        }
+    }
+
+    /// Says that a field must be there, for the schema.
+    pub fn tell_required(&mut self, name: &str) {
+        if let Some((_, required)) = &mut self.watched {
+            required.push(name.to_owned());
+        }
+    }
+
     /// An optional string.
     pub fn string(&mut self, name: &str) -> Option<&'a str> {
+        self.tell(name, || json!({"type": "string"}));
+        self.word(name)
+    }
+
+    fn word(&mut self, name: &str) -> Option<&'a str> {
         let value = self.value(name)?;
         let text = value.as_str();
         self.wrong_type(text.is_none(), name, "a string", value);
         text
     }
 
+    /// An optional string of at most `max` characters, without the white space around it and without NUL.
+    pub fn text(&mut self, name: &str, max: usize) -> Option<&'a str> {
+        self.tell(name, || json!({"maxLength": max}));
+        let text = self.string(name)?.trim();
+        let chars = text.chars().count();
+        self.validator.check(chars <= max && !text.contains('\0'), name, || {
+            format!("{name} must have at most {max} characters and no NUL, it has {chars}")
+        });
+        Some(text)
+    }
+
+    /// As [`Self::text`]; it must be there and not be blank. Empty where it is not.
+    pub fn required_text(&mut self, name: &str, max: usize) -> String {
+        let text = if self.required_string(name).is_some() || self.watched.is_some() {
+            self.text(name, max)
+        } else {
+            None
+        };
+        text.unwrap_or_default().to_owned()
+    }
+
     /// A name for people, trimmed: of 1 to [`MAX_TITLE_CHARS`] printable characters. Empty where it is wrong.
     pub fn title(&mut self, name: &str) -> String {
+        self.tell(name, || json!({"minLength": 1, "maxLength": MAX_TITLE_CHARS}));
         let Some(title) = self.required_string(name) else { return String::new() };
         let title = title.trim();
         let chars = title.chars().count();
@@ -84,11 +131,17 @@ impl<'a> Fields<'a> {
 
     /// A string that must be there and must not be empty or blank.
     pub fn required_string(&mut self, name: &str) -> Option<&'a str> {
+        self.tell(name, || json!({"type": "string"}));
+        self.required_word(name)
+    }
+
+    fn required_word(&mut self, name: &str) -> Option<&'a str> {
+        self.tell_required(name);
         if self.value(name).is_none() {
             self.validator.fail(name, format!("{name} is required and must be a string"));
             return None;
         }
-        let text = self.string(name)?;
+        let text = self.word(name)?;
         if text.trim().is_empty() {
             self.validator.fail(name, format!("{name} must not be empty"));
             return None;
@@ -98,6 +151,7 @@ impl<'a> Fields<'a> {
 
     /// An optional boolean.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        self.tell(name, || json!({"type": "boolean"}));
         let value = self.value(name)?;
         self.wrong_type(!value.is_boolean(), name, "true or false", value);
         value.as_bool()
@@ -105,6 +159,7 @@ impl<'a> Fields<'a> {
 
     /// An optional whole number from `low` to `high`.
     pub fn integer(&mut self, name: &str, low: u64, high: u64) -> Option<u64> {
+        self.tell(name, || json!({"type": "integer", "minimum": low, "maximum": high}));
         let value = self.value(name)?;
         let number = value.as_u64().filter(|n| (low..=high).contains(n));
         if number.is_none() {
@@ -116,6 +171,7 @@ impl<'a> Fields<'a> {
 
     /// An optional list of strings.
     pub fn strings(&mut self, name: &str) -> Option<Vec<&'a str>> {
+        self.tell(name, || json!({"type": "array", "items": {"type": "string"}}));
         let value = self.value(name)?;
         let list =
             value.as_array().and_then(|items| items.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
@@ -125,13 +181,21 @@ impl<'a> Fields<'a> {
 
     /// An optional word out of a closed list.
     pub fn choice(&mut self, name: &str, choices: &[&'static str]) -> Option<&'static str> {
-        let text = self.string(name)?;
+        self.tell(name, || json!({"enum": choices}));
+        let text = self.word(name)?;
         let found = choices.iter().find(|choice| **choice == text).copied();
         if found.is_none() {
             self.validator
                 .fail(name, format!("{name} must be one of {}, it is {text:?}", choices.join(", ")));
         }
         found
+    }
+
+    /// A word out of a closed list that must be there.
+    pub fn required_choice(&mut self, name: &str, choices: &[&'static str]) -> Option<&'static str> {
+        self.tell(name, || json!({"enum": choices}));
+        self.required_word(name)?;
+        self.choice(name, choices)
     }
 
     /// As [`Self::choice`], for words that people are shown with capitals: case does not count, and a word of
@@ -142,6 +206,7 @@ impl<'a> Fields<'a> {
         choices: &[&'static str],
         shown: &[(&str, &'static str)],
     ) -> Option<&'static str> {
+        self.tell(name, || json!({"enum": choices}));
         let text = self.value(name)?.as_str().map(|text| text.trim().to_lowercase());
         let known = text.and_then(|text| {
             let meant = shown.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
@@ -164,6 +229,19 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// The JSON schema of the bodies that `read` takes.
+pub fn schema_of<T>(read: impl FnOnce(&mut Fields) -> T) -> Value {
+    let nothing = Map::new();
+    let mut fields = Fields { watched: Some((Map::new(), Vec::new())), ..Fields::new(&nothing) };
+    read(&mut fields);
+    let (properties, required) = fields.watched.unwrap_or_default();
+    let mut schema = json!({"type": "object", "properties": properties});
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +259,41 @@ mod tests {
             assert_eq!(fields.shown_choice("permission", &choices, &shown), meant, "{word}");
             assert_eq!(fields.validator.finish().is_ok(), meant.is_some(), "{word}");
         }
+    }
+
+    #[test]
+    fn what_reads_a_body_describes_it() {
+        let read = |fields: &mut Fields| {
+            fields.tell("id", || json!({"pattern": "^[a-z]$"}));
+            let id = fields.required_string("id").map(ToOwned::to_owned);
+            let kind = fields.required_choice("kind", &["a", "b"]);
+            (id, kind, fields.required_text("why", 3), fields.integer("n", 1, 5), fields.boolean("on"))
+        };
+        assert_eq!(
+            schema_of(read),
+            json!({
+                "type": "object",
+                "required": ["id", "kind", "why"],
+                "properties": {
+                    "id": {"type": "string", "pattern": "^[a-z]$"},
+                    "kind": {"enum": ["a", "b"]},
+                    "why": {"type": "string", "maxLength": 3},
+                    "n": {"type": "integer", "minimum": 1, "maximum": 5},
+                    "on": {"type": "boolean"},
+                },
+            })
+        );
+        let body = json!({"id": "x", "kind": "b", "why": " abc ", "n": 2});
+        let mut fields = Fields::new(body.as_object().unwrap());
+        assert_eq!(read(&mut fields), (Some("x".into()), Some("b"), "abc".into(), Some(2), None));
+        let body = json!({"kind": "c", "why": "abcd"});
+        let mut fields = Fields::new(body.as_object().unwrap());
+        read(&mut fields);
+        let faults = fields.validator.finish().unwrap_err().errors;
+        let named: Vec<_> = faults.iter().map(|fault| fault.message.as_str()).collect();
+        let kind = "kind must be one of a, b, it is \"c\"";
+        let why = "why must have at most 3 characters and no NUL, it has 4";
+        assert_eq!(named, ["id is required and must be a string", kind, why]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod reply;
 mod request;
 mod route;
 
-pub use fields::{Fields, MAX_TITLE_CHARS, Validator};
+pub use fields::{Fields, MAX_TITLE_CHARS, Validator, schema_of};
 pub use problem::{FieldError, Problem};
 pub use reply::{Body, Reply};
 pub use request::{Request, decode_percent, parse_query};

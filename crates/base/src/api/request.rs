@@ -1,6 +1,6 @@
 //! A request as handlers see it: decoded, bounded, and already past the Host and Origin checks.
 
-use super::{Method, Problem};
+use super::{Fields, Method, Problem};
 use crate::actor::Holder;
 use serde_json::{Map, Value};
 use std::net::SocketAddr;
@@ -55,6 +55,17 @@ impl Request {
                 Err(Problem::bad_request("malformed_json", format!("the body is not valid JSON: {error}")))
             }
         }
+    }
+
+    /// What `read` makes of the body's fields, if it finds no fault in them.
+    ///
+    /// Errors: those of [`Self::object`], 400 with every fault.
+    pub fn read<T>(&self, read: impl FnOnce(&mut Fields) -> T) -> Result<T, Problem> {
+        let object = self.object()?;
+        let mut fields = Fields::new(&object);
+        let wish = read(&mut fields);
+        fields.validator.finish()?;
+        Ok(wish)
     }
 
     fn expect_json(&self) -> Result<(), Problem> {

@@ -22,7 +22,6 @@ pub struct Route<H> {
     pub success: Option<fn() -> Value>,
     /// Largest body in bytes.
     pub body_limit_bytes: usize,
-    /// What to call.
     pub handler: H,
 }
 
@@ -99,7 +98,6 @@ pub enum Found<'a, H> {
     Route(&'a Route<H>, Params),
     /// The path exists, for the methods listed (the `Allow` header).
     OtherMethods(String),
-    /// No such path.
     Nothing,
 }
 

@@ -35,15 +35,12 @@ pub static COMMANDS: [Command; 2] = [
     },
     Command {
         name: "mcp",
-        alias: "",
         group: Group::Look,
         summary: "serve tools, locks and memory to an MCP client",
         usage: "mcp",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
         details: "Agents of Claude Code with integrations get it by .mcp.json. For any other client:\n\
                   {\"mcpServers\":{\"svc\":{\"command\":\"svc\",\"args\":[\"mcp\"]}}}",
         run: mcp::mcp,
+        ..Command::PLAIN
     },
 ];

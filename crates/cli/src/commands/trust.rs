@@ -7,74 +7,62 @@ use crate::{approvals, trust};
 pub static COMMANDS: [Command; 6] = [
     Command {
         name: "approvals",
-        alias: "",
         group: Group::Trust,
         summary: "list what waits for your yes or no",
         usage: "approvals [--all]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[short('a', switch("all", "also the last 50 that were resolved"))],
-        details: "",
         run: approvals::list,
+        ..Command::PLAIN
     },
     Command {
         name: "approve",
-        alias: "",
         group: Group::Trust,
         summary: "let an agent do what it asked for, once",
         usage: "approve ID [--reason TEXT]",
         words: (1, 1),
-        complete: Words::Free,
         options: &[value("reason", "TEXT", "told to the agent")],
-        details: "The beginning of an id is enough. The agent goes on by itself. Agents cannot approve.",
+        details: "The beginning of an id is enough. The agent then continues on its own. Agents cannot approve.",
         run: approvals::approve,
+        ..Command::PLAIN
     },
     Command {
         name: "reject",
-        alias: "",
         group: Group::Trust,
         summary: "refuse what an agent asked for",
         usage: "reject ID [--reason TEXT]",
         words: (1, 1),
-        complete: Words::Free,
         options: &[value("reason", "TEXT", "told to the agent")],
         details: "The beginning of an id is enough.",
         run: approvals::reject,
+        ..Command::PLAIN
     },
     Command {
         name: "locks",
-        alias: "",
         group: Group::Trust,
         summary: "list who holds which shared resources",
         usage: "locks",
-        words: (0, 0),
-        complete: Words::Free,
-        options: &[],
         details: "Agents take them with the tool coordination_declare of 'svc mcp'.",
         run: trust::locks,
+        ..Command::PLAIN
     },
     Command {
         name: "credentials",
-        alias: "",
         group: Group::Trust,
         summary: "list, store or forget API keys",
         usage: "credentials [list | set PROVIDER | remove PROVIDER]",
         words: (0, 2),
         complete: Words::OneOf(&["list", "set", "remove"]),
-        options: &[],
         details: "The key is asked for, or read from standard input; never give it as an argument,\n\
                   where others can see it. Keys are stored encrypted; only the\n\
                   provider's own agents get them.",
         run: trust::credentials,
+        ..Command::PLAIN
     },
     Command {
         name: "audit",
-        alias: "",
         group: Group::Trust,
-        summary: "tell who changed what",
+        summary: "show who changed what",
         usage: "audit [--limit N] [--before T] [--event NAME]",
-        words: (0, 0),
-        complete: Words::Free,
         options: &[
             short('n', value("limit", "N", "entries at most (100)")),
             value("before", "T", "only older ones, for example than 2026-01-31T12:00:00Z"),
@@ -82,5 +70,6 @@ pub static COMMANDS: [Command; 6] = [
         ],
         details: "Newest first.",
         run: trust::audit,
+        ..Command::PLAIN
     },
 ];

@@ -60,7 +60,7 @@ fn config_files(project: &Path) -> Vec<Check> {
 fn config_file(file: &Path) -> Option<Check> {
     let name = "configuration";
     let size = fs::metadata(file).ok()?.len();
-    let remedy = "mend the file, or remove it to go back to the defaults";
+    let remedy = "fix the file, or remove it to go back to the defaults";
     if size > CONFIG_BYTES {
         let detail = format!("{} has {size} bytes, the limit is {CONFIG_BYTES}", file.display());
         return Some(not(Level::Fail, name, detail, remedy));
@@ -190,7 +190,7 @@ fn health(health: &Value) -> Vec<Check> {
             Level::Fail,
             "storage",
             format!("state cannot be saved, changes are refused: {}", one_line(error)),
-            "make room or give write permission in .svc; the daemon goes on by itself",
+            "make room or give write permission in .svc; the daemon recovers on its own",
         ));
     }
     for file in health["setAside"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -198,7 +198,7 @@ fn health(health: &Value) -> Vec<Check> {
             Level::Fail,
             "state files",
             format!("broken and set aside at the start: {}", one_line(file)),
-            "stop the daemon, mend the file and put it back under its name, or start again to go on without",
+            "stop the daemon, fix the file and put it back under its name, or start again to go on without",
         ));
     }
     if health["panics"].as_u64() > Some(0) {

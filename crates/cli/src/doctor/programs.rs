@@ -40,7 +40,7 @@ fn check(provider: &Value) -> Check {
     }
     let version = match text(provider, "version") {
         _ if provider["builtIn"] == true => "built in",
-        "" => "installed, its version is not told yet",
+        "" => "installed, its version is not known yet",
         version => version,
     };
     let (access, remedy) = access(provider);

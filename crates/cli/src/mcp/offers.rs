@@ -139,7 +139,7 @@ fn offer(id: &str, tool: &Value) -> Option<Value> {
              repeat the same call with it.)",
         );
         let approval =
-            json!({"type": "string", "description": "from an earlier answer; no argument of the tool"});
+            json!({"type": "string", "description": "from an earlier answer; not an argument of the tool"});
         match schema["properties"].as_object_mut() {
             Some(properties) => drop(properties.insert(APPROVAL.into(), approval)),
             None => schema["properties"] = json!({APPROVAL: approval}),

@@ -18,7 +18,6 @@ const PAGE_LINES: usize = 10;
 /// One look at the daemon.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
-    /// When.
     pub at: Time,
     /// `GET /api/agents`.
     pub agents: Vec<Value>,
@@ -33,9 +32,7 @@ pub struct Look {
 /// What is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
-    /// An approval's id.
     Approval(String),
-    /// An agent's id.
     Agent(String),
 }
 
@@ -44,16 +41,13 @@ pub enum Pick {
 pub enum Pane {
     /// The log of this agent, so many lines from its end.
     Log {
-        /// Its id.
         agent: String,
-        /// For the title.
         name: String,
         /// 0 stays at the end.
         back: usize,
     },
     /// The whole record of this approval, from this line on.
     Approval {
-        /// Its id.
         id: String,
         /// Lines left out above.
         from: usize,
@@ -63,20 +57,14 @@ pub enum Pane {
 /// What a key asks of the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// Leave.
     Quit,
-    /// Decide an approval.
     Decide {
-        /// Its id.
         id: String,
-        /// Or reject.
         approve: bool,
     },
     /// End an agent, or remove an ended one.
     Kill {
-        /// Its id.
         id: String,
-        /// For the message.
         name: String,
     },
     /// Read this agent's log from now on; none when `None`.
@@ -90,13 +78,11 @@ pub struct View {
     pub place: String,
     /// The last look, its agents in the order of the screen.
     pub look: Look,
-    /// What is chosen.
     pub pick: Option<Pick>,
     /// What covers the lists.
     pub pane: Option<Pane>,
     /// The agent (id and name) whose end waits for a y.
     pub asked: Option<(String, String)>,
-    /// The last message.
     pub said: String,
     samples: BTreeMap<String, VecDeque<(Time, u64)>>,
 }

@@ -25,9 +25,7 @@ pub(super) struct Question<'a> {
 /// The answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// This once.
     Allow,
-    /// No.
     Reject,
     /// Somebody has to say.
     AskAPerson,

@@ -25,7 +25,6 @@ pub enum Port {
 /// A listening socket and where it listens.
 #[derive(Debug)]
 pub struct Bound {
-    /// The socket.
     pub listener: TcpListener,
     /// Its address, with the port that was taken.
     pub address: SocketAddr,

@@ -17,13 +17,11 @@ const READ_BYTES: usize = 16 << 10;
 
 /// Bytes of a connection: what was read ahead, then the socket.
 pub struct Input<'a> {
-    /// The socket.
     pub stream: &'a TcpStream,
     /// Read but not yet used.
     pub ahead: &'a mut Vec<u8>,
     /// The body must be there by then.
     until: Instant,
-    /// When it began.
     begun: Instant,
     /// What has come of it since.
     came: usize,
@@ -69,6 +67,7 @@ impl<'a> Input<'a> {
             if size == 0 {
                 break;
             }
+            // Never below zero: `body` has only grown by sizes that were let through here.
             if size > limit - body.len() {
                 return Err(too_large(limit));
             }
@@ -77,6 +76,7 @@ impl<'a> Input<'a> {
                 return Err(malformed("a chunk does not end with CR LF").into());
             }
         }
+        // Read, so that the next request begins where it should, and dropped: no handler asks for trailers.
         for _ in 0..=TRAILERS {
             if self.line()?.is_empty() {
                 return Ok(body);
@@ -113,6 +113,7 @@ impl<'a> Input<'a> {
 
     fn more(&mut self) -> Result<(), BodyError> {
         let mut buffer = [0; READ_BYTES];
+        // Two deadlines: one for a body that stops, one for a body that trickles.
         match read_until(self.stream, &mut buffer, self.until.min(self.due())) {
             Ok(0) => Err(BodyError::Gone),
             Ok(n) => {

@@ -23,11 +23,8 @@ const LINGER_BYTES: usize = 2 << 20;
 
 /// A connection's thread.
 pub struct Connection<'a> {
-    /// The socket.
     pub stream: TcpStream,
-    /// Its two ends.
     pub ends: Ends,
-    /// The server's.
     pub shared: &'a Shared,
     /// By which the server finds this connection.
     pub id: u64,
@@ -36,7 +33,6 @@ pub struct Connection<'a> {
 /// What comes after a reply.
 #[derive(PartialEq, Eq)]
 enum Next {
-    /// The next request.
     KeepAlive,
     /// The end; unread input is dropped first.
     Close,

@@ -7,18 +7,15 @@ use svc_base::api::{Method, Problem, decode_percent, parse_query};
 /// How the body is framed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// No body.
     None,
     /// This many bytes.
     Length(usize),
-    /// In chunks.
     Chunked,
 }
 
 /// A checked head.
 #[derive(Debug, Clone)]
 pub struct Head {
-    /// The method.
     pub method: Method,
     /// The path as sent, without the query.
     pub path: String,
@@ -60,6 +57,7 @@ impl Head {
 ///
 /// Errors: 400, 414, 417, 431, 501, 505 as the limits and RFC 9112 have it.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Option<(Head, usize)>, Problem> {
+    // One byte more than allowed is enough to know, and keeps the work of a parse bounded.
     let bytes = &bytes[..bytes.len().min(limits.head_bytes + 1)];
     check_line_ends(bytes)?;
     check_request_line(bytes, limits)?;
@@ -96,6 +94,7 @@ fn check_line_ends(bytes: &[u8]) -> Result<(), Problem> {
                     "a line of the request head ends with LF alone, it must end with CR LF",
                 ));
             }
+            // The empty line ends the head; behind it stands the body, which may hold any byte.
             lines_since_text += 1;
             if lines_since_text == 2 {
                 return Ok(());
@@ -118,6 +117,7 @@ fn check_request_line(bytes: &[u8], limits: &Limits) -> Result<(), Problem> {
         let text = format!("the request target is above {} bytes", limits.target_bytes);
         return Err(Problem::new(414, "target_too_long", text));
     }
+    // The parser would call another version malformed, which tells the client less.
     let version = words.next().unwrap_or_default();
     if end.is_some() && version.starts_with(b"HTTP/") && !matches!(version, b"HTTP/1.1" | b"HTTP/1.0") {
         let text = "this server speaks HTTP/1.1 and HTTP/1.0 only";
@@ -208,6 +208,7 @@ fn framing(head: &Head) -> Result<Framing, Problem> {
             let length = if digits { one.parse().ok() } else { None };
             length.map(Framing::Length).ok_or_else(|| malformed("Content-Length must be a number of bytes"))
         }
+        // Even where they agree: a proxy before us may have gone by the other one.
         ([_, ..], 0) => Err(malformed("the request has more than one Content-Length")),
         ([], 1) if !head.old && head.has_token("transfer-encoding", "chunked") => {
             let sole =
@@ -215,6 +216,7 @@ fn framing(head: &Head) -> Result<Framing, Problem> {
             if sole { Ok(Framing::Chunked) } else { Err(unknown_coding()) }
         }
         ([], _) => Err(unknown_coding()),
+        // The RFC lets the coding win; whoever goes by the length would see another request in the body.
         _ => Err(malformed("the request has both Content-Length and Transfer-Encoding")),
     }
 }

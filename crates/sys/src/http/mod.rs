@@ -32,9 +32,7 @@ use svc_base::api::{Found, Method, Params, Problem, Reply, Request, Route, Table
 /// Both ends of a connection, and what is learned of it once.
 #[derive(Debug, Clone)]
 pub struct Ends {
-    /// Whose it is.
     pub peer: SocketAddr,
-    /// Our end.
     pub local: SocketAddr,
     /// Who holds the other end.
     pub holder: Arc<OnceLock<Holder>>,
@@ -116,9 +114,7 @@ impl Default for Limits {
 /// How an edge behaves.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Numbers.
     pub limits: Limits,
-    /// Who may call.
     pub policy: Policy,
     /// The `Server` header.
     pub server: &'static str,

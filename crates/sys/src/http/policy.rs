@@ -32,9 +32,7 @@ pub enum OriginRule {
 /// What is checked before a handler runs, and the headers every reply gets.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// Host headers.
     pub hosts: HostRule,
-    /// Origins.
     pub origins: OriginRule,
     /// `Cache-Control` of replies that set none.
     pub cache_control: &'static str,

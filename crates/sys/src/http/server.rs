@@ -32,11 +32,8 @@ pub struct Server {
 
 /// What all connections share.
 pub struct Shared {
-    /// How to behave.
     pub config: Config,
-    /// Who answers.
     pub service: Arc<dyn Service>,
-    /// Counters.
     pub stats: Arc<Stats>,
     open: Mutex<HashMap<u64, Open>>,
     all_closed: Condvar,

@@ -5,13 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counted since start.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Connections open now.
     pub open: AtomicU64,
-    /// Connections accepted.
     pub accepted: AtomicU64,
     /// Connections refused or evicted at the cap.
     pub refused: AtomicU64,
-    /// Requests answered.
     pub requests: AtomicU64,
     /// Requests answered with 4xx.
     pub client_errors: AtomicU64,

@@ -21,7 +21,6 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// What a program printed, and how it ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    /// How it ended.
     pub exit: Exit,
     /// The first bytes of its standard output, up to the limit.
     pub stdout: Vec<u8>,

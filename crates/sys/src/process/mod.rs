@@ -52,7 +52,6 @@ pub const PROJECT_DIR_VARIABLE: &str = "SVC_PROJECT_DIR";
 /// A process, told apart from a later one with the same id by its start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// The process id.
     pub pid: u32,
     /// Clock ticks from boot to its start (field 22 of `/proc/<pid>/stat`); 0 where the system tells none.
     pub start_ticks: u64,
@@ -61,7 +60,6 @@ pub struct Identity {
 /// What marks the processes of one agent; they inherit it as environment variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
-    /// The agent.
     pub agent: AgentId,
     /// The project's root, absolute.
     pub project_dir: PathBuf,
@@ -70,7 +68,6 @@ pub struct Marker {
 /// How a process ended. Exactly one of the two is set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,

@@ -26,6 +26,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
+    /// Tells this process from a later one that gets its number.
     pub fn identity(&self) -> Identity {
         Identity { pid: self.pid, start_ticks: self.start_ticks }
     }

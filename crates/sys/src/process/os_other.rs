@@ -15,10 +15,12 @@ pub(super) struct Stat {
 }
 
 impl Stat {
+    /// Tells this process from a later one that gets its number.
     pub fn identity(&self) -> Identity {
         Identity { pid: self.pid, start_ticks: self.start_ticks }
     }
 
+    /// Never: only the living are listed here.
     pub fn is_gone(&self) -> bool {
         false
     }

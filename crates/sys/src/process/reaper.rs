@@ -66,6 +66,7 @@ pub(super) fn register<T>(
     // One exit is all that is ever sent, so the reaper never waits here.
     let (exit, receiver) = bounded(1);
     let child = Child { start_ticks: identity.start_ticks, agent, exit };
+    // Still under the lock: the child may have ended already, and its exit must find this entry.
     inner.children.get_or_insert_default().insert(identity.pid, child);
     inner.started += 1;
     drop(inner);
@@ -96,7 +97,6 @@ pub(super) fn is_registered(identity: Identity) -> bool {
 /// Whom a child that was started here works for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// An agent.
     Agent(AgentId),
     /// The daemon itself, as a tool.
     Tool,
@@ -129,6 +129,7 @@ pub(super) struct Reaper {
 }
 
 impl Reaper {
+    /// Collects ended children from now on.
     pub fn start() -> io::Result<Self> {
         let closing = Arc::new(AtomicBool::new(false));
         let (alive, ended) = bounded::<()>(0);
@@ -173,6 +174,7 @@ fn start_and_end_a_child() {
 
 fn reap_until(closing: &AtomicBool) {
     loop {
+        // Read before the wait: a child that starts between ECHILD and the sleep is not slept through.
         let seen = {
             let inner = lock();
             if closing.load(Ordering::Acquire) {
@@ -215,6 +217,7 @@ fn collect(pid: libc::pid_t) {
         return;
     }
     inner.collected += 1;
+    // None for a stray that was adopted: nobody waits for its exit.
     let child = u32::try_from(pid).ok().and_then(|pid| inner.children.as_mut()?.remove(&pid));
     drop(inner);
     if let Some(child) = child {

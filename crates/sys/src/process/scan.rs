@@ -21,7 +21,6 @@ pub(super) struct Scan {
 
 /// What tells whom a process works for.
 struct Marks {
-    /// Its environment.
     environ: Option<Mark>,
     /// Its limit, which stays when the environment is emptied.
     limit: Option<LimitMark>,
@@ -34,9 +33,11 @@ struct Mark {
 }
 
 impl Scan {
+    /// Reads the whole table. This process and those above it are protected: no sweep ends them.
     pub fn take() -> Self {
         let begun = Instant::now();
         let by_pid: HashMap<u32, os::Stat> = os::all().into_iter().map(|stat| (stat.pid, stat)).collect();
+        // The daemon itself may have been started by an agent, and carry its marks.
         let mut protected = HashSet::from([0, 1]);
         let mut pid = std::process::id();
         while protected.insert(pid) {

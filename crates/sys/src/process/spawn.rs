@@ -20,7 +20,6 @@ const LAST_PLAIN_SIGNAL: i32 = 31;
 /// What the program's standard input is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdin {
-    /// A pipe.
     Piped,
     /// `/dev/null`.
     Null,
@@ -35,9 +34,7 @@ pub struct Spec {
     pub args: Vec<OsString>,
     /// Its whole environment: nothing is inherited. A later value replaces an earlier one of the same name.
     pub env: Vec<(OsString, OsString)>,
-    /// Its working directory.
     pub cwd: PathBuf,
-    /// Its standard input.
     pub stdin: Stdin,
     /// Added to the environment, last.
     pub marker: Option<Marker>,
@@ -68,7 +65,6 @@ pub struct Running {
     pub identity: Identity,
     /// To write to it; `None` with [`Stdin::Null`].
     pub stdin: Option<File>,
-    /// What it prints.
     pub stdout: File,
     /// What it complains about.
     pub stderr: File,

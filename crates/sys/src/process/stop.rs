@@ -41,7 +41,6 @@ pub struct StopReport {
 /// What an earlier daemon had left behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Leftovers {
-    /// Processes found.
     pub found: u32,
     /// Processes that could not be ended.
     pub remaining: u32,
@@ -93,12 +92,14 @@ impl Processes {
 
     fn end(&self, mut tree: Tree<'_>, grace: Duration) -> StopReport {
         let mut seen = reaper::collected();
+        // Marks are read before TERM: afterwards a parent may be gone, and with it the line to its children.
         let mut members = tree.members(&self.scan(Instant::now()), true);
         tree.signal(&members, libc::SIGTERM);
         let deadline = Instant::now() + grace;
         while tree.remain(&members) > 0 && Instant::now() < deadline {
             reaper::wait_collected(seen, LOOK_AGAIN.min(deadline.saturating_duration_since(Instant::now())));
             seen = reaper::collected();
+            // Several stops at a time may share one look; half a tick of age changes nothing.
             let recent = Instant::now().checked_sub(LOOK_AGAIN / 2).unwrap_or_else(Instant::now);
             members = tree.members(&self.scan(recent), false);
         }
@@ -111,6 +112,7 @@ impl Processes {
         let mut killed = HashSet::new();
         loop {
             let seen = reaper::collected();
+            // A fork between the last look and the signal has escaped it: each round looks at everything.
             let members = tree.members(&self.scan(Instant::now()), true);
             let remain = tree.remain(&members);
             if remain == 0 || Instant::now() >= limit {
@@ -134,6 +136,7 @@ impl<'a> Tree<'a> {
     fn members(&mut self, scan: &Scan, markers: bool) -> Vec<os::Stat> {
         let mut found: HashMap<u32, os::Stat> = HashMap::new();
         loop {
+            // Until nothing is added: a child may be listed before the parent that makes it a member.
             let before = found.len();
             for stat in scan.others() {
                 if !found.contains_key(&stat.pid) && self.is_member(stat, scan, markers, &found) {
@@ -155,6 +158,7 @@ impl<'a> Tree<'a> {
     }
 
     fn is_member(&self, stat: &os::Stat, scan: &Scan, markers: bool, found: &HashMap<u32, os::Stat>) -> bool {
+        // The number may have been given to a stranger meanwhile; with its start time it is one process.
         let is_noted = self.noted.get(&stat.pid) == Some(&stat.start_ticks);
         is_noted
             || found.contains_key(&stat.parent)

@@ -45,14 +45,11 @@ pub enum HubMessage {
     State {
         /// The whole registry.
         full: Encode,
-        /// What changed.
         delta: Encode,
     },
-    /// A new client.
     Join(Client),
     /// A client is gone.
     Leave(u64),
-    /// End.
     Stop,
 }
 
@@ -86,9 +83,7 @@ impl Client {
 /// Counters of the hub.
 #[derive(Debug, Default)]
 pub struct HubStats {
-    /// Clients connected now.
     pub clients: AtomicUsize,
-    /// Messages numbered.
     pub messages: AtomicU64,
     /// Clients cut off because they did not keep up.
     pub slow_closed: AtomicU64,
@@ -98,7 +93,6 @@ pub struct HubStats {
 #[derive(Clone)]
 pub struct HubHandle {
     sender: Sender<HubMessage>,
-    /// Counters.
     pub stats: Arc<HubStats>,
     next_id: Arc<AtomicU64>,
     /// Set when a message had to be dropped.
@@ -267,6 +261,7 @@ impl Body {
     }
 
     fn handle(&mut self, message: HubMessage) {
+        // Before the next message is numbered, so that clients learn of the gap in its place.
         if self.lost.swap(false, Ordering::Relaxed) {
             self.resync();
         }
@@ -295,6 +290,7 @@ impl Body {
     fn resync(&mut self) {
         self.seq += 1;
         let ts = clock::now().to_string();
+        // Both carry one number: the registry is part of the news that something is missing.
         for body in [br#"{"type":"resync""#.to_vec(), (self.snapshot)()] {
             let mut bytes = Vec::new();
             text_frame(finish(&body, self.seq, &ts), &mut bytes);
@@ -317,6 +313,7 @@ impl Body {
     fn number(&mut self, bodies: &[Arc<[u8]>]) -> Numbered {
         let first = self.seq + 1;
         let ts = clock::now().to_string();
+        // Framed once into one buffer that all clients share; 80 bytes are header, `seq` and `ts`.
         let mut bytes = Vec::with_capacity(bodies.iter().map(|body| body.len() + 80).sum());
         let mut starts = Vec::with_capacity(bodies.len());
         for body in bodies {
@@ -353,6 +350,7 @@ impl Body {
 
     /// Encodes and sends one form of the registry, if somebody wants it; its length in bytes.
     fn send_registry(&mut self, encode: Encode, wanted: impl Fn(&Client) -> bool) -> usize {
+        // Encoding hundreds of records costs milliseconds: not for nobody.
         if !self.clients.values().any(|member| wanted(&member.client)) {
             return 0;
         }
@@ -379,6 +377,7 @@ impl Body {
             }
         }
         first.push(one(finish(&(self.snapshot)(), self.seq, &ts)));
+        // Listed first: all of this is one step of one thread, so that no message comes in between.
         let queue = Arc::clone(&client.queue);
         self.clients.insert(client.id, Member { client, patience: Patience::default() });
         for frames in first {
@@ -390,6 +389,7 @@ impl Body {
     }
 
     fn distribute(&mut self, frames: &Frames, wants: impl Fn(&Client) -> bool) {
+        // A full queue closes this client alone; to wait for it would make everybody as slow.
         let mut slow = Vec::new();
         for (id, member) in &self.clients {
             if wants(&member.client) && member.client.queue.push(frames.clone()) == Err(Full) {

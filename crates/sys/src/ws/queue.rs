@@ -54,7 +54,6 @@ pub enum Work {
     Write(Vec<u8>, usize),
     /// Write this frame and end.
     Close(Vec<u8>),
-    /// End.
     Gone,
 }
 

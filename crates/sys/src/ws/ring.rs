@@ -8,13 +8,11 @@ pub const RING_BYTES: usize = 4 << 20;
 
 /// Consecutive messages of one kind, as they were sent.
 pub struct Entry {
-    /// The message type.
     pub kind: &'static str,
     /// `seq` of the first.
     pub first: u64,
     /// Where each message's frame begins in the bytes.
     pub starts: Vec<usize>,
-    /// Their frames.
     pub frames: Frames,
 }
 
@@ -23,7 +21,7 @@ pub struct Entry {
 pub struct Ring {
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// `seq` of the last message that had to go.
+    /// `seq` of the last message that was dropped.
     dropped_to: u64,
 }
 

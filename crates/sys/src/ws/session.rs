@@ -160,6 +160,7 @@ impl Session {
         let queue = Arc::clone(&self.queue);
         let writer = Thread::with_stack("ws-writer", WRITER_STACK_BYTES, move || write_all(&stream, &queue));
         let Ok(_writer) = writer else { return };
+        // After the writer runs, for the hub fills the queue with the whole registry at once.
         self.subscription.hub.send(HubMessage::Join(Client {
             id: self.id,
             queue: Arc::clone(&self.queue),
@@ -176,9 +177,11 @@ impl Session {
     fn read(&self, left: Vec<u8>) {
         let config = WebSocketConfig::default()
             .read_buffer_size(4 << 10)
+            // What it writes goes to a queue; a second buffer before that would hold back pongs.
             .write_buffer_size(0)
             .max_message_size(Some(MAX_INCOMING_BYTES))
             .max_frame_size(Some(MAX_INCOMING_BYTES));
+        // The hub pings more often than that, so that a living client is never silent for so long.
         if self.stream.set_read_timeout(Some(DEAD_AFTER)).is_err() {
             return;
         }
@@ -196,6 +199,7 @@ impl Session {
     }
 
     fn heard(&self, text: &str) {
+        // What is no JSON is no message we know, and is ignored like one.
         let message: Value = serde_json::from_str(text).unwrap_or_default();
         let answer = if message["type"] == "ping" {
             Some(r#"{"type":"pong"}"#.to_owned())
@@ -216,6 +220,7 @@ impl Session {
             Error::Capacity(CapacityError::MessageTooLong { .. }) => (1009, "a message is above 64 KiB"),
             Error::Utf8(_) => (1007, "a text message is not UTF-8"),
             Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) | Error::ConnectionClosed => {
+                // Nobody is left to read a close frame.
                 return self.queue.close_silently();
             }
             Error::Protocol(_) => (1002, "a frame breaks the protocol"),
@@ -242,6 +247,7 @@ fn write_all(stream: &TcpStream, queue: &Queue) {
                 }
                 Work::Close(frame) => {
                     write_one(stream, queue, &frame);
+                    // Half closed first: a client that still sends would lose our close frame to a reset.
                     let _ = stream.shutdown(Shutdown::Write);
                     queue.wait_reader(CLOSE_GRACE);
                     break;

@@ -70,13 +70,9 @@ pub enum ChannelBinding {
 /// A `DATABASE_URL`, read.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Where.
     pub place: Place,
-    /// Who.
     pub user: String,
-    /// With what.
     pub password: Option<Secret>,
-    /// Which database.
     pub database: String,
     /// How it is secured.
     pub ssl_mode: SslMode,
