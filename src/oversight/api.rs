@@ -2,9 +2,10 @@
 
 use super::{audit, worker_api, worker_audit};
 use crate::api::{Method, Problem, Reply, Route};
-use crate::core::{Command, Timer};
+use crate::core::{Command, State, Timer};
 use crate::endpoint::{Access, Ask, Handler};
-use serde_json::json;
+use crate::settings::Cage;
+use serde_json::{Value, json};
 
 /// The routes of the daemon's own state.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -59,7 +60,19 @@ pub fn health(ask: &Ask, strays: u64) -> Reply {
         "panics": health.panics,
         "storageError": health.storage_error,
         "setAside": health.set_aside,
+        "rooms": rooms(ask.state),
     }))
+}
+
+/// Whether agents have rooms of their own: `{inForce, reason}`, the reason what stands in the way.
+fn rooms(state: &State) -> Value {
+    let (project, cage) = (&state.project, state.settings.config().isolation.cage);
+    let reason = match cage {
+        Cage::Off => Some("isolation.cage is off"),
+        _ if !project.can_cage => Some(project.no_cage.as_str()),
+        _ => None,
+    };
+    json!({"inForce": reason.is_none(), "reason": reason})
 }
 
 /// Seconds since the daemon started.

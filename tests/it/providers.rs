@@ -1,7 +1,7 @@
 //! The programs of the providers as the built daemon finds them: at once, again, and with what they say of
 //! themselves; and what of the daemon's environment reaches them.
 
-use crate::support::daemon::Daemon;
+use crate::support::daemon::{Daemon, OPEN};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -328,6 +328,8 @@ fn a_program_without_a_fence_of_its_own_works_in_its_project_and_not_outside() {
         ("cline", "cline", "--auto-approve true"),
     ] {
         let root = Arc::new(Folder::in_target(&format!("auto-{id}")));
+        // What the fence does alone; a room would keep the last one in, too.
+        root.write(".svc/config.json", OPEN);
         let bin = project.path().join("project/bin");
         fs::write(bin.join(program), &script).unwrap();
         fs::set_permissions(bin.join(program), fs::Permissions::from_mode(0o755)).unwrap();

@@ -143,6 +143,7 @@ fn all_checks(session: &Session) -> Vec<Check> {
     checks.push(disk(&project));
     checks.push(git());
     checks.push(fence(confine::version()));
+    checks.push(rooms());
     checks.extend(faults::of_the_project(&project));
     checks
 }
@@ -274,6 +275,23 @@ fn fence(version: u32) -> Check {
     }
     let (held, open) = confine::holds_back(version);
     ok(name, format!("Landlock {version} holds back {held}; it leaves open {open}"))
+}
+
+/// Whether this system can give each agent a room of its own. It is tried, as the daemon does at its start.
+fn rooms() -> Check {
+    let name = "rooms";
+    let tried = std::env::current_exe().and_then(|own| Command::new(own).args(["__cage", "--try"]).output());
+    let why = match tried {
+        Ok(output) if output.status.success() => {
+            let text =
+                "each agent sees no process, secret or service outside, and writes only in its project";
+            return ok(name, text);
+        }
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("svc: ").to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let detail = format!("agents see the whole machine: {why}");
+    not(Level::Warn, name, detail, "allow user namespaces; see 'A room for each agent' in docs/trust.md")
 }
 
 fn disk(project: &Path) -> Check {

@@ -136,7 +136,8 @@ pub fn why_none(processes: &Processes) -> Option<String> {
     match processes.capture(&tried, b"", TRY_LIMIT, TRY_OUTPUT_BYTES) {
         Ok(captured) if captured.is_success() => None,
         Ok(captured) => {
-            let said = String::from_utf8_lossy(&captured.stderr).trim().to_owned();
+            let said = String::from_utf8_lossy(&captured.stderr);
+            let said = said.trim().trim_start_matches("svc: ").to_owned();
             Some(if said.is_empty() { "the try was ended".to_owned() } else { said })
         }
         Err(error) => Some(error),
