@@ -15,7 +15,7 @@ use super::{
 };
 use super::{worker_discord, worker_discord_rest, worker_slack, worker_telegram};
 use crate::agents::worker_log::LogStore;
-use crate::assembly::state_thread::Core;
+use crate::assembly::host::Core;
 use crate::core::{Actor, Event, Response};
 use crate::credentials::{Secret, Vault};
 use crossbeam_channel::{Sender, TrySendError, bounded};

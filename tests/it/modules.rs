@@ -241,6 +241,22 @@ fn the_model_names_types_of_features_and_no_rule() {
     );
 }
 
+/// What features name of the assembly beside [`host`](svc::assembly::host).
+const OF_THE_ASSEMBLY: [&str; 1] = ["src/gateways/worker_socket: assembly::tokens::base64"];
+
+#[test]
+fn features_name_nothing_of_the_assembly_but_the_means_of_handlers() {
+    let named = named();
+    let below = named.iter().filter(|(place, _)| place[0] != "assembly" && place[0] != "main");
+    let found: Vec<String> = below
+        .flat_map(|(place, found)| found.iter().map(move |path| (place, path)))
+        .filter(|(_, path)| path.first().is_some_and(|name| name == "assembly"))
+        .filter(|(_, path)| path.get(1).is_none_or(|name| name != "host"))
+        .map(|(place, path)| format!("src/{}: {}", place.join("/"), path.join("::")))
+        .collect();
+    assert_eq!(found, OF_THE_ASSEMBLY, "the assembly is above the features, and they know its host.rs alone");
+}
+
 #[test]
 fn a_rule_named_by_the_model_would_be_seen() {
     let text = "use crate::{agents::{self, report::RunReport}, context as briefing, usage::clock_set};\n\
@@ -290,7 +306,8 @@ fn the_drawing_of_the_features_is_true() {
          1. the model, `core`: the state, and what may happen to it. It names types of features and none of their \
          functions\n\
          2. `endpoint`: what a request comes to, by the same rule\n\
-         3. the features, which are the rules\n\
+         3. the features, which are the rules. Of the assembly their threads name the means it gives them, \
+         `assembly::host`, and one function\n\
          4. `assembly`: gives each event to its rule, and has the threads\n\n\
          Below are crates, whose walls the compiler keeps. Drawn are the features alone: an arrow is a `use` or a path; \
          reading another\nfeature's part of the state through its methods needs none.\n\n",
