@@ -9,6 +9,7 @@
 //! of the REST API; the program puts both together.
 
 pub mod core;
+mod features;
 
 pub use svc_agents::{ollama, rehearsal};
 pub use svc_base::api;
@@ -39,6 +40,11 @@ pub mod workspace;
 
 pub mod assembly;
 pub mod endpoint;
+
+// Features in the folder of another one, by the names that the table of all has for them.
+pub(crate) use context::triggers;
+pub(crate) use oversight::{cleanup, pm, questions, timeline};
+
 #[cfg(test)]
 mod testing;
 

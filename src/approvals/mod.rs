@@ -169,6 +169,11 @@ impl State {
     }
 }
 
+/// Takes over the approvals of an earlier daemon.
+pub fn restore(all: &mut All, stored: Stored, _now: Time) {
+    all.approvals = Arc::new(State::restore(stored, Arc::make_mut(&mut all.timers)));
+}
+
 /// The wall clock has jumped: set back, it must not make an approval live longer.
 pub fn clock_set(all: &mut All, cx: &mut Context, jump: Jump) {
     if !jump.is_back || !all.approvals.list.iter().any(|approval| approval.is_open()) {

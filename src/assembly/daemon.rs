@@ -7,11 +7,9 @@ use super::outbox::{Outbox, state_body};
 use super::service::Service;
 use super::shared_replies::SharedReplies;
 use super::state_thread::{Core, RunningCore};
-use super::store::{Store, Told};
 use super::tokens::{self, Tokens};
 use super::{caller, detect, folder};
-use crate::agents::worker::{self, Runs};
-use crate::agents::worker_jobs::Jobs;
+use crate::agents::worker;
 use crate::agents::worker_log::LogStore;
 use crate::agents::working_folder;
 use crate::context::{self, worker_documents};
@@ -19,17 +17,10 @@ use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::credentials::worker::KEY_FILE;
 use crate::federation::worker::Keeper;
-use crate::gateways::worker::Gateways;
-use crate::integrations::{self, worker::Servers};
-use crate::journalist::worker::Writer;
+use crate::integrations;
 use crate::market::worker_client::Marketplace;
-use crate::market::worker_links::Links;
-use crate::oversight::worker_cleanup::Cleaner;
-use crate::ownership::worker_look::Looker;
 use crate::programs::registry;
-use crate::teams::worker::PlanReader;
 use crate::workspace;
-use crate::workspace::worker_import::Imports;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
@@ -243,7 +234,7 @@ impl Daemon {
             tokens: tokens(folder, &bound)?,
             shared: SharedReplies::default(),
         };
-        let outbox = outbox(&core, hub, folder, &project_dir, &processes, logs, vault)?;
+        let outbox = Outbox::start(&core, hub, folder, &processes, logs, vault)?;
         let state = RunningCore::start(core.clone(), thread, outbox)?;
         // Before the first request, so that nobody is told that what is installed is not.
         programs.look();
@@ -294,71 +285,6 @@ impl Daemon {
         }
         drop(signals);
     }
-}
-
-fn outbox(
-    core: &Core,
-    hub: Hub,
-    folder: &std::path::Path,
-    project: &std::path::Path,
-    processes: &Arc<Processes>,
-    logs: &Arc<LogStore>,
-    vault: Arc<Vault>,
-) -> std::io::Result<Outbox> {
-    let to_core = core.clone();
-    let report = Arc::new(move |agent, report| to_core.report(Event::Run(agent, report)));
-    let runs = Runs::new(Arc::clone(processes), Arc::clone(logs), report);
-    let to_core = core.clone();
-    let report = Arc::new(move |report| to_core.report(Event::Job(report)));
-    let jobs = Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report);
-    let to_core = core.clone();
-    let report = Arc::new(move |report| to_core.report(Event::Integration(report)));
-    let servers = Servers::new(Arc::clone(processes), project.to_path_buf(), Arc::clone(&vault), report);
-    let to_core = core.clone();
-    let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |told| match told {
-        Told::Trouble(trouble) => to_core.control(Event::Storage(trouble)),
-        Told::Stored(timer) => to_core.report(Event::Timer(timer)),
-    })?;
-    for task in folder::orphaned_tasks(folder, &core.snapshot()) {
-        store.remove(task);
-    }
-    let gateways = Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs));
-    let to_core = core.clone();
-    let journalist = Writer::start(project.to_path_buf(), move |report| {
-        to_core.report(Event::Journalist(report));
-    })?;
-    let links = Arc::new(Links::start(project));
-    let to_core = core.clone();
-    let (theirs, ours) = (Arc::clone(logs), Arc::clone(processes));
-    let cleaner = Cleaner::start(project.to_path_buf(), theirs, ours, move |report| {
-        to_core.report(Event::Cleanup(report));
-    })?;
-    let to_core = core.clone();
-    let report = Arc::new(move |id, progress| {
-        to_core.report(Event::Workspace(workspace::Report::Import(id, progress)));
-    });
-    let imports = Imports::new(Arc::clone(processes), project.to_path_buf(), report);
-    let plans = PlanReader::start(core.clone(), project.to_path_buf())?;
-    let to_core = core.clone();
-    let looker = Looker::start(project.to_path_buf(), move |looked| {
-        to_core.report(Event::Ownership(Some(looked)));
-    })?;
-    Ok(Outbox {
-        core: core.clone(),
-        vault,
-        gateways,
-        links,
-        jobs,
-        imports,
-        plans,
-        runs,
-        servers,
-        hub,
-        journalist,
-        looker,
-        cleaner,
-        store,
-    })
 }
 
 /// Says what a person can do about a port file that cannot be written.

@@ -1,6 +1,7 @@
-//! What handlers that do I/O may use.
+//! What handlers and threads of features may use of the assembly: nothing else of it is named below.
 
 use super::detect::Programs;
+pub use super::state_thread::Core;
 use crate::agents::worker_log::LogStore;
 use crate::core::ids::AgentId;
 use crate::credentials::Vault;

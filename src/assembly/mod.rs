@@ -15,6 +15,7 @@ pub mod lock;
 mod moments;
 mod outbox;
 pub mod routes;
+mod rules;
 mod service;
 mod shared_replies;
 pub mod spawn;

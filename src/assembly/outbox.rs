@@ -1,10 +1,12 @@
 //! Where effects go. Nothing here blocks: each destination has a cap and says what happens at it.
 
+use super::folder::orphaned_tasks;
 use super::state_thread::Core;
-use super::store::Store;
+use super::store::{Store, Told};
 use crate::agents::report::RunReport;
 use crate::agents::worker::{RunSpec, Runs};
 use crate::agents::worker_jobs::Jobs;
+use crate::agents::worker_log::LogStore;
 use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, Response, SOON, State};
@@ -12,56 +14,105 @@ use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::integrations::worker_mcp_file;
-use crate::journalist::{self, worker::Writer};
 use crate::market::worker_links::{self, Links};
-use crate::oversight::cleanup;
 use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::commands::baseline;
 use crate::ownership::worker_look::Looker;
 use crate::providers;
 use crate::teams::worker::PlanReader;
+use crate::workspace::Report;
 use crate::workspace::worker_import::Imports;
 use crossbeam_channel::Sender;
 use serde_json::json;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_sys::clock;
-use svc_sys::process::Prepare;
+use svc_sys::process::{Prepare, Processes};
 use svc_sys::ws::{Hub, HubMessage};
 
 /// The threads that take orders. Fields in the order in which they end.
 pub struct Outbox {
     /// Where refusals of the destinations go.
-    pub core: Core,
+    core: Core,
     /// Opens the keys that agents get.
-    pub vault: Arc<Vault>,
-    /// The threads of the chat gateways.
-    pub gateways: Gateways,
+    vault: Arc<Vault>,
+    gateways: Gateways,
     /// Links skills beside running agents.
-    pub links: Arc<Links>,
-    /// One-off jobs.
-    pub jobs: Jobs,
-    /// Imports of repositories.
-    pub imports: Imports,
-    /// Looks at planners' files.
-    pub plans: PlanReader,
-    /// The runs of the agents.
-    pub runs: Runs,
-    /// The servers of the integrations.
-    pub servers: Servers,
+    links: Arc<Links>,
+    jobs: Jobs,
+    imports: Imports,
+    plans: PlanReader,
+    runs: Runs,
+    servers: Servers,
     /// WebSocket clients.
-    pub hub: Hub,
-    /// The journalist's documents.
-    pub journalist: Writer,
-    /// Looks which files of owners have changed.
-    pub looker: Looker,
-    /// Removes what is old.
-    pub cleaner: Cleaner,
+    hub: Hub,
+    journalist: crate::journalist::Writer,
+    looker: Looker,
+    cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
-    pub store: Store,
+    store: Store,
+}
+
+/// Where the threads report.
+fn reports<R: 'static>(core: &Core, event: fn(R) -> Event) -> impl Fn(R) + Send + Sync + use<R> {
+    let core = core.clone();
+    move |report| core.report(event(report))
 }
 
 impl Outbox {
+    /// Starts the threads, those first that others need; what they report goes to `core`.
+    ///
+    /// Errors: the system gives no thread.
+    pub fn start(
+        core: &Core,
+        hub: Hub,
+        folder: &Path,
+        processes: &Arc<Processes>,
+        logs: &Arc<LogStore>,
+        vault: Arc<Vault>,
+    ) -> io::Result<Self> {
+        let project = core.snapshot().project.dir.clone();
+        let (theirs, to_core) = (|| Arc::clone(processes), core.clone());
+        let of_run = Arc::new(move |agent, report| to_core.report(Event::Run(agent, report)));
+        let of_import = reports(core, |(id, progress)| Event::Workspace(Report::Import(id, progress)));
+        let to_core = core.clone();
+        let store = Store::start(folder.to_path_buf(), Arc::clone(logs), move |told| match told {
+            Told::Trouble(trouble) => to_core.control(Event::Storage(trouble)),
+            Told::Stored(timer) => to_core.report(Event::Timer(timer)),
+        })?;
+        for task in orphaned_tasks(folder, &core.snapshot()) {
+            store.remove(task);
+        }
+        let of_tools = Arc::new(reports(core, Event::Integrations));
+        Ok(Self {
+            core: core.clone(),
+            runs: Runs::new(theirs(), Arc::clone(logs), of_run),
+            jobs: Jobs::new(theirs(), Arc::clone(logs), project.clone(), Arc::new(reports(core, Event::Job))),
+            servers: Servers::new(theirs(), project.clone(), Arc::clone(&vault), of_tools),
+            gateways: Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs)),
+            journalist: crate::journalist::Writer::start(project.clone(), reports(core, Event::Journalist))?,
+            links: Arc::new(Links::start(&project)),
+            cleaner: Cleaner::start(
+                project.clone(),
+                Arc::clone(logs),
+                theirs(),
+                reports(core, Event::Cleanup),
+            )?,
+            imports: Imports::new(
+                theirs(),
+                project.clone(),
+                Arc::new(move |id, progress| of_import((id, progress))),
+            ),
+            plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
+            looker: Looker::start(project, reports(core, Event::Ownership))?,
+            vault,
+            hub,
+            store,
+        })
+    }
+
     /// Performs one effect. Replies and the exit are the state thread's own business.
     pub fn perform(&mut self, effect: Effect, state: &Arc<State>) {
         match effect {
@@ -84,19 +135,15 @@ impl Outbox {
             }
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order, state),
-            Effect::Integration(order) => self.servers.order(order),
+            Effect::Integrations(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
-            Effect::Gateway(order) => self.gateways.order(order),
-            Effect::Journalist(order) => self.write_down(order),
-            Effect::Cleanup(order) => self.clean(order),
-            Effect::Import(order) => self.imports.order(order),
+            Effect::Gateways(order) => self.gateways.order(order),
+            Effect::Journalist(order) => self.unless(self.journalist.order(order), Event::Journalist),
+            Effect::Cleanup(order) => self.unless(self.cleaner.order(order), Event::Cleanup),
+            Effect::Workspace(order) => self.imports.order(order),
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
-            Effect::Plan(look) => self.plans.order(look),
-            Effect::Look(order) => {
-                if !self.looker.order(order) {
-                    self.core.control(Event::Ownership(None));
-                }
-            }
+            Effect::Teams(look) => self.plans.order(look),
+            Effect::Ownership(order) => self.unless(self.looker.order(order), Event::Ownership),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::ReplyStored(..) | Effect::Exit => {}
         }
@@ -125,18 +172,10 @@ impl Outbox {
         self.jobs.order(job);
     }
 
-    fn write_down(&self, order: journalist::Order) {
-        if !self.journalist.order(order) {
-            let report = journalist::Report::Written(Err("its thread is behind".to_owned()));
-            self.core.control(Event::Journalist(report));
-        }
-    }
-
-    fn clean(&self, order: cleanup::Order) {
-        if !self.cleaner.order(order) {
-            let errors = vec!["its thread is behind".to_owned()];
-            let outcome = cleanup::Outcome { errors, ..cleanup::Outcome::default() };
-            self.core.control(Event::Cleanup(cleanup::Report(outcome)));
+    /// What a thread has refused is reported at once.
+    fn unless<R>(&self, given: Result<(), R>, event: fn(R) -> Event) {
+        if let Err(report) = given {
+            self.core.control(event(report));
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::apply::apply;
 use super::outbox::Outbox;
+use super::rules::name_of;
 use super::unwritten::MAX_UNWRITTEN;
 use crate::api::Problem;
 use crate::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Response, State, time::Time};
@@ -367,47 +368,5 @@ impl StateThread {
             outbox.answer_after_lines(replies);
         }
         exit
-    }
-}
-
-fn name_of(event: &Event) -> &'static str {
-    match event {
-        Event::Call(_, _, Command::Agents(_)) => "an agent command",
-        Event::Call(_, _, Command::Credentials(_)) => "a credentials command",
-        Event::Call(_, _, Command::Coordination(_)) => "a lock command",
-        Event::Call(_, _, Command::Approvals(_)) => "an approval command",
-        Event::Call(_, _, Command::Gateways(_)) => "a gateway command",
-        Event::Call(_, _, Command::Integrations(_)) => "an integrations command",
-        Event::Call(_, _, Command::Ownership(_)) => "an ownership command",
-        Event::Call(_, _, Command::Isolation(_)) => "a worktree command",
-        Event::Call(_, _, Command::Teams(_)) => "a team command",
-        Event::Call(_, _, Command::Toys(_)) => "a toy command",
-        Event::Call(_, _, Command::Schedules(_)) => "a schedule command",
-        Event::Plan(_) => "a planner's file",
-        Event::Call(_, _, Command::Settings(_)) => "a settings command",
-        Event::Call(_, _, Command::Workspace(_)) => "a workspace command",
-        Event::Call(_, _, Command::Memory(_)) => "a memory command",
-        Event::Call(_, _, Command::Journalist(_)) => "a journalist command",
-        Event::Call(_, _, Command::Pm(_)) => "a review command",
-        Event::Call(_, _, Command::Market(_)) => "a skills command",
-        Event::Call(_, _, Command::Federation(_)) => "a federation command",
-        Event::Call(_, _, Command::Shutdown) => "a shutdown command",
-        Event::Run(..) => "a run report",
-        Event::Job(_) => "a job report",
-        Event::Gateway(_) => "a gateway report",
-        Event::Integration(_) => "an integrations report",
-        Event::Detected(_) => "a detection report",
-        Event::Workspace(_) => "a workspace report",
-        Event::Journalist(_) => "a report of the journalist",
-        Event::Ownership(_) => "a look at owners' files",
-        Event::Context(_) => "a report of a document",
-        Event::Cleanup(_) => "a report of the cleanup",
-        Event::Storage(_) => "a storage report",
-        Event::OnDisk(..) => "a report of a write",
-        Event::Timer(_) => "a timer",
-        Event::WrongToken { .. } => "a wrong token",
-        Event::ClockSet(_) => "a jump of the clock",
-        Event::Panicked => "a panic",
-        Event::Terminate => "a signal",
     }
 }

@@ -166,7 +166,7 @@ pub fn to_be_stored(state: &State) -> (State, BTreeSet<CallId>) {
     for change in state.unwritten.iter() {
         let mut next = stored.clone();
         let mut cx = Context::new(change.at, change.seed);
-        happen(&mut next, &mut cx, event(&change));
+        happen(&mut next, &mut cx, event(change));
         if to_be_durable(change.call, &change.command, cx.effects()).is_empty() {
             left_out.insert(change.call);
         } else {

@@ -69,7 +69,7 @@ fn world() -> World {
     assert!(bench.wish("POST", &format!("/api/gateways/{gateway}/connect"), &Value::Null).is_none());
     let id = gateway.parse().unwrap();
     let run = bench.state.gateways.get(id).unwrap().run;
-    bench.apply(Event::Gateway(gateways::Report::Connected { gateway: id, run, bot: "bot".into() }));
+    bench.apply(Event::Gateways(gateways::Report::Connected { gateway: id, run, bot: "bot".into() }));
     bench.command(put_key("codex"));
     let (id, key, masked) = ("hub".into(), "HUB_KEY".into(), "k".into());
     let set = integrations::Command::SetCredential { id, key, sealed: sealed(), masked };

@@ -20,7 +20,7 @@ mod triggers_tests;
 pub mod worker_brief;
 pub mod worker_documents;
 
-use crate::core::State as All;
+use crate::core::{Context, State as All};
 use std::sync::Arc;
 
 /// Characters of the architecture document that agents are told.
@@ -80,7 +80,7 @@ pub enum Report {
 }
 
 /// A document has changed.
-pub fn report(all: &mut All, report: Report) {
+pub fn report(all: &mut All, _cx: &mut Context, report: Report) {
     let Report::Architecture(architecture) = report;
     all.context = Arc::new(State::new(architecture));
 }

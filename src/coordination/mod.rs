@@ -13,7 +13,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use store::{Stored, VERSION as STORED_VERSION};
+pub use store::{Stored, VERSION as STORED_VERSION, restore};
 
 use crate::agents;
 use crate::api::{Problem, Reply};

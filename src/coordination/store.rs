@@ -2,8 +2,10 @@
 
 use super::{Operation, Owner, State};
 use crate::agents;
-use crate::core::{Timer, Timers};
+use crate::core::time::Time;
+use crate::core::{State as All, Timer, Timers};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The version this code writes.
 pub const VERSION: u32 = 1;
@@ -39,4 +41,10 @@ impl State {
         }
         state
     }
+}
+
+/// Takes over the locks of an earlier daemon.
+pub fn restore(all: &mut All, stored: Stored, _now: Time) {
+    let state = State::restore(stored, &all.agents, Arc::make_mut(&mut all.timers));
+    all.coordination = Arc::new(state);
 }

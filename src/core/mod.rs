@@ -30,29 +30,10 @@ pub use svc_base::{actor, ids, nearest, time};
 pub use timers::{Timer, Timers};
 pub use unwritten::{Logged, Unwritten};
 
-use crate::agents::report::RunReport;
-use crate::agents::{self, AgentChanges, LogEntry, RunOrder};
+use crate::agents::report::{Batch, RunReport};
+use crate::agents::{AgentChanges, Job, JobReport, LogEntry, RunOrder};
 use crate::api::Problem;
-use crate::approvals;
-use crate::context as briefing;
-use crate::context::triggers;
-use crate::coordination;
-use crate::credentials;
-use crate::federation;
-use crate::gateways;
-use crate::integrations;
-use crate::isolation;
-use crate::journalist;
-use crate::market;
-use crate::memory;
-use crate::oversight::cleanup;
-use crate::oversight::timeline;
-use crate::oversight::{pm, questions};
-use crate::ownership;
 use crate::programs::registry;
-use crate::settings;
-use crate::usage;
-use crate::workspace;
 use ids::{AgentId, LineageId};
 use std::sync::Arc;
 use time::Time;
@@ -149,155 +130,113 @@ pub fn remedy(error: &str) -> &'static str {
     }
 }
 
-/// All state. Cheap to clone: one `Arc` per feature.
-#[derive(Debug, Clone, Default)]
-pub struct State {
-    /// Fixed facts.
-    pub project: Arc<Project>,
-    /// The daemon's own health.
-    pub health: Arc<Health>,
-    /// The agents.
-    pub agents: Arc<agents::State>,
-    /// The vault's sealed entries.
-    pub credentials: Arc<credentials::State>,
-    /// Who holds which shared resources.
-    pub coordination: Arc<coordination::State>,
-    /// What waits for a person's yes or no.
-    pub approvals: Arc<approvals::State>,
-    /// The chat gateways.
-    pub gateways: Arc<gateways::State>,
-    /// Teams, recommendations, plans.
-    pub teams: Arc<crate::teams::State>,
-    /// What is started by the clock.
-    pub schedules: Arc<crate::schedules::State>,
-    /// The integrations.
-    pub integrations: Arc<integrations::State>,
-    /// Who owns which files.
-    pub ownership: Arc<ownership::State>,
-    /// The configuration.
-    pub settings: Arc<settings::State>,
-    /// What agents use, and what follows from it.
-    pub usage: Arc<usage::State>,
-    /// Which providers are installed.
-    pub providers: Arc<registry::State>,
-    /// What is known of the project's files.
-    pub workspace: Arc<workspace::State>,
-    /// When agents are rotated, and what was learned from their lives.
-    pub triggers: Arc<triggers::State>,
-    /// What the counters said and what happened to agents.
-    pub timeline: Arc<timeline::State>,
-    /// What a thread keeps ready for briefings.
-    pub context: Arc<briefing::State>,
-    /// What agents did, written down.
-    pub journalist: Arc<journalist::State>,
-    /// The project manager's reviews.
-    pub pm: Arc<pm::State>,
-    /// Questions of the daemon's own to a model.
-    pub questions: Arc<questions::State>,
-    /// What the agents have learned.
-    pub memory: Arc<memory::State>,
-    /// The installed skills.
-    pub market: Arc<market::State>,
-    /// When old things were removed last.
-    pub cleanup: Arc<cleanup::State>,
-    /// Other daemons.
-    pub federation: Arc<federation::State>,
-    /// Deadlines.
-    pub timers: Arc<Timers>,
-    /// Changes that are in force when they are on disk, in the order in which they were wished.
-    pub unwritten: Arc<Vec<Arc<Unwritten>>>,
-}
+/// What the daemon is made of, by the table of all features.
+macro_rules! model {
+    ($(
+        #[doc = $doc:literal]
+        $feature:ident $Name:ident:
+            $(state($State:ident))? $(wish($Wish:ident))? $(report($Report:ident))? $(order($Order:ident))?
+            => $moment:tt, $heard:tt, $routes:tt;
+    )*) => {
+        /// All state. Cheap to clone: one `Arc` per feature.
+        #[derive(Debug, Clone, Default)]
+        pub struct State {
+            /// Fixed facts.
+            pub project: Arc<Project>,
+            /// The daemon's own health.
+            pub health: Arc<Health>,
+            /// Which providers are installed.
+            pub providers: Arc<registry::State>,
+            /// Deadlines.
+            pub timers: Arc<Timers>,
+            /// Changes that are in force when they are on disk, in the order in which they were wished.
+            pub unwritten: Arc<Vec<Arc<Unwritten>>>,
+            $($(#[doc = $doc] pub $feature: Arc<crate::$feature::$State>,)?)*
+        }
 
-/// A wish. REST, command line, chat and schedules all use this door.
-#[derive(Debug, Clone)]
-pub enum Command {
-    /// About agents.
-    Agents(agents::Command),
-    /// About credentials, sealed already.
-    Credentials(credentials::Command),
-    /// About locks.
-    Coordination(coordination::Command),
-    /// About approvals.
-    Approvals(approvals::Command),
-    /// About chat gateways.
-    Gateways(gateways::Command),
-    /// About teams.
-    Teams(crate::teams::Command),
-    /// About toys.
-    Toys(crate::toys::Command),
-    /// About schedules.
-    Schedules(crate::schedules::Command),
-    /// About integrations.
-    Integrations(integrations::Command),
-    /// About who may write which file.
-    Ownership(ownership::Command),
-    /// About the worktrees of agents.
-    Isolation(isolation::Command),
-    /// About the configuration.
-    Settings(settings::Command),
-    /// About the project's files.
-    Workspace(workspace::Command),
-    /// About what the agents have learned.
-    Memory(memory::Command),
-    /// About the journalist.
-    Journalist(journalist::Command),
-    /// About reviews.
-    Pm(pm::Command),
-    /// About skills.
-    Market(market::Command),
-    /// About other daemons.
-    Federation(federation::Command),
-    /// End the daemon.
-    Shutdown,
-}
+        /// A wish. REST, command line, chat and schedules all use this door.
+        #[derive(Debug, Clone)]
+        pub enum Command {
+            $($(#[doc = $doc] $Name(crate::$feature::$Wish),)?)*
+            /// End the daemon.
+            Shutdown,
+        }
 
-/// A fact.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// Somebody wishes something and waits for the answer.
-    Call(CallId, Actor, Command),
-    /// The threads of a run report.
-    Run(AgentId, RunReport),
-    /// A one-off job of an agent reports.
-    Job(agents::JobReport),
-    /// The threads of a chat gateway report.
-    Gateway(gateways::Report),
-    /// A planner's file was looked at.
-    Plan(crate::teams::plan::Found),
-    /// The threads of the integrations report.
-    Integration(integrations::Report),
-    /// What was found of some providers; the first report means that the start is over.
-    Detected(Vec<registry::Detection>),
-    /// A thread of the workspace reports.
-    Workspace(workspace::Report),
-    /// The journalist's documents are written, or not.
-    Journalist(journalist::Report),
-    /// The daily cleanup is over.
-    Cleanup(cleanup::Report),
-    /// Files of owners were looked at; `None` when they could not be.
-    Ownership(Option<ownership::commands::Looked>),
-    /// A document that agents are told has changed.
-    Context(briefing::Report),
-    /// Writing state failed (`Some`) or works again (`None`).
-    Storage(Option<String>),
-    /// What this call has changed is on disk, or why not; see [`Effect::AwaitDisk`].
-    OnDisk(CallId, Result<(), String>),
-    /// A deadline has come.
-    Timer(Timer),
-    /// Somebody shows a wrong operator's token.
-    WrongToken {
-        /// Where from: an address, or who on this machine.
-        from: String,
-        /// Wrong tokens of this source since the first one.
-        attempts: u32,
-    },
-    /// The wall clock has jumped: its event's time is the first after it.
-    ClockSet(time::Jump),
-    /// Handling an event panicked.
-    Panicked,
-    /// A signal asks the daemon to end.
-    Terminate,
+        /// A fact.
+        #[derive(Debug, Clone)]
+        pub enum Event {
+            /// Somebody wishes something and waits for the answer.
+            Call(CallId, Actor, Command),
+            /// The threads of a run report.
+            Run(AgentId, RunReport),
+            /// A one-off job of an agent reports.
+            Job(JobReport),
+            /// What was found of some providers; the first report means that the start is over.
+            Detected(Vec<registry::Detection>),
+            $($(#[doc = $doc] $Name(crate::$feature::$Report),)?)*
+            /// Writing state failed (`Some`) or works again (`None`).
+            Storage(Option<String>),
+            /// What this call has changed is on disk, or why not; see [`Effect::AwaitDisk`].
+            OnDisk(CallId, Result<(), String>),
+            /// A deadline has come.
+            Timer(Timer),
+            /// Somebody shows a wrong operator's token.
+            WrongToken {
+                /// Where from: an address, or who on this machine.
+                from: String,
+                /// Wrong tokens of this source since the first one.
+                attempts: u32,
+            },
+            /// The wall clock has jumped: its event's time is the first after it.
+            ClockSet(time::Jump),
+            /// Handling an event panicked.
+            Panicked,
+            /// A signal asks the daemon to end.
+            Terminate,
+        }
+
+        /// An order to a thread. The core never waits for one.
+        #[derive(Debug)]
+        pub enum Effect {
+            /// Answer a waiting caller.
+            Reply(CallId, Response),
+            /// Answer a waiting caller whose change is on disk already: only the journals' lines of the same
+            /// event go before it.
+            ReplyStored(CallId, Response),
+            /// Write a document.
+            Put(Document, Durability),
+            /// Remove a document.
+            Remove(Document),
+            /// Say [`Event::OnDisk`] when everything put so far to be durable is on disk: for deeds that must
+            /// not be done before.
+            AwaitDisk(CallId),
+            /// What this timer stands for is to happen once everything put before is on disk.
+            WhenStored(Timer),
+            /// Append a line (without its end) to a journal, before the replies of the same event are sent.
+            Append(Journal, Arc<[u8]>),
+            /// Cut a journal to its last entries, so many.
+            Trim(Journal, usize),
+            /// Push a message to WebSocket clients.
+            Notice(Arc<Notice>),
+            /// Push the output of a run.
+            Output(Batch),
+            /// The registry has changed: push `state` or `state:delta`.
+            StateChanged(AgentChanges),
+            /// An order to the threads of a run.
+            Run(AgentId, RunOrder),
+            /// A one-off job.
+            Job(Job),
+            $($(#[doc = $doc] $Name(crate::$feature::$Order),)?)*
+            /// A line of an agent's log that does not come from the agent itself.
+            Log(LineageId, AgentId, LogEntry),
+            /// A warning for the daemon's log.
+            Warn(String),
+            /// All agents are gone: end.
+            Exit,
+        }
+    };
 }
+crate::features::features!(model);
 
 /// How long a reply waits for the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -313,56 +252,3 @@ pub enum Durability {
 
 /// Counters reach the disk within this time.
 pub const SOON: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// An order to a thread. The core never waits for one.
-#[derive(Debug)]
-pub enum Effect {
-    /// Answer a waiting caller.
-    Reply(CallId, Response),
-    /// Answer a waiting caller whose change is on disk already: only the journals' lines of the same event go
-    /// before it.
-    ReplyStored(CallId, Response),
-    /// Write a document.
-    Put(Document, Durability),
-    /// Remove a document.
-    Remove(Document),
-    /// Say [`Event::OnDisk`] when everything put so far to be durable is on disk: for deeds that must not be
-    /// done before.
-    AwaitDisk(CallId),
-    /// What this timer stands for is to happen once everything put before is on disk.
-    WhenStored(Timer),
-    /// Append a line (without its end) to a journal, before the replies of the same event are sent.
-    Append(Journal, Arc<[u8]>),
-    /// Cut a journal to its last entries, so many.
-    Trim(Journal, usize),
-    /// Push a message to WebSocket clients.
-    Notice(Arc<Notice>),
-    /// Push the output of a run.
-    Output(agents::report::Batch),
-    /// The registry has changed: push `state` or `state:delta`.
-    StateChanged(AgentChanges),
-    /// An order to the threads of a run.
-    Run(AgentId, RunOrder),
-    /// A one-off job.
-    Job(agents::Job),
-    /// An order to the threads of the chat gateways.
-    Gateway(gateways::Order),
-    /// Documents of the journalist to be written.
-    Journalist(journalist::Order),
-    /// Remove what is old.
-    Cleanup(cleanup::Order),
-    /// Import a repository.
-    Import(workspace::import::Order),
-    /// An order to the threads of the integrations.
-    Integration(integrations::Order),
-    /// A line of an agent's log that does not come from the agent itself.
-    Log(LineageId, AgentId, LogEntry),
-    /// Look at a planner's file.
-    Plan(crate::teams::plan::Look),
-    /// Look which files of owners have changed.
-    Look(ownership::commands::Order),
-    /// A warning for the daemon's log.
-    Warn(String),
-    /// All agents are gone: end.
-    Exit,
-}

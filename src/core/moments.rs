@@ -47,4 +47,6 @@ pub enum Moment {
         /// The team that has what was its.
         to: TeamId,
     },
+    /// A setting of the project is another one.
+    SettingsChanged,
 }

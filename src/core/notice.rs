@@ -2,7 +2,6 @@
 //! daemon, such as the chats, matches on it. It becomes text once, on its way out.
 
 use super::ids::{AgentId, PlanId, ScheduleId, TeamId};
-use super::time::{Time, rfc3339};
 use crate::agents::{Deliver, Status, StatusReason};
 use crate::approvals::{Approval, ApprovalId, Certainty};
 use crate::federation::PeerId;
@@ -12,12 +11,32 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// A message to all WebSocket clients. The fields are those on the wire, [`Notice::kind`] is its `type`.
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged, rename_all_fields = "camelCase")]
-pub enum Notice {
+/// The messages, each with its `type` on the wire.
+macro_rules! notices {
+    ($($(#[$doc:meta])* $kind:literal => $Name:ident $fields:tt,)*) => {
+        /// A message to all WebSocket clients. The fields are those on the wire, [`Notice::kind`] is its
+        /// `type`.
+        #[derive(Debug, Clone, Serialize)]
+        #[serde(untagged, rename_all_fields = "camelCase")]
+        #[allow(missing_docs, reason = "the fields are those on the wire, each named for what it is")]
+        pub enum Notice {
+            $($(#[$doc])* $Name $fields,)*
+        }
+
+        impl Notice {
+            /// The `type` on the wire.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$Name { .. } => $kind,)*
+                }
+            }
+        }
+    };
+}
+
+notices! {
     /// A life has ended.
-    AgentExit {
+    "agent:exit" => AgentExit {
         agent_id: AgentId,
         agent_name: String,
         code: Option<i32>,
@@ -30,9 +49,9 @@ pub enum Notice {
         error: Option<String>,
     },
     /// No output inside an open turn.
-    AgentStalled { agent_id: AgentId, agent_name: String, reason: String },
+    "agent:stalled" => AgentStalled { agent_id: AgentId, agent_name: String, reason: String },
     /// The work of an agent was taken into the project.
-    AgentMerged {
+    "agent:merged" => AgentMerged {
         agent_id: AgentId,
         agent_name: String,
         branch: String,
@@ -43,7 +62,7 @@ pub enum Notice {
         file_count: usize,
     },
     /// An agent has ended, and messages wait for its next life.
-    InstructionUndelivered {
+    "instruction:undelivered" => InstructionUndelivered {
         agent_id: AgentId,
         agent_name: String,
         count: usize,
@@ -51,9 +70,9 @@ pub enum Notice {
         instructions: Vec<Undelivered>,
     },
     /// A successor is prepared.
-    RotationStart { agent_id: AgentId, agent_name: String, reason: String },
+    "rotation:start" => RotationStart { agent_id: AgentId, agent_name: String, reason: String },
     /// The successor runs; `tokensSaved` were in the context of the old one.
-    RotationComplete {
+    "rotation:complete" => RotationComplete {
         agent_id: AgentId,
         agent_name: String,
         old_agent_id: AgentId,
@@ -61,72 +80,72 @@ pub enum Notice {
         reason: String,
     },
     /// No successor came.
-    RotationFailed { agent_id: AgentId, error: String },
+    "rotation:failed" => RotationFailed { agent_id: AgentId, error: String },
     /// A person is to decide.
-    ApprovalRequest {
+    "approval:request" => ApprovalRequest {
         #[serde(serialize_with = "as_record")]
         data: Box<Approval>,
     },
     /// It was decided, or nobody did in time.
-    ApprovalResolved {
+    "approval:resolved" => ApprovalResolved {
         #[serde(serialize_with = "as_resolution")]
         data: Box<Approval>,
     },
     /// An agent has written, or is about to write, to what another one owns.
-    ConflictDetected { data: ConflictSeen },
+    "conflict:detected" => ConflictDetected { data: ConflictSeen },
     /// A rejected write still stands in its file.
-    ConflictUnresolved { data: Unresolved },
+    "conflict:unresolved" => ConflictUnresolved { data: Unresolved },
     /// Somebody holds resources. The id is that of an agent, or a name.
-    CoordinationDeclared { agent_id: String, operation: String, resources: Vec<String> },
+    "coordination:declared" => CoordinationDeclared { agent_id: String, operation: String, resources: Vec<String> },
     /// Somebody holds them no more.
-    CoordinationCompleted {
+    "coordination:completed" => CoordinationCompleted {
         agent_id: String,
         reason: &'static str,
         operations: Vec<String>,
         resources: Vec<String>,
     },
     /// All gateways, as `GET /api/gateways` lists them.
-    GatewayStatus { data: Vec<Value> },
+    "gateway:status" => GatewayStatus { data: Vec<Value> },
     /// One integration, as `GET /api/integrations` lists it.
-    IntegrationStatus { data: Value },
+    "integration:status" => IntegrationStatus { data: Value },
     /// A pairing shows its code.
-    FederationPairing { data: Value },
+    "federation:pairing" => FederationPairing { data: Value },
     /// Another daemon is a peer now.
-    FederationPaired { peer_id: PeerId, name: String },
+    "federation:paired" => FederationPaired { peer_id: PeerId, name: String },
     /// The journalist has written.
-    JournalistCycle { data: Cycle },
+    "journalist:cycle" => JournalistCycle { data: crate::journalist::Cycle },
     /// A rule for all agents.
-    ConstraintAdded { hash: String, category: String },
+    "memory:constraint:added" => ConstraintAdded { hash: String, category: String },
     /// A rule holds no more: `removed` or `evicted`.
-    ConstraintRemoved { hash: String, reason: &'static str },
+    "memory:constraint:removed" => ConstraintRemoved { hash: String, reason: &'static str },
     /// An agent has found out something.
-    DiscoveryAdded { agent_id: Option<String>, role: String },
+    "memory:discovery:added" => DiscoveryAdded { agent_id: Option<String>, role: String },
     /// The weight of an agent's work.
-    ClassifierUpdate { agent_id: AgentId, tier: Tier, event_count: u64 },
+    "classifier:update" => ClassifierUpdate { agent_id: AgentId, tier: Tier, event_count: u64 },
     /// How far the import of a repository is.
-    RepoImport(Box<Import>),
+    "repos:import" => RepoImport(Box<Import>),
     /// A schedule has started an agent.
-    ScheduleExecute { schedule_id: ScheduleId, agent_id: AgentId, name: String },
+    "schedule:execute" => ScheduleExecute { schedule_id: ScheduleId, agent_id: AgentId, name: String },
     /// A skill was installed or brought up to date.
-    SkillInstalled { skill_id: String, updated: bool },
+    "skill:installed" => SkillInstalled { skill_id: String, updated: bool },
     /// A skill was removed.
-    SkillRemoved { skill_id: String },
+    "skill:removed" => SkillRemoved { skill_id: String },
     /// A team was saved.
-    TeamCreated { team: Named },
+    "team:created" => TeamCreated { team: Named },
     /// A team was changed.
-    TeamUpdated { team: Named },
+    "team:updated" => TeamUpdated { team: Named },
     /// A team is gone; its members are in another one.
-    TeamDeleted { team_id: TeamId, name: String, moved_to: TeamId },
+    "team:deleted" => TeamDeleted { team_id: TeamId, name: String, moved_to: TeamId },
     /// A planner recommends a team of so many.
-    TeamRecommended { agent_id: AgentId, agent_name: String, agents: usize },
+    "team:recommended" => TeamRecommended { agent_id: AgentId, agent_name: String, agents: usize },
     /// So many agents are at work that somebody should look after quality.
-    QcActivated { agent_count: usize },
+    "qc:activated" => QcActivated { agent_count: usize },
     /// A member of a phase after the first was started.
-    PhaseSpawned { agent_id: AgentId, name: String, role: String, phase: usize },
+    "phase2:spawned" => PhaseSpawned { agent_id: AgentId, name: String, role: String, phase: usize },
     /// A phase is blocked.
-    PhaseFailed { plan_id: PlanId, team_id: Option<String>, phase: usize, reason: String },
+    "phase2:failed" => PhaseFailed { plan_id: PlanId, team_id: Option<String>, phase: usize, reason: String },
     /// All phases of a plan are done.
-    PlanDone { plan_id: PlanId, team_id: Option<String> },
+    "plan:done" => PlanDone { plan_id: PlanId, team_id: Option<String> },
 }
 
 /// A message that was not delivered.
@@ -175,21 +194,6 @@ pub struct Unresolved {
     pub approval_id: ApprovalId,
 }
 
-/// What a cycle of the journalist came to.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Cycle {
-    /// Cycles so far.
-    pub cycle_count: u64,
-    /// When.
-    #[serde(with = "rfc3339")]
-    pub last_cycle_time: Time,
-    /// The latest synthesis.
-    pub last_synthesis: Option<Arc<str>>,
-    /// Whether anything has changed.
-    pub changed: bool,
-}
-
 /// A team by id and name.
 #[derive(Debug, Clone, Serialize)]
 pub struct Named {
@@ -200,46 +204,6 @@ pub struct Named {
 }
 
 impl Notice {
-    /// The `type` on the wire.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::AgentExit { .. } => "agent:exit",
-            Self::AgentStalled { .. } => "agent:stalled",
-            Self::AgentMerged { .. } => "agent:merged",
-            Self::InstructionUndelivered { .. } => "instruction:undelivered",
-            Self::RotationStart { .. } => "rotation:start",
-            Self::RotationComplete { .. } => "rotation:complete",
-            Self::RotationFailed { .. } => "rotation:failed",
-            Self::ApprovalRequest { .. } => "approval:request",
-            Self::ApprovalResolved { .. } => "approval:resolved",
-            Self::ConflictDetected { .. } => "conflict:detected",
-            Self::ConflictUnresolved { .. } => "conflict:unresolved",
-            Self::CoordinationDeclared { .. } => "coordination:declared",
-            Self::CoordinationCompleted { .. } => "coordination:completed",
-            Self::GatewayStatus { .. } => "gateway:status",
-            Self::IntegrationStatus { .. } => "integration:status",
-            Self::FederationPairing { .. } => "federation:pairing",
-            Self::FederationPaired { .. } => "federation:paired",
-            Self::JournalistCycle { .. } => "journalist:cycle",
-            Self::ConstraintAdded { .. } => "memory:constraint:added",
-            Self::ConstraintRemoved { .. } => "memory:constraint:removed",
-            Self::DiscoveryAdded { .. } => "memory:discovery:added",
-            Self::ClassifierUpdate { .. } => "classifier:update",
-            Self::RepoImport(_) => "repos:import",
-            Self::ScheduleExecute { .. } => "schedule:execute",
-            Self::SkillInstalled { .. } => "skill:installed",
-            Self::SkillRemoved { .. } => "skill:removed",
-            Self::TeamCreated { .. } => "team:created",
-            Self::TeamUpdated { .. } => "team:updated",
-            Self::TeamDeleted { .. } => "team:deleted",
-            Self::TeamRecommended { .. } => "team:recommended",
-            Self::QcActivated { .. } => "qc:activated",
-            Self::PhaseSpawned { .. } => "phase2:spawned",
-            Self::PhaseFailed { .. } => "phase2:failed",
-            Self::PlanDone { .. } => "plan:done",
-        }
-    }
-
     /// Its fields, without `type`.
     pub fn body(&self) -> Value {
         // Nothing in it can fail to be JSON; if it did, clients would still hear of the event.

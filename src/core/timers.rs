@@ -8,52 +8,17 @@ use crate::gateways::GatewayId;
 use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a deadline is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Timer {
-    /// Push the coalesced `state` message.
-    StateNotice,
-    /// An agent inside a turn has said nothing for too long.
-    Silence(AgentId),
-    /// A schedule's next time has come.
-    ScheduleDue(ScheduleId),
-    /// A schedule's agent is to be started, now that its time is marked on the disk.
-    ScheduleStart(ScheduleId),
-    /// The ten minutes after a rotation to this agent are over.
-    Velocity(AgentId),
-    /// A snapshot of the counters is due.
-    Snapshot,
-    /// A question has taken too long.
-    Query(CallId),
-    /// A tool server has not shaken hands in time.
-    IntegrationStart(RunId),
-    /// A tool server has not answered in time.
-    IntegrationCall(CallId),
-    /// A tool server has had nothing to do for long.
-    IntegrationIdle(RunId),
-    /// An installation takes long.
-    IntegrationInstall(CallId),
-    /// The next lock expires.
-    Locks,
-    /// An approval expires.
-    Approval(ApprovalId),
-    /// The daemon has started: gateways connect.
-    GatewaysBoot,
-    /// Who waits for a gateway's connection has waited long enough.
-    GatewayConnect(GatewayId),
-    /// What was gathered for a gateway is told.
-    GatewayDigest(GatewayId),
-    /// Approvals that a platform did not take are sent to it again.
-    GatewayCards(GatewayId),
-    /// The journalist's next cycle.
-    Journalist,
-    /// The daily cleanup.
-    Cleanup,
-    /// A question of the daemon's own has taken too long.
-    Question(CallId),
-    /// Files of owners are looked at, or what was found there is judged.
-    Writes,
+/// The deadlines' names, by the table of all.
+macro_rules! timer {
+    ($($(#[$doc:meta])* $Name:ident $(($id:ident: $Of:ident))? => $($rule:ident)::+;)*) => {
+        /// What a deadline is for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Timer {
+            $($(#[$doc])* $Name $(($Of))?,)*
+        }
+    };
 }
+crate::features::timers!(timer);
 
 /// The deadlines, findable by key and by time.
 #[derive(Debug, Clone, Default)]

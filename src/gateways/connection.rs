@@ -97,10 +97,10 @@ pub(super) fn start(all: &mut All, cx: &mut Context, id: GatewayId) {
     }
     let (api, cursor) = (gateway.api().trim_end_matches('/').to_owned(), gateway.cursor.clone());
     let order = Start { gateway: id, run, api, cursor, credentials };
-    cx.push(Effect::Gateway(Order::Start(Box::new(order))));
+    cx.push(Effect::Gateways(Order::Start(Box::new(order))));
     // What was taken and not begun is for the new thread set to do.
     for entry in all.gateways.inbox.iter().filter(|entry| entry.gateway == id && !entry.running) {
-        cx.push(Effect::Gateway(Order::Run(Arc::clone(entry))));
+        cx.push(Effect::Gateways(Order::Run(Arc::clone(entry))));
     }
     if gateway.connected {
         announce(all, cx);
@@ -114,7 +114,7 @@ pub(super) fn stop(all: &mut All, cx: &mut Context, id: GatewayId) {
         gateway.running = false;
         gateway.run = 0;
     }
-    cx.push(Effect::Gateway(Order::Stop(id)));
+    cx.push(Effect::Gateways(Order::Stop(id)));
     answer_connects(all, cx, id);
 }
 

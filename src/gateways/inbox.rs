@@ -193,7 +193,7 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
     gateways.next_entry = number;
     gateways.inbox.push(Arc::clone(&entry));
     if !heard.held {
-        cx.push(Effect::Gateway(Order::Run(entry)));
+        cx.push(Effect::Gateways(Order::Run(entry)));
     }
     Ok(Receipt::Entry(number))
 }
@@ -203,7 +203,7 @@ pub fn take(all: &mut All, cx: &mut Context, id: GatewayId, heard: Heard) -> Res
 pub fn release(all: &All, cx: &mut Context, number: u64) -> Receipt {
     let entry = all.gateways.inbox.iter().find(|entry| entry.number == number && !entry.running);
     if let Some(entry) = entry {
-        cx.push(Effect::Gateway(Order::Run(Arc::clone(entry))));
+        cx.push(Effect::Gateways(Order::Run(Arc::clone(entry))));
     }
     Receipt::Noted
 }
@@ -242,7 +242,7 @@ pub fn own_up(all: &mut All, cx: &mut Context) {
         let text = Text::from("The daemon ended while it did ")
             .code(cut(&entry.text, AUDITED_CHARS))
             .plain(". It was not done again; see /status for how far it came.");
-        cx.push(Effect::Gateway(Order::Send(Box::new(super::Outgoing {
+        cx.push(Effect::Gateways(Order::Send(Box::new(super::Outgoing {
             gateway: entry.gateway,
             chat: entry.chat.clone(),
             message: text.into(),

@@ -41,7 +41,7 @@ pub use inbox::{Entry, Heard, MAX_TEXT_CHARS, Receipt};
 pub use message::{Message, Place};
 pub use notify::{Card, cards_due, digest_due, moment, overheard};
 pub use record::{CommandPermission, Gateway, GatewayId, Kind, Preset};
-pub use store::{Stored, VERSION as STORED_VERSION};
+pub use store::{Stored, VERSION as STORED_VERSION, restore};
 
 use crate::api::{Problem, Reply};
 use crate::approvals::ApprovalId;

@@ -115,7 +115,7 @@ fn outgoing(gateway: &Gateway, message: Message, why: Why) -> Outgoing {
 }
 
 fn push(cx: &mut Context, outgoing: Outgoing) {
-    cx.push(Effect::Gateway(Order::Send(Box::new(outgoing))));
+    cx.push(Effect::Gateways(Order::Send(Box::new(outgoing))));
 }
 
 /// Names the message that asks for this approval in the gateway's present chat.
@@ -157,7 +157,7 @@ pub fn leave_chat(all: &mut All, cx: &mut Context, id: GatewayId) {
         if let Some(place) = card.place {
             let text = Text::from("This approval is asked for in another chat now: ")
                 .code(card.approval.to_string());
-            cx.push(Effect::Gateway(Order::Edit(id, place, Box::new(text.into()))));
+            cx.push(Effect::Gateways(Order::Edit(id, place, Box::new(text.into()))));
         }
     }
 }
@@ -207,7 +207,7 @@ pub fn sent(all: &mut All, cx: &mut Context, id: GatewayId, approval: ApprovalId
         // Decided while it was being sent; the message still asks.
         if let Ok(approval) = all.approvals.find(&approval.to_string()) {
             let message = outcome(approval).into();
-            cx.push(Effect::Gateway(Order::Edit(id, place, Box::new(message))));
+            cx.push(Effect::Gateways(Order::Edit(id, place, Box::new(message))));
         }
         return;
     };
@@ -283,7 +283,7 @@ fn settle(all: &mut All, cx: &mut Context, id: ApprovalId) {
     for card in decided {
         if let Some(place) = card.place {
             let message: Message = outcome(&approval).into();
-            cx.push(Effect::Gateway(Order::Edit(card.gateway, place, Box::new(message))));
+            cx.push(Effect::Gateways(Order::Edit(card.gateway, place, Box::new(message))));
         }
     }
 }

@@ -4,9 +4,8 @@ use super::State;
 use super::inbox::Entry;
 use super::notify::Card;
 use super::record::Gateway;
-use crate::core::Timer;
-use crate::core::Timers;
 use crate::core::time::Time;
+use crate::core::{State as All, Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -53,4 +52,9 @@ impl State {
             ..Self::default()
         }
     }
+}
+
+/// Takes over the gateways of an earlier daemon.
+pub fn restore(all: &mut All, stored: Stored, now: Time) {
+    all.gateways = Arc::new(State::restore(stored, now, Arc::make_mut(&mut all.timers)));
 }

@@ -65,7 +65,7 @@ impl Rig {
     }
 
     pub(super) fn report(&mut self, report: Report) -> Option<Reply> {
-        self.bench.apply(Event::Gateway(report))
+        self.bench.apply(Event::Gateways(report))
     }
 
     /// Somebody says something; what its thread hears of that.
@@ -120,7 +120,7 @@ impl Rig {
         let mut sent = Vec::new();
         for effect in std::mem::take(&mut self.bench.effects) {
             match effect {
-                Effect::Gateway(Order::Send(outgoing)) => sent.push(*outgoing),
+                Effect::Gateways(Order::Send(outgoing)) => sent.push(*outgoing),
                 other => self.bench.effects.push(other),
             }
         }

@@ -15,7 +15,7 @@ use super::{
 };
 use super::{worker_discord, worker_discord_rest, worker_slack, worker_telegram};
 use crate::agents::worker_log::LogStore;
-use crate::assembly::state_thread::Core;
+use crate::assembly::host::Core;
 use crate::core::{Actor, Event, Response};
 use crate::credentials::{Secret, Vault};
 use crossbeam_channel::{Sender, TrySendError, bounded};
@@ -241,7 +241,7 @@ impl Gateways {
         self.order(Order::Stop(start.gateway));
         let (id, run) = (start.gateway, start.run);
         if let Err(error) = self.try_start(start) {
-            self.core.control(Event::Gateway(Report::Trouble { gateway: id, run, error, fatal: true }));
+            self.core.control(Event::Gateways(Report::Trouble { gateway: id, run, error, fatal: true }));
         }
     }
 
@@ -314,7 +314,7 @@ impl Shared {
     /// Tells the core that the connection stands.
     pub(super) fn connected(&self, bot: &str) {
         let bot = bot.to_owned();
-        self.core.report(Event::Gateway(Report::Connected { gateway: self.id, run: self.run, bot }));
+        self.core.report(Event::Gateways(Report::Connected { gateway: self.id, run: self.run, bot }));
     }
 
     /// Tells the core that the connection does not stand.
@@ -323,12 +323,12 @@ impl Shared {
             return;
         }
         let report = Report::Trouble { gateway: self.id, run: self.run, error: error.into(), fatal };
-        self.core.report(Event::Gateway(report));
+        self.core.report(Event::Gateways(report));
     }
 
     /// Tells the core how far the platform's stream was read.
     pub(super) fn moved(&self, cursor: String) {
-        self.core.report(Event::Gateway(Report::Moved { gateway: self.id, cursor }));
+        self.core.report(Event::Gateways(Report::Moved { gateway: self.id, cursor }));
     }
 
     /// Waits before the next try; whether it is over.
@@ -426,7 +426,7 @@ impl Shared {
                 Ok(()) if !std::mem::take(&mut troubled) => continue,
                 Ok(()) => Report::Healed { gateway: self.id, run: self.run },
                 Err(Unsent { words, fatal: true }) => {
-                    self.core.report(Event::Gateway(Report::Trouble {
+                    self.core.report(Event::Gateways(Report::Trouble {
                         gateway: self.id,
                         run: self.run,
                         error: words,
@@ -441,7 +441,7 @@ impl Shared {
                     Report::Refused { gateway: self.id, run: self.run, error, approval }
                 }
             };
-            self.core.report(Event::Gateway(report));
+            self.core.report(Event::Gateways(report));
         }
     }
 
@@ -475,7 +475,7 @@ impl Shared {
             };
             let place = self.paced(split_thread(chat).0, last, send)?;
             if let (Why::Approval(approval), Some(place), true) = (*why, place, number + 1 == count) {
-                self.core.report(Event::Gateway(Report::Sent { gateway: self.id, approval, place }));
+                self.core.report(Event::Gateways(Report::Sent { gateway: self.id, approval, place }));
             }
         }
         Ok(())

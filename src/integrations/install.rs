@@ -70,7 +70,7 @@ pub fn install(
     }
     let installing = Installing { waiting: vec![call], args, actor: cx.actor.clone() };
     edit(all).installing.insert(id.to_owned(), installing);
-    cx.push(Effect::Integration(Order::Install(Box::new(order))));
+    cx.push(Effect::Integrations(Order::Install(Box::new(order))));
     tell_status(all, cx, id);
     Ok(None)
 }
@@ -179,7 +179,7 @@ pub fn remove(all: &mut All, cx: &mut Context, call: CallId, id: &str) -> Result
     state.removing.insert(id.to_owned(), vec![call]);
     cx.audit("integration.remove", &json!({"integrationId": id}));
     save(cx);
-    cx.push(Effect::Integration(Order::Remove(id.to_owned())));
+    cx.push(Effect::Integrations(Order::Remove(id.to_owned())));
     tell_status(all, cx, id);
     Ok(())
 }

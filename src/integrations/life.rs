@@ -115,7 +115,7 @@ pub fn enter(all: &mut All, cx: &mut Context, id: &str, call: CallId) {
         Phase::Running(run, in_flight) if is_token_over && in_flight.is_empty() => {
             let run = *run;
             server.phase = Phase::Stopping(run, vec![call]);
-            cx.push(Effect::Integration(Order::Stop(run)));
+            cx.push(Effect::Integrations(Order::Stop(run)));
         }
         Phase::Starting(_, waiting) | Phase::Stopping(_, waiting) => waiting.push(call),
         Phase::Running(run, in_flight) => {
@@ -156,14 +156,14 @@ fn start(all: &mut All, cx: &mut Context, id: &str, waiting: Vec<CallId>) {
     let run = RunId(state.last_run);
     state.servers.entry(id.to_owned()).or_default().phase = Phase::Starting(run, waiting);
     timers(all).set(Timer::IntegrationStart(run), cx.now + START_TIMEOUT);
-    cx.push(Effect::Integration(Order::Start(run, Box::new(spec))));
+    cx.push(Effect::Integrations(Order::Start(run, Box::new(spec))));
     tell_status(all, cx, id);
 }
 
 /// Sends a call to a server that is ready.
 fn send(all: &mut All, cx: &mut Context, run: RunId, call: CallId) {
     let Some(pending) = all.integrations.calls.get(&call) else { return };
-    cx.push(Effect::Integration(Order::Ask(run, call, pending.ask.clone())));
+    cx.push(Effect::Integrations(Order::Ask(run, call, pending.ask.clone())));
     let deadline = cx.now + CALL_TIMEOUT;
     let timers = timers(all);
     timers.clear(Timer::IntegrationIdle(run));
@@ -228,7 +228,7 @@ pub fn idle(all: &mut All, cx: &mut Context, run: RunId) {
         return;
     }
     server.phase = Phase::Stopping(run, Vec::new());
-    cx.push(Effect::Integration(Order::Stop(run)));
+    cx.push(Effect::Integrations(Order::Stop(run)));
     tell_status(all, cx, &id);
 }
 
@@ -247,7 +247,7 @@ pub fn stop(all: &mut All, cx: &mut Context, id: &str, why: &str) {
     let timers = timers(all);
     timers.clear(Timer::IntegrationStart(run));
     timers.clear(Timer::IntegrationIdle(run));
-    cx.push(Effect::Integration(Order::Stop(run)));
+    cx.push(Effect::Integrations(Order::Stop(run)));
     for call in calls {
         fail_call(all, cx, call, "server_stopped", why);
     }
@@ -264,7 +264,7 @@ pub fn start_timeout(all: &mut All, cx: &mut Context, run: RunId) {
     server.crashes += 1;
     server.last_error = Some(why.as_str().into());
     server.phase = Phase::Stopping(run, Vec::new());
-    cx.push(Effect::Integration(Order::Stop(run)));
+    cx.push(Effect::Integrations(Order::Stop(run)));
     for call in waiting {
         fail_call(all, cx, call, "server_timeout", &why);
     }
@@ -281,7 +281,7 @@ pub fn call_timeout(all: &mut All, cx: &mut Context, call: CallId) {
     let Phase::Running(run, in_flight) = &mut server.phase else { return };
     let run = *run;
     in_flight.remove(&call);
-    cx.push(Effect::Integration(Order::Cancel(run, call)));
+    cx.push(Effect::Integrations(Order::Cancel(run, call)));
     rest(all, cx, run);
 }
 

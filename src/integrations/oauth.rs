@@ -182,7 +182,7 @@ pub fn callback(
     let Some(exchange) = exchange(all, &id, grant) else {
         return Some(page(400, "The integration was removed, or its client id. Start again."));
     };
-    cx.push(Effect::Integration(Order::Exchange(call, Box::new(exchange))));
+    cx.push(Effect::Integrations(Order::Exchange(call, Box::new(exchange))));
     None
 }
 

@@ -69,7 +69,7 @@ impl Rig {
     }
 
     fn report(&mut self, report: Report) {
-        self.event(Event::Integration(report));
+        self.event(Event::Integrations(report));
     }
 
     fn ready(&mut self, run: RunId) {
@@ -104,7 +104,7 @@ impl Rig {
         let new = &self.bench.effects[self.seen..];
         self.seen = self.bench.effects.len();
         new.iter()
-            .filter_map(|effect| if let Effect::Integration(order) = effect { Some(order) } else { None })
+            .filter_map(|effect| if let Effect::Integrations(order) = effect { Some(order) } else { None })
             .map(|order| match order {
                 Order::Start(run, _) => format!("start {}", run.0),
                 Order::Ask(run, _, Ask::Tool { name, .. }) => format!("ask {} {name}", run.0),
@@ -478,7 +478,7 @@ fn decisions_11_install_waits_for_npm_and_records_the_pinned_command() {
     assert_eq!(rig.bench.audited("integration.install").len(), 1);
     rig.exec_of("github", "search_repositories", json!({}), None);
     let start = rig.bench.effects.iter().find_map(|effect| match effect {
-        Effect::Integration(Order::Start(_, spec)) => Some(spec),
+        Effect::Integrations(Order::Start(_, spec)) => Some(spec),
         _ => None,
     });
     assert_eq!(start.unwrap().program, program);

@@ -19,7 +19,7 @@ pub mod api;
 mod book;
 mod notes;
 mod render;
-pub mod store;
+mod store;
 #[cfg(test)]
 mod tests;
 pub mod worker;
@@ -28,18 +28,20 @@ pub use svc_base::folders::{DECISIONS_FILE, MAP_FILE};
 
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
-use crate::core::notice::{Cycle, Notice};
-use crate::core::time::Time;
+use crate::core::notice::Notice;
+use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::oversight::questions::{self, Asker};
 use crate::providers::Activity;
 use crate::settings::JournalistMode;
 use book::Book;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-pub use worker::Order;
+pub use store::{STORED_VERSION, Stored, restore};
+pub use worker::{Order, Writer};
 
 /// After an agent's end the cycle waits this long for others that end with it.
 pub const GATHER: Duration = Duration::from_secs(1);
@@ -97,6 +99,21 @@ pub enum Report {
     Written(Result<(), String>),
 }
 
+/// What a cycle of the journalist came to.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cycle {
+    /// Cycles so far.
+    pub cycle_count: u64,
+    /// When.
+    #[serde(with = "rfc3339")]
+    pub last_cycle_time: Time,
+    /// The latest synthesis.
+    pub last_synthesis: Option<Arc<str>>,
+    /// Whether anything has changed.
+    pub changed: bool,
+}
+
 impl State {
     /// `GET /api/journalist`, but for the interval.
     fn shown(&self, interval: u64, mode: JournalistMode, stopping: bool) -> Value {
@@ -139,13 +156,13 @@ pub fn due(all: &mut All, cx: &mut Context) {
 }
 
 /// Sets the time of the next cycle: one interval from `now`.
-pub fn arm(all: &mut All, now: Time) {
+fn arm(all: &mut All, now: Time) {
     let interval = Duration::from_secs(all.settings.config().journalist_interval);
     Arc::make_mut(&mut all.timers).set(Timer::Journalist, now + interval);
 }
 
 /// The settings may have changed: a shorter interval counts at once.
-pub fn settings_changed(all: &mut All, now: Time) {
+fn settings_changed(all: &mut All, now: Time) {
     let interval = Duration::from_secs(all.settings.config().journalist_interval);
     let later = all.timers.get(Timer::Journalist).is_some_and(|at| at > now + interval);
     if later {
@@ -154,7 +171,7 @@ pub fn settings_changed(all: &mut All, now: Time) {
 }
 
 /// Something has happened to an agent.
-pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     let (id, ended) = match *moment {
         Moment::Spawned(id) | Moment::Started(id) | Moment::TurnEnded(id) => (id, false),
         Moment::Ended(id) => (id, true),
@@ -166,6 +183,7 @@ pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
             return;
         }
         Moment::ModelAnswered(Asker::Journalist, ref answer) => return model_answered(all, cx, answer),
+        Moment::SettingsChanged => return settings_changed(all, cx.now),
         Moment::Decided { .. } | Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } => return,
     };
     let Some(agent) = all.agents.get(id).cloned() else { return };

@@ -2,12 +2,13 @@
 
 use super::State;
 use super::book::Book;
+use crate::core::State as All;
 use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The version this code writes.
-pub const VERSION: u32 = 1;
+pub const STORED_VERSION: u32 = 1;
 
 /// `.svc/state/journalist.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -26,7 +27,7 @@ impl State {
     /// To be written.
     pub fn stored(&self) -> Stored {
         Stored {
-            version: VERSION,
+            version: STORED_VERSION,
             book: (*self.book).clone(),
             map: Arc::clone(&self.map),
             decisions: Arc::clone(&self.decisions),
@@ -48,4 +49,10 @@ impl State {
             ..Self::default()
         }
     }
+}
+
+/// Takes over the notes of an earlier daemon; the next cycle is one interval away.
+pub fn restore(all: &mut All, stored: Stored, now: Time) {
+    all.journalist = Arc::new(State::restore(stored));
+    super::arm(all, now);
 }

@@ -33,9 +33,12 @@ impl Writer {
         Ok(Self(Worker::start("journalist", WAITING_ORDERS, work)?))
     }
 
-    /// Has documents written; `false` when the thread is behind or gone.
-    pub fn order(&self, order: Order) -> bool {
-        self.0.order(order)
+    /// Has documents written.
+    ///
+    /// Errors: the thread is behind or gone, as a report.
+    pub fn order(&self, order: Order) -> Result<(), Report> {
+        let refused = || Report::Written(Err("its thread is behind".to_owned()));
+        self.0.order(order).then_some(()).ok_or_else(refused)
     }
 }
 

@@ -267,7 +267,7 @@ fn finder(all: &All, cx: &Context, new: &NewDiscovery) -> Result<(Option<String>
 }
 
 /// Something has happened to an agent.
-pub fn told(all: &mut All, cx: &mut Context, moment: &Moment) {
+pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     chain::told(all, cx, moment);
     specializations::told(all, cx, moment);
 }

@@ -58,7 +58,8 @@ pub struct Report(pub Outcome);
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    version: u32,
+    /// Format version.
+    pub version: u32,
     last: Option<Run>,
     #[serde(skip)]
     is_running: bool,
@@ -80,11 +81,6 @@ impl State {
     #[must_use]
     pub fn stored(&self) -> Stored {
         Self { version: STORED_VERSION, ..self.clone() }
-    }
-
-    /// Its version.
-    pub fn version(&self) -> u32 {
-        self.version
     }
 
     /// As `GET /api/status` shows it.

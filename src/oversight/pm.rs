@@ -22,7 +22,7 @@ use svc_base::fence::{fenced, one_line};
 /// Reviews kept; the oldest goes first.
 pub const MAX_HISTORY: usize = 200;
 /// The version of the stored history.
-pub const VERSION: u32 = 1;
+pub const STORED_VERSION: u32 = 1;
 const MAX_ACTION_CHARS: usize = 100;
 const MAX_FILE_CHARS: usize = 500;
 const MAX_DESCRIPTION_CHARS: usize = 5_000;
@@ -100,7 +100,7 @@ pub struct Stored {
 impl State {
     /// To be written.
     pub fn stored(&self) -> Stored {
-        Stored { version: VERSION, history: self.history.clone(), totals: self.totals }
+        Stored { version: STORED_VERSION, history: self.history.clone(), totals: self.totals }
     }
 
     /// After a start.

@@ -8,6 +8,7 @@ use crate::core::ids::AgentId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::endpoint::Handler;
+use crate::providers::Activity;
 use crate::usage::prices;
 use serde::de::Deserializer;
 use serde::ser::{Error, Serializer};
@@ -149,6 +150,11 @@ pub fn changed(all: &mut All, now: Time) {
     let last = all.timeline.snapshots.back().map(|snapshot| snapshot.entry.timestamp);
     let due = last.map_or(now, |last| (last + SNAPSHOT_INTERVAL).clamp(now, now + SNAPSHOT_INTERVAL));
     Arc::make_mut(&mut all.timers).set(Timer::Snapshot, due);
+}
+
+/// Whatever an agent does, the counters have changed.
+pub fn heard(all: &mut All, cx: &mut Context, _agent: AgentId, _activities: &[Activity]) {
+    changed(all, cx.now);
 }
 
 /// The deadline of a snapshot has come.

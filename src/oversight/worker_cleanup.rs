@@ -64,9 +64,13 @@ impl Cleaner {
         Ok(Self { orders: Some(orders), is_closing, _thread: thread })
     }
 
-    /// Has it done; `false` when the thread is behind or gone.
-    pub fn order(&self, order: Order) -> bool {
-        self.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok())
+    /// Has it done.
+    ///
+    /// Errors: the thread is behind or gone, as a report.
+    pub fn order(&self, order: Order) -> Result<(), Report> {
+        let is_taken = self.orders.as_ref().is_some_and(|orders| orders.try_send(order).is_ok());
+        let errors = vec!["its thread is behind".to_owned()];
+        is_taken.then_some(()).ok_or_else(|| Report(Outcome { errors, ..Outcome::default() }))
     }
 }
 

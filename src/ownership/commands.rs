@@ -92,6 +92,9 @@ pub struct Looked {
     pub files: Vec<(String, Option<Time>)>,
 }
 
+/// What was found; `None` when nobody could look.
+pub type Report = Option<Looked>;
+
 /// A file that was changed between these two times.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change {
@@ -263,7 +266,7 @@ pub fn due(all: &mut All, cx: &mut Context) {
         // What was seen by the last look is known.
         let since = first.max(commands.looked_at);
         (commands.wanted, commands.looking) = (false, true);
-        cx.push(Effect::Look(Order { roots, since: before(since, GRAIN), files }));
+        cx.push(Effect::Ownership(Order { roots, since: before(since, GRAIN), files }));
     }
     rearm(all, now, nothing);
 }
@@ -284,7 +287,7 @@ fn rearm(all: &mut All, now: Time, nothing: bool) {
 }
 
 /// The thread has looked, or could not.
-pub fn looked(all: &mut All, cx: &mut Context, looked: Option<Looked>) {
+pub fn looked(all: &mut All, cx: &mut Context, looked: Report) {
     let now = cx.now;
     let commands = edit(all);
     commands.looking = false;

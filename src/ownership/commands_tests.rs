@@ -27,7 +27,7 @@ fn pass(bench: &mut Bench, milliseconds: u64) {
 fn looks(bench: &mut Bench) -> Vec<Order> {
     let mut found = Vec::new();
     bench.effects.retain(|effect| match effect {
-        Effect::Look(order) => {
+        Effect::Ownership(order) => {
             found.push(order.clone());
             false
         }

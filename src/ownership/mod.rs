@@ -17,6 +17,7 @@ mod tests;
 mod undo;
 pub mod worker_look;
 
+pub use commands::{Order, Report, looked as report};
 pub use svc_base::scopes::{owns, within};
 
 use crate::agents::{self, Agent, RunOrder};
@@ -410,7 +411,10 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             state.allowed.remove(&lineage);
             state.undo.retain(|undo| undo.lineage != lineage);
         }
-        Moment::Started(_) | Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } => {}
+        Moment::Started(_)
+        | Moment::ModelAnswered(..)
+        | Moment::TeamDeleted { .. }
+        | Moment::SettingsChanged => {}
     }
 }
 

@@ -4,7 +4,7 @@
 //! What is gone leaves no time: it is missed by comparing with what was there. So the files are looked at
 //! before a program starts, which waits for that, and again when one is given its next turn.
 
-use super::commands::{Change, LOOK_SHARE, Looked, Order, PAUSE};
+use super::commands::{Change, LOOK_SHARE, Looked, Order, PAUSE, Report};
 use crate::core::time::Time;
 use crossbeam_channel::{Sender, bounded};
 use ignore::WalkBuilder;
@@ -43,10 +43,10 @@ impl Looker {
     /// Starts the thread; `report` is told what each order has found. `project` is absolute.
     ///
     /// Errors: no thread.
-    pub fn start(project: PathBuf, report: impl Fn(Looked) + Send + 'static) -> io::Result<Self> {
+    pub fn start(project: PathBuf, report: impl Fn(Report) + Send + 'static) -> io::Result<Self> {
         let mut memory = Memory::default();
         let work = move |task| match task {
-            Task::Look(order) => report(look(&project, &order, &mut memory)),
+            Task::Look(order) => report(Some(look(&project, &order, &mut memory))),
             Task::Baseline(roots, awaited) => {
                 if awaited.is_some() || clock::now() >= memory.rests_until {
                     memory.remember(&project, &roots);
@@ -56,9 +56,11 @@ impl Looker {
         Ok(Self(Worker::start("ownership", WAITING_ORDERS, work)?))
     }
 
-    /// Has the project looked at; `false` when the thread is behind or gone.
-    pub fn order(&self, order: Order) -> bool {
-        self.0.order(Task::Look(order))
+    /// Has the project looked at.
+    ///
+    /// Errors: the thread is behind or gone, as a report.
+    pub fn order(&self, order: Order) -> Result<(), Report> {
+        self.0.order(Task::Look(order)).then_some(()).ok_or(None)
     }
 
     /// Has the files below these folders remembered before a program starts: what waits for that.
@@ -224,8 +226,8 @@ mod tests {
         // Another program starts meanwhile: what was there is not forgotten for that.
         looker.before_start(vec!["api".into()])();
         let order = Order { roots: vec!["api".into()], since: clock::now(), files: Vec::new() };
-        assert!(looker.order(order));
-        let looked = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        looker.order(order).unwrap();
+        let looked = told.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
         let gone: Vec<_> = looked.changes.iter().filter(|change| change.gone).map(|c| &*c.path).collect();
         assert_eq!(gone, ["api/a"]);
         drop(looker);

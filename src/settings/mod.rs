@@ -14,7 +14,7 @@ mod tests;
 pub use svc_base::settings::{self as keys, defaults};
 
 use crate::api::{FieldError, Problem, Reply};
-use crate::core::{CallId, Context, Document, Durability, Effect};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment};
 use crate::providers::environment::Extra;
 use crate::providers::price::Price;
 use crate::providers::{Home, Room, windows};
@@ -255,8 +255,8 @@ pub enum Command {
     Patch(Map<String, Value>),
 }
 
-/// Handles a command. Whether the settings are others now.
-pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, command: Command) -> bool {
+/// Handles a command.
+pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, command: Command) {
     let Command::Patch(changes) = command;
     let mut project = state.settings.project.clone();
     merge(&mut project, &changes);
@@ -266,12 +266,9 @@ pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, c
             cx.audit("config.patch", &json!({"changes": changes}));
             cx.reply(call, Reply::ok(&next.shown()));
             state.settings = Arc::new(next);
-            true
+            cx.moment(Moment::SettingsChanged);
         }
-        Err(problem) => {
-            cx.reply(call, problem);
-            false
-        }
+        Err(problem) => cx.reply(call, problem),
     }
 }
 

@@ -16,7 +16,8 @@ mod tests;
 pub mod worker;
 pub mod worker_api;
 
-pub use store::{STORED_VERSION, Stored};
+pub use plan::{Found as Report, Look as Order, found as report, heard};
+pub use store::{STORED_VERSION, Stored, restore};
 
 use crate::agents::rights::{may_act, refusal};
 use crate::agents::{self, Agent, Maker, SpawnRequest};
@@ -214,7 +215,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             phases::settle(all, cx);
         }
         Moment::Started(_) | Moment::Rotated { .. } | Moment::Decided { .. } => phases::settle(all, cx),
-        Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } => {}
+        Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } | Moment::SettingsChanged => {}
     }
 }
 

@@ -199,7 +199,7 @@ const MAX_TRIES: usize = 100;
 /// A planner's turn or life is over: have the file looked at.
 pub fn look_for_one(all: &All, cx: &mut Context, id: AgentId) {
     if all.agents.get(id).is_some_and(|agent| agent.role == PLANNER) {
-        cx.push(Effect::Plan(Look(id)));
+        cx.push(Effect::Teams(Look(id)));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::phases::Plan;
 use super::plan::Recommendation;
 use super::{DEFAULT_TEAM, State, Team};
+use crate::core::State as All;
 use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -49,4 +50,9 @@ impl State {
         state.plans = stored.plans;
         state
     }
+}
+
+/// Takes over the teams of an earlier daemon.
+pub fn restore(all: &mut All, stored: Stored, now: Time) {
+    all.teams = Arc::new(State::restore(stored, now));
 }

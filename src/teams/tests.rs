@@ -215,10 +215,10 @@ fn a_planner_recommends_by_its_file_or_its_result() {
         (&json!(true), &json!("api"), &json!("result"))
     );
     assert_eq!(body["agents"][0]["permission"], "auto", "a model's words give no permission");
-    let looks = bench.effects.iter().filter(|e| matches!(e, crate::core::Effect::Plan(_))).count();
+    let looks = bench.effects.iter().filter(|e| matches!(e, crate::core::Effect::Teams(_))).count();
     assert_eq!(looks, 1, "the file is looked at when a planner's turn ends");
     let planner = bench.state.agents.find("planner-1").unwrap().id;
-    let file = |text: &str| Event::Plan(plan::Found { planner, file: Some(Ok((text.into(), text.into()))) });
+    let file = |text: &str| Event::Teams(plan::Found { planner, file: Some(Ok((text.into(), text.into()))) });
     bench.apply(file("{\"agents\":[{\"role\":\"web\",\"phase\":2,\"prompt\":\"x\"},{\"role\":\"db\"}],\"projectDir\":\"app\"}"));
     let (_, body) = bench.ask("GET", "/api/recommended-team", &Value::Null);
     assert_eq!(

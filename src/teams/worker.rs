@@ -2,8 +2,6 @@
 
 use super::plan::{FILE, Found, Look, MAX_FILE_BYTES};
 use crate::agents::worker::ROOMS;
-use crate::assembly::state_thread::Core;
-use crate::core::Event;
 use crate::core::ids::AgentId;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use sha2::{Digest, Sha256};
@@ -26,12 +24,12 @@ pub struct PlanReader {
 
 impl PlanReader {
     /// Starts the thread.
-    pub fn start(core: Core, project: PathBuf) -> std::io::Result<Self> {
+    pub fn start(project: PathBuf, report: impl Fn(Found) + Send + 'static) -> std::io::Result<Self> {
         let (orders, waiting) = bounded::<Look>(MAX_WAITING);
         let thread = Thread::spawn("plan-reader", move || {
             for Look(planner) in waiting {
                 let file = read_of(&project, planner).transpose();
-                core.report(Event::Plan(Found { planner, file }));
+                report(Found { planner, file });
             }
         })?;
         Ok(Self { orders, _thread: thread })

@@ -260,7 +260,7 @@ pub fn begin(all: &mut All, cx: &mut Context, call: CallId, request: Request) {
         let Some(ended) = imports.0.iter().position(|import| import.status != Status::Running) else { break };
         imports.0.remove(ended);
     }
-    cx.push(Effect::Import(Order { id, request }));
+    cx.push(Effect::Workspace(Order { id, request }));
 }
 
 /// Takes in how far an import is, and tells the clients.

@@ -19,6 +19,8 @@ pub mod worker_index;
 pub mod worker_watch;
 pub mod worker_write;
 
+pub use import::Order;
+
 use crate::api::Reply;
 use crate::core::{CallId, Context, State as All};
 use index::{Index, Workspace};

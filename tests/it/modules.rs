@@ -102,9 +102,10 @@ impl<'ast> Visit<'ast> for Names {
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        // What a macro is given is no syntax tree yet.
-        let text = call.tokens.to_string().replace(" :: ", "::");
-        for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+        // What a macro is given is no syntax tree yet: its words outside of quotes, `$feature` like a name.
+        let text = call.tokens.to_string().replace(" ::", "::").replace(":: ", "::").replace("$ ", "$");
+        let code = text.split('"').step_by(2).collect::<Vec<_>>().join(" ");
+        for word in code.split(|c: char| !(c.is_alphanumeric() || "_:$".contains(c))) {
             let segments: Path = word.split("::").map(str::to_owned).collect();
             let path = self.resolve(&segments).filter(|_| segments.len() > 1);
             self.found.extend(path);
@@ -146,7 +147,9 @@ fn graph() -> Graph {
 
 /// Whether a path ends at a type, or at a module that only leads to some.
 fn is_type(path: &Path, modules: &BTreeSet<Path>) -> bool {
-    let is_upper = path.last().is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase()));
+    let is_capital =
+        |name: &String| name.trim_start_matches('$').starts_with(|c: char| c.is_ascii_uppercase());
+    let is_upper = path.last().is_some_and(is_capital);
     is_upper || modules.contains(path)
 }
 
@@ -227,7 +230,7 @@ fn the_model_names_types_of_features_and_no_rule() {
     let model = named.iter().filter(|(place, _)| MODEL.contains(&place[0].as_str()));
     let rules: Vec<String> = model
         .flat_map(|(place, found)| found.iter().map(move |path| (place, path)))
-        .filter(|(_, path)| path.first().is_some_and(|name| features.contains(name)))
+        .filter(|(_, path)| path.first().is_some_and(|name| features.contains(name) || name.starts_with('$')))
         .filter(|(_, path)| !is_type(path, &modules))
         .map(|(place, path)| format!("src/{}: {}", place.join("/"), path.join("::")))
         .collect();
@@ -238,17 +241,59 @@ fn the_model_names_types_of_features_and_no_rule() {
     );
 }
 
+/// What features name of the assembly beside [`host`](svc::assembly::host).
+const OF_THE_ASSEMBLY: [&str; 1] = ["src/gateways/worker_socket: assembly::tokens::base64"];
+
+#[test]
+fn features_name_nothing_of_the_assembly_but_the_means_of_handlers() {
+    let named = named();
+    let below = named.iter().filter(|(place, _)| place[0] != "assembly" && place[0] != "main");
+    let found: Vec<String> = below
+        .flat_map(|(place, found)| found.iter().map(move |path| (place, path)))
+        .filter(|(_, path)| path.first().is_some_and(|name| name == "assembly"))
+        .filter(|(_, path)| path.get(1).is_none_or(|name| name != "host"))
+        .map(|(place, path)| format!("src/{}: {}", place.join("/"), path.join("::")))
+        .collect();
+    assert_eq!(found, OF_THE_ASSEMBLY, "the assembly is above the features, and they know its host.rs alone");
+}
+
 #[test]
 fn a_rule_named_by_the_model_would_be_seen() {
     let text = "use crate::{agents::{self, report::RunReport}, context as briefing, usage::clock_set};\n\
                 struct All { agents: agents::State, next: briefing::Report, last: RunReport }\n\
-                fn f() { agents::stop_all(); briefing::State::default(); rows!(crate::teams::found(x), agents::Job) }";
+                fn f() { agents::stop_all(); briefing::State::default(); rows!(crate::teams::found(x), agents::Job) }\n\
+                macro_rules! each { ($f:ident $T:ident) => { struct A(crate::$f::$T); crate::$f::due(\"agents::x\") } }";
     let found = Names::of(vec!["core".into()], &syn::parse_file(text).unwrap());
     let modules = BTreeSet::from([vec!["agents".to_owned()], vec!["context".to_owned()]]);
     let rules: Vec<String> =
         found.iter().filter(|path| !is_type(path, &modules)).map(|path| path.join("::")).collect();
-    assert_eq!(rules, ["agents::stop_all", "context::State::default", "teams::found", "usage::clock_set"]);
-    assert!(found.contains(&["agents", "Job"].map(str::to_owned).to_vec()), "{found:?}");
+    assert_eq!(
+        rules,
+        ["$f::due", "agents::stop_all", "context::State::default", "teams::found", "usage::clock_set"]
+    );
+    assert!(found.contains(["agents", "Job"].map(str::to_owned).as_slice()), "{found:?}");
+}
+
+#[test]
+fn a_feature_with_all_there_is_takes_nine_lines_in_five_files_outside_of_its_folder() {
+    let is_floor = |name: &str| {
+        let folder = name.split('/').nth(1).unwrap_or_default();
+        name.matches('/').count() == 1 || FLOORS.contains(&folder) || name == "src/gateways/digest.rs"
+    };
+    let sources = files(&["src"], &[".rs"]);
+    let outside = sources.iter().filter(|(name, _)| is_floor(name) && !name.contains("test"));
+    let lines: Vec<&str> = outside
+        .flat_map(|(name, text)| {
+            let code = text.split("mod tests {").next().unwrap_or_default();
+            let is_plug = |line: &&str| !line.trim().starts_with("//") && line.contains("ournalist");
+            code.lines().filter(is_plug).map(move |_| name.as_str())
+        })
+        .collect();
+    let files: BTreeSet<&str> = lines.iter().copied().collect();
+    let told = "`journalist`, which has all of that, takes nine lines in five files";
+    assert_eq!((lines.len(), files.len()), (9, 5), "ARCHITECTURE.md says: {told}; {lines:?}");
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    assert!(std::fs::read_to_string(page).unwrap().contains(told));
 }
 
 #[test]
@@ -261,7 +306,8 @@ fn the_drawing_of_the_features_is_true() {
          1. the model, `core`: the state, and what may happen to it. It names types of features and none of their \
          functions\n\
          2. `endpoint`: what a request comes to, by the same rule\n\
-         3. the features, which are the rules\n\
+         3. the features, which are the rules. Of the assembly their threads name the means it gives them, \
+         `assembly::host`, and one function\n\
          4. `assembly`: gives each event to its rule, and has the threads\n\n\
          Below are crates, whose walls the compiler keeps. Drawn are the features alone: an arrow is a `use` or a path; \
          reading another\nfeature's part of the state through its methods needs none.\n\n",

@@ -329,7 +329,7 @@ impl Simulation {
             (_, Some(call)) => Report::Answered(run, call, Ok(json!({"content": []}))),
             (_, None) => Report::Ready(run, "2025-06-18".into(), "hub 1".into()),
         };
-        self.event(Event::Integration(report));
+        self.event(Event::Integrations(report));
     }
 
     /// A process ends by itself, or an ended agent goes on.
@@ -383,7 +383,7 @@ impl Simulation {
                     self.seen.asked += u32::from(reply.status == 202);
                     self.seen.locks += u32::from(self.locking.remove(&call) && reply.status == 200);
                 }
-                Effect::Integration(order) => self.order(order),
+                Effect::Integrations(order) => self.order(order),
                 Effect::Run(agent, RunOrder::Start(_)) => {
                     self.processes.insert(agent);
                     self.event(Event::Run(agent, RunReport::Started { pid: agent.0 | 1, start_ticks: 1 }));
@@ -421,7 +421,7 @@ impl Simulation {
             Order::Start(run, _) => drop(self.servers.insert(run, Vec::new())),
             Order::Stop(run) => {
                 self.servers.remove(&run);
-                self.event(Event::Integration(Report::Exited(run, "it was stopped".into())));
+                self.event(Event::Integrations(Report::Exited(run, "it was stopped".into())));
             }
             Order::Ask(run, call, Ask::Tool { name, .. }) if name == "send" => {
                 self.servers.entry(run).or_default().push(call);

@@ -166,7 +166,7 @@ impl World {
             }
             "storage" => Event::Storage((what != "works").then(|| rest.to_owned())),
             "signal" => Event::Terminate,
-            _ if what == "plan-file" => Event::Plan(teams::plan::Found {
+            _ if what == "plan-file" => Event::Teams(teams::plan::Found {
                 planner: self.id(name),
                 file: Some(Ok((words.to_owned(), words.to_owned()))),
             }),
@@ -288,7 +288,7 @@ impl World {
                 format!("~ state changed=[{}] removed=[{}]", changed.join(" "), removed.join(" "))
             }
             Effect::Run(id, order) => format!("! {} {}", order_words(&order), self.name(id)),
-            Effect::Integration(order) => format!("! integration {order:?}"),
+            Effect::Integrations(order) => format!("! integration {order:?}"),
             Effect::Job(job) => {
                 if let agents::Job::Query { call, .. } = &job {
                     self.last_query = Some(*call);
@@ -296,17 +296,17 @@ impl World {
                 format!("! job {}", job_words(&job))
             }
             Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
-            Effect::Plan(look) => format!("! look at the plan of {}", self.name(look.0)),
+            Effect::Teams(look) => format!("! look at the plan of {}", self.name(look.0)),
             Effect::Warn(text) => format!("! warn {text}"),
-            Effect::Gateway(order) => format!("! gateway {order:?}"),
+            Effect::Gateways(order) => format!("! gateway {order:?}"),
             Effect::Cleanup(_) => "! clean up".to_owned(),
             Effect::AwaitDisk(_) => "! await the disk".into(),
             Effect::Journalist(order) => {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))
             }
-            Effect::Import(order) => format!("! import {} {}", order.id, order.request.path),
-            Effect::Look(order) => format!("! look for changes in {:?}", order.roots),
+            Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
+            Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
             Effect::Exit => "! exit".into(),
         }
     }

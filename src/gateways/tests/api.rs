@@ -129,7 +129,7 @@ fn decisions_12_connect_and_disconnect_answer_200_with_the_record() {
     let (status, record) = rig.bench.ask("POST", &format!("/api/gateways/{id}/disconnect"), &json!({}));
     assert_eq!((status, &record["connected"]), (200, &json!(false)));
     assert!(matches!(rig.bench.effects.iter().rev().find_map(|e| match e {
-        Effect::Gateway(order) => Some(order),
+        Effect::Gateways(order) => Some(order),
         _ => None,
     }), Some(Order::Stop(stopped)) if *stopped == id));
     assert_eq!(rig.bench.audited("gateway.connect").len() + rig.bench.audited("gateway.disconnect").len(), 2);
@@ -207,7 +207,7 @@ fn what_is_stored_comes_back_and_connects_again() {
         .bench
         .effects
         .iter()
-        .filter_map(|effect| if let Effect::Gateway(order) = effect { Some(order) } else { None })
+        .filter_map(|effect| if let Effect::Gateways(order) = effect { Some(order) } else { None })
         .collect();
     assert!(matches!(orders[0], Order::Start(start) if start.credentials.len() == 1), "{orders:?}");
     assert!(matches!(orders[1], Order::Run(entry) if entry.text == "/status"), "what was taken is done");

@@ -132,7 +132,7 @@ fn place(message: &str) -> Place {
 
 fn edits(rig: &Rig) -> Vec<(String, String)> {
     let edit = |effect: &Effect| match effect {
-        Effect::Gateway(Order::Edit(_, place, message)) => {
+        Effect::Gateways(Order::Edit(_, place, message)) => {
             Some((place.message.clone(), message.text.words()))
         }
         _ => None,
