@@ -3,7 +3,7 @@
 use super::ids::AgentId;
 use super::time::Time;
 use super::{Actor, CallId, Command, Context, Effect, Event, Response, State, apply};
-use crate::agents::report::{Batch, Credit, RunReport};
+use crate::agents::report::{Batch, Credit, Packed, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
 use crate::assembly::routes::table;
@@ -180,7 +180,7 @@ impl Bench {
 
     /// An agent does these things.
     pub fn does(&mut self, id: AgentId, activities: Vec<Activity>) {
-        let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+        let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
         self.apply(Event::Run(id, RunReport::Output(batch)));
     }
 

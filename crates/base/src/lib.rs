@@ -12,6 +12,7 @@ pub mod ids;
 pub mod json_text;
 pub mod mcp;
 pub mod nearest;
+pub mod packed;
 pub mod relevance;
 pub mod scopes;
 pub mod secret;
