@@ -1,17 +1,21 @@
 //! What one line of an agent's output costs the daemon, on what the real programs printed
 //! (`tests/data/recordings`): processor time a line for every provider with 1, 8 and 50 agents, and how long
-//! `/api/health` takes meanwhile.
+//! `/api/health` takes meanwhile, beside what a bare handler in another process takes: what both have to wait
+//! for is the processor, which the programs want, too.
 //!
 //! The agents' programs are this one: it prints a provider's recordings again and again, one write a line, as
 //! fast as the daemon takes them. `cargo bench --bench lines -- claude codex` measures these alone,
 //! `--agents=8` with so many.
 
+#[path = "support/bare.rs"]
+mod bare;
 #[path = "support/load.rs"]
 #[allow(dead_code, reason = "every bench uses another part")]
 mod load;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+use bare::{BareProcess, serve_bare};
 use load::{Client, cpu_seconds, get, to_f64};
 use serde_json::{Value, json};
 use std::fs;
@@ -19,6 +23,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -33,6 +38,8 @@ const LINES: usize = 160_000;
 const AGENTS: [usize; 3] = [1, 8, 50];
 /// Between two questions after the daemon's health; they are part of what it uses.
 const HEALTH_EVERY: Duration = Duration::from_millis(5);
+/// About what `/api/health` answers with.
+const HEALTH_BYTES: usize = 400;
 /// Repeated recordings in memory, at least; the program writes from there.
 const BLOCK_BYTES: usize = 256 * 1024;
 /// What is wanted.
@@ -60,11 +67,16 @@ fn main() {
     {
         return replay(Path::new(file), lines.parse().expect("a count"), Path::new(go));
     }
+    if let [flag, status, bytes] = arguments.as_slice()
+        && flag == "--bare"
+    {
+        return serve_bare(status.parse().expect("a status"), bytes.parse().expect("a length"));
+    }
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let only: Option<usize> =
         arguments.iter().find_map(|word| word.strip_prefix("--agents=")).map(|n| n.parse().expect("a count"));
     println!(
-        "{:<10} {:>10} {:>12} {:>6} {:>12} {:>12} {:>14} {:>14}",
+        "{:<10} {:>10} {:>12} {:>6} {:>12} {:>12} {:>14} {:>14} {:>14}",
         "program",
         "bytes/line",
         "entries/line",
@@ -72,7 +84,8 @@ fn main() {
         "us CPU/line",
         "of target",
         "lines/s",
-        "health p99 ms"
+        "health p99 ms",
+        "bare p99 ms"
     );
     for (program, provider) in PROVIDERS {
         if !wanted.is_empty() && !wanted.iter().any(|word| *word == program) {
@@ -86,9 +99,10 @@ fn main() {
             runs.sort_by(|a, b| a.micros.total_cmp(&b.micros));
             let middle = &runs[RUNS / 2];
             let worst = runs.iter().map(|run| run.health_p99).fold(0.0, f64::max);
+            let bare = runs.iter().map(|run| run.bare_p99).fold(0.0, f64::max);
             let met = middle.micros <= TARGET_MICROS && worst <= TARGET_HEALTH_MS;
             println!(
-                "{program:<10} {bytes:>10.0} {:>12.2} {agents:>6} {:>12.2} {:>12.2} {:>14.0} {worst:>14.2} {}",
+                "{program:<10} {bytes:>10.0} {:>12.2} {agents:>6} {:>12.2} {:>12.2} {:>14.0} {worst:>14.2} {bare:>14.2} {}",
                 middle.entries,
                 middle.micros,
                 middle.micros / TARGET_MICROS,
@@ -178,6 +192,7 @@ struct Measured {
     micros: f64,
     rate: f64,
     health_p99: f64,
+    bare_p99: f64,
 }
 
 /// Says on its drop that it is over, also when a measurement fails.
@@ -199,7 +214,7 @@ fn project(stream: &[u8], program: &str, lines: usize) -> (Arc<Folder>, PathBuf,
     let (file, go) = (folder.path().join("stream"), folder.path().join("go"));
     fs::write(&file, stream).unwrap();
     let script = format!(
-        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo 9.9.9; exit 0; }}\nexec '{}' --replay '{}' {lines} '{}'\n",
+        "#!/bin/sh\ncase $1 in --version) echo 9.9.9; exit;; auth|login) exit 1;; esac\nexec '{}' --replay '{}' {lines} '{}'\n",
         std::env::current_exe().unwrap().display(),
         file.display(),
         go.display(),
@@ -228,9 +243,14 @@ fn measure(program: &str, provider: &str, stream: &[u8], agents: usize) -> Measu
         wait_for("it to run", || daemon.get(&format!("/api/agents/{id}"))["pid"].is_number().then_some(()));
     }
     let address: SocketAddr = daemon.url.trim_start_matches("http://").parse().unwrap();
+    let bare = BareProcess::start(200, HEALTH_BYTES, |given| {
+        let mut command = Command::new(given.get_program());
+        command.args(given.get_args());
+        command
+    });
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let health = scope.spawn(|| health_times(address, &over));
+        let health = scope.spawn(|| health_times([address, bare.1], &over));
         let cpu = cpu_seconds(daemon.pid());
         let began = Instant::now();
         fs::write(daemon.project.join("go"), "").unwrap();
@@ -240,15 +260,15 @@ fn measure(program: &str, provider: &str, stream: &[u8], agents: usize) -> Measu
         }
         let (used, took) = (cpu_seconds(daemon.pid()) - cpu, began.elapsed().as_secs_f64());
         drop(guard);
-        let times = health.join().unwrap();
+        let [health_p99, bare_p99] = health.join().unwrap();
         let all = to_f64((lines * agents) as u64);
         let logged: u64 = ids.iter().map(|id| entries(&daemon, id)).sum();
-        let p99 = times[times.len() * 99 / 100];
         Measured {
             micros: used * 1e6 / all,
             entries: to_f64(logged) / all,
             rate: all / took,
-            health_p99: p99 * 1e3,
+            health_p99,
+            bare_p99,
         }
     })
 }
@@ -274,16 +294,20 @@ fn entries(daemon: &Daemon, id: &str) -> u64 {
     daemon.get(&format!("/api/agents/{id}/log?tail=1"))["entries"][0]["n"].as_u64().unwrap_or_default()
 }
 
-/// Sorted seconds of questions after the daemon's health, asked until it is over.
-fn health_times(address: SocketAddr, over: &AtomicBool) -> Vec<f64> {
-    let mut client = Client::connect(address);
-    let mut times = Vec::new();
+/// What the slowest hundredth of questions after the daemon's health took at least, and of the same to a bare
+/// handler, in milliseconds: both are asked in turn until it is over.
+fn health_times(addresses: [SocketAddr; 2], over: &AtomicBool) -> [f64; 2] {
+    let mut asked = addresses.map(|address| (Client::connect(address), Vec::new()));
     while !over.load(Ordering::Relaxed) {
-        let asked = Instant::now();
-        client.ask(&get("/api/health"), 200);
-        times.push(asked.elapsed().as_secs_f64());
+        for (client, times) in &mut asked {
+            let began = Instant::now();
+            client.ask(&get("/api/health"), 200);
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+        }
         std::thread::sleep(HEALTH_EVERY);
     }
-    times.sort_by(f64::total_cmp);
-    times
+    asked.map(|(_, mut times)| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() * 99 / 100]
+    })
 }

@@ -6,6 +6,7 @@ use crate::providers::Activity;
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::Arc;
+pub use svc_base::packed::Packed;
 
 /// A permit for one batch in flight. It goes back to its source when the last clone is dropped, which
 /// is after the WebSocket hub has taken the batch: a flood delays itself and nobody else.
@@ -31,7 +32,7 @@ impl std::fmt::Debug for Credit {
 }
 
 /// At most this many activities travel in one batch.
-pub const BATCH_MAX: usize = 64;
+pub const BATCH_MAX: usize = 256;
 
 /// Output of one run: already logged, already encoded for the WebSocket clients.
 #[derive(Debug, Clone)]
@@ -40,7 +41,7 @@ pub struct Batch {
     pub activities: Vec<Activity>,
     /// `agent:output` messages, in order: JSON objects **without their closing brace**, to which the hub
     /// appends `,"seq":N,"ts":"..."}`.
-    pub frames: Vec<Arc<[u8]>>,
+    pub frames: Packed,
     /// Given back when the hub has taken the frames.
     pub credit: Credit,
 }

@@ -7,15 +7,12 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::Arc;
 use svc_base::json_text::push_json_text;
 
 /// Tool calls whose name is remembered until their end; the oldest is forgotten beyond that.
 const OPEN_TOOLS_MAX: usize = 256;
 /// A tool's arguments are repeated at its end up to this length as JSON; longer ones are `null` there.
 const REMEMBERED_INPUT_BYTES: usize = 4096;
-/// Room that is kept from one message to the next.
-const KEPT_TEXT_BYTES: usize = 64 * 1024;
 
 /// Turns the activities of one run into messages, in order. It remembers what later ones repeat.
 #[derive(Debug)]
@@ -27,8 +24,6 @@ pub struct Wire {
     context_window: Option<u64>,
     provider: &'static str,
     model: Option<String>,
-    /// Room for the message that is being made.
-    text: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -43,15 +38,7 @@ struct Tool {
 impl Wire {
     /// For a run that begins.
     pub fn new(agent: AgentId) -> Self {
-        Self {
-            agent,
-            tools: VecDeque::new(),
-            session: None,
-            context_window: None,
-            provider: "",
-            model: None,
-            text: Vec::new(),
-        }
+        Self { agent, tools: VecDeque::new(), session: None, context_window: None, provider: "", model: None }
     }
 
     /// For a run of this provider with the model that was named for it, if any.
@@ -61,71 +48,67 @@ impl Wire {
         self
     }
 
-    /// The whole `agent:output` message without its closing brace, to which the hub appends `seq` and `ts`;
-    /// `None` when clients are not told of this kind. Its data by subtype, each object's fields in the order
-    /// of the alphabet:
+    /// Adds the whole `agent:output` message without its closing brace, to which the hub appends `seq` and
+    /// `ts`; `false` when clients are not told of this kind, and nothing is added then. Its data by subtype,
+    /// each object's fields in the order of the alphabet:
     ///
     /// - `assistant`: `{text}`, and `thinking: true` for thoughts
     /// - `tool`: `{id, input, name, output?, path?, status: "started"|"ok"|"error"}`
     /// - `result`: `{costUsd, durationMs, error?, isError, sessionId, text, turns}`
     /// - `usage`: `{cacheCreation, cacheRead, contextUsage, contextWindow, input, output}`; the four counts
     ///   are what this message **adds** (negative when it corrects), `contextUsage` is a fraction
-    pub fn frame(&mut self, activity: &Activity) -> Option<Arc<[u8]>> {
-        self.text.clear();
+    pub fn frame(&mut self, activity: &Activity, out: &mut Vec<u8>) -> bool {
         match activity {
             Activity::Session { id, model } => {
                 self.session = Some(id.clone());
                 self.model = model.clone().or(self.model.take());
-                return None;
+                return false;
             }
-            Activity::Text { text } => self.words(text, false),
-            Activity::Thinking { text } => self.words(text, true),
+            Activity::Text { text } => self.words(out, text, false),
+            Activity::Thinking { text } => self.words(out, text, true),
             Activity::ToolStarted { id, name, input, path, .. } => {
-                self.tool_started(id, name, input, path.as_deref());
+                self.tool_started(out, id, name, input, path.as_deref());
             }
-            Activity::ToolEnded { id, error, output } => self.tool_ended(id, *error, output),
-            Activity::TurnEnded(end) => self.result(end),
-            Activity::Usage(usage) => self.usage(usage),
+            Activity::ToolEnded { id, error, output } => self.tool_ended(out, id, *error, output),
+            Activity::TurnEnded(end) => self.result(out, end),
+            Activity::Usage(usage) => self.usage(out, usage),
             Activity::TurnStarted
             | Activity::Trouble { .. }
             | Activity::Compacted
             | Activity::PermissionAsked { .. }
-            | Activity::Noise { .. } => return None,
+            | Activity::Noise { .. } => return false,
         }
-        self.text.push(b'}');
-        let frame = Arc::from(self.text.as_slice());
-        // One long line is no reason to keep its room.
-        self.text.shrink_to(KEPT_TEXT_BYTES);
-        Some(frame)
+        out.push(b'}');
+        true
     }
 
-    fn begin(&mut self, subtype: &str) {
+    fn begin(&self, out: &mut Vec<u8>, subtype: &str) {
         let begun = write!(
-            self.text,
+            out,
             r#"{{"type":"agent:output","agentId":"{}","data":{{"type":"activity","subtype":"{subtype}","data":"#,
             self.agent
         );
         debug_assert!(begun.is_ok(), "a vector takes everything");
     }
 
-    fn words(&mut self, text: &str, thinking: bool) {
-        self.begin("assistant");
-        self.text.extend_from_slice(br#"{"text":"#);
-        push_json_text(&mut self.text, text);
-        self.text.extend_from_slice(if thinking { br#","thinking":true}"#.as_slice() } else { b"}" });
+    fn words(&mut self, out: &mut Vec<u8>, text: &str, thinking: bool) {
+        self.begin(out, "assistant");
+        out.extend_from_slice(br#"{"text":"#);
+        push_json_text(out, text);
+        out.extend_from_slice(if thinking { br#","thinking":true}"#.as_slice() } else { b"}" });
     }
 
-    fn tool_started(&mut self, id: &str, name: &str, input: &Value, path: Option<&str>) {
-        self.begin("tool");
-        self.text.extend_from_slice(br#"{"id":"#);
-        push_json_text(&mut self.text, id);
-        self.text.extend_from_slice(br#","input":"#);
-        let start = self.text.len();
-        push_json(&mut self.text, input);
-        let input = &self.text[start..];
+    fn tool_started(&mut self, out: &mut Vec<u8>, id: &str, name: &str, input: &Value, path: Option<&str>) {
+        self.begin(out, "tool");
+        out.extend_from_slice(br#"{"id":"#);
+        push_json_text(out, id);
+        out.extend_from_slice(br#","input":"#);
+        let start = out.len();
+        push_json(out, input);
+        let input = &out[start..];
         let input: Box<[u8]> = if input.len() <= REMEMBERED_INPUT_BYTES { input.into() } else { NULL.into() };
-        push_field(&mut self.text, "name", name);
-        push_path_and_status(&mut self.text, path, "started");
+        push_field(out, "name", name);
+        push_path_and_status(out, path, "started");
         if self.tools.len() >= OPEN_TOOLS_MAX {
             self.tools.pop_front();
         }
@@ -133,23 +116,23 @@ impl Wire {
         self.tools.push_back(Tool { id, name, input, path });
     }
 
-    fn tool_ended(&mut self, id: &str, error: bool, output: &str) {
+    fn tool_ended(&mut self, out: &mut Vec<u8>, id: &str, error: bool, output: &str) {
         let started = self.tools.iter().position(|tool| tool.id == id);
         let started = started.and_then(|at| self.tools.remove(at));
         let input = started.as_ref().map_or(NULL, |tool| &tool.input);
-        self.begin("tool");
-        self.text.extend_from_slice(br#"{"id":"#);
-        push_json_text(&mut self.text, id);
-        self.text.extend_from_slice(br#","input":"#);
-        self.text.extend_from_slice(input);
-        push_field(&mut self.text, "name", started.as_ref().map_or("", |tool| &tool.name));
-        push_field(&mut self.text, "output", output);
+        self.begin(out, "tool");
+        out.extend_from_slice(br#"{"id":"#);
+        push_json_text(out, id);
+        out.extend_from_slice(br#","input":"#);
+        out.extend_from_slice(input);
+        push_field(out, "name", started.as_ref().map_or("", |tool| &tool.name));
+        push_field(out, "output", output);
         let path = started.as_ref().and_then(|tool| tool.path.as_deref());
-        push_path_and_status(&mut self.text, path, if error { "error" } else { "ok" });
+        push_path_and_status(out, path, if error { "error" } else { "ok" });
     }
 
-    fn result(&mut self, end: &TurnEnd) {
-        self.begin("result");
+    fn result(&mut self, out: &mut Vec<u8>, end: &TurnEnd) {
+        self.begin(out, "result");
         let data = ResultData {
             cost_usd: end.cost_usd,
             duration_ms: end.duration_ms,
@@ -159,17 +142,17 @@ impl Wire {
             text: &end.text,
             turns: end.turns,
         };
-        push_json(&mut self.text, &data);
+        push_json(out, &data);
     }
 
-    fn usage(&mut self, usage: &Usage) {
+    fn usage(&mut self, out: &mut Vec<u8>, usage: &Usage) {
         self.context_window = usage.context_window.or(self.context_window);
         let model = self.model.as_deref().unwrap_or(usage::UNKNOWN_MODEL);
         let table = || windows::window_of(self.provider, model);
         let window = self.context_window.filter(|window| *window > 0).or_else(table);
         #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
         let fraction = usage.context_tokens.zip(window).map(|(tokens, window)| tokens as f64 / window as f64);
-        self.begin("usage");
+        self.begin(out, "usage");
         let data = UsageData {
             cache_creation: usage.delta.cache_creation,
             cache_read: usage.delta.cache_read,
@@ -178,7 +161,7 @@ impl Wire {
             input: usage.delta.input,
             output: usage.delta.output,
         };
-        push_json(&mut self.text, &data);
+        push_json(out, &data);
     }
 }
 
@@ -243,8 +226,12 @@ mod tests {
     impl Wire {
         /// Subtype and data of a message, read back.
         fn map(&mut self, activity: &Activity) -> Option<(String, Value)> {
-            let frame = self.frame(activity)?;
-            let whole = String::from_utf8([&frame, &b"}"[..]].concat()).expect("text");
+            let mut out = b"before".to_vec();
+            if !self.frame(activity, &mut out) {
+                assert_eq!(out, b"before", "nothing was added");
+                return None;
+            }
+            let whole = String::from_utf8([&out[6..], &b"}"[..]].concat()).expect("text");
             let mut message: Value = serde_json::from_str(&whole).expect("json");
             let data = message["data"]["data"].take();
             assert!(whole.contains(&format!(r#""data":{data}"#)), "in the order of the alphabet: {whole}");
@@ -328,7 +315,8 @@ mod tests {
 
     #[test]
     fn a_frame_wants_only_its_closing_brace() {
-        let frame = Wire::new(AgentId(0xab)).frame(&Activity::Text { text: "a\"}\n".into() }).expect("told");
+        let mut frame = Vec::new();
+        assert!(Wire::new(AgentId(0xab)).frame(&Activity::Text { text: "a\"}\n".into() }, &mut frame));
         let whole = String::from_utf8([&frame, &b",\"seq\":1}"[..]].concat()).expect("text");
         let wanted = json!({"type": "agent:output", "agentId": "000000ab", "seq": 1,
             "data": {"type": "activity", "subtype": "assistant", "data": {"text": "a\"}\n"}}});

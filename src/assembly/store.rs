@@ -5,6 +5,9 @@
 //! that changes often goes into a log ahead of that ([`super::ahead`]). When the disk refuses, the document
 //! stays due and is tried again every second; callers get 503.
 
+mod round;
+
+use self::round::next_round;
 use super::ahead::{self, Ahead};
 use super::documents::encode;
 use super::unwritten::{LEFT_OUT, to_be_stored};
@@ -128,31 +131,34 @@ impl Store {
     }
 
     fn with(&self, change: impl FnOnce(&mut Inbox)) {
-        change(&mut self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner));
-        self.shared.wake.notify_one();
+        self.wake_if(|inbox| {
+            change(inbox);
+            true
+        });
+    }
+
+    /// Wakes the thread only if `change` says that it has to know: it sleeps until the earliest deadline.
+    fn wake_if(&self, change: impl FnOnce(&mut Inbox) -> bool) {
+        if change(&mut self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner)) {
+            self.shared.wake.notify_one();
+        }
     }
 
     /// Has `document` written as `state` has it, within `within`.
     pub fn put(&self, document: Document, state: &Arc<State>, within: Duration) {
         let by = Instant::now() + within;
-        self.with(|inbox| {
+        self.wake_if(|inbox| {
             inbox.state = Some(Arc::clone(state));
-            inbox.removals.remove(&document);
-            inbox.later.remove(&document);
-            let due = inbox.due.entry(document).or_insert(by);
-            *due = by.min(*due);
+            inbox.put(document, by)
         });
     }
 
     /// Has `document` written as `state` has it within [`SOON`], but not along with others.
     pub fn put_later(&self, document: Document, state: &Arc<State>) {
         let by = Instant::now() + SOON;
-        self.with(|inbox| {
+        self.wake_if(|inbox| {
             inbox.state = Some(Arc::clone(state));
-            inbox.removals.remove(&document);
-            if !inbox.due.contains_key(&document) {
-                inbox.later.entry(document).or_insert(by);
-            }
+            inbox.put_later(document, by)
         });
     }
 
@@ -495,92 +501,6 @@ fn unwritten(error: &str) -> Problem {
         remedy(error)
     );
     Problem::new(503, "storage_unavailable", text).with("inForce", true).with_header("Retry-After", "5")
-}
-
-/// Waits until something is due; while callers of the last round come back, for so many and so long.
-fn next_round(shared: &Shared, gathering: Option<(usize, Instant)>) -> Round {
-    let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let now = Instant::now();
-        let urgent = inbox.closing
-            || !inbox.waiting.is_empty()
-            || !inbox.answers_after_lines.is_empty()
-            || !inbox.logs.is_empty()
-            || !inbox.lines.is_empty() && inbox.lines_again.is_none_or(|due| due <= now)
-            || !inbox.trims.is_empty()
-            || !inbox.removals.is_empty()
-            || inbox.stored.iter().any(|(due, _)| *due <= now)
-            || inbox.due.values().chain(inbox.later.values()).any(|due| *due <= now);
-        let more = gathering.filter(|(callers, until)| {
-            (1..*callers).contains(&inbox.waiting.len()) && now < *until && !inbox.closing
-        });
-        if let Some((_, until)) = more {
-            inbox = shared
-                .wake
-                .wait_timeout(inbox, until - now)
-                .map_or_else(|e| e.into_inner().0, |(inbox, _)| inbox);
-            continue;
-        }
-        if urgent {
-            return take(&mut inbox, now);
-        }
-        let deadlines =
-            inbox.due.values().chain(inbox.later.values()).chain(inbox.stored.iter().map(|(due, _)| due));
-        let deadlines = deadlines.chain(&inbox.lines_again);
-        let earliest = deadlines.min().map(|due| due.saturating_duration_since(now));
-        inbox = match earliest {
-            Some(wait) => {
-                shared.wake.wait_timeout(inbox, wait).map_or_else(|e| e.into_inner().0, |(inbox, _)| inbox)
-            }
-            None => shared.wake.wait(inbox).unwrap_or_else(PoisonError::into_inner),
-        };
-    }
-}
-
-/// Takes what is due; with callers waiting, everything that is due soon goes along in the same commit, but
-/// not what grows with the history, unless the disk has refused it.
-fn take(inbox: &mut Inbox, now: Instant) -> Round {
-    let is_due = |(due, _): &(Instant, Timer)| *due <= now;
-    let all = inbox.closing || !inbox.waiting.is_empty() || inbox.stored.iter().any(is_due);
-    let goes_along = |document: &Document| {
-        inbox.closing || all && (!document.is_counted() || inbox.refused.contains(document))
-    };
-    let documents: Vec<Document> = inbox
-        .due
-        .iter()
-        .filter(|(document, due)| **due <= now || goes_along(document))
-        .map(|(document, _)| *document)
-        .collect();
-    let is_over = |due: &Instant| inbox.closing || *due <= now;
-    let later: Vec<Document> =
-        inbox.later.iter().filter(|(_, due)| is_over(due)).map(|(document, _)| *document).collect();
-    let documents: Vec<Document> = documents.into_iter().chain(later.iter().copied()).collect();
-    for document in &documents {
-        inbox.due.remove(document);
-        inbox.later.remove(document);
-        inbox.refused.remove(document);
-    }
-    inbox.lines_again = None;
-    if std::mem::take(&mut inbox.logs_dropped) > 0 {
-        log::warn!("more than {MAX_LOG_LINES} log lines waited for the disk: some were dropped");
-    }
-    let mut removals = std::mem::take(&mut inbox.removals);
-    if let Some(later) = removals.iter().nth(REMOVALS_AT_ONCE).copied() {
-        inbox.removals = removals.split_off(&later);
-    }
-    Round {
-        state: inbox.state.clone(),
-        documents,
-        removals,
-        waiting: std::mem::take(&mut inbox.waiting),
-        stored: if all { std::mem::take(&mut inbox.stored) } else { Vec::new() },
-        answers_after_lines: std::mem::take(&mut inbox.answers_after_lines),
-        logs: std::mem::take(&mut inbox.logs),
-        lines: std::mem::take(&mut inbox.lines),
-        trims: std::mem::take(&mut inbox.trims),
-        is_late: !later.is_empty(),
-        closing: inbox.closing,
-    }
 }
 
 #[cfg(test)]

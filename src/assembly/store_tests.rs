@@ -1,5 +1,6 @@
 //! The store: what goes together, what waits, and what a disk that refuses leaves behind.
 
+use super::round::take;
 use super::*;
 
 /// A schedule's start must never overtake its mark.
@@ -69,4 +70,23 @@ fn a_change_is_refused_while_its_audit_line_cannot_be_written_and_the_line_comes
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"n\":1}\n{\"n\":2}\n");
     drop(store);
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Every batch of output has the same few documents put again: a thread woken for each would cost more than
+/// the lines do.
+#[test]
+fn the_thread_is_woken_for_what_is_new_or_sooner_and_not_for_what_is_due_already() {
+    let now = Instant::now();
+    let mut inbox = Inbox::default();
+    assert!(inbox.put(Document::Agents, now + SOON), "it is new");
+    assert!(!inbox.put(Document::Agents, now + 2 * SOON), "it is written before");
+    assert_eq!(inbox.due[&Document::Agents], now + SOON);
+    assert!(inbox.put(Document::Agents, now), "it is sooner");
+    assert!(!inbox.put_later(Document::Agents, now + SOON), "it goes along");
+    assert!(inbox.put_later(Document::Usage, now + SOON), "it is new");
+    assert!(!inbox.put_later(Document::Usage, now + SOON));
+    assert!(inbox.put(Document::Usage, now + SOON), "it goes along now");
+    assert!(inbox.later.is_empty());
+    inbox.removals.insert(Document::Schedules);
+    assert!(inbox.put(Document::Schedules, now + SOON) && inbox.removals.is_empty(), "it is there again");
 }

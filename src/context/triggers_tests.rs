@@ -3,7 +3,7 @@
 use super::adaptive::{CONVERGED_SESSIONS, Profile};
 use super::quality::{MIN_EVENTS, WINDOW, Window};
 use super::triggers;
-use crate::agents::report::{Batch, Credit, RunReport};
+use crate::agents::report::{Batch, Credit, Packed, RunReport};
 use crate::agents::{self, JobReport, SpawnRequest, Status};
 use crate::core::ids::AgentId;
 use crate::core::{Command, Event};
@@ -47,7 +47,7 @@ pub(super) fn call(id: &str, path: Option<&str>, error: bool) -> [Activity; 2] {
 }
 
 pub(super) fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
-    let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

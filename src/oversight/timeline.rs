@@ -225,7 +225,7 @@ fn push<T>(list: &mut VecDeque<Arc<Kept<T>>>, item: T, max: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agents::report::{Batch, Credit, RunReport};
+    use crate::agents::report::{Batch, Credit, Packed, RunReport};
     use crate::core::Event;
     use crate::providers::{Activity, TokensDelta, Usage};
     use crate::testing::Bench;
@@ -240,7 +240,7 @@ mod tests {
     fn uses(bench: &mut Bench, id: AgentId, input: i64, cost_usd: Option<f64>) {
         let delta = TokensDelta { input, ..TokensDelta::default() };
         let activities = vec![Activity::Usage(Usage { delta, cost_usd, ..Usage::default() })];
-        let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+        let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
         bench.apply(Event::Run(id, RunReport::Output(batch)));
     }
 

@@ -113,7 +113,7 @@ pub struct Change {
 struct Ran {
     agent: AgentId,
     lineage: LineageId,
-    call: String,
+    call: Arc<str>,
     text: Arc<str>,
     from: Time,
     /// `None` while it runs.
@@ -170,7 +170,7 @@ pub fn heard(all: &mut All, cx: &Context, id: AgentId, activities: &[Activity]) 
                 _ => false,
             },
             Activity::ToolEnded { id: call, .. } => {
-                let is_it = |ran: &Ran| ran.agent == id && ran.call == *call && !ran.detached;
+                let is_it = |ran: &Ran| ran.agent == id && *ran.call == **call && !ran.detached;
                 ended(all, cx.now, is_it)
             }
             Activity::TurnEnded(_) => ended(all, cx.now, |ran| ran.agent == id && !ran.detached),
@@ -206,7 +206,7 @@ fn begun(commands: &mut Commands, agent: &Agent, call: &str, text: String, detac
         commands.ran.pop_front();
     }
     let (agent, lineage) = (agent.id, agent.lineage_id);
-    let ran = Ran { agent, lineage, call: call.to_owned(), text: text.into(), from, to: None, detached };
+    let ran = Ran { agent, lineage, call: call.into(), text: text.into(), from, to: None, detached };
     commands.ran.push_back(ran);
 }
 

@@ -1,4 +1,4 @@
-use crate::agents::report::{Batch, Credit, RunReport};
+use crate::agents::report::{Batch, Credit, Packed, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::core::ids::AgentId;
 use crate::core::{Actor, Command, Effect, Event};
@@ -39,7 +39,7 @@ pub(super) fn id(bench: &Bench, name: &str) -> AgentId {
 
 pub(super) fn hear(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
     let id = id(bench, name);
-    let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

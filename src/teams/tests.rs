@@ -2,7 +2,7 @@
 
 use super::phases::{Launch, Outcome, Phase};
 use super::*;
-use crate::agents::report::{Batch, Credit, RunReport};
+use crate::agents::report::{Batch, Credit, Packed, RunReport};
 use crate::core::{Command as Core, Event};
 use crate::providers::{Activity, TurnEnd};
 use crate::testing::Bench;
@@ -20,7 +20,7 @@ fn load(bench: &mut Bench, target: &str) -> (u16, Value) {
 
 fn does(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
     let id = bench.state.agents.find(name).unwrap().id;
-    let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

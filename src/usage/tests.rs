@@ -1,6 +1,6 @@
 use super::classifier::{MIN_EVENTS, WINDOW, Work};
 use super::*;
-use crate::agents::report::{Batch, Credit, RunReport};
+use crate::agents::report::{Batch, Credit, Packed, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::core::{Command, Event};
 use crate::programs::registry::{Detection, State as Registry};
@@ -25,7 +25,7 @@ fn text() -> Activity {
 }
 
 pub(super) fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
-    let batch = Batch { activities, frames: Vec::new(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

@@ -260,7 +260,8 @@ fn decisions_2_frames_are_ready_for_the_hub() {
     let wanted = format!(
         r#"{{"type":"agent:output","agentId":"{agent}","data":{{"type":"activity","subtype":"assistant","data":{{"text":"hi"}}}}"#
     );
-    assert_eq!(std::str::from_utf8(&frames[0]).expect("text"), wanted);
+    let first = frames.iter().next().expect("a frame");
+    assert_eq!(std::str::from_utf8(first).expect("text"), wanted);
 }
 
 #[test]

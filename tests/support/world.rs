@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::agents::report::{Batch, Credit, RunReport};
+use svc::agents::report::{Batch, Credit, Packed, RunReport};
 use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::assembly::apply::apply;
@@ -338,7 +338,7 @@ fn is_counting(effect: &Effect) -> bool {
 
 /// A batch without frames.
 pub fn output(activities: Vec<Activity>) -> RunReport {
-    RunReport::Output(Batch { activities, frames: Vec::new(), credit: Credit::free() })
+    RunReport::Output(Batch { activities, frames: Packed::default(), credit: Credit::free() })
 }
 
 /// An activity in few words.

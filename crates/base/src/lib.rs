@@ -13,6 +13,7 @@ pub mod json_text;
 pub mod mcp;
 pub mod names;
 pub mod nearest;
+pub mod packed;
 pub mod relevance;
 pub mod scopes;
 pub mod secret;

@@ -10,6 +10,7 @@ use crate::providers::Activity;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use svc_base::packed::Packed;
 
 /// Batches of one run that the core has not finished with.
 pub const BATCHES_IN_FLIGHT: usize = 4;
@@ -37,8 +38,7 @@ struct Pending {
     /// How many of them are in the log, and when the others were read.
     logged: usize,
     ts: Time,
-    frames: Vec<Arc<[u8]>>,
-    bytes: usize,
+    frames: Packed,
     since: Instant,
 }
 
@@ -71,9 +71,9 @@ impl Output {
         for _ in 0..BATCHES_IN_FLIGHT {
             let _ = permits.0.try_send(());
         }
-        let (activities, frames) = (Vec::new(), Vec::new());
-        let (bytes, logged, ts) = (0, 0, Time(0));
-        let pending = Pending { wire, activities, logged, ts, frames, bytes, since: Instant::now() };
+        let (activities, frames) = (Vec::new(), Packed::default());
+        let (logged, ts, since) = (0, Time(0), Instant::now());
+        let pending = Pending { wire, activities, logged, ts, frames, since };
         Self { agent, lineage, logs, report, permits, gate, pending: Mutex::new(pending) }
     }
 
@@ -103,11 +103,10 @@ impl Output {
             if pending.logged == pending.activities.len() {
                 pending.ts = ts;
             }
-            let frame = pending.wire.frame(&activity);
-            pending.bytes += frame.as_ref().map_or(0, |frame| frame.len());
-            pending.frames.extend(frame);
+            let Pending { wire, frames, .. } = &mut *pending;
+            frames.add(|text| wire.frame(&activity, text));
             pending.activities.push(activity);
-            if pending.activities.len() >= BATCH_MAX || pending.bytes >= BATCH_BYTES {
+            if pending.activities.len() >= BATCH_MAX || pending.frames.bytes() >= BATCH_BYTES {
                 self.hand_over(pending);
             }
         }
@@ -156,8 +155,9 @@ impl Output {
         let credit = self.take_credit();
         let activities = std::mem::take(&mut pending.activities);
         pending.logged = 0;
-        let frames = std::mem::take(&mut pending.frames);
-        pending.bytes = 0;
+        // The next one will be of about this size, if there is one.
+        let room = Packed::with_room_of(&pending.frames);
+        let frames = std::mem::replace(&mut pending.frames, room);
         self.report(RunReport::Output(Batch { activities, frames, credit }));
     }
 

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use svc_base::packed::Packed;
 
 /// Messages on their way to the hub. Output is bounded by credits and the rest by callers, so this is not
 /// reached in practice; at it a message is dropped, and every client is told to resync. Senders that look
@@ -37,7 +38,7 @@ pub enum HubMessage {
     /// Output of a run.
     Output {
         /// `agent:output` messages, in order: JSON objects without their closing brace.
-        frames: Vec<Arc<[u8]>>,
+        frames: Packed,
         /// Dropped when the hub has taken the frames.
         credit: Box<dyn Send>,
     },
@@ -243,7 +244,7 @@ impl Body {
                 Ok(HubMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(message) => self.handle(message),
                 Err(RecvTimeoutError::Timeout) if Instant::now() >= next_ping => {
-                    let ping = Frames { bytes: ping_frame().into(), messages: 1 };
+                    let ping = Frames { bytes: Arc::new(ping_frame()), messages: 1 };
                     self.distribute(&ping, |_| true);
                     next_ping = Instant::now() + PING_INTERVAL;
                 }
@@ -266,13 +267,13 @@ impl Body {
             self.resync();
         }
         match message {
-            HubMessage::Publish(kind, body) => self.publish(kind, std::slice::from_ref(&body)),
+            HubMessage::Publish(kind, body) => self.publish(kind, std::iter::once(&*body), body.len()),
             HubMessage::To(clients, body) => {
-                let Numbered { frames, .. } = self.number(std::slice::from_ref(&body));
+                let Numbered { frames, .. } = self.number(std::iter::once(&*body), body.len());
                 self.distribute(&frames, |client| clients.contains(&client.id));
             }
             HubMessage::Output { frames, credit } => {
-                self.publish("agent:output", &frames);
+                self.publish("agent:output", frames.iter(), frames.bytes());
                 // Only now may the run send more.
                 drop(credit);
                 self.pace();
@@ -292,37 +293,40 @@ impl Body {
         let ts = clock::now().to_string();
         // Both carry one number: the registry is part of the news that something is missing.
         for body in [br#"{"type":"resync""#.to_vec(), (self.snapshot)()] {
-            let mut bytes = Vec::new();
-            text_frame(finish(&body, self.seq, &ts), &mut bytes);
-            self.distribute(&Frames { bytes: bytes.into(), messages: 1 }, |_| true);
+            self.distribute(&one(&body, self.seq, &ts), |_| true);
         }
         // Nobody can be given what is missing.
         self.ring = Ring::new(self.seq);
     }
 
-    fn publish(&mut self, kind: &'static str, bodies: &[Arc<[u8]>]) {
-        if bodies.is_empty() {
+    fn publish<'a>(
+        &mut self,
+        kind: &'static str,
+        bodies: impl ExactSizeIterator<Item = &'a [u8]>,
+        length: usize,
+    ) {
+        if bodies.len() == 0 {
             return;
         }
-        let Numbered { first, starts, frames } = self.number(bodies);
+        let Numbered { first, starts, frames } = self.number(bodies, length);
         self.distribute(&frames, |client| client.wants(kind));
         self.ring.push(Entry { kind, first, starts, frames });
     }
 
-    /// Gives messages their numbers and frames them.
-    fn number(&mut self, bodies: &[Arc<[u8]>]) -> Numbered {
-        let first = self.seq + 1;
+    /// Gives messages of so many bytes together their numbers and frames them: the one copy that is made of
+    /// them, into room that fits.
+    fn number<'a>(&mut self, bodies: impl ExactSizeIterator<Item = &'a [u8]>, length: usize) -> Numbered {
+        let (first, messages) = (self.seq + 1, bodies.len());
         let ts = clock::now().to_string();
-        // Framed once into one buffer that all clients share; 80 bytes are header, `seq` and `ts`.
-        let mut bytes = Vec::with_capacity(bodies.iter().map(|body| body.len() + 80).sum());
-        let mut starts = Vec::with_capacity(bodies.len());
+        let mut bytes = Vec::with_capacity(length + messages * FRAME_BYTES);
+        let mut starts = Vec::with_capacity(messages);
         for body in bodies {
             self.seq += 1;
             starts.push(bytes.len());
-            text_frame(finish(body, self.seq, &ts), &mut bytes);
+            finish(body, self.seq, &ts, &mut bytes);
         }
-        self.stats.messages.fetch_add(bodies.len() as u64, Ordering::Relaxed);
-        Numbered { first, starts, frames: Frames { bytes: bytes.into(), messages: bodies.len() } }
+        self.stats.messages.fetch_add(messages as u64, Ordering::Relaxed);
+        Numbered { first, starts, frames: Frames { bytes: Arc::new(bytes), messages } }
     }
 
     /// `state` and `state:delta` share one number, unless the whole registry is large and was sent just now:
@@ -354,29 +358,22 @@ impl Body {
         if !self.clients.values().any(|member| wanted(&member.client)) {
             return 0;
         }
-        let mut bytes = Vec::new();
-        text_frame(finish(&encode(), self.seq, &clock::now().to_string()), &mut bytes);
-        let length = bytes.len();
-        self.distribute(&Frames { bytes: bytes.into(), messages: 1 }, wanted);
-        length
+        let frames = one(&encode(), self.seq, &clock::now().to_string());
+        self.distribute(&frames, wanted);
+        frames.bytes.len()
     }
 
     /// What was missed, then the whole registry.
     fn join(&mut self, client: Client) {
         let ts = clock::now().to_string();
-        let one = |text: Vec<u8>| {
-            let mut bytes = Vec::new();
-            text_frame(text, &mut bytes);
-            Frames { bytes: bytes.into(), messages: 1 }
-        };
         let mut first = Vec::new();
         if let Some(since) = client.since {
             match self.ring.after(since).filter(|_| since <= self.seq) {
                 Some(missed) => first.extend(missed.filter(|(kind, _)| client.wants(kind)).map(|(_, f)| f)),
-                None => first.push(one(finish(br#"{"type":"resync""#, self.seq, &ts))),
+                None => first.push(one(br#"{"type":"resync""#, self.seq, &ts)),
             }
         }
-        first.push(one(finish(&(self.snapshot)(), self.seq, &ts)));
+        first.push(one(&(self.snapshot)(), self.seq, &ts));
         // Listed first: all of this is one step of one thread, so that no message comes in between.
         let queue = Arc::clone(&client.queue);
         self.clients.insert(client.id, Member { client, patience: Patience::default() });
@@ -411,12 +408,20 @@ impl Body {
     }
 }
 
-/// Completes an open object with `seq` and `ts`.
-fn finish(body: &[u8], seq: u64, ts: &str) -> Vec<u8> {
-    let mut text = Vec::with_capacity(body.len() + 72);
-    text.extend_from_slice(body);
-    text.extend_from_slice(format!(",\"seq\":{seq},\"ts\":\"{ts}\"}}").as_bytes());
-    text
+/// What a message takes beyond its body at most: a frame's head, its number and its time.
+const FRAME_BYTES: usize = 80;
+
+/// Completes an open object with `seq` and `ts`, and adds it as a frame.
+fn finish(body: &[u8], seq: u64, ts: &str, out: &mut Vec<u8>) {
+    let seq = seq.to_string();
+    text_frame(&[body, b",\"seq\":", seq.as_bytes(), b",\"ts\":\"", ts.as_bytes(), b"\"}"], out);
+}
+
+/// One message as a frame of its own.
+fn one(body: &[u8], seq: u64, ts: &str) -> Frames {
+    let mut bytes = Vec::with_capacity(body.len() + FRAME_BYTES);
+    finish(body, seq, ts, &mut bytes);
+    Frames { bytes: Arc::new(bytes), messages: 1 }
 }
 
 #[cfg(test)]

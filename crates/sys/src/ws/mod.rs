@@ -16,7 +16,7 @@ pub use hub::{Hub, HubHandle, HubMessage};
 pub use session::{Session, Subscription, check_upgrade, wants_upgrade};
 
 use tungstenite::protocol::frame::coding::{Data, OpCode};
-use tungstenite::protocol::frame::{CloseFrame, Frame, coding::CloseCode};
+use tungstenite::protocol::frame::{CloseFrame, Frame, FrameHeader, coding::CloseCode};
 
 /// Takes what clients say, beyond the pings that the connection itself answers.
 pub trait Listener: Send + Sync {
@@ -29,9 +29,15 @@ pub trait Listener: Send + Sync {
 /// Clients at once; a further one gets 503.
 pub const MAX_CLIENTS: usize = 128;
 
-/// A whole text message as the bytes that go over the wire.
-fn text_frame(text: Vec<u8>, out: &mut Vec<u8>) {
-    write_frame(Frame::message(text, OpCode::Data(Data::Text), true), out);
+/// Adds a text message of these parts as the bytes that go over the wire.
+fn text_frame(parts: &[&[u8]], out: &mut Vec<u8>) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    let head = FrameHeader { opcode: OpCode::Data(Data::Text), ..FrameHeader::default() };
+    // Writing to a vector does not fail.
+    let _ = head.format(length as u64, out);
+    for part in parts {
+        out.extend_from_slice(part);
+    }
 }
 
 fn ping_frame() -> Vec<u8> {

@@ -101,7 +101,7 @@ mod tests {
 
     fn stuck() -> Queue {
         let queue = Queue::default();
-        queue.push(Frames { bytes: vec![0; 10].into(), messages: MAX_MESSAGES }).unwrap();
+        queue.push(Frames { bytes: std::sync::Arc::new(vec![0; 10]), messages: MAX_MESSAGES }).unwrap();
         queue
     }
 

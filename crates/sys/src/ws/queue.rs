@@ -16,8 +16,8 @@ const WRITE_BYTES: usize = 128 << 10;
 /// Bytes of one or more whole frames.
 #[derive(Clone)]
 pub struct Frames {
-    /// Shared by all clients.
-    pub bytes: Arc<[u8]>,
+    /// Shared by all clients; as they were made, without a further copy.
+    pub bytes: Arc<Vec<u8>>,
     /// How many messages they are.
     pub messages: usize,
 }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn frames(messages: usize, bytes: usize) -> Frames {
-        Frames { bytes: vec![0; bytes].into(), messages }
+        Frames { bytes: Arc::new(vec![0; bytes]), messages }
     }
 
     #[test]

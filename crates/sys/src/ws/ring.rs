@@ -2,6 +2,7 @@
 
 use super::queue::Frames;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Bytes of messages kept.
 pub const RING_BYTES: usize = 4 << 20;
@@ -58,7 +59,10 @@ fn tail(entry: &Entry, seq: u64) -> Option<Frames> {
         return Some(entry.frames.clone());
     }
     let start = *entry.starts.get(skipped)?;
-    Some(Frames { bytes: entry.frames.bytes[start..].into(), messages: entry.starts.len() - skipped })
+    Some(Frames {
+        bytes: Arc::new(entry.frames.bytes[start..].to_vec()),
+        messages: entry.starts.len() - skipped,
+    })
 }
 
 #[cfg(test)]
@@ -70,7 +74,7 @@ mod tests {
             kind: "x",
             first,
             starts: (0..messages).map(|n| n * each).collect(),
-            frames: Frames { bytes: vec![0; messages * each].into(), messages },
+            frames: Frames { bytes: Arc::new(vec![0; messages * each]), messages },
         }
     }
 

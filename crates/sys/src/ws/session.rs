@@ -143,7 +143,7 @@ impl Read for Pipe<'_> {
 
 impl Write for Pipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let frames = Frames { bytes: bytes.into(), messages: 1 };
+        let frames = Frames { bytes: Arc::new(bytes.to_vec()), messages: 1 };
         self.queue.push(frames).map_err(|_| io::Error::other("the client's queue is full"))?;
         Ok(bytes.len())
     }
@@ -208,9 +208,9 @@ impl Session {
         };
         let Some(answer) = answer else { return };
         let mut bytes = Vec::new();
-        text_frame(answer.into_bytes(), &mut bytes);
+        text_frame(&[answer.as_bytes()], &mut bytes);
         // A client that floods pings and reads no pongs is cut off like any other that does not keep up.
-        if self.queue.push(Frames { bytes: bytes.into(), messages: 1 }).is_err() {
+        if self.queue.push(Frames { bytes: Arc::new(bytes), messages: 1 }).is_err() {
             self.queue.close(close_frame(1013, "you do not read your pongs"), true);
         }
     }
