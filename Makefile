@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check bench static install layout uninstall dist deb
+.PHONY: help build run demo run-skills test test-postgres check bench static install layout documents uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -33,6 +33,8 @@ run-skills: ## start the skills marketplace with its seeds; SKILLS_API_KEY is "c
 	@mkdir -p demo
 	SKILLS_API_KEY=$${SKILLS_API_KEY:-change-me} ./target/release/svc-skills serve --addr 127.0.0.1:31416 --db demo/skills.db
 
+# Two tests for each core, as most of them wait for programs most of the time.
+test: export NEXTEST_TEST_THREADS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 2)))
 test: ## all tests
 	cargo nextest run --locked || { cargo nextest --version >/dev/null 2>&1 && exit 1 || cargo test --locked; }
 
@@ -73,6 +75,14 @@ layout:
 		sed 's|@BINDIR@|$(UNIT_BINDIR)|' data/systemd/$$unit.service.in > "$(ROOT)/share/systemd/user/$$unit.service" || exit 1; \
 	done
 
+# README and all that it leads to, below DESTDIR and PREFIX.
+documents:
+	install -d "$(ROOT)/share/doc/svc/docs/screenshots" "$(ROOT)/share/doc/svc/docs/develop"
+	install -m 644 *.md LICENSE "$(ROOT)/share/doc/svc/"
+	install -m 644 docs/*.md "$(ROOT)/share/doc/svc/docs/"
+	install -m 644 docs/develop/*.md "$(ROOT)/share/doc/svc/docs/develop/"
+	install -m 644 docs/screenshots/* "$(ROOT)/share/doc/svc/docs/screenshots/"
+
 uninstall: ## remove what 'make install' put below PREFIX; projects keep their .svc
 	rm -f "$(ROOT)/bin/svc" "$(ROOT)/bin/svc-cli" "$(ROOT)/bin/svc-skills" "$(ROOT)/share/man/man1/svc.1" "$(ROOT)"/share/man/man1/svc-*.1
 	rm -f "$(ROOT)/share/bash-completion/completions/svc" "$(ROOT)/share/zsh/site-functions/_svc"
@@ -83,10 +93,7 @@ uninstall: ## remove what 'make install' put below PREFIX; projects keep their .
 dist: static ## an archive of the same, target/dist/svc-VERSION-TARGET.tar.gz; unpack it below any PREFIX
 	rm -rf target/dist/$(DIST)
 	$(MAKE) --no-print-directory layout DESTDIR=target/dist/$(DIST) PREFIX= UNIT_BINDIR=%h/.local/bin
-	install -d target/dist/$(DIST)/share/doc/svc/docs/screenshots
-	install -m 644 README.md ARCHITECTURE.md LICENSE CHANGELOG.md target/dist/$(DIST)/share/doc/svc/
-	install -m 644 docs/*.md target/dist/$(DIST)/share/doc/svc/docs/
-	install -m 644 docs/screenshots/* target/dist/$(DIST)/share/doc/svc/docs/screenshots/
+	$(MAKE) --no-print-directory documents DESTDIR=target/dist/$(DIST) PREFIX=
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$$(git log -1 --format=%ct)" \
 		-C target/dist -czf target/dist/$(DIST).tar.gz $(DIST)
 	cd target/dist && sha256sum $(DIST).tar.gz | tee $(DIST).tar.gz.sha256

@@ -85,16 +85,18 @@ async function look(browser, daemon, names, options) {
 
 const browser = await launch();
 let failed = 0;
+/** In four tabs at once: each waits for its own quiet, while the others are looked at. */
 async function all(what, daemon, names) {
-  for (const colorScheme of ["light", "dark"]) {
-    for (const [size, viewport] of Object.entries({ wide: WIDE, phone: PHONE })) {
+  const looks = ["light", "dark"].flatMap((colorScheme) =>
+    Object.entries({ wide: WIDE, phone: PHONE }).map(async ([size, viewport]) => {
       const faults = await look(browser, daemon, names, { colorScheme, viewport });
-      failed += faults.length;
-      console.log(
-        `${faults.length ? "FAIL" : "ok  "} ${names.length} pages, ${what}, ${colorScheme}, ${size}`,
-      );
-      for (const fault of faults) console.log(`     ${fault}`);
-    }
+      return { faults, words: `${names.length} pages, ${what}, ${colorScheme}, ${size}` };
+    }),
+  );
+  for (const { faults, words } of await Promise.all(looks)) {
+    failed += faults.length;
+    console.log(`${faults.length ? "FAIL" : "ok  "} ${words}`);
+    for (const fault of faults) console.log(`     ${fault}`);
   }
 }
 

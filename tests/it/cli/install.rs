@@ -219,3 +219,30 @@ fn cargo_binstall_is_told_the_archives_that_make_dist_writes() {
         "the program in it"
     );
 }
+
+/// The places in this folder that a page leads to, by its Markdown and its pictures.
+fn places(page: &str) -> Vec<String> {
+    let markdown = page.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+    let pictures = page.split("src=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let all = markdown.chain(pictures).filter(|place| !place.is_empty() && !place.contains("://"));
+    all.map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn no_page_of_an_archive_leads_to_one_that_it_does_not_hold() {
+    let folder = Folder::new();
+    let into = format!("DESTDIR={}", folder.0.display());
+    run(Command::new("make").arg("-C").arg(root()).args(["documents", &into, "PREFIX="]));
+    let documents = folder.0.join("share/doc/svc");
+    let mut checked = 0;
+    for place in ["", "docs", "docs/develop"].map(|place| documents.join(place)) {
+        let files = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path());
+        for page in files.filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
+            for link in places(&fs::read_to_string(&page).unwrap()) {
+                checked += 1;
+                assert!(place.join(&link).exists(), "{} leads to {link}", page.display());
+            }
+        }
+    }
+    assert!(checked > 40, "the links are found: {checked}");
+}

@@ -138,6 +138,11 @@ impl Replay {
             conversation.line(line, &mut steps);
             answer(name, conversation.as_mut(), &mut steps);
         }
+        // Some programs tell troubles, or their tokens, only there.
+        let complaints = std::fs::read_to_string(format!("{FOLDER}/{name}.stderr.txt")).unwrap_or_default();
+        for line in complaints.lines() {
+            conversation.complaint(line, &mut steps);
+        }
         conversation.end(&mut steps);
         Self { steps }
     }
