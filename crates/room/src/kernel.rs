@@ -127,7 +127,7 @@ fn attributes(
             libc::SYS_mount_setattr,
             at,
             path.as_ptr(),
-            flags as libc::c_uint,
+            flags.cast_unsigned(),
             &raw const attr,
             size_of::<MountAttr>(),
         )
@@ -211,7 +211,7 @@ type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_voi
 /// Outside: a signal that somebody sends to what is shown as the agent's process is for its program. The
 /// daemon sends its own to every process of the room.
 extern "C" fn tell_first(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    let number = libc::sigval { sival_ptr: signal as usize as *mut libc::c_void };
+    let number = libc::sigval { sival_ptr: signal.cast_unsigned() as usize as *mut libc::c_void };
     // SAFETY: the kernel gives a live structure; all calls may be made in a handler.
     unsafe {
         if (*info).si_pid() != libc::getppid() {
@@ -228,7 +228,9 @@ extern "C" fn tell_program(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
             return;
         }
         let number = (*info).si_value().sival_ptr as usize;
-        if let Some(signal) = FOR_THE_PROGRAM.into_iter().find(|signal| *signal as usize == number) {
+        if let Some(signal) =
+            FOR_THE_PROGRAM.into_iter().find(|signal| signal.cast_unsigned() as usize == number)
+        {
             libc::kill(HEIR.load(Ordering::Relaxed), signal);
         }
     }
