@@ -149,8 +149,8 @@ impl Runs {
         let alive = Alive::new(Arc::clone(&inner));
         let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || {
-            let _prepared: Vec<_> = spec.prepare.drain(..).map(|prepare| prepare()).collect();
-            run::run(&alive.0, &run, &spec);
+            let prepared = spec.prepare.drain(..).map(|prepare| prepare()).collect();
+            run::run(&alive.0, &run, &spec, prepared);
         });
         match thread {
             Ok(thread) => threads.push(thread),

@@ -49,7 +49,7 @@ fn may_write(project: &Path, program: &Path) -> String {
 /// An agent that must write a file outside of its scope: it asks, waits for the decision, and then tries
 /// again.
 fn careful() -> Value {
-    let hook = "sh .svc/may-write";
+    let hook = "sh .svc/rehearsals/may-write.sh";
     json!({
         "description": "Owns web/, needs one line in api/, and asks for it",
         "steps": [
@@ -105,7 +105,7 @@ impl Project {
             (".svc/rehearsals/careful.json", careful.as_str()),
             (".svc/rehearsals/writer.json", WRITER),
             (".svc/config.json", r#"{"defaultProvider": "script"}"#),
-            (".svc/may-write", may_write.as_str()),
+            (".svc/rehearsals/may-write.sh", may_write.as_str()),
             ("api/routes.txt", ""),
         ] {
             let path = project.dir.join(name);

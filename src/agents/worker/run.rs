@@ -20,6 +20,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::{Activity, Conversation, RecordPlace, Step};
 use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
+use std::any::Any;
 use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -242,8 +243,8 @@ struct Room {
     events: Vec<Activity>,
 }
 
-/// The run's own thread.
-pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
+/// The run's own thread. What was made ready for it is gone when the exit is reported.
+pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec, prepared: Vec<Box<dyn Any + Send>>) {
     let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
     let lineage = spec.lineage;
     if run.is_stopping() {
@@ -273,7 +274,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec) {
     let StopReport { leaked, killed } = swept;
     log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
     threads.join(run);
-    drop(beside);
+    drop((beside, prepared));
     match failed {
         // However its program took it that nobody listened: it never worked.
         Some(error) => fail(inner, run, format!("no threads for it: {error}")),
