@@ -1,11 +1,12 @@
 //! `/api/agents`: fields in, records out.
 
 use super::record::View;
-use super::{Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, worker_api};
+use super::{Agent, Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, spawn, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
+use crate::core::State;
 use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
-use crate::providers::{Effort, Permission};
+use crate::providers::{self, Effort, Permission, Purpose};
 use serde_json::{Map, Value, json};
 
 /// Characters of a prompt, instruction or question.
@@ -149,7 +150,18 @@ fn get(ask: &Ask) -> Result<Reply, Problem> {
     body["prompt"] = json!(agent.prompt);
     body["instructions"] = json!(agent.queue);
     body["env"] = json!(agent.env);
+    body["room"] = room_shown(ask.state, agent);
     Ok(Reply::ok(&body))
+}
+
+/// The room of an agent as people see it: `home` as the setting has it, and the places that it can write to
+/// and that stay when it ends; `null` for one without.
+fn room_shown(state: &State, agent: &Agent) -> Value {
+    let Some(room) = spawn::room(state) else { return Value::Null };
+    let project = spawn::fence(state, agent, Purpose::Work).unwrap_or_else(|| vec!["**".to_owned()]);
+    let own = providers::info_of(&agent.provider).state_places.iter().map(|place| format!("~/{place}"));
+    let kept: Vec<String> = project.into_iter().chain(own).chain(room.grants).collect();
+    json!({"home": room.home, "kept": kept})
 }
 
 fn files(ask: &Ask) -> Result<Reply, Problem> {

@@ -255,7 +255,7 @@ pub fn room(all: &All) -> Option<Room> {
 /// Where alone an agent may write, if the kernel is to see to it: in its scope where enforcement is the
 /// kernel's; in its project where its program has no fence of its own and is not to be let loose, or where it
 /// was started from within such a fence.
-fn fence(all: &All, agent: &Agent, purpose: Purpose) -> Option<Vec<String>> {
+pub fn fence(all: &All, agent: &Agent, purpose: Purpose) -> Option<Vec<String>> {
     if all.settings.config().enforcement == Enforcement::Kernel {
         return Some(agent.scope.to_vec());
     }

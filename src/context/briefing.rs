@@ -5,12 +5,12 @@
 //! and the most valuable ones are kept.
 //! **Invariant:** whatever others have written stands inside of a fence that it cannot end.
 
-use crate::agents::Agent;
+use crate::agents::{self, Agent};
 use crate::core::State as All;
 use crate::core::ids::{AgentId, LineageId};
 use crate::market;
 use crate::memory::{self, Handoff, Selected, Wanted};
-use crate::providers;
+use crate::providers::{self, Home};
 use std::fmt::Write as _;
 use svc_base::fence::{fenced, one_line};
 
@@ -289,8 +289,23 @@ fn identity(all: &All, subject: &Subject) -> String {
         name = subject.name,
         role = subject.role,
     );
+    text.push_str(room(all));
     text.push_str(all.teams.instructions(subject.role));
     text
+}
+
+/// What an agent must know of its room, so that no work of its is lost with it.
+fn room(all: &All) -> &'static str {
+    match agents::room(all).map(|room| room.home) {
+        None => "",
+        Some(Home::Read) => {
+            "You can write in the project and in /tmp alone, and what is in /tmp goes when you end.\n"
+        }
+        Some(Home::Overlay | Home::Hide) => {
+            "Outside of the project you may write in your home folder and in /tmp, but both go when you end: what is to \
+             stay belongs in the project.\n"
+        }
+    }
 }
 
 /// The sections below the identity, the most valuable first.

@@ -4,9 +4,10 @@ use super::briefing::{self, Subject, budget_tokens};
 use super::testing::Core;
 use super::{ARCHITECTURE_CHARS, Architecture, Report};
 use crate::agents::RunOrder;
-use crate::core::{Effect, Event};
+use crate::core::{Effect, Event, Project};
 use crate::programs::registry::Detection;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// A core with an installed provider that is told everything.
 fn core() -> Core {
@@ -46,6 +47,25 @@ fn issue_5_agent_number_50_is_told_what_agent_number_1_learned() {
     }
     let told = first_message(&mut core, &json!({"role": "qa", "prompt": "Test the session handling"}));
     assert!(told.contains("SameSite=None and Secure"), "{told}");
+}
+
+#[test]
+fn an_agent_with_a_room_is_told_what_goes_with_it() {
+    let mut core = core();
+    let body = json!({"role": "qa", "prompt": "Test"});
+    assert!(!first_message(&mut core, &body).contains("/tmp"), "it sees the whole machine");
+    let project = Project { can_cage: true, ..Project::clone(&core.state.project) };
+    core.state.project = Arc::new(project);
+    for (home, told) in
+        [("overlay", "your home folder and in /tmp, but both go"), ("read", "and in /tmp alone")]
+    {
+        let config = json!({"isolation": {"home": home}});
+        assert_eq!(core.send("PATCH", "/api/config", &config).0, 200);
+        let message = first_message(&mut core, &body);
+        assert!(message.contains(told), "{message}");
+    }
+    assert_eq!(core.send("PATCH", "/api/config", &json!({"isolation": {"cage": "off"}})).0, 200);
+    assert!(!first_message(&mut core, &body).contains("/tmp"));
 }
 
 #[test]

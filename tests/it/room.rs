@@ -140,7 +140,9 @@ fn in_its_room_an_agent_can_do_its_work() {
                 git -c user.name=a -c user.email=a@b add made.txt && git -c user.name=a -c user.email=a@b commit -qm one \
                 && git log --format=%s; curl -fs $SVC_DAEMON_URL/api/health | cut -c1-10; printf %s \"$TMPDIR\"; \
                 python3 -c 'import pty; pty.spawn([\"true\"])' && echo terminal; } > out.txt 2>&1";
-    stage.agent_runs("work", work);
+    let id = stage.agent_runs("work", work);
+    let room = &stage.daemon.get(&format!("/api/agents/{id}"))["room"];
+    assert_eq!(room, &json!({"home": "overlay", "kept": ["**"]}));
     assert_eq!(stage.daemon_file("out.txt"), "to be readxxone\n{\"agents\":\n/tmpterminal\n");
     assert_eq!(stage.daemon_file("made.txt"), "x");
 }

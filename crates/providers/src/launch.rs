@@ -111,7 +111,7 @@ pub struct Room {
 }
 
 /// How a room shows the home folder, but for secrets, which it never shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Home {
     /// As it is; what is written there goes to a layer that is thrown away with the run.
