@@ -87,15 +87,19 @@ fn nothing_gets_out(user: Option<u32>) {
     }
     let stage = Stage::new(user, &json!({}));
     let project = stage.daemon.project.display();
+    let mut rings = Command::new("python3");
+    rings.arg(stage.daemon.project.join("tries.py")).arg("--key-ring");
+    let ring = String::from_utf8(rings.output().unwrap().stdout).unwrap();
     let line = format!(
-        "python3 tries.py tries.json {} {project} {}",
+        "python3 tries.py tries.json {} {project} {} {}",
         stage.daemon.pid(),
-        stage.outside.path().display()
+        stage.outside.path().display(),
+        ring.trim()
     );
     stage.agent_runs("tries", &line);
     let told: Value = serde_json::from_str(&stage.daemon_file("tries.json")).unwrap();
     let tried = told.as_object().unwrap();
-    assert!(tried.len() >= 33, "{}", tried.len());
+    assert!(tried.len() >= 34, "{}", tried.len());
     let got: Vec<_> = tried.iter().filter(|(_, got)| !got.is_null()).collect();
     assert!(got.is_empty(), "{got:#?}");
     // Seen from outside.

@@ -1,7 +1,7 @@
-"""What an agent tries from inside of its room: python3 room.py RESULT DAEMON_PID PROJECT OUTSIDE
+"""What an agent tries from inside of its room: python3 room.py RESULT DAEMON_PID PROJECT OUTSIDE KEY_RING
 
 Each try returns None when it came to nothing, else what it got. OUTSIDE is a folder of the machine that the room does
-not share. The result is JSON: {name of the try: null or what it got}.
+not share, KEY_RING the number of the key ring outside. The result is JSON: {name of the try: null or what it got}.
 """
 import ctypes
 import glob
@@ -12,9 +12,21 @@ import socket
 import subprocess
 import sys
 
-result, daemon, project, outside = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 home = os.path.expanduser("~")
 libc = ctypes.CDLL(None, use_errno=True)
+
+
+def key_ring():
+    """The session's: keyctl(KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0)."""
+    return libc.syscall({"x86_64": 250}.get(os.uname().machine, 219), 0, -3, 0)
+
+
+if sys.argv[1] == "--key-ring":
+    print(key_ring())
+    sys.exit()
+result, daemon, project, outside = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+outside_ring = int(sys.argv[5])
+
 tries = []
 
 
@@ -276,13 +288,19 @@ def home_folder_of_the_person():
 def what_git_obeys():
     git = project + "/.git"
     got = write(git + "/config") or write(git + "/hooks/pre-commit")
-    for place in ("/config", "/hooks"):
+    for place in (git, git + "/config", git + "/hooks", project, project + "/.svc"):
         try:
-            os.rename(git + place, git + place + ".away")
+            os.rename(place, place + ".away")
             got = "moved away: " + place
         except OSError:
             pass
     return got
+
+
+@attempt
+def key_ring_of_the_session():
+    """The same number as outside would be the same ring."""
+    return "the same ring" if key_ring() == outside_ring and outside_ring > 0 else None
 
 
 @attempt

@@ -189,6 +189,20 @@ pub(crate) fn end_with_parent() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) }.into()).map(drop)
 }
 
+/// Source: `linux/keyctl.h`.
+const KEYCTL_JOIN_SESSION_KEYRING: libc::c_int = 1;
+
+/// Leaves the person's key ring of this session for an empty one. A kernel without key rings has none to
+/// leave.
+pub(crate) fn leave_key_ring() -> io::Result<()> {
+    let nameless = std::ptr::null::<libc::c_char>();
+    // SAFETY: a new key ring without a name; nothing is read or written.
+    match checked(unsafe { libc::syscall(libc::SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nameless) }) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Lets nobody of the same user look into this process or trace it.
 pub(crate) fn hide() -> io::Result<()> {
     // SAFETY: takes numbers only.

@@ -75,6 +75,9 @@ fn first_process(plan: &Plan, line: &[OsString], superuser: bool, here: &PipeRea
         .and_then(|()| if kernel::has_hung_up(here) { Err("nobody waits for it".into()) } else { Ok(()) })
         .and_then(|()| mounts::show_processes())
         .and_then(|()| {
+            kernel::leave_key_ring().map_err(|error| format!("the key ring cannot be left: {error}"))
+        })
+        .and_then(|()| {
             kernel::give_up_capabilities(superuser)
                 .map_err(|error| format!("capabilities cannot be given up: {error}"))
         })

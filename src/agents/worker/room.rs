@@ -31,7 +31,7 @@ const SESSIONS: &str = "sessions";
 
 /// Below the home folder: secrets of other programs and of the person. No room shows them unless they are
 /// granted.
-const SECRETS: [&str; 32] = [
+const SECRETS: [&str; 40] = [
     ".ssh",
     ".gnupg",
     ".pki",
@@ -64,6 +64,14 @@ const SECRETS: [&str; 32] = [
     ".pypirc",
     ".cargo/credentials.toml",
     ".terraform.d",
+    ".1password",
+    ".vault-token",
+    ".minikube",
+    ".colima",
+    ".lima",
+    ".orbstack",
+    ".rd",
+    ".local/share/containers",
 ];
 /// What of `/run` programs need to find names on the network, and the system's own programs.
 const OF_RUN: [&str; 6] =
@@ -288,8 +296,9 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
     };
     let (state, git) = (project.join(".svc"), project.join(".git"));
     show(plan, project);
-    if has_worktree {
-        // Its commits are kept with the project's.
+    if has_worktree || request.fence.is_none() {
+        // Commits are kept there, those of worktrees, too. As a place of its own it cannot be moved away
+        // whole.
         plan.write([git.clone()]);
     }
     // What a person's own git obeys.
