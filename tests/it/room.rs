@@ -191,3 +191,33 @@ fn a_home_folder_is_shown_as_the_settings_say() {
     stage.agent_runs("look", look);
     assert_eq!(stage.daemon_file("out.txt"), "to be readwritten\na secret", "granted by name");
 }
+
+/// What one agent leaves behind must not open the next one's room.
+#[test]
+fn links_that_an_earlier_agent_has_left_lead_no_room_out() {
+    if !has_rooms() {
+        return;
+    }
+    let stage = Stage::new(None, &json!({"enforcement": "kernel"}));
+    let (project, outside) = (&stage.daemon.project, stage.outside.path());
+    fs::remove_dir_all(project.join(".git")).unwrap();
+    for name in ["src", ".git"] {
+        std::os::unix::fs::symlink(outside, project.join(name)).unwrap();
+    }
+    let write =
+        format!("printf got > {0}/victim; printf got > src/new; printf got > .git/new", outside.display());
+    let steps = json!({"steps": [{"run": {"command": write}}]});
+    fs::create_dir_all(project.join(".svc/rehearsals")).unwrap();
+    fs::write(project.join(".svc/rehearsals/follows.json"), steps.to_string()).unwrap();
+    for (scope, enforcement) in [(json!(["src/**"]), "kernel"), (json!([]), "advisory")] {
+        let settings = json!({"enforcement": enforcement});
+        assert_eq!(stage.daemon.send("PATCH", "/api/config", &settings).0, 200);
+        let body =
+            json!({"role": "dev", "provider": "script", "model": "follows", "prompt": "go", "scope": scope});
+        let id = stage.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+        stage.daemon.wait_state(&id, &["completed", "crashed"]);
+        let files: Vec<_> = fs::read_dir(outside).unwrap().flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(files, ["victim"], "{enforcement}");
+        assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "as it was", "{enforcement}");
+    }
+}

@@ -58,9 +58,20 @@ pub(crate) fn identity() -> (u32, u32) {
 /// Takes hold of a file or folder, with all that is mounted below it, as it is now.
 pub(crate) fn take_hold(path: &Path) -> io::Result<OwnedFd> {
     let path = text(path)?;
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint;
-    // SAFETY: the path outlives the call.
-    descriptor(unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) })
+    // SAFETY: all-zero bytes are a valid `open_how`.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from((libc::O_PATH | libc::O_CLOEXEC).cast_unsigned());
+    // The plan names places without links: one that is there now was put there since.
+    how.resolve = libc::RESOLVE_NO_SYMLINKS;
+    // SAFETY: path and structure, of the size that is told, outlive the call.
+    let place = descriptor(unsafe {
+        let size = size_of::<libc::open_how>();
+        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size)
+    })?;
+    let whole = (libc::AT_RECURSIVE | libc::AT_EMPTY_PATH).cast_unsigned();
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | whole;
+    // SAFETY: the descriptor is open, and the empty path outlives the call.
+    descriptor(unsafe { libc::syscall(libc::SYS_open_tree, place.as_raw_fd(), c"".as_ptr(), flags) })
 }
 
 /// Puts what [`take_hold`] or [`new_mount`] gave in the place of `path`.

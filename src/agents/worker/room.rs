@@ -161,9 +161,10 @@ pub fn remove_all(project: &Path) {
 
 /// Copies a file, if it is there, with its time: by that one sees whether it was written anew.
 fn take_along(from: &Path, to: &Path) -> std::io::Result<()> {
-    let written = match fs::metadata(from) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        known => known?.modified()?,
+    // Neither a link, which may lead anywhere, nor a pipe, which may never end.
+    let written = match fs::symlink_metadata(from) {
+        Ok(meta) if meta.is_file() => meta.modified()?,
+        _ => return Ok(()),
     };
     fs::copy(from, to)?;
     fs::File::options().write(true).open(to)?.set_modified(written)
@@ -262,8 +263,16 @@ pub fn plan(
         }
         // A file alone cannot be put in the place of another one: in a layer it can.
         let shown = |(_, is_folder): &(PathBuf, bool)| *is_folder || room.home != Home::Overlay;
-        plan.write(state.into_iter().filter(shown).map(|(place, _)| place));
-        plan.read(fence::obeyed_places(home, info.id, around.variable));
+        let shown: Vec<PathBuf> = state.into_iter().filter(shown).map(|(place, _)| place).collect();
+        plan.write(shown.clone());
+        let obeyed = fence::obeyed_places(home, info.id, around.variable);
+        for state in shown {
+            plan.share_within(
+                &state,
+                obeyed.iter().filter(|place| place.starts_with(&state)).cloned(),
+                false,
+            );
+        }
     }
     for grant in &room.grants {
         match grant.as_str() {
@@ -287,11 +296,12 @@ pub fn plan(
 fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
     let (project, base) = (request.project_dir.clone(), request.base_dir());
     let has_worktree = base != project;
+    let root = project.clone();
     let show = |plan: &mut Plan, place: PathBuf| match &request.fence {
         None => plan.write([place]),
         Some(scope) => {
             plan.read([place]);
-            plan.write(fence::scope_places(&base, &request.working_dir, scope));
+            plan.share_within(&root, fence::scope_places(&base, &request.working_dir, scope), true);
         }
     };
     let (state, git) = (project.join(".svc"), project.join(".git"));
@@ -299,10 +309,10 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
     if has_worktree || request.fence.is_none() {
         // Commits are kept there, those of worktrees, too. As a place of its own it cannot be moved away
         // whole.
-        plan.write([git.clone()]);
+        plan.share_within(&root, [git.clone()], true);
     }
     // What a person's own git obeys.
-    plan.read(["config", "hooks"].map(|name| git.join(name)));
+    plan.share_within(&root, ["config", "hooks"].map(|name| git.join(name)), false);
     let sessions = state.join(SESSIONS);
     // Where it cannot be made, the agent that keeps a session there says so.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&sessions);
@@ -344,6 +354,8 @@ pub fn own_uid() -> u32 {
 /// How a plan is filled. Links lead to places that the room may show otherwise: the place itself is named.
 trait Fill {
     fn share(&mut self, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
+    /// Leaves out what leads out of `root`: agents write there, and could have put a link in its place.
+    fn share_within(&mut self, root: &Path, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
     fn hide(&mut self, path: PathBuf);
     fn read(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         self.share(paths, false);
@@ -357,6 +369,12 @@ impl Fill for Plan {
     fn share(&mut self, paths: impl IntoIterator<Item = PathBuf>, writable: bool) {
         let there = paths.into_iter().filter_map(|path| path.canonicalize().ok());
         self.steps.extend(there.map(|path| Step::Share { path, writable }));
+    }
+
+    fn share_within(&mut self, root: &Path, paths: impl IntoIterator<Item = PathBuf>, writable: bool) {
+        let Ok(root) = root.canonicalize() else { return };
+        let real = paths.into_iter().filter_map(|path| path.canonicalize().ok());
+        self.share(real.filter(|path| path.starts_with(&root)), writable);
     }
 
     fn hide(&mut self, path: PathBuf) {
