@@ -62,7 +62,7 @@ macro_rules! features {
         /// The programs of the providers.
         programs Programs: => _, _, api;
         /// Health, metrics, audit, shutdown.
-        oversight Oversight: => _, _, api;
+        oversight Oversight: => moment, _, api;
         /// The web console.
         console Console: => _, _, api;
     } };

@@ -1,6 +1,6 @@
 //! For the pure tests of the features: a core, its clock, and agents to act with.
 
-use crate::agents::report::{Batch, Credit, Packed, RunReport};
+use crate::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
 use crate::assembly::apply::apply;
@@ -181,7 +181,7 @@ impl Bench {
 
     /// An agent does these things.
     pub fn does(&mut self, id: AgentId, activities: Vec<Activity>) {
-        let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+        let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
         self.apply(Event::Run(id, RunReport::Output(batch)));
     }
 
@@ -192,6 +192,7 @@ impl Bench {
             signal: None,
             stderr_tail: String::new(),
             leaked: 0,
+            keeper: Keeper::Told,
             signalled: false,
         };
         self.apply(Event::Run(id, report));

@@ -1,8 +1,9 @@
 //! The life of a run: what its threads report, and how it ends.
 
+use super::LAST_CHECKPOINT;
 use super::reason::{Reason, Remark};
 use super::record::{Agent, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
-use super::report::{Batch, RunReport};
+use super::report::{Batch, Keeper, RunReport};
 use super::{LogEntry, Outcome, RunOrder, rotation, say, touch, wait};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
@@ -28,15 +29,27 @@ pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunRepor
     }
     match report {
         RunReport::Started { pid, start_ticks } => started(all, cx, id, pid, start_ticks),
-        RunReport::StartFailed { error } => start_failed(all, cx, id, &error),
+        RunReport::StartFailed { error } => {
+            start_failed(all, cx, id, &error);
+            cx.push(Effect::Settled(id, LAST_CHECKPOINT));
+        }
         RunReport::Output(batch) => output(all, cx, id, batch),
         RunReport::Said { message_id, delivered } => say::said(all, cx, id, message_id, delivered),
-        RunReport::Exited { code, signal, signalled, stderr_tail, leaked } => {
+        RunReport::Exited { code, signal, signalled, stderr_tail, leaked, keeper } => {
             if leaked > 0 {
                 Arc::make_mut(&mut all.health).leaked += u64::from(leaked);
                 cx.push(Effect::Warn(format!("agent {id}: {leaked} of its processes could not be ended")));
             }
-            exited(all, cx, id, &Exit { code, signal, signalled, complaints: &stderr_tail });
+            exited(all, cx, id, &Exit { code, signal, signalled, complaints: &stderr_tail, keeper });
+            cx.push(Effect::Settled(id, LAST_CHECKPOINT));
+        }
+        RunReport::Checkpoint(n) => cx.push(Effect::Settled(id, n)),
+        RunReport::CaughtUp => caught_up(all, cx, id),
+        RunReport::Left => {
+            if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+                agent.phase = Phase::Left;
+            }
+            touch(all, cx, Durability::Soon);
         }
     }
 }
@@ -92,6 +105,7 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let agents = Arc::make_mut(&mut all.agents);
     let Some(agent) = agents.edit(id) else { return };
     agent.last_activity = now;
+    agent.heard = batch.upto;
     agent.stalled = false;
     // One that waits, rotates or stops has a better reason to show than that it prints.
     if agent.phase == Phase::Working && agent.status == Status::Running {
@@ -220,6 +234,19 @@ fn first_words(text: &str) -> String {
     }
 }
 
+/// It went on while no daemon was there, and all that happened is known now: what this daemon would have done
+/// then is done.
+fn caught_up(all: &mut All, cx: &mut Context, id: AgentId) {
+    watch_silence(all, id, cx.now);
+    let Some(agent) = all.agents.get(id) else { return };
+    if agent.phase != Phase::Working || agent.turn_open {
+        return;
+    }
+    if !rotation::begin_if_due(all, cx, id) && !say::deliver_idle(all, cx, id) {
+        let_go_if_idle(all, cx, id);
+    }
+}
+
 /// A turn is over: let a successor go on if one is due, say what waits to be said, or let the program end.
 fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
     cx.moment(Moment::TurnEnded(id));
@@ -282,11 +309,13 @@ struct Exit<'a> {
     signalled: bool,
     /// The end of its standard error.
     complaints: &'a str,
+    keeper: Keeper,
 }
 
 impl Exit<'_> {
     /// There was no program.
-    const NONE: Self = Self { code: None, signal: None, signalled: false, complaints: "" };
+    const NONE: Self =
+        Self { code: None, signal: None, signalled: false, complaints: "", keeper: Keeper::Told };
 }
 
 fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
@@ -351,6 +380,11 @@ fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, Reason) {
         }
         Phase::Stopping(Stop::Shutdown, _) => return (Status::Interrupted, Reason::DaemonStopped),
         _ => {}
+    }
+    match exit.keeper {
+        Keeper::Told => {}
+        Keeper::Orphaned => return (Status::Interrupted, Reason::Orphaned),
+        Keeper::Gone => return (Status::Crashed, Reason::KeeperGone),
     }
     if let (None, Some(signal), false) = (exit.code, exit.signal, exit.signalled) {
         // Whatever its turn came to: some programs end a turn well, others badly, because of the signal.

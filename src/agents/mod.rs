@@ -63,6 +63,8 @@ use svc_base::chunked::ChunkedMap;
 pub const MAX_ENDED: usize = 500;
 /// Earlier ids that still lead to their successor; the oldest goes first.
 pub const MAX_ALIASES: usize = 10_000;
+/// The checkpoint that is the end of a run, see [`report::RunReport::Checkpoint`].
+pub const LAST_CHECKPOINT: u64 = u64::MAX;
 /// At most one `state` message in this time.
 pub const STATE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -81,6 +83,8 @@ pub struct State {
     queries: BTreeMap<CallId, AgentId>,
     /// Tokens of questions, kept apart from the agents' own.
     qa_tokens: Tokens,
+    /// Those that ended with the last daemon. Not stored: it is asked once whether they go on.
+    lost: Vec<AgentId>,
     changes: AgentChanges,
     last_notice_at: Time,
     next_message: u64,
@@ -231,6 +235,11 @@ impl State {
     /// Agents that are alive.
     pub fn live(&self) -> impl Iterator<Item = &Arc<Agent>> {
         self.iter().filter(|agent| agent.status.is_live())
+    }
+
+    /// Those that ended with the last daemon, told once.
+    pub fn take_lost(&mut self) -> Vec<AgentId> {
+        std::mem::take(&mut self.lost)
     }
 
     /// Past rotations.
@@ -432,6 +441,10 @@ pub fn stop_all(all: &mut All, cx: &mut Context) {
     for id in live {
         life::stop(all, cx, id, Stop::Shutdown, None);
     }
+    end_queries(all, cx);
+}
+
+fn end_queries(all: &mut All, cx: &mut Context) {
     let queries: Vec<CallId> = all.agents.queries.keys().copied().collect();
     for call in queries {
         say::end_query(all, cx, call, Err(Problem::new(503, "stopping", "the daemon is stopping")));
@@ -439,9 +452,15 @@ pub fn stop_all(all: &mut All, cx: &mut Context) {
     }
 }
 
-/// Whether no agent is alive any more.
+/// Leaves all agents to their keepers and the next daemon.
+pub fn leave_all(all: &mut All, cx: &mut Context) {
+    end_queries(all, cx);
+    cx.push(Effect::LeaveRuns);
+}
+
+/// Whether no agent is alive any more, but for those that were left to their keepers.
 pub fn all_quiet(agents: &State) -> bool {
-    agents.live().next().is_none()
+    agents.live().all(|agent| agent.phase == Phase::Left)
 }
 
 /// Something has happened to an agent.

@@ -108,6 +108,10 @@ pub enum Reason {
     EndedByDaemon { signal: i32 },
     /// Its process is gone and nobody knows how.
     Vanished,
+    /// No daemon came for so long that its keeper ended it.
+    Orphaned,
+    /// The process that kept it is gone.
+    KeeperGone,
     /// There never was a process.
     StartFailed { error: String },
     /// Words of a state file that has no code.
@@ -159,6 +163,8 @@ impl Reason {
         "foreign-signal",
         "ended-by-daemon",
         "vanished",
+        "orphaned",
+        "keeper-gone",
         "start-failed",
         "other",
     ];
@@ -199,6 +205,8 @@ impl Reason {
             Self::ForeignSignal { .. } => "foreign-signal",
             Self::EndedByDaemon { .. } => "ended-by-daemon",
             Self::Vanished => "vanished",
+            Self::Orphaned => "orphaned",
+            Self::KeeperGone => "keeper-gone",
             Self::StartFailed { .. } => "start-failed",
             Self::Other { .. } => "other",
         }
@@ -313,6 +321,12 @@ impl Display for Reason {
             }
             Self::EndedByDaemon { signal } => write!(f, "the daemon ended it with signal {signal}"),
             Self::Vanished => f.write_str("its process vanished without an exit status"),
+            Self::Orphaned => {
+                f.write_str("no daemon was there for keeper.orphanMinutes: its keeper ended it")
+            }
+            Self::KeeperGone => {
+                f.write_str("the process that kept it was ended by somebody, and it with it; resume goes on")
+            }
             Self::StartFailed { error } => write!(f, "its process could not be started: {error}"),
         }
     }

@@ -90,7 +90,7 @@ pub struct Instruction {
     /// When to deliver it.
     pub deliver: Deliver,
     /// Handed to the program, which has not confirmed yet.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sent: bool,
     /// The daemon's own remark: it goes with whatever is said next and is worth no turn of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -141,6 +141,8 @@ pub enum Phase {
     Finishing,
     /// Being ended; these callers wait.
     Stopping(Stop, Vec<CallId>),
+    /// Left to its keeper: this daemon hears no more of it.
+    Left,
     #[default]
     Ended,
 }
@@ -240,8 +242,11 @@ pub struct Agent {
     /// The last turn's outcome in this life.
     pub last_turn: Option<LastTurn>,
     /// Whether a turn is open.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_open: bool,
+    /// The last deed of its run that this record has taken in: the same one comes to it once.
+    #[serde(default)]
+    pub heard: u64,
     /// Tool calls that have begun and not ended, by id.
     #[serde(skip)]
     pub open_tools: OpenTools,
@@ -249,7 +254,7 @@ pub struct Agent {
     #[serde(skip)]
     pub limit: Option<Arc<str>>,
     /// Whether the provider has named its session in this life.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub session_confirmed: bool,
     /// Calls under way that name a file.
     #[serde(skip)]

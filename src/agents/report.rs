@@ -42,8 +42,23 @@ pub struct Batch {
     /// `agent:output` messages, in order: JSON objects **without their closing brace**, to which the hub
     /// appends `,"seq":N,"ts":"..."}`.
     pub frames: Packed,
+    /// The number of its last deed within the run, from 1: what comes after it has a larger one, also from
+    /// the threads of a later daemon.
+    pub upto: u64,
     /// Given back when the hub has taken the frames.
     pub credit: Credit,
+}
+
+/// How the end of a run came to be known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Keeper {
+    /// Its keeper has told it.
+    #[default]
+    Told,
+    /// Its keeper has ended it, for no daemon came for too long.
+    Orphaned,
+    /// Its keeper is gone, and what it kept was ended.
+    Gone,
 }
 
 /// A fact from the threads of a run.
@@ -74,7 +89,15 @@ pub enum RunReport {
         stderr_tail: String,
         /// Descendants that could not be ended. Anything but 0 is a bug and shown in `/api/health`.
         leaked: u32,
+        /// How that came to be known.
+        keeper: Keeper,
     },
+    /// The next daemon could go on from here. Answered by an order once the state of this moment is on disk.
+    Checkpoint(u64),
+    /// All that happened while no daemon was there has been reported.
+    CaughtUp,
+    /// The run is left to its keeper and the next daemon: nothing follows.
+    Left,
     /// Whether a message reached the program's standard input.
     Said {
         /// As in the order.

@@ -58,10 +58,16 @@ impl State {
         Some(StoredPrompt { version: VERSION, prompt: Arc::clone(&agent.prompt) })
     }
 
-    /// The registry after a start: whatever was alive is `interrupted`, for its processes are gone or will
-    /// be ended before anything else happens. Of ended records the newest [`MAX_ENDED`] are taken, so that
-    /// no start and no first change has thousands of them to tell everybody of.
-    pub fn restore(stored: Stored, mut prompt: impl FnMut(LineageId) -> Arc<str>, now: Time) -> Self {
+    /// The registry after a start. Those `kept` by a keeper live on; whatever else was alive is
+    /// `interrupted`, for its processes are gone or will be ended before anything else happens. Of ended
+    /// records the newest [`MAX_ENDED`] are taken, so that no start and no first change has thousands of them
+    /// to tell everybody of.
+    pub fn restore(
+        stored: Stored,
+        mut prompt: impl FnMut(LineageId) -> Arc<str>,
+        kept: &HashSet<AgentId>,
+        now: Time,
+    ) -> Self {
         let mut state = Self {
             rotations: Arc::new(stored.rotations),
             qa_tokens: stored.qa_tokens,
@@ -71,12 +77,14 @@ impl State {
         for agent in newest(stored.agents) {
             let mut agent = Arc::unwrap_or_clone(agent);
             agent.prompt = prompt(agent.lineage_id);
-            agent.phase = Phase::Ended;
-            agent.turn_open = false;
-            if agent.status.is_live() {
-                let reason = Reason::DaemonEnded { pid: agent.pid };
-                agent.set_status(now, Status::Interrupted, reason);
-                agent.current_activity = None;
+            if agent.status.is_live() && kept.contains(&agent.id) {
+                agent.phase = Phase::Working;
+                if agent.status == Status::Rotating {
+                    // Whoever began that is gone; what has led to it will do so again.
+                    agent.set_status(now, Status::Running, Reason::Working);
+                }
+            } else if agent.interrupted(now) {
+                state.lost.push(agent.id);
             }
             state.records.insert(agent.id, Arc::new(agent));
         }
@@ -85,6 +93,25 @@ impl State {
             state.alias(id, lineage);
         }
         state
+    }
+}
+
+impl Agent {
+    /// It ended with an earlier daemon, or before; whether with it.
+    fn interrupted(&mut self, now: Time) -> bool {
+        self.phase = Phase::Ended;
+        self.turn_open = false;
+        for message in &mut self.queue {
+            // Written to its input but not confirmed: the next life hears it, rather twice than never.
+            message.sent = false;
+        }
+        let was_live = self.status.is_live();
+        if was_live {
+            let reason = Reason::DaemonEnded { pid: self.pid };
+            self.set_status(now, Status::Interrupted, reason);
+            self.current_activity = None;
+        }
+        was_live
     }
 }
 
@@ -143,9 +170,37 @@ mod tests {
         assert_eq!(bench.ask("GET", &format!("/api/agents/{other}"), &Value::Null).0, 200);
         // An earlier version has kept them.
         after["aliases"] = before["aliases"].clone();
-        let state = State::restore(serde_json::from_value(after).unwrap(), |_| "p".into(), bench.now);
+        let state = State::restore(
+            serde_json::from_value(after).unwrap(),
+            |_| "p".into(),
+            &HashSet::new(),
+            bench.now,
+        );
         assert_eq!(state.stored().aliases, [(other, lineage)]);
         assert_eq!(state.find(&other.to_string()).unwrap().lineage_id, lineage);
+    }
+
+    #[test]
+    fn who_was_kept_lives_on_as_it_was_and_who_was_not_is_interrupted() {
+        let mut bench = Bench::new();
+        let (kept, lost) = (bench.agent("kept"), bench.agent("lost"));
+        let say = json!({"message": "go on", "deliver": "now"});
+        for name in ["kept", "lost"] {
+            assert_eq!(bench.ask("POST", &format!("/api/agents/{name}/instruct"), &say).0, 200);
+        }
+        let stored = serde_json::to_vec(&bench.state.agents.stored()).unwrap();
+        let before = Arc::clone(bench.state.agents.get(kept).unwrap());
+        let state = State::restore(
+            serde_json::from_slice(&stored).unwrap(),
+            |_| "p".into(),
+            &HashSet::from([kept]),
+            bench.now,
+        );
+        let (kept, lost) = (state.get(kept).unwrap(), state.get(lost).unwrap());
+        assert_eq!((kept.status, &kept.phase), (before.status, &Phase::Working));
+        assert!(kept.turn_open == before.turn_open && kept.queue == before.queue && kept.queue[0].sent);
+        assert_eq!((lost.status, &lost.phase), (Status::Interrupted, &Phase::Ended));
+        assert!(!lost.turn_open && !lost.queue[0].sent, "its next life hears it");
     }
 
     #[test]
@@ -171,6 +226,7 @@ mod tests {
                 read.push(lineage);
                 "p".into()
             },
+            &HashSet::new(),
             bench.now,
         );
         assert_eq!((state.iter().count(), read.len()), (MAX_ENDED, MAX_ENDED));
@@ -187,13 +243,23 @@ mod tests {
             state.iter().map(|agent| (agent.name.clone(), agent.status_reason.to_string())).collect()
         };
         let mut stored: Value = serde_json::to_value(bench.state.agents.stored()).unwrap();
-        let now = State::restore(serde_json::from_value(stored.clone()).unwrap(), |_| "p".into(), bench.now);
+        let now = State::restore(
+            serde_json::from_value(stored.clone()).unwrap(),
+            |_| "p".into(),
+            &HashSet::new(),
+            bench.now,
+        );
         assert_eq!(words(&now), words(&bench.state.agents));
         assert_eq!(now.get(two).unwrap().status_reason.code(), "exit-code");
         for record in stored["agents"].as_array_mut().unwrap() {
             assert!(record.as_object_mut().unwrap().remove("statusCause").is_some());
         }
-        let old = State::restore(serde_json::from_value(stored).unwrap(), |_| "p".into(), bench.now);
+        let old = State::restore(
+            serde_json::from_value(stored).unwrap(),
+            |_| "p".into(),
+            &HashSet::new(),
+            bench.now,
+        );
         assert_eq!(words(&old), words(&bench.state.agents));
         let codes = [one, two].map(|id| old.get(id).unwrap().status_reason.code());
         assert_eq!(codes, ["no-result", "other"]);

@@ -1,6 +1,6 @@
 //! What a wish for an agent comes to, and what is said of how its run has ended.
 
-use super::report::RunReport;
+use super::report::{Keeper, RunReport};
 use super::{Command, Isolation, RunOrder, SpawnRequest};
 use crate::core::{Actor, Effect, Event, Project};
 use crate::programs::registry::Detection;
@@ -174,6 +174,7 @@ fn why_a_program_crashed_stands_in_its_reason() {
             signal: None,
             stderr_tail: said.into(),
             leaked: 0,
+            keeper: Keeper::Told,
             signalled: false,
         };
         bench.apply(Event::Run(id, exited));
@@ -215,7 +216,14 @@ fn a_signal_tells_of_the_work_only_where_the_daemon_did_not_send_it() {
         let id = bench.agent("a");
         bench.does(id, activities);
         let stderr_tail = String::new();
-        let exited = RunReport::Exited { code: None, signal: Some(15), signalled, stderr_tail, leaked: 0 };
+        let exited = RunReport::Exited {
+            code: None,
+            signal: Some(15),
+            signalled,
+            stderr_tail,
+            leaked: 0,
+            keeper: Keeper::Told,
+        };
         bench.apply(Event::Run(id, exited));
         let (_, body) = bench.ask("GET", "/api/agents/a", &Value::Null);
         format!("{}: {}", body["state"].as_str().unwrap(), body["statusReason"].as_str().unwrap())

@@ -3,8 +3,8 @@
 use crate::core::ids::AgentId;
 use crate::providers::{Activity, TurnEnd, Usage, windows};
 use crate::usage;
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::Write;
 use svc_base::json_text::push_json_text;
@@ -26,7 +26,7 @@ pub struct Wire {
     model: Option<String>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Tool {
     id: String,
     name: String,
@@ -46,6 +46,18 @@ impl Wire {
     pub fn of(mut self, provider: &'static str, model: Option<String>) -> Self {
         (self.provider, self.model) = (provider, model);
         self
+    }
+
+    /// What is to be kept to go on from here.
+    pub fn save(&self) -> Value {
+        json!([self.tools, self.session, self.context_window, self.model])
+    }
+
+    /// Goes on from there; with nothing to repeat where that cannot be read.
+    pub fn restore(&mut self, saved: Value) {
+        if let Ok(saved) = serde_json::from_value(saved) {
+            (self.tools, self.session, self.context_window, self.model) = saved;
+        }
     }
 
     /// Adds the whole `agent:output` message without its closing brace, to which the hub appends `seq` and

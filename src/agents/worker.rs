@@ -6,41 +6,49 @@
 //! **Invariant:** when `Exited` is reported, every descendant is gone or counted as leaked, all output has
 //! been reported, and every accepted message has had its [`RunReport::Said`].
 
+mod checkpoint;
 mod env;
 mod fence;
-mod input;
+mod kept;
 mod lines;
+mod orders;
 mod output;
 mod record_file;
 mod room;
 mod run;
+mod stream;
 
-pub use env::{Beside, process_spec};
+pub use env::{Beside, own_program, process_spec};
+pub use fence::Temporary;
+pub use kept::{Kept, find as find_kept};
 pub use output::BATCHES_IN_FLIGHT;
 pub use room::{RoomFolder, remove_all as remove_rooms, why_none as why_no_room};
 
+use super::LAST_CHECKPOINT;
 use super::report::RunReport;
 use super::wire::Wire;
 use super::worker_log::LogStore;
 use crate::core::ids::{AgentId, LineageId};
 use crate::providers::{LaunchRequest, Provider, Ruling};
+use checkpoint::RunFolder;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use input::Item;
+use orders::{Order, Orders};
 use output::Output;
-use run::Run;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use svc_sys::process::{Prepare, Processes};
+use svc_keeper::client::Writer;
+use svc_sys::process::{Prepare, Processes, STOP_GRACE};
 
 /// After the order to finish and the last output, how long a program may take to end by itself.
 pub const FINISH_GRACE: Duration = Duration::from_secs(10);
 /// Where the folders of rooms are, below the project.
 pub const ROOMS: &str = ".svc/rooms";
-/// Stack of a run's own thread in bytes; a provider's `launch` runs on it.
-const STACK_BYTES: usize = 512 * 1024;
+/// Stack of a run's thread in bytes: parsers recurse on it.
+const STACK_BYTES: usize = 1024 * 1024;
 
 /// Takes what the threads report. It may block, which makes the agent wait; once nobody listens it must
 /// return.
@@ -61,6 +69,8 @@ pub struct RunSpec {
     pub env_extra: Vec<(String, String)>,
     /// What is to be made ready beside the program.
     pub prepare: Vec<Prepare>,
+    /// How long its keeper lets it go on without a daemon; zero ends it at once.
+    pub orphan: Duration,
 }
 
 /// Times that tests shorten.
@@ -71,6 +81,35 @@ pub struct Limits {
     /// Between TERM and KILL.
     pub stop_grace: Duration,
 }
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { finish_grace: FINISH_GRACE, stop_grace: STOP_GRACE }
+    }
+}
+
+/// What the state knows of a run that its keeper has kept.
+pub struct Known {
+    /// The deeds that it has heard.
+    pub heard: u64,
+    /// Its program, if it has heard of that.
+    pub process: Option<(u32, u64)>,
+    /// Messages that were handed to it and not confirmed.
+    pub sent: Vec<u64>,
+    /// What is to be held on to while it lasts.
+    pub prepare: Vec<Prepare>,
+    /// How long its keeper lets it go on without a daemon.
+    pub orphan: Duration,
+}
+
+/// One run, as others than its thread see it.
+struct Run {
+    agent: AgentId,
+    orders: Arc<Orders>,
+}
+
+/// Keepers whose run is over, until that is on disk.
+type Ended = HashMap<AgentId, (Arc<Writer>, RunFolder)>;
 
 /// All runs. Dropping it stops them and joins their threads.
 pub struct Runs {
@@ -88,15 +127,22 @@ struct Inner {
     logs: Arc<LogStore>,
     report: Arc<Reporter>,
     limits: Limits,
+    keeper_program: OsString,
+    ended: Mutex<Ended>,
     live: Mutex<HashMap<AgentId, Arc<Run>>>,
     threads_alive: Mutex<usize>,
     thread_ended: Condvar,
 }
 
 impl Runs {
-    /// No run yet.
-    pub fn new(processes: Arc<Processes>, logs: Arc<LogStore>, report: Arc<Reporter>) -> Self {
-        Self::with_limits(processes, logs, report, Limits::default())
+    /// No run yet; `keeper_program` is this program.
+    pub fn new(
+        processes: Arc<Processes>,
+        logs: Arc<LogStore>,
+        report: Arc<Reporter>,
+        keeper_program: OsString,
+    ) -> Self {
+        Self::with_limits(processes, logs, report, keeper_program, Limits::default())
     }
 
     /// As [`Runs::new`], with other times.
@@ -104,6 +150,7 @@ impl Runs {
         processes: Arc<Processes>,
         logs: Arc<LogStore>,
         report: Arc<Reporter>,
+        keeper_program: OsString,
         limits: Limits,
     ) -> Self {
         let (gate, gate_watch) = bounded(0);
@@ -112,6 +159,8 @@ impl Runs {
             logs,
             report,
             limits,
+            keeper_program,
+            ended: Mutex::default(),
             live: Mutex::default(),
             threads_alive: Mutex::new(0),
             thread_ended: Condvar::new(),
@@ -124,16 +173,45 @@ impl Runs {
     ///
     /// Errors (nothing follows then): the agent runs already, the daemon is stopping, or there is no thread
     /// left.
-    pub fn start(&self, mut spec: RunSpec) -> Result<(), String> {
+    pub fn start(&self, spec: RunSpec) -> Result<(), String> {
+        let output =
+            self.output(spec.agent, spec.lineage, spec.provider.info().id, spec.request.model.as_ref());
+        self.on_thread(spec.agent, move |inner, run| run::run(inner, run, spec, output))
+    }
+
+    /// Goes on with a run that an earlier daemon has left to its keeper: what the state has not heard
+    /// follows.
+    ///
+    /// Errors: as [`Runs::start`].
+    pub fn go_on(&self, kept: Kept, known: Known) -> Result<(), String> {
+        let file = &kept.file;
+        let provider = crate::providers::by_id(&file.provider).map_or("", |provider| provider.info().id);
+        let output = self.output(file.agent, file.lineage, provider, file.model.as_ref());
+        self.on_thread(kept.agent, move |inner, run| run::go_on(inner, run, kept, known, output))
+    }
+
+    fn output(
+        &self,
+        agent: AgentId,
+        lineage: LineageId,
+        provider: &'static str,
+        model: Option<&String>,
+    ) -> Output {
+        let (logs, report) = (Arc::clone(&self.inner.logs), Arc::clone(&self.inner.report));
+        let wire = Wire::new(agent).of(provider, model.cloned());
+        Output::new(agent, lineage, logs, report, self.gate_watch.clone(), wire)
+    }
+
+    fn on_thread(
+        &self,
+        agent: AgentId,
+        body: impl FnOnce(&Inner, &Arc<Run>) + Send + 'static,
+    ) -> Result<(), String> {
         if self.is_closed.load(Ordering::Acquire) {
             return Err("the daemon is stopping".into());
         }
-        let agent = spec.agent;
         let inner = Arc::clone(&self.inner);
-        let (logs, report) = (Arc::clone(&inner.logs), Arc::clone(&inner.report));
-        let wire = Wire::new(agent).of(spec.provider.info().id, spec.request.model.clone());
-        let output = Output::new(agent, spec.lineage, logs, report, self.gate_watch.clone(), wire);
-        let run = Arc::new(Run::new(agent, output));
+        let run = Arc::new(Run { agent, orders: Arc::default() });
         {
             let mut live = inner.live();
             if live.contains_key(&agent) {
@@ -148,11 +226,7 @@ impl Runs {
         }
         let alive = Alive::new(Arc::clone(&inner));
         let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
-        let thread = builder.spawn(move || {
-            let prepared = spec.prepare.drain(..).map(|prepare| prepare()).collect();
-            run::run(&alive.0, &run, &spec, prepared);
-        });
-        match thread {
+        match builder.spawn(move || body(&alive.0, &run)) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 inner.forget(agent);
@@ -165,31 +239,41 @@ impl Runs {
     /// Says something to a running agent: `Said` follows. `false` (and nothing follows) when it does not
     /// run, or too much waits to be read by it already.
     pub fn say(&self, agent: AgentId, message_id: u64, text: String) -> bool {
-        self.run(agent).is_some_and(|run| run.input.push(Item::Say { message_id, text }))
+        self.order(agent, Order::Say { message_id, text })
     }
 
     /// Answers the provider's question whether a tool may be used; harmless when nobody waits for it any
     /// more.
     pub fn decide(&self, agent: AgentId, question: &str, ruling: &Ruling) {
-        if let Some(run) = self.run(agent) {
-            run.converse(|conversation, steps| conversation.decide(question, ruling, steps));
-            run.output.flush();
-        }
+        self.order(agent, Order::Decide { question: question.to_owned(), ruling: ruling.clone() });
     }
 
     /// Asks the program to leave its turn; harmless where it cannot be asked.
     pub fn interrupt(&self, agent: AgentId) {
-        if let Some(run) = self.run(agent) {
-            run.converse(|conversation, steps| conversation.interrupt(steps));
-            run.output.flush();
-        }
+        self.order(agent, Order::Interrupt);
     }
 
     /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is
     /// stopped; its `Exited` carries code and signal as they are.
     pub fn finish(&self, agent: AgentId) {
-        if let Some(run) = self.run(agent) {
-            run.finish();
+        self.order(agent, Order::Finish);
+    }
+
+    fn order(&self, agent: AgentId, order: Order) -> bool {
+        self.run(agent).is_some_and(|run| run.orders.push(order))
+    }
+
+    /// What a way to tell of [`RunReport::Checkpoint`]s that their state is on disk needs.
+    pub fn settler(&self) -> impl Fn(AgentId, u64) + Send + Sync + use<> {
+        let inner = Arc::clone(&self.inner);
+        move |agent, n| inner.settled(agent, n)
+    }
+
+    /// Leaves all runs to their keepers and the next daemon: each reports [`RunReport::Left`], or its end.
+    pub fn leave_all(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        for run in self.inner.live().values() {
+            run.orders.leave();
         }
     }
 
@@ -197,7 +281,7 @@ impl Runs {
     /// its program yet reports `Exited` without code and signal.
     pub fn stop(&self, agent: AgentId) {
         if let Some(run) = self.run(agent) {
-            run.stop();
+            run.orders.stop();
         }
     }
 
@@ -206,7 +290,7 @@ impl Runs {
         self.is_closed.store(true, Ordering::Release);
         let runs: Vec<Arc<Run>> = self.inner.live().values().cloned().collect();
         for run in runs {
-            run.stop();
+            run.orders.stop();
         }
     }
 
@@ -249,6 +333,15 @@ impl Drop for Runs {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whoever was to tell that their end is on disk is gone, and it is: the store ends after the runs.
+        for (writer, folder) in self.ended().drain().map(|(_, ended)| ended) {
+            kept::forget(&writer, &folder);
+        }
+    }
+}
+
 impl Inner {
     fn live(&self) -> MutexGuard<'_, HashMap<AgentId, Arc<Run>>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
@@ -256,6 +349,24 @@ impl Inner {
 
     fn threads_alive(&self) -> MutexGuard<'_, usize> {
         self.threads_alive.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ended(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state of this checkpoint is on disk.
+    fn settled(&self, agent: AgentId, n: u64) {
+        if n != LAST_CHECKPOINT {
+            if let Some(run) = self.live().get(&agent) {
+                run.orders.push(Order::Settled(n));
+            }
+            return;
+        }
+        let ended = self.ended().remove(&agent);
+        if let Some((writer, folder)) = ended {
+            kept::forget(&writer, &folder);
+        }
     }
 
     /// Orders to this agent reach nothing any more.

@@ -20,7 +20,7 @@ use super::report::{LogEntry, LogRecord};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use lineage::Lineage;
-pub use raw::RawLines;
+pub use raw::{RawLines, RawPlace};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
@@ -125,24 +125,55 @@ impl LogStore {
     pub fn append(&self, lineage: LineageId, agent: AgentId, ts: Time, entry: &LogEntry) -> io::Result<u64> {
         let slot = self.slot(lineage);
         let mut files = lock(&slot);
-        let (_, result) = files.append(agent, ts, std::slice::from_ref(entry));
+        let (_, result) = files.append(agent, ts, 0, std::slice::from_ref(entry));
         self.note(lineage, result.map(|()| files.last()))
     }
 
-    /// Adds entries of one time together, as [`LogStore::append`] would one after the other. One that cannot
-    /// be written is counted by [`LogStore::health`] and not told.
-    pub fn append_all(&self, lineage: LineageId, agent: AgentId, ts: Time, entries: &[impl Serialize]) {
+    /// Adds what a run did at one time, one deed after the other; the first of them is its deed number
+    /// `deed`, from 1. One that cannot be written is counted by [`LogStore::health`] and not told.
+    pub fn append_deeds(
+        &self,
+        lineage: LineageId,
+        agent: AgentId,
+        ts: Time,
+        deed: u64,
+        entries: &[impl Serialize],
+    ) {
         let slot = self.slot(lineage);
         let mut files = lock(&slot);
-        let (done, result) = files.append(agent, ts, entries);
+        let (done, result) = files.append(agent, ts, deed, entries);
         if result.is_ok() {
             return;
         }
         // Together they did not fit: those that do, alone.
-        for entry in &entries[done..] {
-            let (_, result) = files.append(agent, ts, std::slice::from_ref(entry));
+        for (entry, deed) in entries.iter().zip(deed..).skip(done) {
+            let (_, result) = files.append(agent, ts, deed, std::slice::from_ref(entry));
             let _ = self.note(lineage, result);
         }
+    }
+
+    /// The last deed of a run that stands in the log; 0 where none does.
+    ///
+    /// Errors: the system's words.
+    pub fn last_deed(&self, lineage: LineageId, agent: AgentId) -> io::Result<u64> {
+        let slot = self.slot(lineage);
+        let outline = lock(&slot).outline()?;
+        outline.map_or(Ok(0), |outline| outline.last_deed(agent))
+    }
+
+    /// How much the programs of a lineage have printed so far.
+    ///
+    /// Errors: the system's words.
+    pub fn raw_place(&self, lineage: LineageId) -> io::Result<RawPlace> {
+        lock(&self.slot(lineage)).raw_place()
+    }
+
+    /// Takes back what stands behind this place among what a lineage's programs have printed: it is about to
+    /// be written anew.
+    ///
+    /// Errors: the system's words.
+    pub fn rewind_raw(&self, lineage: LineageId, place: RawPlace) -> io::Result<()> {
+        lock(&self.slot(lineage)).rewind_raw(place)
     }
 
     /// Adds lines as the program printed them and takes them out of `lines`. The oldest are dropped beyond

@@ -17,6 +17,8 @@ const SHOWN_MEMBERS: usize = 50;
 const SHOWN_DEPTH: usize = 6;
 /// Bytes of the shown parameters as JSON; above, they are shown as text cut to this.
 const SHOWN_BYTES: usize = 8 << 10;
+/// Names that the wish to resume agents shows.
+const NAMES_SHOWN: usize = 10;
 /// A member whose name holds one of these words is not shown.
 const SECRET_WORDS: &[&str] = &[
     "password",
@@ -83,6 +85,13 @@ pub enum Action {
         description: String,
         question: String,
     },
+    /// Going on with agents that ended with an earlier daemon; the daemon itself asks.
+    ResumeAgents {
+        /// For people.
+        description: String,
+        /// Their last lives.
+        agents: Vec<AgentId>,
+    },
     /// Calling a gated tool of an integration.
     IntegrationExec {
         /// For people.
@@ -137,6 +146,22 @@ impl Action {
         }
     }
 
+    /// Going on with these agents, each with its name.
+    pub fn resume_agents(agents: &[(AgentId, &str)]) -> Self {
+        let names: Vec<&str> = agents.iter().take(NAMES_SHOWN).map(|(_, name)| *name).collect();
+        let beyond = agents.len() - names.len();
+        let more = if beyond > 0 { format!(" and {beyond} more") } else { String::new() };
+        let count = agents.len();
+        let what = if count == 1 { "agent" } else { "agents" };
+        let names = names.join(", ");
+        Self::ResumeAgents {
+            description: untrusted_line(&format!(
+                "resume {count} {what} that ended with the last daemon: {names}{more}"
+            )),
+            agents: agents.iter().map(|(id, _)| *id).collect(),
+        }
+    }
+
     /// Asking a person something.
     pub fn question(words: &str) -> Self {
         Self::Question { description: untrusted_prose(&format!("know: {words}")), question: words.to_owned() }
@@ -159,6 +184,7 @@ impl Action {
             Self::ScopeViolation { description, .. }
             | Self::IntegrationExec { description, .. }
             | Self::ToolPermission { description, .. }
+            | Self::ResumeAgents { description, .. }
             | Self::Question { description, .. } => description,
         }
     }
@@ -180,6 +206,9 @@ impl Action {
                 Self::ToolPermission { params_hash: hash, question: other, .. },
             ) => (params_hash, question) == (hash, other),
             (Self::Question { question, .. }, Self::Question { question: other, .. }) => question == other,
+            (Self::ResumeAgents { agents, .. }, Self::ResumeAgents { agents: others, .. }) => {
+                agents == others
+            }
             (
                 Self::IntegrationExec { integration_id, tool, params_hash, .. },
                 Self::IntegrationExec { integration_id: id, tool: name, params_hash: hash, .. },
@@ -193,6 +222,7 @@ impl Action {
         match self {
             Self::ScopeViolation { written: true, .. }
             | Self::ToolPermission { .. }
+            | Self::ResumeAgents { .. }
             | Self::Question { .. } => String::new(),
             Self::ScopeViolation { file_path, .. } => {
                 format!("Write {file_path} again now. It is valid for one attempt.")

@@ -151,10 +151,12 @@ impl State {
     }
 
     /// What an earlier daemon has left; deadlines that passed meanwhile come due at once.
-    pub fn restore(mut stored: Stored, timers: &mut Timers) -> Self {
+    pub fn restore(mut stored: Stored, agents: &agents::State, timers: &mut Timers) -> Self {
         for approval in &mut stored.approvals {
             let is_question = matches!(approval.action, Action::ToolPermission { .. });
-            if is_question && approval.is_open() {
+            let asks = approval.agent_id.and_then(|agent| agents.get(agent));
+            let waits = asks.is_some_and(|agent| agent.status.is_live());
+            if is_question && approval.is_open() && !waits {
                 // The run that asked ended with the earlier daemon.
                 let approval = Arc::make_mut(approval);
                 approval.status = Status::Expired;
@@ -171,7 +173,7 @@ impl State {
 
 /// Takes over the approvals of an earlier daemon.
 pub fn restore(all: &mut All, stored: Stored, _now: Time) {
-    all.approvals = Arc::new(State::restore(stored, Arc::make_mut(&mut all.timers)));
+    all.approvals = Arc::new(State::restore(stored, &all.agents, Arc::make_mut(&mut all.timers)));
 }
 
 /// The wall clock has jumped: set back, it must not make an approval live longer.

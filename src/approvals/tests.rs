@@ -389,7 +389,7 @@ fn approvals_survive_a_restart_with_their_deadlines() {
     let mut next = Bench::new();
     let stored: Stored = serde_json::from_slice(&bytes).expect("reads");
     let mut timers = Timers::default();
-    next.state.approvals = Arc::new(State::restore(stored, &mut timers));
+    next.state.approvals = Arc::new(State::restore(stored, &crate::agents::State::default(), &mut timers));
     next.state.timers = Arc::new(timers);
     assert_eq!(next.state.approvals.stored().approvals, bench.state.approvals.stored().approvals);
     next.pass(LIFETIME);

@@ -6,7 +6,7 @@
 
 use super::{rules, unwritten};
 use crate::agents::report::RunReport;
-use crate::api::Reply;
+use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Effect, Event, State};
 use crate::{agents, gateways};
@@ -47,10 +47,20 @@ pub fn run(state: &mut State, cx: &mut Context, agent: AgentId, report: RunRepor
 }
 
 /// Somebody wishes the end of the daemon.
-pub fn shutdown(state: &mut State, cx: &mut Context, call: CallId) {
-    cx.audit("daemon.shutdown", &json!({}));
+pub fn shutdown(state: &mut State, cx: &mut Context, call: CallId, keep: bool) {
+    if keep && state.settings.config().keeper.orphan().is_zero() {
+        let text = "keeper.orphanMinutes is 0: agents end with their daemon; give them some minutes, or stop \
+                    without keep";
+        return cx.reply(call, Problem::new(409, "agents_end_with_daemon", text));
+    }
+    cx.audit("daemon.shutdown", &json!({"keep": keep}));
     cx.reply(call, Reply::json(202, &json!({"ok": true, "pid": state.project.pid})));
-    begin_shutdown(state, cx);
+    if keep && !state.health.stopping {
+        Arc::make_mut(&mut state.health).stopping = true;
+        agents::leave_all(state, cx);
+    } else {
+        begin_shutdown(state, cx);
+    }
 }
 
 /// Ends all agents, and then the daemon.

@@ -3,7 +3,7 @@
 use super::detect::Programs;
 use super::host::Host;
 use super::lock::{Lock, LockError};
-use super::outbox::{Outbox, state_body};
+use super::outbox::{FRAMES, Outbox, state_body};
 use super::service::Service;
 use super::shared_replies::SharedReplies;
 use super::state_thread::{Core, RunningCore};
@@ -20,6 +20,7 @@ use crate::federation::worker::Keeper;
 use crate::integrations;
 use crate::market::worker_client::Marketplace;
 use crate::programs::registry;
+use crate::settings::Config;
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_watch::Watcher;
@@ -102,7 +103,12 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     })?;
     let unclean = lock.left_unclean();
     let started_at = clock::now();
-    let mut state = folder::load(&state_folder, started_at).map_err(failed)?;
+    let mut kept = Vec::new();
+    let find_kept = |config: &Config| {
+        kept = worker::find_kept(&project_dir, config.keeper.orphan());
+        kept.iter().map(|kept| kept.agent).collect()
+    };
+    let mut state = folder::load(&state_folder, find_kept, started_at).map_err(failed)?;
     let bound = bind(&options, &state)?;
     let project = Project {
         dir: project_dir,
@@ -122,9 +128,10 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
     caller::prepare();
     if unclean {
-        end_leftovers(&processes, &state);
+        end_leftovers(&processes, &state, &kept);
     }
-    worker::remove_rooms(&state.project.dir);
+    let rooms: Vec<PathBuf> = kept.iter().filter_map(worker::Kept::room).collect();
+    worker::remove_rooms(&state.project.dir, &rooms);
     let no_cage = worker::why_no_room(&processes);
     let project = Arc::make_mut(&mut state.project);
     project.can_cage = no_cage.is_none();
@@ -132,7 +139,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     let logs =
         LogStore::open(&state_folder.join("logs")).map_err(|e| failed(format!("the agents' logs: {e}")))?;
     let project = Arc::clone(&state.project);
-    let started = Daemon::start(state, bound, &state_folder, processes, &Arc::new(logs), &mut lock);
+    let started = Daemon::start(state, bound, &state_folder, processes, &Arc::new(logs), kept, &mut lock);
     let daemon = match started {
         Ok(daemon) => daemon,
         Err(error) => {
@@ -155,8 +162,9 @@ fn bind(options: &DaemonOptions, state: &State) -> Result<Bound, DaemonError> {
 }
 
 /// Ends what an earlier daemon that was killed has left running.
-fn end_leftovers(processes: &Processes, state: &State) {
-    let leftovers = processes.sweep_leftovers(&state.project.dir, &[]);
+fn end_leftovers(processes: &Processes, state: &State, kept: &[worker::Kept]) {
+    let keepers: Vec<u32> = kept.iter().map(worker::Kept::keeper).collect();
+    let leftovers = processes.sweep_leftovers(&state.project.dir, &keepers);
     if leftovers.found > 0 {
         log::warn!(
             "an earlier daemon had left {} processes of its agents; {} could not be ended",
@@ -165,7 +173,9 @@ fn end_leftovers(processes: &Processes, state: &State) {
         );
     }
     let native = state.agents.iter().filter(|agent| {
-        !agent.integrations.is_empty() && integrations::instructions::is_native(&agent.provider)
+        !agent.status.is_live()
+            && !agent.integrations.is_empty()
+            && integrations::instructions::is_native(&agent.provider)
     });
     for agent in native {
         integrations::worker_mcp_file::clean(&working_folder(state, agent));
@@ -191,6 +201,7 @@ impl Daemon {
         folder: &std::path::Path,
         processes: Arc<Processes>,
         logs: &Arc<LogStore>,
+        kept: Vec<worker::Kept>,
         lock: &mut Lock,
     ) -> std::io::Result<Self> {
         let project = Arc::clone(&state.project);
@@ -200,7 +211,8 @@ impl Daemon {
         // Before anything else runs: from here on a signal is an orderly end at any moment.
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
         let snapshot = core.clone();
-        let hub = Hub::start(clock::now().0.saturating_mul(1000), move || state_body(&snapshot.snapshot()))?;
+        let seq = clock::now().0.saturating_mul(1000);
+        let hub = Hub::start(seq, Some(&folder.join(FRAMES)), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
         let sealed = core.snapshot().credentials.iter().count();
         if sealed > 0 && !vault.has_key() {
@@ -234,7 +246,7 @@ impl Daemon {
             tokens: tokens(folder, &bound)?,
             shared: SharedReplies::default(),
         };
-        let outbox = Outbox::start(&core, hub, folder, &processes, logs, vault)?;
+        let outbox = Outbox::start(&core, hub, folder, &processes, logs, vault, kept)?;
         let state = RunningCore::start(core.clone(), thread, outbox)?;
         // Before the first request, so that nobody is told that what is installed is not.
         programs.look();

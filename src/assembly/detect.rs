@@ -5,11 +5,13 @@
 //! so each is asked on a thread of its own, and what it says is reported by itself.
 
 use super::state_thread::Core;
+use crate::agents::worker::Temporary;
 use crate::core::Event;
 use crate::core::ids::AgentId;
 use crate::programs::registry::{Detection, Presence};
 use crate::providers::login::{Answer, Login, Source, StateFile};
 use crate::providers::{Info, Program, environment};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ const VERSION_CHARS: usize = 60;
 /// Bytes of an answer, and of a file with a login.
 const ANSWER_BYTES: usize = 16 << 10;
 const FILE_BYTES: u64 = 1 << 20;
+/// So many folders above a program's file its package is looked for.
+const PACKAGE_LEVELS: usize = 4;
 /// From here on processes of the daemon's own are marked, one number a provider, as those of agents are: what
 /// they say to the daemon is never a person's word.
 const FIRST_MARK: u32 = 0xFFFF_FF00;
@@ -233,7 +237,7 @@ impl Shared {
         while let Some(question) = self.next(info) {
             match &question {
                 Question::Version(path, args) => {
-                    let answer = self.run(info, path, args, VERSION_TIMEOUT);
+                    let answer = self.version(info, path, args);
                     self.report(info.id, path, |entry| entry.told_version(answer.as_ref()));
                 }
                 Question::Login(path) => {
@@ -293,7 +297,7 @@ impl Shared {
         match info.login.source {
             Source::Nowhere => None,
             Source::Program(args, read) => {
-                let (text, is_success) = self.run(info, program?, args, LOGIN_TIMEOUT)?;
+                let (text, is_success) = self.run(info, program?, args, LOGIN_TIMEOUT, &[])?;
                 read(Answer { text: &text, is_success })
             }
             Source::File(file) => Some(login_in(&file).unwrap_or_else(|| Login {
@@ -307,13 +311,30 @@ impl Shared {
         }
     }
 
-    /// What a program prints, and whether it ended well; it gets what its agents get.
+    /// What a program says of its version. The question changes nothing: of a program that writes into its
+    /// home folder whenever it runs, an agent that starts just then may read empty settings.
+    fn version(&self, info: &'static Info, program: &Path, args: &[&str]) -> Option<(String, bool)> {
+        if let Some(version) = packaged_version(info.package, program) {
+            return Some((version, true));
+        }
+        if info.home_variable.is_empty() {
+            return self.run(info, program, args, VERSION_TIMEOUT, &[]);
+        }
+        let folder = Temporary::make()
+            .inspect_err(|error| log::warn!("{} is not asked for its version: {error}", info.id))
+            .ok()?;
+        let home = folder.path().to_str()?.to_owned();
+        self.run(info, program, args, VERSION_TIMEOUT, &[(info.home_variable.to_owned(), home)])
+    }
+
+    /// What a program prints, and whether it ended well; it gets what its agents get, and `own` ones.
     fn run(
         &self,
         info: &'static Info,
         program: &Path,
         args: &[&str],
         timeout: Duration,
+        own: &[(String, String)],
     ) -> Option<(String, bool)> {
         let state = self.core.snapshot();
         let index = crate::providers::all().iter().position(|provider| provider.info().id == info.id)?;
@@ -321,7 +342,7 @@ impl Shared {
         let spec = Spec {
             program: program.into(),
             args: args.iter().map(Into::into).collect(),
-            env: environment::of_child(env::vars_os(), info, &extra, &[], &[]),
+            env: environment::of_child(env::vars_os(), info, &extra, own, &[]),
             // Not in the project, whose files agents write: programs take settings from where they stand.
             cwd: PathBuf::from("/"),
             stdin: Stdin::Null,
@@ -379,9 +400,26 @@ fn login_in(file: &StateFile) -> Option<Login> {
         Some(folder) => PathBuf::from(folder),
         None => PathBuf::from(env::var_os("HOME")?).join(file.folder),
     };
-    let path = folder.join(file.name);
+    (file.read)(&json_in(&folder.join(file.name))?)
+}
+
+/// The version of the npm package of this name, if the program stands in it.
+fn packaged_version(name: &str, program: &Path) -> Option<String> {
+    if name.is_empty() {
+        return None;
+    }
+    let file = program.canonicalize().ok()?;
+    let packages = file.ancestors().skip(1).take(PACKAGE_LEVELS);
+    let package = packages.filter_map(|folder| json_in(&folder.join("package.json")));
+    let version =
+        package.into_iter().find(|package| package["name"] == name)?["version"].as_str()?.to_owned();
+    Some(version).filter(|version| !version.is_empty())
+}
+
+/// What a file that is not too large says in JSON.
+fn json_in(path: &Path) -> Option<Value> {
     if !path.metadata().is_ok_and(|data| data.is_file() && data.len() <= FILE_BYTES) {
         return None;
     }
-    (file.read)(&serde_json::from_slice(&fs::read(path).ok()?).ok()?)
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }

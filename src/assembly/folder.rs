@@ -3,10 +3,10 @@
 use super::documents::{self, known_version};
 use super::{ahead, clock};
 use crate::agents::{self, Stored, StoredPrompt};
-use crate::core::ids::LineageId;
+use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Document, State};
-use crate::settings;
+use crate::settings::{self, Config};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::cell::RefCell;
@@ -34,10 +34,15 @@ pub fn prepare(project: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// The state an earlier daemon has left: agents that were alive are `interrupted`.
+/// The state an earlier daemon has left: agents that were alive are `interrupted`, but for those whose
+/// keepers have answered.
 ///
 /// Errors: a setting that breaks its rule, or a file written by a newer version.
-pub fn load(folder: &Path, now: Time) -> Result<State, String> {
+pub fn load(
+    folder: &Path,
+    kept: impl FnOnce(&Config) -> HashSet<AgentId>,
+    now: Time,
+) -> Result<State, String> {
     ahead::recover(folder).map_err(|error| format!("what was written ahead of the state files: {error}"))?;
     let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
     let project = read_object(&folder.join(Document::Config.path()))?;
@@ -55,7 +60,7 @@ pub fn load(folder: &Path, now: Time) -> Result<State, String> {
             Arc::from("")
         }
     };
-    let agents = agents::State::restore(stored, prompt, now);
+    let agents = agents::State::restore(stored, prompt, &kept(settings.config()), now);
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     documents::restore(&reader, &mut state, now)?;

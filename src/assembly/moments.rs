@@ -30,6 +30,7 @@ pub fn asked_of_files(state: &mut State, cx: &Context, command: &Command) {
 
 /// Tells every listener that the daemon has started and knows its providers.
 pub fn started(state: &mut State, cx: &mut Context) {
+    crate::oversight::back::started(state, cx);
     crate::teams::phases::settle(state, cx);
     crate::schedules::started(state, cx);
 }

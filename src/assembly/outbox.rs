@@ -4,7 +4,7 @@ use super::folder::orphaned_tasks;
 use super::state_thread::Core;
 use super::store::{Store, Told};
 use crate::agents::report::RunReport;
-use crate::agents::worker::{RunSpec, Runs};
+use crate::agents::worker::{Kept, Known, RunSpec, Runs, own_program};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
@@ -53,7 +53,12 @@ pub struct Outbox {
     cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
     store: Store,
+    /// Tells runs what is on disk.
+    settled: Arc<dyn Fn(AgentId, u64) + Send + Sync>,
 }
+
+/// What WebSocket clients may have missed while a daemon takes the place of another, below `.svc/`.
+pub const FRAMES: &str = "state/frames";
 
 /// Where the threads report.
 fn reports<R: 'static>(core: &Core, event: fn(R) -> Event) -> impl Fn(R) + Send + Sync + use<R> {
@@ -72,6 +77,7 @@ impl Outbox {
         processes: &Arc<Processes>,
         logs: &Arc<LogStore>,
         vault: Arc<Vault>,
+        kept: Vec<Kept>,
     ) -> io::Result<Self> {
         let project = core.snapshot().project.dir.clone();
         let (theirs, to_core) = (|| Arc::clone(processes), core.clone());
@@ -86,14 +92,19 @@ impl Outbox {
             store.remove(task);
         }
         let of_tools = Arc::new(reports(core, Event::Integrations));
+        let runs = Runs::new(theirs(), Arc::clone(logs), of_run, own_program());
+        let working_dirs: Vec<_> = kept.iter().map(|kept| kept.working_dir().to_path_buf()).collect();
+        let links = Arc::new(Links::start(&project, &working_dirs));
+        go_on_with(kept, &runs, &links, core);
         Ok(Self {
             core: core.clone(),
-            runs: Runs::new(theirs(), Arc::clone(logs), of_run),
+            settled: Arc::new(runs.settler()),
+            runs,
             jobs: Jobs::new(theirs(), Arc::clone(logs), project.clone(), Arc::new(reports(core, Event::Job))),
             servers: Servers::new(theirs(), project.clone(), Arc::clone(&vault), of_tools),
             gateways: Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs)),
             journalist: crate::journalist::Writer::start(project.clone(), reports(core, Event::Journalist))?,
-            links: Arc::new(Links::start(&project)),
+            links,
             cleaner: Cleaner::start(
                 project.clone(),
                 Arc::clone(logs),
@@ -135,6 +146,14 @@ impl Outbox {
             }
             Effect::StateChanged(changes) => self.hub.send(state_message(state, changes)),
             Effect::Run(agent, order) => self.order(agent, order, state),
+            Effect::Settled(agent, n) => {
+                let settled = Arc::clone(&self.settled);
+                self.store.when_settled(move || settled(agent, n));
+            }
+            Effect::LeaveRuns => {
+                self.runs.leave_all();
+                self.hub.send(HubMessage::KeepIn(state.project.dir.join(".svc").join(FRAMES)));
+            }
             Effect::Integrations(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Gateways(order) => self.gateways.order(order),
@@ -202,7 +221,8 @@ impl Outbox {
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let env_extra = env.into_iter().chain(secrets).collect();
-                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare })
+                    let orphan = state.settings.config().keeper.orphan();
+                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare, orphan })
                 });
                 if let Err(error) = started {
                     self.core.control(Event::Run(agent, RunReport::StartFailed { error }));
@@ -221,6 +241,31 @@ impl Outbox {
             RunOrder::Interrupt => self.runs.interrupt(agent),
             RunOrder::Finish => self.runs.finish(agent),
             RunOrder::Stop => self.runs.stop(agent),
+        }
+    }
+}
+
+/// Takes up the runs that an earlier daemon has left to their keepers.
+fn go_on_with(kept: Vec<Kept>, runs: &Runs, links: &Arc<Links>, core: &Core) {
+    let state = core.snapshot();
+    for kept in kept {
+        let Some(agent) = state.agents.get(kept.agent).filter(|agent| agent.status.is_live()) else {
+            kept.end();
+            continue;
+        };
+        let links = worker_links::prepare_again(links, kept.working_dir());
+        let has_tools = !agent.integrations.is_empty();
+        let tools = worker_mcp_file::prepare_again(&agent.provider, has_tools, kept.working_dir());
+        let known = Known {
+            heard: agent.heard,
+            process: agent.pid.map(|pid| (pid, agent.start_ticks)),
+            sent: agent.queue.iter().filter(|message| message.sent).map(|message| message.id).collect(),
+            prepare: [links, tools].into_iter().flatten().collect(),
+            orphan: state.settings.config().keeper.orphan(),
+        };
+        let id = kept.agent;
+        if let Err(error) = runs.go_on(kept, known) {
+            core.control(Event::Run(id, RunReport::StartFailed { error }));
         }
     }
 }

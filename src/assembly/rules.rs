@@ -31,7 +31,7 @@ macro_rules! rules {
                     let wish: crate::$feature::$Wish = wish;
                     crate::$feature::command(state, cx, call, wish);
                 })?)*
-                Command::Shutdown => apply::shutdown(state, cx, call),
+                Command::Shutdown { keep } => apply::shutdown(state, cx, call, keep),
             }
         }
 
@@ -88,7 +88,7 @@ macro_rules! rules {
                     concat!(stringify!($feature), "::", stringify!($Wish))
                 })?)*
                 $($(Event::$Name(_) => concat!(stringify!($feature), "::", stringify!($Report)),)?)*
-                Event::Call(_, _, Command::Shutdown) => "a shutdown command",
+                Event::Call(_, _, Command::Shutdown { .. }) => "a shutdown command",
                 Event::Run(..) => "a run report",
                 Event::Job(_) => "a job report",
                 Event::Detected(_) => "a detection report",

@@ -60,6 +60,13 @@ pub enum Told {
 
 type Answer = (Sender<Response>, Response);
 
+/// Somebody who waits until everything that was put before is on disk.
+struct Settling {
+    /// What is not, and from which round on it counts.
+    needs: BTreeMap<Document, u64>,
+    then: Box<dyn FnOnce() + Send>,
+}
+
 type Line = (Journal, Arc<[u8]>);
 
 struct LogLine {
@@ -88,6 +95,11 @@ struct Inbox {
     /// When lines that the disk refused are tried again; until then they make no hurry.
     lines_again: Option<Instant>,
     trims: BTreeMap<Journal, usize>,
+    /// The last round that was taken, and what it is writing.
+    round: u64,
+    writing: BTreeSet<Document>,
+    /// At most one for each run.
+    settling: Vec<Settling>,
     closing: bool,
 }
 
@@ -169,6 +181,9 @@ impl Store {
             inbox.due.remove(&document);
             inbox.later.remove(&document);
             inbox.removals.insert(document);
+            for settling in &mut inbox.settling {
+                settling.needs.remove(&document);
+            }
         });
     }
 
@@ -197,6 +212,15 @@ impl Store {
     /// Tells the core of `timer` once everything put so far as due at once is on disk.
     pub fn tell_when_stored(&self, timer: Timer) {
         self.with(|inbox| inbox.stored.push((Instant::now(), timer)));
+    }
+
+    /// Does `then`, on the thread of this store, once everything put so far is on disk, however late it is
+    /// due.
+    pub fn when_settled(&self, then: impl FnOnce() + Send + 'static) {
+        self.with(|inbox| {
+            let needs = inbox.needs();
+            inbox.settling.push(Settling { needs, then: Box::new(then) });
+        });
     }
 
     /// Sends the answers once every journal's line so far is in its file: who was answered reads the line.
@@ -256,6 +280,13 @@ struct Written {
     beside: Option<Vec<u8>>,
 }
 
+/// Takes out those who wait for nothing any more.
+fn settled(shared: &Shared) -> Vec<Box<dyn FnOnce() + Send>> {
+    let mut inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+    inbox.writing.clear();
+    inbox.settling.extract_if(.., |one| one.needs.is_empty()).map(|one| one.then).collect()
+}
+
 struct Writer {
     ahead: Ahead,
     folder: PathBuf,
@@ -276,6 +307,9 @@ impl Writer {
             let closing = round.closing;
             let (began, callers) = (Instant::now(), round.waiting.len());
             self.write(round, shared);
+            for settled in settled(shared) {
+                settled();
+            }
             if closing {
                 return;
             }
@@ -332,6 +366,7 @@ impl Writer {
         }
         match documents.and(journals) {
             Ok(()) => {
+                shared.inbox.lock().unwrap_or_else(PoisonError::into_inner).written(&round.documents);
                 if std::mem::take(&mut self.failing) {
                     (self.tell)(Told::Trouble(None));
                 }

@@ -72,6 +72,56 @@ fn a_change_is_refused_while_its_audit_line_cannot_be_written_and_the_line_comes
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A keeper forgets what is settled: what was only being written, or is due later, is not.
+#[test]
+fn settled_is_what_was_put_before_and_is_on_disk_however_late_it_was_due() {
+    let folder = std::env::temp_dir().join(format!("svc-settled-{}", std::process::id()));
+    let path = folder.join(Document::Usage.path());
+    fs::create_dir_all(path.join("in the way")).unwrap();
+    let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
+    let store = Store::start(folder.clone(), logs, |_| ()).unwrap();
+    let state = Arc::new(State::default());
+    let (settled, told) = crossbeam_channel::unbounded();
+    let tell = |n: u32| {
+        let settled = settled.clone();
+        move || settled.send(n).unwrap()
+    };
+    store.when_settled(tell(1));
+    assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(1), "nothing was put");
+    store.put(Document::Agents, &state, SOON);
+    store.put_later(Document::Usage, &state);
+    store.when_settled(tell(2));
+    while !folder.join(Document::Agents.path()).is_file() {
+        assert!(told.recv_timeout(Duration::from_millis(5)).is_err(), "one of both is not there");
+    }
+    fs::remove_dir_all(&path).unwrap();
+    assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(2));
+    assert!(path.is_file() && folder.join(Document::Agents.path()).is_file());
+    store.put(Document::Agents, &state, Duration::from_secs(600));
+    store.when_settled(tell(3));
+    store.remove(Document::Agents);
+    assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(3), "what is removed need not be written");
+    drop(store);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A round that was taken before a document was put again has written what it was before that.
+#[test]
+fn settling_waits_for_the_round_after_the_one_that_is_under_way() {
+    let now = Instant::now();
+    let mut inbox = Inbox::default();
+    inbox.due.extend([Document::Agents, Document::Locks].map(|document| (document, now)));
+    let first = take(&mut inbox, now).documents;
+    inbox.put(Document::Agents, now);
+    let needs = inbox.needs();
+    inbox.settling.push(Settling { needs, then: Box::new(|| ()) });
+    inbox.written(&first);
+    assert_eq!(inbox.settling[0].needs.keys().collect::<Vec<_>>(), [&Document::Agents]);
+    let second = take(&mut inbox, now).documents;
+    inbox.written(&second);
+    assert!(inbox.settling[0].needs.is_empty());
+}
+
 /// Every batch of output has the same few documents put again: a thread woken for each would cost more than
 /// the lines do.
 #[test]

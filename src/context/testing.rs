@@ -1,7 +1,7 @@
 //! A core for the tests of features: requests in, replies and effects out, without a thread, socket or clock.
 
 use crate::agents::JobReport;
-use crate::agents::report::{Batch, Credit, Packed, RunReport};
+use crate::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use crate::api::{Found, Method, Reply, Request, decode_percent, parse_query};
 use crate::assembly::apply::apply;
 use crate::assembly::routes::table;
@@ -167,7 +167,7 @@ impl Core {
 
     /// An agent does something.
     pub fn hear(&mut self, agent: AgentId, activities: Vec<Activity>) {
-        let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+        let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
         self.apply(Event::Run(agent, RunReport::Output(batch)));
     }
 
@@ -178,6 +178,7 @@ impl Core {
             signal: None,
             stderr_tail: String::new(),
             leaked: 0,
+            keeper: Keeper::Told,
             signalled: false,
         };
         self.apply(Event::Run(agent, report));

@@ -47,7 +47,7 @@ pub(super) fn call(id: &str, path: Option<&str>, error: bool) -> [Activity; 2] {
 }
 
 pub(super) fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
-    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

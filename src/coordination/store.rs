@@ -32,7 +32,8 @@ impl State {
             Owner::Named(_) => true,
             Owner::Agent(lineage) => agents
                 .iter()
-                .any(|agent| agent.lineage_id == *lineage && agent.status == agents::Status::Interrupted),
+                .filter(|agent| agent.lineage_id == *lineage)
+                .any(|agent| agent.status == agents::Status::Interrupted || agent.status.is_live()),
         };
         let held = stored.held.into_iter().filter(|(owner, _)| keeps(owner)).collect();
         let state = Self { held };

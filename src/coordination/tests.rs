@@ -183,7 +183,12 @@ fn decisions_5_locks_survive_a_restart() {
     let agents_file = encode(Document::Agents, &bench.state).expect("there").expect("encodes");
     let mut next = Bench::new();
     let stored = serde_json::from_slice(&agents_file).expect("reads");
-    next.state.agents = Arc::new(crate::agents::State::restore(stored, |_| "".into(), bench.now));
+    next.state.agents = Arc::new(crate::agents::State::restore(
+        stored,
+        |_| "".into(),
+        &std::collections::HashSet::default(),
+        bench.now,
+    ));
     let mut timers = Timers::default();
     let stored = serde_json::from_slice(&bytes).expect("reads");
     next.state.coordination = Arc::new(State::restore(stored, &next.state.agents, &mut timers));
@@ -269,7 +274,12 @@ fn decisions_5_no_interleaving_gives_a_resource_to_two() {
 fn restart(bench: &mut Bench) {
     let old = bench.state.agents.stored();
     let stored = serde_json::from_value(serde_json::to_value(&old).unwrap()).unwrap();
-    let agents = crate::agents::State::restore(stored, |_| "p".into(), bench.now);
+    let agents = crate::agents::State::restore(
+        stored,
+        |_| "p".into(),
+        &std::collections::HashSet::default(),
+        bench.now,
+    );
     let locks = serde_json::to_value(bench.state.coordination.stored()).unwrap();
     let mut state = crate::core::State { agents: Arc::new(agents), ..crate::core::State::default() };
     let timers = Arc::make_mut(&mut state.timers);

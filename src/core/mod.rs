@@ -158,8 +158,8 @@ macro_rules! model {
         #[derive(Debug, Clone)]
         pub enum Command {
             $($(#[doc = $doc] $Name(crate::$feature::$Wish),)?)*
-            /// End the daemon.
-            Shutdown,
+            /// End the daemon: with all agents, or leaving them to their keepers and the next daemon.
+            Shutdown { keep: bool },
         }
 
         /// A fact.
@@ -224,6 +224,11 @@ macro_rules! model {
             StateChanged(AgentChanges),
             /// An order to the threads of a run.
             Run(AgentId, RunOrder),
+            /// Tell a run once everything put so far is on disk, see
+            /// [`RunReport::Checkpoint`](crate::agents::report::RunReport::Checkpoint).
+            Settled(AgentId, u64),
+            /// Leave all runs to their keepers and the next daemon.
+            LeaveRuns,
             /// A one-off job.
             Job(Job),
             $($(#[doc = $doc] $Name(crate::$feature::$Order),)?)*

@@ -1,7 +1,6 @@
 //! WebSocket connections to a platform, over TLS by rustls, and the stop that ends them.
 
 use super::worker_http::Http;
-use crate::assembly::tokens::base64;
 use crate::core::untrusted_line;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -10,6 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use svc_base::base64;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tungstenite::{Message, WebSocket};
@@ -297,7 +297,7 @@ fn dial_by(proxy: &Proxy, host: &str, port: u16) -> Result<TcpStream, String> {
     let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
     if let Some(user) = proxy.username() {
-        let word = base64(format!("{user}:{}", proxy.password().unwrap_or_default()).as_bytes());
+        let word = base64::encode(format!("{user}:{}", proxy.password().unwrap_or_default()).as_bytes());
         request = format!("{request}Proxy-Authorization: Basic {word}\r\n");
     }
     request.push_str("\r\n");

@@ -29,10 +29,15 @@ fn held() -> MutexGuard<'static, BTreeMap<PathBuf, usize>> {
 /// What a run does before its program starts; nothing where the program reads no such file, or has no
 /// integration attached. Taken out again when the run is over.
 pub fn prepare(provider: &str, request: &LaunchRequest) -> Option<Prepare> {
-    if !request.has_integrations || !is_native(provider) {
+    prepare_again(provider, request.has_integrations, &request.working_dir)
+}
+
+/// As [`prepare`], for a program that an earlier daemon has started.
+pub fn prepare_again(provider: &str, has_integrations: bool, working_dir: &Path) -> Option<Prepare> {
+    if !has_integrations || !is_native(provider) {
         return None;
     }
-    let folder = request.working_dir.clone();
+    let folder = working_dir.to_path_buf();
     Some(Box::new(move || Box::new(hold(&folder))))
 }
 

@@ -8,6 +8,7 @@ use crate::credentials::{Secret, SecretVariable, Vault};
 use crate::endpoint::{Answer, Ask};
 use serde_json::Value;
 use std::time::Duration;
+use svc_base::base64;
 
 /// The authorisation server gets this long.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -58,7 +59,7 @@ fn random_text() -> Result<String, Problem> {
     getrandom::fill(&mut bytes).map_err(|error| {
         Problem::new(503, "no_randomness", format!("the system gives no randomness: {error}"))
     })?;
-    Ok(oauth::base64url(&bytes))
+    Ok(base64::encode_for_url(&bytes))
 }
 
 /// Has tokens, sealed.

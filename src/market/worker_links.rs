@@ -64,20 +64,40 @@ pub fn prepare(links: &Arc<Links>, working_dir: &Path, skills: Vec<Attached>) ->
     }))
 }
 
+/// As [`prepare`], for a program that an earlier daemon has started in this folder.
+pub fn prepare_again(links: &Arc<Links>, working_dir: &Path) -> Option<Prepare> {
+    let (links, folder) = (Arc::clone(links), working_dir.to_path_buf());
+    Some(Box::new(move || -> Box<dyn Any + Send> {
+        let paths = links.users().keys().filter(|path| is_in(path, &folder)).cloned().collect();
+        Box::new(Lease { links, paths })
+    }))
+}
+
+/// Whether a link is beside an agent that works in this folder.
+fn is_in(link: &Path, working_dir: &Path) -> bool {
+    link.ancestors().nth(3) == Some(working_dir)
+}
+
 impl Links {
-    /// Removes what an earlier daemon that died has left.
-    pub fn start(project: &Path) -> Self {
+    /// Removes what an earlier daemon that died has left, but for agents that work on in the folders `kept`,
+    /// each named once for each of them.
+    pub fn start(project: &Path, kept: &[PathBuf]) -> Self {
         let links = Self { project: project.to_path_buf(), users: Mutex::default() };
         sweep(project);
         let list =
             fs::read(links.list()).ok().and_then(|bytes| serde_json::from_slice::<Stored>(&bytes).ok());
         let left: Vec<PathBuf> = list.unwrap_or_default().links.into_iter().map(PathBuf::from).collect();
-        for path in &left {
+        let users_of = |path: &Path| kept.iter().filter(|folder| is_in(path, folder)).count();
+        let (used, unused): (Vec<_>, Vec<_>) =
+            left.into_iter().map(|path| (users_of(&path), path)).partition(|(users, _)| *users > 0);
+        for (_, path) in &unused {
             links.unlink(path);
         }
-        if !left.is_empty() {
-            links.write_down(&BTreeMap::new());
+        let used = used.into_iter().map(|(users, path)| (path, users)).collect();
+        if !unused.is_empty() {
+            links.write_down(&used);
         }
+        *links.users() = used;
         links
     }
 

@@ -27,9 +27,16 @@ pub fn routes() -> Vec<Route<Handler>> {
             Method::Post,
             "/api/shutdown",
             "End the daemon and all agents",
-            Handler::Write(Access::OperatorOnly, |_| Ok(Command::Shutdown)),
+            Handler::Write(Access::OperatorOnly, |ask| {
+                Ok(Command::Shutdown { keep: ask.request.query("keep") == Some("true") })
+            }),
         )
-        .replies(&[(202, "it ends"), (403, "the caller is an agent")]),
+        .query(&[("keep", "`true` leaves agents to their keepers: the next daemon goes on with them")])
+        .replies(&[
+            (202, "it ends"),
+            (403, "the caller is an agent"),
+            (409, "agents are to be kept, and keeper.orphanMinutes is 0"),
+        ]),
         Route::new(
             Method::Get,
             "/api/audit",

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod audit;
+pub mod back;
 pub mod cleanup;
 pub mod dashboard;
 pub mod pm;
@@ -13,3 +14,5 @@ pub mod timeline;
 pub mod worker_api;
 pub mod worker_audit;
 pub mod worker_cleanup;
+
+pub use back::moment;

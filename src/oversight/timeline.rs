@@ -240,7 +240,7 @@ mod tests {
     fn uses(bench: &mut Bench, id: AgentId, input: i64, cost_usd: Option<f64>) {
         let delta = TokensDelta { input, ..TokensDelta::default() };
         let activities = vec![Activity::Usage(Usage { delta, cost_usd, ..Usage::default() })];
-        let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+        let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
         bench.apply(Event::Run(id, RunReport::Output(batch)));
     }
 

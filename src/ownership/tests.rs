@@ -39,7 +39,7 @@ pub(super) fn id(bench: &Bench, name: &str) -> AgentId {
 
 pub(super) fn hear(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
     let id = id(bench, name);
-    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

@@ -45,7 +45,12 @@ fn restart(bench: &mut Bench, pause: Duration) {
     *bench = Bench::new();
     bench.now = now;
     bench.state.schedules = Arc::new(State::restore(serde_json::from_slice(&schedules).unwrap()));
-    let restored = agents::State::restore(serde_json::from_slice(&agents).unwrap(), |_| "p".into(), now);
+    let restored = agents::State::restore(
+        serde_json::from_slice(&agents).unwrap(),
+        |_| "p".into(),
+        &std::collections::HashSet::default(),
+        now,
+    );
     bench.state.agents = Arc::new(restored);
     bench.apply(Event::Detected(vec![]));
     bench.pass(Duration::from_secs(1));

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The effective configuration. In JSON as in `GET /api/config`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -57,6 +58,10 @@ pub struct Config {
     pub enforcement: Enforcement,
     /// What agents see of the machine.
     pub isolation: Isolation,
+    /// Whether agents that ended with an earlier daemon go on.
+    pub resume_on_start: ResumeOnStart,
+    /// The processes that keep agents.
+    pub keeper: Keeper,
     /// The servers of the integrations.
     pub integrations: Integrations,
     /// What agents get of the daemon's environment.
@@ -170,6 +175,31 @@ pub struct Safety {
     pub role_multipliers: BTreeMap<String, f64>,
     /// Dollars a day; `None` is no limit.
     pub daily_budget_usd: Option<f64>,
+}
+
+/// See [`Config::resume_on_start`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ResumeOnStart {
+    Never,
+    /// When a person says yes, once for all of them.
+    Ask,
+    Auto,
+}
+
+/// See [`Config::keeper`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Keeper {
+    /// Minutes that an agent works on without a daemon; 0 ends it at once.
+    pub orphan_minutes: u64,
+}
+
+impl Keeper {
+    /// How long an agent works on without a daemon.
+    pub fn orphan(&self) -> Duration {
+        Duration::from_secs(60 * self.orphan_minutes)
+    }
 }
 
 /// See [`Config::integrations`].
@@ -313,10 +343,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
     };
     let broken = match path.as_str() {
         "port" => whole(0, 65_535),
-        "host" => value.as_str().and_then(|text| text.parse::<std::net::IpAddr>().ok()).map_or_else(
-            || Some("must be an IP address of this machine".to_owned()),
-            |address| address.is_unspecified().then(|| "must name one interface, not all of them".to_owned()),
-        ),
+        "host" => host(value),
         "maxAgents" | "qcThreshold" => whole(1, 1000),
         "rotationThreshold" => number(0.05, 1.0),
         "autoRotation" => (!value.is_boolean()).then(|| "must be true or false".into()),
@@ -341,6 +368,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
             _ => Some("must be an http:// or https:// URL".into()),
         },
         "integrations.idleStopSeconds" => whole(1, 86_400),
+        "resumeOnStart" => word(&["never", "ask", "auto"]),
+        "keeper.orphanMinutes" => whole(0, 10_080),
         "env" => {
             environment(value, errors);
             None
@@ -349,7 +378,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "isolation.cage" => word(&["auto", "require", "off"]),
         "isolation.home" => word(&["overlay", "read", "hide"]),
         "isolation.grants" => grants(value),
-        "journalist" | "isolation" | "safety" | "skills" | "integrations" => match value {
+        "journalist" | "isolation" | "safety" | "skills" | "integrations" | "keeper" => match value {
             Value::Object(map) => {
                 for (inner, value) in map {
                     check_key(&format!("{path}."), inner, value, errors);
@@ -367,6 +396,16 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
     };
     if let Some(rule) = broken {
         errors.push(FieldError { message: format!("{path} {rule}, it is {value}"), field: path });
+    }
+}
+
+/// What is wrong with the address to listen on.
+fn host(value: &Value) -> Option<String> {
+    match value.as_str().and_then(|text| text.parse::<std::net::IpAddr>().ok()) {
+        None => Some("must be an IP address of this machine".to_owned()),
+        Some(address) => {
+            address.is_unspecified().then(|| "must name one interface, not all of them".to_owned())
+        }
     }
 }
 

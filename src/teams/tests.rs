@@ -2,7 +2,7 @@
 
 use super::phases::{Launch, Outcome, Phase};
 use super::*;
-use crate::agents::report::{Batch, Credit, Packed, RunReport};
+use crate::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use crate::core::{Command as Core, Event};
 use crate::providers::{Activity, TurnEnd};
 use crate::testing::Bench;
@@ -20,7 +20,7 @@ fn load(bench: &mut Bench, target: &str) -> (u16, Value) {
 
 fn does(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
     let id = bench.state.agents.find(name).unwrap().id;
-    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 
@@ -347,6 +347,7 @@ fn a_stopped_builder_blocks_and_a_foreign_signal_restarts() {
         signal: Some(9),
         stderr_tail: String::new(),
         leaked: 0,
+        keeper: Keeper::Told,
         signalled: false,
     };
     bench.apply(Event::Run(id, died.clone()));
@@ -394,8 +395,12 @@ fn a_daemon_that_restarts_between_phases_goes_on() {
     let mut next = Bench::new();
     next.now = bench.now;
     next.state.teams = Arc::new(State::restore(serde_json::from_slice(&stored).unwrap(), bench.now));
-    let restored =
-        agents::State::restore(serde_json::from_slice(&agents).unwrap(), |_| "p".into(), bench.now);
+    let restored = agents::State::restore(
+        serde_json::from_slice(&agents).unwrap(),
+        |_| "p".into(),
+        &std::collections::HashSet::default(),
+        bench.now,
+    );
     next.state.agents = Arc::new(restored);
     next.apply(Event::Detected(vec![]));
     assert_eq!(state_of(&next, "b-2"), Status::Interrupted, "it waits for its resume");

@@ -25,7 +25,7 @@ fn text() -> Activity {
 }
 
 pub(super) fn feed(bench: &mut Bench, id: AgentId, activities: Vec<Activity>) {
-    let batch = Batch { activities, frames: Packed::default(), credit: Credit::free() };
+    let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
 }
 

@@ -123,6 +123,7 @@ fn spec_agents_with_native_support_get_a_mcp_json_for_as_long_as_they_run() {
 #[test]
 fn issue_4_what_a_killed_daemon_left_in_a_mcp_json_is_taken_out_by_the_next() {
     let mut daemon = daemon_with_claude();
+    daemon.tie_agents();
     add(&daemon, "hub", &[]);
     let file = daemon.project.join(".mcp.json");
     let users = "{\"mcpServers\": {\"mine\": {\"command\": \"x\"}}}";

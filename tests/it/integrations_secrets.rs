@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use svc::api::parse_query;
-use svc::integrations::oauth::base64url;
+use svc_base::base64;
 
 const PLANTED: &str = "planted-token-0123456789";
 
@@ -150,7 +150,7 @@ fn refusal(form: &HashMap<String, String>, challenge: &str) -> Option<&'static s
     if (field("client_id"), field("client_secret")) != ("the-client", "the-client-secret") {
         return Some("invalid_client");
     }
-    let verified = base64url(&Sha256::digest(field("code_verifier").as_bytes())) == challenge;
+    let verified = base64::encode_for_url(&Sha256::digest(field("code_verifier").as_bytes())) == challenge;
     let fits = match field("grant_type") {
         "authorization_code" => field("code") == "the-code" && verified,
         "refresh_token" => field("refresh_token").starts_with("refresh-"),

@@ -16,7 +16,7 @@ const ROUNDS: u64 = 200;
 #[test]
 fn kill_nine_loses_nothing_that_was_acknowledged() {
     let folder = Arc::new(Folder::new("kill-nine"));
-    folder.write(".svc/config.json", r#"{"maxAgents": 50}"#);
+    folder.write(".svc/config.json", r#"{"maxAgents": 50, "keeper": {"orphanMinutes": 0}}"#);
     let mut acknowledged = Acknowledged::default();
     let mut total = 0;
     for round in 0..ROUNDS {

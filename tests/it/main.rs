@@ -29,6 +29,7 @@ mod integrations;
 mod integrations_agents;
 mod integrations_secrets;
 mod isolation;
+mod kept;
 mod kill_nine;
 mod market;
 mod memory;

@@ -206,6 +206,7 @@ fn decisions_13_an_installed_skill_is_linked_while_it_is_attached_and_a_users_fo
 #[test]
 fn links_that_a_killed_daemon_left_are_removed_at_the_next_start() {
     let mut daemon = daemon_without();
+    daemon.tie_agents();
     install_bundled(&daemon, "code-review");
     spawn_with(&daemon, "one", "", &["code-review"]);
     let link = daemon.project.join(".agents/skills/code-review");

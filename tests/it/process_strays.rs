@@ -160,6 +160,7 @@ fn decisions_2_the_daemon_ends_a_stray_with_its_agent_and_leaves_that_of_another
 #[test]
 fn decisions_2_a_stray_that_outlived_a_killed_daemon_is_ended_by_the_next() {
     let mut daemon = Daemon::start_open();
+    daemon.tie_agents();
     let (_, stray) = agent_with_a_stray(&daemon, "stray");
     let killed = Command::new("kill").args(["-9", &daemon.pid().to_string()]).status().unwrap();
     assert!(killed.success());

@@ -207,12 +207,13 @@ fn decisions_2_leftovers_of_an_earlier_daemon_are_ended() {
         let (running, mut lines) = start(&processes, script, marker);
         started.push((running, read_pid(&mut lines)));
     }
-    let report = processes.sweep_leftovers(&project_dir, &[kept.agent]);
+    let keeper = [started[1].0.identity.pid];
+    let report = processes.sweep_leftovers(&project_dir, &keeper);
     assert!(report.found >= 2, "{report:?}");
     assert_eq!(report.remaining, 0);
     until("the leftover is collected", || is_gone(started[0].1));
     assert!(!is_gone(started[1].1) && !is_gone(started[2].1));
-    assert_eq!(processes.sweep_leftovers(&project_dir, &[kept.agent]).found, 0);
+    assert_eq!(processes.sweep_leftovers(&project_dir, &keeper).found, 0);
     for ((running, _), marker) in started.iter().zip([left, kept, elsewhere]) {
         assert_eq!(processes.stop_tree(running.identity, Some(&marker), Duration::ZERO).leaked, 0);
     }

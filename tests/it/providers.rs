@@ -1,9 +1,10 @@
 //! The programs of the providers as the built daemon finds them: at once, again, and with what they say of
 //! themselves; and what of the daemon's environment reaches them.
 
+use crate::support::aimock::Cli;
 use crate::support::daemon::{Daemon, OPEN};
 use crate::support::folder::Folder;
-use crate::support::wait::wait_for;
+use crate::support::wait::{wait_for, wait_within};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -189,6 +190,83 @@ fn doctor_and_providers_tell_who_is_logged_in_and_never_a_secret() {
     assert!(row("script").contains("built in"), "svc's own version is nobody else's: {table}");
     let acp = provider(&daemon, "", "acp");
     assert_eq!((&acp["builtIn"], &acp["version"]), (&json!(true), &Value::Null));
+}
+
+/// Gemini CLI writes into its home folder even then: an agent that started just so could read empty settings.
+#[test]
+fn a_program_that_writes_when_it_is_asked_for_its_version_changes_nothing() {
+    let settings = r#"{"security": "mine"}"#;
+    let writes = "home=${GEMINI_CLI_HOME:-$HOME}\nmkdir -p \"$home/.gemini\"\n\
+                  echo '{}' > \"$home/.gemini/settings.json\"\necho \"$home\" > \"$HOME/ran\"\necho 0.50.0";
+    for is_package in [true, false] {
+        let stage = Stage::new();
+        stage.project.write(".gemini/settings.json", settings);
+        stage.program("gemini", writes);
+        if is_package {
+            let root = stage.project.path();
+            let package = root.join("lib/node_modules/@google/gemini-cli");
+            stage.project.write(
+                "lib/node_modules/@google/gemini-cli/package.json",
+                r#"{"name": "@google/gemini-cli", "version": "0.61.0"}"#,
+            );
+            fs::create_dir_all(package.join("bundle")).unwrap();
+            fs::rename(root.join("bin/gemini"), package.join("bundle/gemini.js")).unwrap();
+            std::os::unix::fs::symlink(package.join("bundle/gemini.js"), root.join("bin/gemini")).unwrap();
+        }
+        let daemon = stage.daemon(&[]);
+        let found = provider(&daemon, "?wait=true", "gemini");
+        let version = if is_package { "0.61.0" } else { "0.50.0" };
+        assert_eq!((&found["state"], &found["version"]), (&json!("present"), &json!(version)), "{found}");
+        let read = |name: &str| fs::read_to_string(stage.project.path().join(name)).ok();
+        assert_eq!(read(".gemini/settings.json").as_deref(), Some(settings));
+        let ran = read("ran");
+        assert_eq!(ran.is_none(), is_package, "what stands in a package is not run");
+        assert!(ran.is_none_or(|home| !Path::new(home.trim()).exists()), "its empty folder is gone");
+        assert_eq!(daemon.stop(), Some(0));
+    }
+}
+
+/// The names and the contents of the files below a folder, and when they were changed.
+fn all_below(folder: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let (path, data) = (entry.path(), entry.metadata().unwrap());
+        if data.is_dir() {
+            all.extend(all_below(&path));
+        } else {
+            all.push((path.clone(), data.modified().unwrap(), fs::read(&path).unwrap()));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// As installed, and behind a script that somebody has put before it.
+#[test]
+fn the_real_gemini_changes_nothing_when_it_is_asked_for_its_version() {
+    let Some(real) = Cli::Gemini.here_alone() else { return };
+    for is_behind_a_script in [false, true] {
+        let stage = Stage::new();
+        stage.project.write("home/.gemini/settings.json", "{}");
+        if is_behind_a_script {
+            stage.program("gemini", &format!("exec '{}' \"$@\"", real.display()));
+        } else {
+            std::os::unix::fs::symlink(&real, stage.project.path().join("bin/gemini")).unwrap();
+        }
+        let home = stage.project.path().join("home");
+        let before = all_below(&home);
+        let path = format!("{}:{}", stage.path, std::env::var("PATH").unwrap());
+        let daemon = stage.daemon(&[("HOME", home.to_str().unwrap()), ("PATH", &path)]);
+        let version = wait_within(Duration::from_secs(60), "its version", || {
+            let version = provider(&daemon, "?wait=true", "gemini")["version"].as_str()?.to_owned();
+            (version != "unknown").then_some(version)
+        });
+        assert!(version.starts_with("0."), "{version}");
+        let gemini = |all: Vec<(std::path::PathBuf, _, _)>| {
+            all.into_iter().filter(|(path, _, _)| path.starts_with(home.join(".gemini"))).collect::<Vec<_>>()
+        };
+        assert_eq!(gemini(all_below(&home)), gemini(before));
+    }
 }
 
 /// What is asked to tell its version gets no project, no person's rights, and no secret of svc.

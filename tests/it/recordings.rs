@@ -2,11 +2,13 @@
 //! compared with golden files, the token counts with the programs' own totals.
 
 mod accounting;
+mod bounds;
 mod cases;
 mod context;
 mod ledger;
 mod mutations;
 mod replay;
+mod saved;
 mod signals;
 mod turns;
 use replay::{Replay, names, read};

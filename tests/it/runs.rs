@@ -56,9 +56,17 @@ impl Provider for Shell {
             conversation: Box::new(Echo),
         })
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        if saved == "echo" { Ok(Box::new(Echo)) } else { Err("shell never saved that".into()) }
+    }
 }
 
 impl Conversation for Echo {
+    fn save(&self) -> String {
+        "echo".to_owned()
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         assert_ne!(line, "panic", "a bug in a parser");
         if let Some(words) = line.strip_prefix("! ") {
@@ -100,8 +108,11 @@ fn desk() -> Desk {
     let report = Arc::new(move |agent, report| drop(sender.send((agent, report))));
     let limits = Limits { finish_grace: Duration::from_millis(300), stop_grace: Duration::from_millis(300) };
     let processes = Processes::start().expect("starts");
-    Desk { runs: Runs::with_limits(processes, Arc::clone(&logs), report, limits), logs, reports, folder }
+    let runs = Runs::with_limits(processes, Arc::clone(&logs), report, PROGRAM.into(), limits);
+    Desk { runs, logs, reports, folder }
 }
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_svc");
 
 impl Drop for Desk {
     fn drop(&mut self) {
@@ -143,6 +154,7 @@ impl Desk {
             provider: &Shell,
             env_extra,
             prepare: Vec::new(),
+            orphan: Duration::ZERO,
         }
     }
 
@@ -418,7 +430,8 @@ fn a_reporter_that_blocks_makes_the_agent_wait_and_loses_nothing() {
         drop(inner.1.wait_while(is_open, |is_open| !*is_open).expect("not poisoned"));
         drop(sender.send((agent, report)));
     });
-    let runs = Runs::new(Processes::start().expect("starts"), Arc::clone(&logs), report);
+    let processes = Processes::start().expect("starts");
+    let runs = Runs::new(processes, Arc::clone(&logs), report, PROGRAM.into());
     let desk = Desk { runs, logs, reports, folder };
     let agent = desk.start("seq 1000");
     desk.runs.stop(AgentId(1));

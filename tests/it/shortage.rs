@@ -126,7 +126,7 @@ fn an_agent_for_which_there_is_no_thread_has_not_completed() {
         assert_eq!(daemon.send("DELETE", &format!("/api/agents/{id}"), &json!(null)).0, 200);
     }
     let has = |words: &str| faults.iter().any(|fault| fault.contains(words));
-    assert!(has("could not be started: no threads for it"), "{faults:#?}");
+    assert!(has("cannot start a thread for agent"), "{faults:#?}");
 }
 
 /// The daemon's memory holds the keys of all agents; programs of its own user may not read it.

@@ -6,7 +6,7 @@ use crate::support::world::{World, activity, output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::agents::report::RunReport;
+use svc::agents::report::{Keeper, RunReport};
 use svc::agents::{self, JobReport, RunOrder, Status};
 use svc::assembly::documents::encode;
 use svc::assembly::unwritten::{LEFT_OUT, to_be_stored};
@@ -272,6 +272,7 @@ impl Simulation {
                 signal,
                 stderr_tail: String::new(),
                 leaked: 0,
+                keeper: Keeper::Told,
                 signalled: signal.is_some(),
             },
         );
@@ -390,6 +391,7 @@ impl Simulation {
                 let bytes = prompts.get(&lineage).expect("a record's prompt was written before it");
                 serde_json::from_slice::<agents::StoredPrompt>(bytes).unwrap().prompt
             },
+            &std::collections::HashSet::new(),
             now,
         );
         let project = Arc::clone(&self.world.state.project);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::agents::report::RunReport;
+use svc::agents::report::{Keeper, RunReport};
 use svc::agents::{self, RunOrder, Status};
 use svc::approvals;
 use svc::assembly::documents::encode;
@@ -351,7 +351,8 @@ impl Simulation {
         self.processes.remove(&agent);
         if self.bug != Bug::ExitIsLost {
             let (code, signal, signalled, stderr_tail, leaked) = (Some(0), None, false, String::new(), 0);
-            let report = RunReport::Exited { code, signal, signalled, stderr_tail, leaked };
+            let keeper = Keeper::Told;
+            let report = RunReport::Exited { code, signal, signalled, stderr_tail, leaked, keeper };
             self.event(Event::Run(agent, report));
         }
     }
@@ -474,8 +475,14 @@ impl Simulation {
             serde_json::from_value::<agents::StoredPrompt>(stored).unwrap().prompt
         };
         let stored = read(Document::Agents).map(|value| serde_json::from_value(value).unwrap());
-        let registry = agents::State::restore(stored.unwrap_or_default(), prompt, now);
+        let registry = agents::State::restore(
+            stored.unwrap_or_default(),
+            prompt,
+            &std::collections::HashSet::new(),
+            now,
+        );
         let mut state = State { agents: Arc::new(registry), project, ..State::default() };
+        let agents = Arc::clone(&state.agents);
         let timers = Arc::make_mut(&mut state.timers);
         if let Some(mut stored) = read(Document::Approvals) {
             if self.bug == Bug::PendingTwice {
@@ -483,7 +490,7 @@ impl Simulation {
                 twice(&mut stored["approvals"], |one| one["id"] = json!(id));
             }
             let stored = serde_json::from_value(stored).unwrap();
-            state.approvals = Arc::new(approvals::State::restore(stored, timers));
+            state.approvals = Arc::new(approvals::State::restore(stored, &agents, timers));
         }
         if let Some(mut stored) = read(Document::Locks) {
             if self.bug == Bug::LockedTwice {

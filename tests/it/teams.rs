@@ -57,6 +57,7 @@ fn wait_written(daemon: &Daemon, name: &str) {
 #[test]
 fn decisions_7_a_planned_team_survives_crash_rotation_and_restart() {
     let mut daemon = Daemon::start();
+    daemon.tie_agents();
     let project = daemon.project.clone();
     std::fs::write(project.join("README.md"), "# Project\n").unwrap();
     let builders = ["one", "two", "three"];

@@ -84,6 +84,13 @@ impl Cli {
         eprintln!("SKIPPED: {absent} absent; tests/real/setup installs it");
         false
     }
+
+    /// Its file, if it is there to be asked for something that needs no endpoint; says so when it is not.
+    pub fn here_alone(self) -> Option<PathBuf> {
+        let file = bin_folder(self.program()).join(self.program());
+        let is_here = file.is_file() && self.is_here();
+        is_here.then_some(file)
+    }
 }
 
 /// Where programs and endpoint are installed.

@@ -158,7 +158,17 @@ impl Daemon {
     /// A WebSocket client; `query` such as `?types=state`.
     pub fn connect(&self, query: &str) -> WebSocket<MaybeTlsStream<TcpStream>> {
         let url = format!("{}/ws{query}", self.url.replacen("http", "ws", 1));
-        tungstenite::connect(url).unwrap().0
+        let socket = tungstenite::connect(url).unwrap().0;
+        if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
+            stream.set_read_timeout(Some(REQUEST_TIMEOUT)).unwrap();
+        }
+        socket
+    }
+
+    /// From now on agents that are started end with the daemon, however that ends.
+    pub fn tie_agents(&self) {
+        let patch = serde_json::json!({"keeper": {"orphanMinutes": 0}});
+        assert_eq!(self.send("PATCH", "/api/config", &patch).0, 200);
     }
 
     /// kill -9.
@@ -186,11 +196,8 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        // What it leaves is the next one's; where there is none, its folder ends it.
         self.kill();
-        for pid in super::processes::of_project(&self.project) {
-            // What a killed daemon leaves is the next one's to end; here there is none.
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-        }
     }
 }
 

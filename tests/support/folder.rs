@@ -1,7 +1,9 @@
 //! A folder of a test's own, removed at its end.
 
+use super::processes::{keepers_of, of_project};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A fresh, empty folder.
@@ -53,6 +55,14 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        if self.0.join(".svc").is_dir() {
+            // Agents outlive a daemon that was killed: here no other comes.
+            let left = of_project(&self.0).into_iter().chain(keepers_of(&self.0));
+            let pids: Vec<String> = left.map(|pid| pid.to_string()).collect();
+            if !pids.is_empty() {
+                let _ = Command::new("kill").arg("-9").args(pids).stderr(Stdio::null()).status();
+            }
+        }
         // A test that failed may have left something that cannot be removed; that is not its message.
         let _ = fs::remove_dir_all(&self.0);
     }

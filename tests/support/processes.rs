@@ -29,6 +29,16 @@ pub fn of_project(project: &std::path::Path) -> Vec<u32> {
     with_variable(&format!("SVC_PROJECT_DIR={}", project.display()))
 }
 
+/// The processes that keep agents of this project.
+pub fn keepers_of(project: &std::path::Path) -> Vec<u32> {
+    let Ok(runs) = fs::read_dir(project.join(".svc/run")) else { return Vec::new() };
+    let pid = |run: fs::DirEntry| {
+        let text = fs::read_to_string(run.path().join("keeper.json")).ok()?;
+        serde_json::from_str::<serde_json::Value>(&text).ok()?["pid"].as_u64()?.try_into().ok()
+    };
+    runs.flatten().filter_map(pid).collect()
+}
+
 fn all() -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

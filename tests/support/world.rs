@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::agents::report::{Batch, Credit, Packed, RunReport};
+use svc::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use svc::agents::{self, JobReport, RunOrder};
 use svc::api::{Found, Method, Reply, Request, Table, decode_percent, parse_query};
 use svc::assembly::apply::apply;
@@ -188,6 +188,7 @@ impl World {
                 signal: None,
                 stderr_tail: String::new(),
                 leaked: 0,
+                keeper: Keeper::Told,
                 signalled: false,
             },
             "dies-by-signal" => RunReport::Exited {
@@ -195,6 +196,7 @@ impl World {
                 signal: Some(number(words)),
                 stderr_tail: String::new(),
                 leaked: 0,
+                keeper: Keeper::Told,
                 signalled: false,
             },
             "takes" | "refuses" => {
@@ -307,6 +309,8 @@ impl World {
             }
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
+            Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(id)),
+            Effect::LeaveRuns => "! leave all runs to their keepers".into(),
             Effect::Exit => "! exit".into(),
         }
     }
@@ -334,11 +338,12 @@ impl World {
 fn is_counting(effect: &Effect) -> bool {
     let documents = [Document::Usage, Document::Adaptive, Document::Timeline];
     matches!(effect, Effect::Put(document, Durability::Soon) if documents.contains(document))
+        || matches!(effect, Effect::Settled(..))
 }
 
 /// A batch without frames.
 pub fn output(activities: Vec<Activity>) -> RunReport {
-    RunReport::Output(Batch { activities, frames: Packed::default(), credit: Credit::free() })
+    RunReport::Output(Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() })
 }
 
 /// An activity in few words.

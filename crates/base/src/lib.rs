@@ -3,6 +3,7 @@
 
 pub mod actor;
 pub mod api;
+pub mod base64;
 pub mod bundled;
 pub mod chunked;
 pub mod fence;

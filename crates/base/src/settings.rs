@@ -125,6 +125,16 @@ pub const KEYS: &[Key] = &[
         "what rooms show beside: the person's ssh agent, the container engine, files and folders, which can be written",
     ),
     key(
+        "resumeOnStart",
+        "never, ask or auto",
+        "whether agents that ended with the machine or a killed daemon go on in their sessions when the next one starts",
+    ),
+    key(
+        "keeper.orphanMinutes",
+        "whole number 0 to 10080, in minutes",
+        "how long agents work on without a daemon, after it was killed, for example; 0 ends them at once",
+    ),
+    key(
         "integrations.idleStopSeconds",
         "whole number 1 to 86400, in seconds",
         "time without a call after which the server of an integration is stopped",
@@ -166,6 +176,8 @@ pub fn defaults() -> Map<String, Value> {
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},
+        "resumeOnStart": "ask",
+        "keeper": {"orphanMinutes": 30},
         "integrations": {"idleStopSeconds": 600},
         "env": {"pass": [], "set": {}, "providers": {}},
     });

@@ -149,7 +149,7 @@ pub const GLOBAL_OPTIONS: &[Opt] = &[
 
 const PORT: Opt = value("port", "N", "this port or none (31415, or the next that is free); 0 takes any");
 
-static DAEMON_COMMANDS: [Command; 4] = [
+static DAEMON_COMMANDS: [Command; 5] = [
     Command {
         name: "start",
         group: Group::Daemon,
@@ -172,9 +172,21 @@ static DAEMON_COMMANDS: [Command; 4] = [
         name: "stop",
         group: Group::Daemon,
         summary: "end the daemon and all its agents",
-        usage: "stop",
-        details: "Returns when the process is gone and the project is free for a new daemon. Agents may not use it.",
+        usage: "stop [--keep]",
+        options: &[switch("keep", "leave the agents at work: the next daemon goes on with them")],
+        details: "Returns when the process is gone and the project is free for a new daemon. Agents may not use it.\n\
+                  Agents that are kept work on without a daemon for keeper.orphanMinutes at most.",
         run: control::stop,
+        ..Command::PLAIN
+    },
+    Command {
+        name: "restart",
+        group: Group::Daemon,
+        summary: "replace the daemon by this program; agents work on",
+        usage: "restart",
+        details: "The new daemon takes the same address and goes on with every agent where the old one was: no turn\n\
+                  is interrupted and nothing is lost. Use it after an update of svc. Agents may not use it.",
+        run: control::restart,
         ..Command::PLAIN
     },
     Command {

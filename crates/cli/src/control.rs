@@ -251,15 +251,39 @@ pub fn running(project: &Path) -> Option<Running> {
     same.then_some(Running { address, pid })
 }
 
+/// `svc restart`.
+pub fn restart(session: &Session) -> Outcome {
+    refuse_agents(session)?;
+    let client = session.client()?;
+    let Some(project) = client.address().project.clone() else {
+        return Err(Failure::usage(
+            "'svc restart' restarts the daemon of a project: give --project, not --url",
+        ));
+    };
+    let address = client.address().url.trim_start_matches("http://").to_owned();
+    let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
+    let port = port.parse::<u16>().ok();
+    end(&client, true)?;
+    let host = host.trim_matches(['[', ']']);
+    let options = Background { project_dir: project, port, host: Some(host), own_session: true };
+    let out = session.out;
+    let daemon = start_in_background(&options, &|words| out.note(words))?;
+    announce(&out, &daemon.address.url, daemon.pid)
+}
+
+fn refuse_agents(session: &Session) -> Result<(), Failure> {
+    session.caller().map_or(Ok(()), |id| {
+        Err(Failure::failed(format!(
+            "agent {id} may not stop the daemon it runs under; ask the person who started it"
+        )))
+    })
+}
+
 /// `svc stop`.
 pub fn stop(session: &Session) -> Outcome {
-    if let Some(id) = session.caller() {
-        return Err(Failure::failed(format!(
-            "agent {id} may not stop the daemon it runs under; ask the person who started it"
-        )));
-    }
+    refuse_agents(session)?;
     let client = session.client()?;
-    let answer = shut_down(&client)?;
+    let answer = end(&client, session.args.flag("keep"))?;
     let out = &session.out;
     if out.json {
         return out.document(&answer);
@@ -267,9 +291,14 @@ pub fn stop(session: &Session) -> Outcome {
     if out.quiet { Ok(()) } else { out.line("stopped") }
 }
 
-/// Ends a daemon and returns when its process is gone and its lock is free.
+/// Ends a daemon with its agents and returns when its process is gone and its lock is free.
 pub fn shut_down(client: &Client) -> Result<Value, Failure> {
-    let answer = client.post("/api/shutdown", &json!({}))?;
+    end(client, false)
+}
+
+fn end(client: &Client, keep: bool) -> Result<Value, Failure> {
+    let path = if keep { "/api/shutdown?keep=true" } else { "/api/shutdown" };
+    let answer = client.post(path, &json!({}))?;
     let pid = answer["pid"].as_u64();
     let deadline = Instant::now() + STOP_LIMIT;
     while !is_gone(client, pid) {

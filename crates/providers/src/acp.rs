@@ -10,8 +10,8 @@ mod permission;
 mod tools;
 
 use super::{
-    Capabilities, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider, RecordPlace,
-    SessionStart, Tier, gemini,
+    Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider,
+    RecordPlace, SessionStart, Tier, gemini, saved,
 };
 use std::path::PathBuf;
 
@@ -105,6 +105,10 @@ impl Provider for Acp {
             stdin: true,
             conversation: Box::new(client::Client::new(request, model)),
         })
+    }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        saved::restore::<client::Client>(INFO.id, saved)
     }
 }
 

@@ -121,7 +121,8 @@ pub struct Usage {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TurnEnd {
-    /// The final answer; empty when the provider repeats none.
+    /// The final answer; where the program does not repeat it at the end, what was remembered of it: at most
+    /// 256 KiB. Empty when there is none.
     pub text: String,
     /// The provider calls it a failure.
     pub is_error: bool,

@@ -11,8 +11,9 @@
 use super::wire::{self, Joiner};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Program, Provider, Purpose,
-    SessionStart, Step, Tokens, TurnEnd, Usage,
+    SessionStart, Step, Tokens, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -85,12 +86,18 @@ impl Provider for Aider {
         let stream = Stream { folder: request.working_dir.clone(), ..Stream::default() };
         Ok(Launch::once("aider", args, Some(prompt), stream))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The lines of one run.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     /// What the names of files are relative to.
+    #[serde(with = "saved::path")]
     folder: PathBuf,
     /// The announcements are over: what follows are the answer's words.
     answers: bool,
@@ -112,7 +119,7 @@ impl Stream {
         let text = text.trim();
         if !text.is_empty() {
             wire::say(out, text);
-            text.clone_into(&mut self.last_text);
+            wire::remember(&mut self.last_text, text);
         }
     }
 
@@ -121,7 +128,7 @@ impl Stream {
         self.said(out);
         self.is_counted = true;
         self.error.clear();
-        self.cost_usd += cost.unwrap_or(0.0);
+        self.cost_usd = wire::sum_of_costs(self.cost_usd, cost.unwrap_or(0.0));
         let delta = tokens.minus(Tokens::default());
         let context = Tokens { output: 0, ..tokens }.total();
         let context_tokens = (context > 0).then_some(context);
@@ -144,6 +151,10 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn open(&mut self, out: &mut Vec<Step>) {
         wire::emit(out, Activity::TurnStarted);
     }
@@ -177,7 +188,7 @@ impl Conversation for Stream {
             let piece = self.words.push(line).or_else(|| self.words.push("\n"));
             if let Some(text) = piece {
                 wire::say(out, &text);
-                self.last_text = text;
+                wire::remember(&mut self.last_text, &text);
             }
         }
     }

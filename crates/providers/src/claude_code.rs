@@ -9,8 +9,8 @@ pub(super) use stream::{is_subagent, tool_results};
 
 use super::login::{self, LoginFacts, Source};
 use super::{
-    Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
-    Purpose, SessionStart, Tier, wire,
+    Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
+    Program, Provider, Purpose, SessionStart, Tier, saved, wire,
 };
 use serde_json::json;
 use std::path::Path;
@@ -149,6 +149,10 @@ impl Provider for ClaudeCode {
             stdin: true,
             conversation: Box::new(stream::Stream::new(&request.prompt, &request.session)),
         })
+    }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        saved::restore::<stream::Stream>(INFO.id, saved)
     }
 }
 

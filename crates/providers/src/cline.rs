@@ -6,19 +6,17 @@
 //! only all permissions or none: in [`Permission::Auto`] it has all behind the kernel's fence; without one it
 //! reads and answers, and what changes something is refused and named.
 
-use super::json::Json;
+use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Permission, Program, Provider,
-    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 
 /// Cline.
 pub struct Cline;
-
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 
 static INFO: Info = Info {
     id: "cline",
@@ -78,10 +76,15 @@ impl Provider for Cline {
         let prompt = request.prompt.clone();
         Ok(Launch::once("cline", args, Some(prompt), Stream::default()))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The events of `--json`.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     session: String,
     working: bool,
@@ -103,12 +106,12 @@ impl Stream {
     fn flush(&mut self, out: &mut Vec<Step>) {
         if let Some(text) = self.words.take() {
             wire::say(out, &text);
-            self.last_text = text;
+            wire::remember(&mut self.last_text, &text);
         }
     }
 
     fn hook_event(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
-        let id = wire::text(event, "taskId");
+        let id = wire::name(event, "taskId");
         let by_subagent = event.get("parentAgentId").is_some_and(|parent| !parent.is_null());
         if self.session.is_empty() && !id.is_empty() && !by_subagent {
             id.clone_into(&mut self.session);
@@ -123,7 +126,7 @@ impl Stream {
             ("content_start", "text") => {
                 if let Some(text) = self.words.push(wire::text(event, "text")) {
                     wire::say(out, &text);
-                    self.last_text = text;
+                    wire::remember(&mut self.last_text, &text);
                 }
             }
             ("content_end", "text") => self.flush(out),
@@ -151,8 +154,8 @@ impl Stream {
         let failed = |part: &Json<'_>| part.get("success").and_then(Json::as_bool) == Some(false);
         let error = event.get("error").is_some_and(|error| !error.is_null()) || outputs.iter().any(failed);
         wire::tool_ended(out, wire::text(event, "toolCallId"), error, &words_of(outputs));
-        if refused && self.denied.len() < DENIED_MAX {
-            self.denied.push(wire::text(event, "toolName").to_owned());
+        if refused {
+            wire::refused(&mut self.denied, wire::text(event, "toolName"));
         }
     }
 
@@ -215,6 +218,10 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {

@@ -3,15 +3,16 @@
 //! The prompt comes on standard input, which is then closed. The command line was tried with codex
 //! 0.169.0: `-s`, `-m`, `-c` and `--json` stand before `resume` and hold for it too.
 
-use super::json::Json;
+use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
-    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage,
+    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Codex.
@@ -21,8 +22,6 @@ pub struct Codex;
 const CHANGES_MAX: usize = 256;
 /// At most this many calls are remembered as begun. The end of one beyond it is told with its begin.
 const OPEN_CALLS_MAX: usize = 1024;
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 
 /// Tokens that codex 0.169.0 fills before it makes room: 95 % of what it lists for these models.
 const CONTEXT_WINDOW: u64 = 258_400;
@@ -104,14 +103,20 @@ impl Provider for Codex {
         let prompt = request.prompt.clone();
         Ok(Launch::once("codex", args, Some(prompt), Stream::new(counted)))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The events of `codex exec --json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     meter: Meter,
     /// The last words: codex does not repeat them at the end.
     last_text: String,
-    open_calls: HashSet<String>,
+    open_calls: BTreeSet<String>,
     denied: Vec<String>,
     thread: String,
     /// What the record has told: the model, and the tokens of the last call and the window.
@@ -135,7 +140,7 @@ impl Stream {
         Self {
             meter: Meter::starting_at(counted),
             last_text: String::new(),
-            open_calls: HashSet::new(),
+            open_calls: BTreeSet::new(),
             denied: Vec::new(),
             thread: String::new(),
             model: String::new(),
@@ -146,7 +151,8 @@ impl Stream {
 
     fn item_started(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         for call in calls(item) {
-            if self.open_calls.len() < OPEN_CALLS_MAX && self.open_calls.insert(call.id.clone()) {
+            let has_room = self.open_calls.len() < OPEN_CALLS_MAX && call.id.len() <= wire::NAME_LIMIT_BYTES;
+            if has_room && self.open_calls.insert(call.id.clone()) {
                 started(call, out);
             }
         }
@@ -155,8 +161,9 @@ impl Stream {
     fn item_completed(&mut self, item: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(item, "type") {
             "agent_message" => {
-                wire::text(item, "text").clone_into(&mut self.last_text);
-                wire::say(out, &self.last_text);
+                let text = wire::text(item, "text");
+                wire::remember(&mut self.last_text, text);
+                wire::say(out, text);
             }
             "reasoning" => {
                 let text = wire::text(item, "text").to_owned();
@@ -177,14 +184,14 @@ impl Stream {
         // The files of one change share its outcome: it is told with the first.
         let mut output = output(item);
         for call in calls(item) {
-            self.calls += 1;
+            self.calls = self.calls.saturating_add(1);
             let (id, name) = (call.id.clone(), call.name.clone());
             if !self.open_calls.remove(&id) {
                 started(call, out);
             }
             wire::tool_ended(out, &id, error, &std::mem::take(&mut output));
-            if status == "declined" && self.denied.len() < DENIED_MAX {
-                self.denied.push(name);
+            if status == "declined" {
+                wire::refused(&mut self.denied, &name);
             }
         }
     }
@@ -216,13 +223,17 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let item = event.get("item").unwrap_or(&Json::Null);
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
             "thread.started" => {
-                let id = wire::text(&event, "thread_id").to_owned();
+                let id = wire::name(&event, "thread_id").to_owned();
                 if !id.is_empty() {
                     self.thread.clone_from(&id);
                     wire::emit(out, Activity::Session { id, model: None });
@@ -244,7 +255,7 @@ impl Conversation for Stream {
         let Some(event) = told.then(|| wire::object(line)).flatten() else { return };
         let payload = event.get("payload").unwrap_or(&Json::Null);
         if wire::text(&event, "type") == "turn_context" {
-            let model = wire::text(payload, "model");
+            let model = wire::name(payload, "model");
             if !model.is_empty() && model != self.model && !self.thread.is_empty() {
                 model.clone_into(&mut self.model);
                 let id = self.thread.clone();

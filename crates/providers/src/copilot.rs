@@ -5,20 +5,19 @@
 //! only how full its context is after a tool call. It hides the value of its key wherever that occurs in its
 //! output, so that a short key spoils the words.
 
-use super::json::Json;
+use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Permission, Program, Provider,
-    Purpose, SessionStart, Step, TurnEnd, Usage,
+    Purpose, SessionStart, Step, TurnEnd, Usage, saved,
 };
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// GitHub Copilot CLI.
 pub struct Copilot;
 
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 /// Of at most this many running tool calls the name is kept.
 const OPEN_CALLS_MAX: usize = 256;
 
@@ -86,15 +85,20 @@ impl Provider for Copilot {
         let prompt = request.prompt.clone();
         Ok(Launch::once("copilot", args, Some(prompt), Stream::default()))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The events of `--output-format json`.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     model: String,
     working: bool,
     /// Running tool calls and the tools' names.
-    open_calls: HashMap<String, String>,
+    open_calls: BTreeMap<String, String>,
     last_text: String,
     error: String,
     /// Somebody has broken its turn off; its result calls that a success.
@@ -115,7 +119,8 @@ impl Stream {
         let input = data.get("arguments").map(Json::to_value).unwrap_or_default();
         let writes = matches!(name.as_str(), "create" | "edit");
         let path = if writes || name == "view" { wire::path_in(&input) } else { None };
-        if self.open_calls.len() < OPEN_CALLS_MAX {
+        let is_short = id.len().max(name.len()) <= wire::NAME_LIMIT_BYTES;
+        if is_short && self.open_calls.len() < OPEN_CALLS_MAX {
             self.open_calls.insert(id.clone(), name.clone());
         }
         wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
@@ -131,8 +136,8 @@ impl Stream {
             _ => wire::text(problem, "message"),
         };
         wire::tool_ended(out, id, !is_success, output);
-        if wire::text(problem, "code") == "denied" && !name.is_empty() && self.denied.len() < DENIED_MAX {
-            self.denied.push(name);
+        if wire::text(problem, "code") == "denied" && !name.is_empty() {
+            wire::refused(&mut self.denied, &name);
         }
         if let Some(metrics) = data.get("toolTelemetry").and_then(|telemetry| telemetry.get("metrics")) {
             let filled = |key| wire::count_if_any(metrics, key).filter(|count| *count > 0);
@@ -173,12 +178,16 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let data = event.get("data").unwrap_or(&Json::Null);
         match wire::text(&event, "type") {
             "" => wire::noise(line, out),
-            "session.tools_updated" => wire::text(data, "model").clone_into(&mut self.model),
+            "session.tools_updated" => wire::name(data, "model").clone_into(&mut self.model),
             "user.message" | "assistant.turn_start" => self.turn_started(out),
             "assistant.reasoning" if !wire::text(data, "content").is_empty() => {
                 wire::emit(out, Activity::Thinking { text: wire::text(data, "content").to_owned() });
@@ -186,7 +195,7 @@ impl Conversation for Stream {
             "assistant.message" => {
                 let words = wire::text(data, "content");
                 if !words.is_empty() {
-                    words.clone_into(&mut self.last_text);
+                    wire::remember(&mut self.last_text, words);
                     wire::say(out, words);
                 }
             }

@@ -3,20 +3,18 @@
 //! The prompt stands in `--prompt=...`: with `-p` one that begins with a dash is refused. A long one goes
 //! to standard input, which the program takes in its place (tried with gemini-cli 0.61.0).
 
-use super::json::Json;
+use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Joiner};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Model, Permission, Program, Provider,
-    Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+    Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Gemini CLI.
 pub struct Gemini;
-
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 
 /// Tokens.
 const CONTEXT_WINDOW: u64 = 1_048_576;
@@ -32,6 +30,8 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "GEMINI_API_KEY",
     install_command: "npm install -g @google/gemini-cli",
+    package: "@google/gemini-cli",
+    home_variable: "GEMINI_CLI_HOME",
     state_places: &[".gemini/"],
     obeyed_places: &[
         ".gemini/settings.json",
@@ -102,10 +102,15 @@ impl Provider for Gemini {
         let prompt = long.then(|| request.prompt.clone());
         Ok(Launch::once("gemini", args, prompt, Stream::default()))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The events of `--output-format stream-json`.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     words: Joiner,
     /// The last words: the result does not repeat them.
@@ -133,13 +138,13 @@ pub(super) fn recorded_context(line: &str) -> Option<u64> {
 impl Stream {
     fn flush(&mut self, out: &mut Vec<Step>) {
         if let Some(text) = self.words.take() {
-            self.said(text, out);
+            self.said(&text, out);
         }
     }
 
-    fn said(&mut self, text: String, out: &mut Vec<Step>) {
-        wire::say(out, &text);
-        self.last_text = text;
+    fn said(&mut self, text: &str, out: &mut Vec<Step>) {
+        wire::say(out, text);
+        wire::remember(&mut self.last_text, text);
     }
 
     fn message(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
@@ -150,11 +155,11 @@ impl Stream {
         }
         if event.get("delta").and_then(Json::as_bool).unwrap_or(false) {
             if let Some(text) = self.words.push(content) {
-                self.said(text, out);
+                self.said(&text, out);
             }
         } else {
             self.flush(out);
-            self.said(content.to_owned(), out);
+            self.said(content, out);
         }
     }
 
@@ -164,10 +169,10 @@ impl Stream {
         let output = wire::text(event, "output");
         let output = if output.is_empty() { wire::text(problem, "message") } else { output };
         wire::tool_ended(out, wire::text(event, "tool_id"), failed, output);
-        if wire::text(problem, "type") == "policy_violation" && self.denied.len() < DENIED_MAX {
+        if wire::text(problem, "type") == "policy_violation" {
             // The program builds its call ids as `<tool>__<tool>_<time>_<n>`.
             let id = wire::text(event, "tool_id");
-            self.denied.push(id.split_once("__").map_or(id, |(name, _)| name).to_owned());
+            wire::refused(&mut self.denied, id.split_once("__").map_or(id, |(name, _)| name));
         }
     }
 
@@ -199,6 +204,10 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         let kind = wire::text(&event, "type");

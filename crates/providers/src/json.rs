@@ -24,49 +24,50 @@ pub enum Json<'a> {
 
 /// What the parsers ask of a tree, whether its words are borrowed or its own.
 pub trait Look: Sized {
-    /// The field of this name; none where it is no object.
-    fn field(&self, key: &str) -> Option<&Self>;
+    /// The field of this name, the last where it comes twice; none where it is no object.
+    fn get(&self, key: &str) -> Option<&Self>;
     /// The text, if it is one.
-    fn text(&self) -> Option<&str>;
+    fn as_str(&self) -> Option<&str>;
     /// The whole number, if it is one that is not negative.
-    fn number(&self) -> Option<u64>;
+    fn as_u64(&self) -> Option<u64>;
     /// The items, if it is a list.
-    fn list(&self) -> Option<&[Self]>;
+    fn as_array(&self) -> Option<&[Self]>;
 }
 
 impl Look for Value {
-    fn field(&self, key: &str) -> Option<&Self> {
-        self.get(key)
+    fn get(&self, key: &str) -> Option<&Self> {
+        self.as_object()?.get(key)
     }
 
-    fn text(&self) -> Option<&str> {
-        self.as_str()
+    fn as_str(&self) -> Option<&str> {
+        if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    fn number(&self) -> Option<u64> {
-        self.as_u64()
+    fn as_u64(&self) -> Option<u64> {
+        if let Self::Number(number) = self { number.as_u64() } else { None }
     }
 
-    fn list(&self) -> Option<&[Self]> {
-        self.as_array().map(Vec::as_slice)
+    fn as_array(&self) -> Option<&[Self]> {
+        if let Self::Array(items) = self { Some(items) } else { None }
     }
 }
 
 impl Look for Json<'_> {
-    fn field(&self, key: &str) -> Option<&Self> {
-        self.get(key)
+    fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Object(fields) = self else { return None };
+        fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    fn text(&self) -> Option<&str> {
-        self.as_str()
+    fn as_str(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    fn number(&self) -> Option<u64> {
-        self.as_u64()
+    fn as_u64(&self) -> Option<u64> {
+        if let Self::Number(number) = self { number.as_u64() } else { None }
     }
 
-    fn list(&self) -> Option<&[Self]> {
-        self.as_array()
+    fn as_array(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self { Some(items) } else { None }
     }
 }
 
@@ -78,25 +79,9 @@ impl<'a> Json<'a> {
         serde_json::from_str(text)
     }
 
-    /// The field of this name, the last where it comes twice.
-    pub fn get(&self, key: &str) -> Option<&Self> {
-        let Self::Object(fields) = self else { return None };
-        fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
-    }
-
-    /// The text, if it is one.
-    pub fn as_str(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
     /// Yes or no, if it is that.
     pub fn as_bool(&self) -> Option<bool> {
         if let Self::Bool(is) = self { Some(*is) } else { None }
-    }
-
-    /// The whole number, if it is one that is not negative.
-    pub fn as_u64(&self) -> Option<u64> {
-        if let Self::Number(number) = self { number.as_u64() } else { None }
     }
 
     /// The whole number, if it is one.
@@ -107,11 +92,6 @@ impl<'a> Json<'a> {
     /// The number, if it is one.
     pub fn as_f64(&self) -> Option<f64> {
         if let Self::Number(number) = self { number.as_f64() } else { None }
-    }
-
-    /// The items, if it is a list.
-    pub fn as_array(&self) -> Option<&[Self]> {
-        if let Self::List(items) = self { Some(items) } else { None }
     }
 
     /// The fields by their names, each once; none where it is no object.

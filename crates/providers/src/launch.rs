@@ -1,7 +1,8 @@
 //! What to run for an agent.
 
 use super::environment::Extra;
-use super::{Conversation, Step, Tokens};
+use super::{Conversation, Step, Tokens, saved};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
@@ -59,7 +60,7 @@ pub enum SessionStart {
 }
 
 /// Why it is launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Purpose {
     /// To work: it may use tools, and may get more messages.
     Work,
@@ -171,7 +172,7 @@ impl Launch {
         program: &str,
         args: Vec<String>,
         prompt: Option<String>,
-        stream: impl Conversation + 'static,
+        stream: impl Conversation + Serialize + 'static,
     ) -> Self {
         Self {
             program: LaunchProgram::Named(program.to_owned()),
@@ -181,15 +182,30 @@ impl Launch {
             conversation: Box::new(Once { prompt, stream }),
         }
     }
+
+    /// The conversation of such a run, see [`super::Provider::restore`].
+    pub(super) fn restore_once<S>(provider: &str, saved: &str) -> Result<Box<dyn Conversation>, String>
+    where
+        S: Conversation + Serialize + DeserializeOwned + 'static,
+    {
+        saved::restore::<Once<S>>(provider, saved)
+    }
 }
 
 /// A conversation in which nothing is said after the prompt.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Once<S> {
+    /// Until it is written.
     prompt: Option<String>,
     stream: S,
 }
 
-impl<S: Conversation> Conversation for Once<S> {
+impl<S: Conversation + Serialize> Conversation for Once<S> {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn open(&mut self, out: &mut Vec<Step>) {
         self.stream.open(out);
         if let Some(prompt) = self.prompt.take() {

@@ -26,6 +26,7 @@ pub mod ollama;
 mod opencode;
 pub mod price;
 mod qwen;
+mod saved;
 pub mod script;
 pub mod windows;
 mod wire;
@@ -34,6 +35,7 @@ pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use launch::{
     Effort, Home, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, Room, SessionStart,
 };
+pub use saved::SAVED_LIMIT_BYTES;
 
 use std::path::PathBuf;
 
@@ -98,6 +100,12 @@ pub struct Info {
     pub pass_env_when: &'static [(&'static str, &'static [&'static str])],
     /// Whether it speaks to models of any vendor and gets every vendor's key.
     pub vendor_keys: bool,
+    /// The npm package that it comes in, where it writes into the home folder even to tell its version: the
+    /// package tells that instead, if its program stands in one.
+    pub package: &'static str,
+    /// The variable that names the home folder to it, if there is one. A program of such a package that
+    /// stands elsewhere gets an empty folder there when it is asked for its version.
+    pub home_variable: &'static str,
     /// How one learns whether somebody is logged in to it.
     pub login: login::LoginFacts,
     /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
@@ -140,6 +148,8 @@ impl Info {
         pass_env: &[],
         pass_env_when: &[],
         vendor_keys: false,
+        package: "",
+        home_variable: "",
         login: login::NO_LOGIN,
         needs_fence: false,
         scripted: false,
@@ -170,6 +180,13 @@ pub trait Provider: Sync {
     /// Errors: a sentence when the request asks for something this provider cannot do.
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String>;
 
+    /// The conversation that [`Conversation::save`] has written down, to be gone on with: its program runs
+    /// on, and what was said so far is not said again.
+    ///
+    /// Errors: a sentence when this is above [`SAVED_LIMIT_BYTES`], or is not what this version saves of a
+    /// conversation with this provider. No text makes it panic, nor what it gives.
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String>;
+
     /// What is wrong with the model and the command of a wish, before anything is started: the field and a
     /// sentence.
     fn check(&self, model: Option<&str>, command: &[String]) -> Result<(), (&'static str, String)> {
@@ -191,7 +208,7 @@ pub trait Provider: Sync {
 }
 
 /// A file of JSON lines that a program appends to: of those so many folders below `root` whose names end so.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RecordPlace {
     /// The folder to look in.
     pub root: PathBuf,
@@ -229,8 +246,17 @@ impl Ruling {
     }
 }
 
-/// The protocol of one run, without I/O. Called from one thread at a time.
+/// The protocol of one run, without I/O. Called from one thread at a time. The same inputs in the same order
+/// make the same steps, see `saved.rs`.
 pub trait Conversation: Send {
+    /// Its whole state as JSON, at most [`SAVED_LIMIT_BYTES`], from which [`Provider::restore`] of the same
+    /// provider makes one that goes on just as this one would. The same state gives the same text.
+    ///
+    /// No key or token of a person is in it: a conversation is never told one. What people and models have
+    /// said may be: a prompt or a message not yet written, the last words of a turn, the arguments of a tool
+    /// that waits for a decision. So the text goes to its owner's eyes alone (mode 0600).
+    fn save(&self) -> String;
+
     /// The process has started.
     fn open(&mut self, out: &mut Vec<Step>) {
         let _ = out;

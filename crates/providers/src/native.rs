@@ -3,7 +3,7 @@
 //! Out of the program: one [`Activity`] per line, as JSON. Into it: first `{"type":"prompt","text":"..."}`,
 //! then any number of `{"type":"say","text":"..."}`. When its standard input is closed it ends.
 
-use super::{Activity, Conversation, SessionStart, Step, Tokens};
+use super::{Activity, Conversation, SessionStart, Step, Tokens, saved};
 use serde::{Deserialize, Serialize};
 
 /// A line that is not of the protocol is shown up to this many bytes.
@@ -41,7 +41,8 @@ impl Input {
 }
 
 /// One run of a built-in agent.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Native {
     /// Sent when the process has started, and then dropped.
     prompt: Option<String>,
@@ -74,6 +75,10 @@ impl Native {
 }
 
 impl Conversation for Native {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn open(&mut self, out: &mut Vec<Step>) {
         if let Some(text) = self.prompt.take() {
             out.push(Step::Write(Input::Prompt { text }.to_line()));

@@ -5,8 +5,8 @@ use super::login::{LoginFacts, Source};
 use super::native::Native;
 use super::wire::check_names;
 use super::{
-    Capabilities, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission, Program, Provider,
-    Purpose, SessionStart, Tier,
+    Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
+    Program, Provider, Purpose, SessionStart, Tier, saved,
 };
 
 /// The hidden sub-command that is the agent.
@@ -96,6 +96,10 @@ impl Provider for Ollama {
             stdin: true,
             conversation: Box::new(Native::new(&request.prompt, &request.session)),
         })
+    }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        saved::restore::<Native>(INFO.id, saved)
     }
 
     fn forks(&self) -> bool {

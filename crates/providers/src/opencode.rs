@@ -4,19 +4,17 @@
 //! model in quotes (tried with opencode 1.18.33). That its model cannot be reached, and that it tries again,
 //! it tells in its log alone, for which standard error is asked.
 
-use super::json::Json;
+use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
-    Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage,
+    Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 
 /// opencode.
 pub struct OpenCode;
-
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 
 const fn model(id: &'static str, name: &'static str, tier: Tier) -> Model {
     Model { id, name, tier, context_window: 1_000_000 }
@@ -106,11 +104,16 @@ impl Provider for OpenCode {
         let prompt = request.prompt.clone();
         Ok(Launch::once("opencode", args, Some(prompt), Stream::default()))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The events of `opencode run --format json`. The turn ends with the stream, or with the `done` event of
 /// newer versions.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     session: String,
     started: bool,
@@ -150,7 +153,7 @@ impl Stream {
         };
         let cost_usd = part.get("cost").and_then(Json::as_f64).filter(|cost| *cost >= 0.0);
         if let Some(cost) = cost_usd {
-            self.cost_usd = Some(self.cost_usd.unwrap_or(0.0) + cost);
+            self.cost_usd = Some(wire::sum_of_costs(self.cost_usd.unwrap_or(0.0), cost));
         }
         let context = Tokens { output: 0, ..tokens }.total();
         wire::usage(
@@ -182,8 +185,8 @@ impl Stream {
     }
 
     fn denied(&mut self, name: &str) {
-        if self.denied.len() < DENIED_MAX && !self.denied.iter().any(|known| known == name) {
-            self.denied.push(name.to_owned());
+        if !self.denied.iter().any(|known| known == name) {
+            wire::refused(&mut self.denied, name);
         }
     }
 
@@ -226,9 +229,13 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
-        let id = wire::text(&event, "sessionID");
+        let id = wire::name(&event, "sessionID");
         if !id.is_empty() && id != self.session {
             id.clone_into(&mut self.session);
             wire::emit(out, Activity::Session { id: id.to_owned(), model: None });
@@ -238,8 +245,9 @@ impl Conversation for Stream {
             "" => wire::noise(line, out),
             "step_start" => self.step_started(out),
             "text" => {
-                wire::text(part, "text").clone_into(&mut self.last_text);
-                wire::say(out, &self.last_text);
+                let text = wire::text(part, "text");
+                wire::remember(&mut self.last_text, text);
+                wire::say(out, text);
             }
             "reasoning" if !wire::text(part, "text").is_empty() => {
                 wire::emit(out, Activity::Thinking { text: wire::text(part, "text").to_owned() });

@@ -6,19 +6,17 @@
 //! begins, and none is too long (tried with qwen-code 0.24.4).
 
 use super::claude_code::{is_subagent, tool_results};
-use super::json::Json;
+use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Permission, Program, Provider,
-    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Purpose, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 
 /// Qwen Code.
 pub struct Qwen;
-
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 
 static INFO: Info = Info {
     id: "qwen",
@@ -27,6 +25,7 @@ static INFO: Info = Info {
     auth_type: "api-key",
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @qwen-code/qwen-code",
+    package: "@qwen-code/qwen-code",
     state_places: &[".qwen/"],
     obeyed_places: &[".qwen/settings.json", ".qwen/extensions/", ".qwen/commands/", ".qwen/QWEN.md"],
     pass_env: &["QWEN_*", "OPENAI_MODEL"],
@@ -87,9 +86,15 @@ impl Provider for Qwen {
         let stream = Stream { meter, session: String::new(), working: false };
         Ok(Launch::once("qwen", args, Some(request.prompt.clone()), stream))
     }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        Launch::restore_once::<Stream>(INFO.id, saved)
+    }
 }
 
 /// The events of `--output-format stream-json`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Stream {
     meter: Meter,
     session: String,
@@ -107,7 +112,7 @@ impl Stream {
     fn system(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         match wire::text(event, "subtype") {
             "init" => {
-                let (id, model) = (wire::text(event, "session_id"), wire::text(event, "model"));
+                let (id, model) = (wire::name(event, "session_id"), wire::text(event, "model"));
                 if !id.is_empty() && id != self.session {
                     id.clone_into(&mut self.session);
                     let model = (!model.is_empty()).then(|| model.to_owned());
@@ -157,7 +162,7 @@ impl Stream {
             || !matches!(wire::text(event, "subtype"), "success" | "");
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
-        let denied = wire::items(event, "permission_denials").iter().take(DENIED_MAX);
+        let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
         wire::emit(
             out,
             Activity::TurnEnded(TurnEnd {
@@ -175,6 +180,10 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         let Some(event) = wire::object(line) else { return wire::noise(line, out) };
         match wire::text(&event, "type") {

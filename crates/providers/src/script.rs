@@ -3,8 +3,8 @@
 
 use super::native::Native;
 use super::{
-    Capabilities, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider, Purpose,
-    SessionStart, Tier,
+    Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider,
+    Purpose, SessionStart, Tier, saved,
 };
 
 /// The hidden sub-command that plays a scenario.
@@ -75,6 +75,10 @@ impl Provider for Script {
             stdin: true,
             conversation: Box::new(Native::new(&request.prompt, &request.session)),
         })
+    }
+
+    fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
+        saved::restore::<Native>(INFO.id, saved)
     }
 }
 

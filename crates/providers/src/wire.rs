@@ -1,7 +1,9 @@
 //! What all stream parsers share: reading JSON that may be nonsense, cutting, joining and counting.
 
 use super::json::{Json, Look};
+use super::native;
 use super::{Activity, LaunchRequest, SessionStart, Step, Tokens, TokensDelta, Usage};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Component, Path, PathBuf};
 
@@ -13,6 +15,10 @@ pub const NOISE_LIMIT_BYTES: usize = 4 * 1024;
 pub const JOINED_TEXT_LIMIT_BYTES: usize = 256 * 1024;
 /// A prompt above this many bytes goes to standard input: Linux takes at most 128 KiB in one argument.
 pub const ARGUMENT_LIMIT_BYTES: usize = 100 * 1024;
+/// At most this many refused tools are named.
+pub const DENIED_MAX: usize = 64;
+/// An id or a name above this many bytes is not remembered.
+pub const NAME_LIMIT_BYTES: usize = 1024;
 /// The largest whole number that JSON carries exactly everywhere; a count above it is nonsense.
 const COUNT_MAX: u64 = 1 << 53;
 
@@ -42,31 +48,49 @@ pub fn own_object(line: &str) -> Option<Value> {
 
 /// The text under `key`, or the empty one.
 pub fn text<'a>(value: &'a impl Look, key: &str) -> &'a str {
-    value.field(key).and_then(Look::text).unwrap_or("")
+    value.get(key).and_then(Look::as_str).unwrap_or("")
+}
+
+/// The id or name under `key`; the empty one where there is none, or one that is too long to be remembered.
+pub fn name<'a>(value: &'a impl Look, key: &str) -> &'a str {
+    Some(text(value, key)).filter(|name| name.len() <= NAME_LIMIT_BYTES).unwrap_or("")
 }
 
 /// The count under `key`, or 0.
 pub fn count(value: &impl Look, key: &str) -> u64 {
-    value.field(key).and_then(Look::number).unwrap_or(0).min(COUNT_MAX)
+    value.get(key).and_then(Look::as_u64).unwrap_or(0).min(COUNT_MAX)
 }
 
 /// The count under `key`, if there is one.
 pub fn count_if_any(value: &impl Look, key: &str) -> Option<u64> {
-    value.field(key).and_then(Look::number).map(|number| number.min(COUNT_MAX))
+    value.get(key).and_then(Look::as_u64).map(|number| number.min(COUNT_MAX))
 }
 
 /// The items of the list under `key`; none when it is not a list.
 pub fn items<'a, T: Look>(value: &'a T, key: &str) -> &'a [T] {
-    value.field(key).and_then(Look::list).unwrap_or(&[])
+    value.get(key).and_then(Look::as_array).unwrap_or(&[])
 }
 
 /// The first `limit` bytes at most, never in the middle of a character.
 pub fn cut(text: &str, limit: usize) -> String {
-    let mut end = text.len().min(limit);
-    while !text.is_char_boundary(end) {
-        end -= 1;
+    native::cut(text, limit).to_owned()
+}
+
+/// Remembers the last words for the end of the turn, which repeats [`JOINED_TEXT_LIMIT_BYTES`] of them.
+pub fn remember(last_text: &mut String, text: &str) {
+    native::cut(text, JOINED_TEXT_LIMIT_BYTES).clone_into(last_text);
+}
+
+/// Remembers that a tool was refused, for the end of the turn.
+pub fn refused(denied: &mut Vec<String>, name: &str) {
+    if denied.len() < DENIED_MAX {
+        denied.push(cut(name, NAME_LIMIT_BYTES));
     }
-    text[..end].to_owned()
+}
+
+/// The sum of two costs, which is a number whatever a program tells.
+pub fn sum_of_costs(one: f64, other: f64) -> f64 {
+    (one + other).min(f64::MAX)
 }
 
 /// Reports a line that is not of the protocol; an empty one says nothing.
@@ -111,12 +135,12 @@ pub fn tool_ended(out: &mut Vec<Step>, id: &str, error: bool, output: &str) {
 /// The words in a content value: a string, or a list of blocks with `text` (possibly one `content`
 /// deeper, as the Agent Client Protocol has it). At most [`TOOL_OUTPUT_LIMIT_BYTES`] and a block.
 pub fn words(content: &impl Look) -> String {
-    if let Some(text) = content.text() {
+    if let Some(text) = content.as_str() {
         return cut(text, TOOL_OUTPUT_LIMIT_BYTES);
     }
     let mut all = String::new();
-    for block in content.list().unwrap_or(&[]) {
-        let block = block.field("content").unwrap_or(block);
+    for block in content.as_array().unwrap_or(&[]) {
+        let block = block.get("content").unwrap_or(block);
         let text = text(block, "text");
         if !text.is_empty() && all.len() < TOOL_OUTPUT_LIMIT_BYTES {
             if !all.is_empty() {
@@ -129,8 +153,10 @@ pub fn words(content: &impl Look) -> String {
 }
 
 /// Joins text deltas to whole texts.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Joiner {
+    /// At most [`JOINED_TEXT_LIMIT_BYTES`].
     held: String,
 }
 
@@ -148,7 +174,8 @@ impl Joiner {
 }
 
 /// Turns a provider's cumulative token counts into changes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Meter {
     /// The provider's last own figure.
     total: Tokens,
@@ -195,7 +222,8 @@ fn is_below(now: Tokens, then: Tokens) -> bool {
 }
 
 /// Turns a cumulative cost in US dollars into changes.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CostMeter {
     /// `None` until the first figure of a continued session, whose earlier cost is not known here.
     last: Option<f64>,

@@ -1,6 +1,7 @@
 //! The process of a launch: what is around it, and an environment that is an allow-list, never the daemon's
 //! own.
 
+use super::checkpoint::RunFile;
 use super::fence::{self, Temporary};
 use super::room::{self, RoomFolder, Surroundings};
 use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest, environment};
@@ -27,6 +28,24 @@ impl Beside {
             return RoomFolder::make(&request.project_dir, name).map(Self::Room);
         }
         request.fence.as_ref().map_or(Ok(Self::Nothing), |_| Temporary::make().map(Self::Temporary))
+    }
+
+    /// What an earlier daemon has made for a process that still runs.
+    pub(super) fn of(file: &RunFile, project: &Path) -> Self {
+        match &file.beside {
+            None => Self::Nothing,
+            Some(path) if file.has_room => Self::Room(RoomFolder::at(path.clone(), project)),
+            Some(path) => Self::Temporary(Temporary::at(path.clone())),
+        }
+    }
+
+    /// Where it is, and whether it is a room.
+    pub(super) fn place(&self) -> (Option<PathBuf>, bool) {
+        match self {
+            Self::Nothing => (None, false),
+            Self::Temporary(folder) => (Some(folder.path().to_path_buf()), false),
+            Self::Room(room) => (Some(room.path().to_path_buf()), true),
+        }
     }
 
     /// The folder for temporary files, as the process sees it.
@@ -109,7 +128,7 @@ fn around(
 const TEMPORARY: [&str; 4] = ["TMPDIR", "TMP", "TEMP", "CLAUDE_CODE_TMPDIR"];
 
 /// This program. An update may have put another file into the place of ours; the kernel still has ours.
-pub(super) fn own_program() -> OsString {
+pub fn own_program() -> OsString {
     let kept = Path::new("/proc/self/exe");
     match std::env::current_exe() {
         Ok(path) if path.exists() => path.into(),

@@ -46,6 +46,11 @@ impl Temporary {
         Ok(Self(path))
     }
 
+    /// One that an earlier daemon has made.
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.0

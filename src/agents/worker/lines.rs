@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
+/// Bytes of an unfinished line that are kept aside.
+const REST_BYTES_MAX: usize = 16 * 1024;
+
 /// What a line that was cut ends with, where the limit is that of standard output.
 pub(super) const CUT_MARK: &str = "… [cut at 4 MiB]";
 
 /// Collects bytes into lines. Invalid UTF-8 is replaced only once a line is whole, so a character that
 /// arrives in two reads stays one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Vec<u8>,
     is_cut: bool,
@@ -18,6 +21,16 @@ pub(super) struct Lines {
 impl Lines {
     pub fn new(limit: usize) -> Self {
         Self { line: Vec::new(), is_cut: false, limit }
+    }
+
+    /// The line that has begun; `None` while it is longer than [`REST_BYTES_MAX`].
+    pub fn rest(&self) -> Option<Vec<u8>> {
+        (self.line.len() <= REST_BYTES_MAX).then(|| self.line.clone())
+    }
+
+    /// Goes on in the middle of this line.
+    pub fn go_on(&mut self, line: Vec<u8>) {
+        self.line = line;
     }
 
     /// Takes bytes and gives every line that is whole, without its newline.

@@ -1,6 +1,11 @@
 //! From activities to the log and to batches for the core.
+//!
+//! **Invariant:** every activity of a run, and every message it has taken, is a deed with a number, from 1.
+//! Reading a run's output again gives the same deeds with the same numbers, so that what the log or the core
+//! has of an earlier daemon is left out, and nothing else.
 
 use super::Reporter;
+use super::orders::Orders;
 use crate::agents::report::{BATCH_MAX, Batch, Credit, LogEntry, RunReport};
 use crate::agents::wire::Wire;
 use crate::agents::worker_log::LogStore;
@@ -8,7 +13,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::Activity;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use svc_base::packed::Packed;
 
@@ -19,21 +24,28 @@ const BATCH_WAIT: Duration = Duration::from_millis(5);
 /// Encoded bytes after which a batch travels, however few it holds.
 const BATCH_BYTES: usize = 512 * 1024;
 
-/// Where all threads of a run put what the agent did. Its lock is held while a batch waits for a credit, so
-/// batches keep their order; nothing that stops a run takes it.
+/// Which deeds an earlier daemon has taken in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// Up to this one they are in the state.
+    pub heard: u64,
+    /// Up to this one they are in the log.
+    pub logged: u64,
+}
+
+/// Where the thread of a run puts what the agent did.
 pub(super) struct Output {
-    agent: AgentId,
-    lineage: LineageId,
-    logs: Arc<LogStore>,
+    pub agent: AgentId,
+    pub lineage: LineageId,
+    pub logs: Arc<LogStore>,
     report: Arc<Reporter>,
     permits: (Sender<()>, Receiver<()>),
     /// Disconnected when nobody counts credits any more.
     gate: Receiver<()>,
-    pending: Mutex<Pending>,
-}
-
-struct Pending {
-    wire: Wire,
+    pub wire: Wire,
+    /// The number of the last deed.
+    pub deed: u64,
+    taken: Taken,
     activities: Vec<Activity>,
     /// How many of them are in the log, and when the others were read.
     logged: usize,
@@ -71,76 +83,109 @@ impl Output {
         for _ in 0..BATCHES_IN_FLIGHT {
             let _ = permits.0.try_send(());
         }
-        let (activities, frames) = (Vec::new(), Packed::default());
-        let (logged, ts, since) = (0, Time(0), Instant::now());
-        let pending = Pending { wire, activities, logged, ts, frames, since };
-        Self { agent, lineage, logs, report, permits, gate, pending: Mutex::new(pending) }
+        Self {
+            agent,
+            lineage,
+            logs,
+            report,
+            permits,
+            gate,
+            wire,
+            deed: 0,
+            taken: Taken::default(),
+            activities: Vec::new(),
+            logged: 0,
+            ts: Time(0),
+            frames: Packed::default(),
+            since: Instant::now(),
+        }
     }
 
-    /// Logs, encodes, and hands over every batch that is full. Blocks while no credit is left.
-    pub fn push(&self, activities: impl IntoIterator<Item = Activity>) {
-        let mut pending = self.lock();
-        self.take(&mut pending, now(), activities);
-        self.write_log(&mut pending);
+    /// Goes on behind this deed, where an earlier daemon has taken in some that come again.
+    pub fn go_on(&mut self, deed: u64, taken: Taken) {
+        (self.deed, self.taken) = (deed, taken);
     }
 
-    /// As [`Output::push`], but for the log, which is written with the next batch or by [`Output::log_read`]:
-    /// for a caller that comes again at once. `ts` is when it was read.
-    pub fn push_read(&self, ts: Time, activities: impl IntoIterator<Item = Activity>) {
-        self.take(&mut self.lock(), ts, activities);
-    }
-
-    /// Writes what [`Output::push_read`] has left.
-    pub fn log_read(&self) {
-        self.write_log(&mut self.lock());
-    }
-
-    fn take(&self, pending: &mut Pending, ts: Time, activities: impl IntoIterator<Item = Activity>) {
+    /// Encodes, and hands over every batch that is full; [`Output::log_read`] writes the log. `ts` is when it
+    /// was read. Waits while no credit is left, and does `meanwhile` whenever an order comes.
+    pub fn push(
+        &mut self,
+        ts: Time,
+        activities: impl IntoIterator<Item = Activity>,
+        orders: &Orders,
+        meanwhile: &mut dyn FnMut(),
+    ) {
         for activity in activities {
-            if pending.activities.is_empty() {
-                pending.since = Instant::now();
+            self.deed += 1;
+            if self.deed <= self.taken.heard {
+                self.pass_over(ts, &activity);
+                continue;
             }
-            if pending.logged == pending.activities.len() {
-                pending.ts = ts;
+            if self.activities.is_empty() {
+                self.since = Instant::now();
             }
-            let Pending { wire, frames, .. } = &mut *pending;
+            if self.logged == self.activities.len() {
+                self.ts = ts;
+            }
+            let Self { wire, frames, .. } = &mut *self;
             frames.add(|text| wire.frame(&activity, text));
-            pending.activities.push(activity);
-            if pending.activities.len() >= BATCH_MAX || pending.frames.bytes() >= BATCH_BYTES {
-                self.hand_over(pending);
+            self.activities.push(activity);
+            if self.activities.len() >= BATCH_MAX || self.frames.bytes() >= BATCH_BYTES {
+                self.hand_over(orders, meanwhile);
             }
         }
     }
 
-    /// A log that cannot be written is counted by the store; the agent goes on.
-    fn write_log(&self, pending: &mut Pending) {
-        let entries = &pending.activities[pending.logged..];
-        if !entries.is_empty() {
-            self.logs.append_all(self.lineage, self.agent, pending.ts, entries);
-            pending.logged = pending.activities.len();
+    /// One that the state has already: later ones may lead back to it.
+    fn pass_over(&mut self, ts: Time, activity: &Activity) {
+        self.wire.frame(activity, &mut Vec::new());
+        if self.deed > self.taken.logged {
+            self.logs.append_deeds(self.lineage, self.agent, ts, self.deed, std::slice::from_ref(activity));
         }
     }
 
-    /// Adds an entry that is not of the agent's own doing to the log only.
-    pub fn log(&self, entry: &LogEntry) {
-        let mut pending = self.lock();
+    /// Writes what [`Output::push`] has left. A log that cannot be written is counted by the store; the agent
+    /// goes on.
+    pub fn log_read(&mut self) {
+        let entries = &self.activities[self.logged..];
+        let count = entries.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let first = self.deed + 1 - count;
+        let known = self.taken.logged.saturating_sub(first - 1).min(count);
+        let entries = &entries[usize::try_from(known).unwrap_or(usize::MAX)..];
+        if !entries.is_empty() {
+            self.logs.append_deeds(self.lineage, self.agent, self.ts, first + known, entries);
+        }
+        self.logged = self.activities.len();
+    }
+
+    /// Notes in the log that the agent has taken a message.
+    pub fn log_taken(&mut self, ts: Time, entry: &LogEntry) {
         // What it did before stands before.
-        self.write_log(&mut pending);
-        let _ = self.logs.append(self.lineage, self.agent, now(), entry);
+        self.log_read();
+        self.deed += 1;
+        if self.deed > self.taken.logged {
+            self.logs.append_deeds(self.lineage, self.agent, ts, self.deed, std::slice::from_ref(entry));
+        }
     }
 
     /// Whether something has waited long enough.
     pub fn is_due(&self) -> bool {
-        let pending = self.lock();
-        !pending.activities.is_empty() && pending.since.elapsed() >= BATCH_WAIT
+        !self.activities.is_empty() && self.since.elapsed() >= BATCH_WAIT
+    }
+
+    /// Whether something waits.
+    pub fn has_any(&self) -> bool {
+        !self.activities.is_empty()
     }
 
     /// Hands over what is there; whether there was anything.
-    pub fn flush(&self) -> bool {
-        let mut pending = self.lock();
-        let has_any = !pending.activities.is_empty();
+    pub fn flush(&mut self, orders: &Orders, meanwhile: &mut dyn FnMut()) -> bool {
+        let has_any = self.has_any();
         if has_any {
-            self.hand_over(&mut pending);
+            self.hand_over(orders, meanwhile);
         }
         has_any
     }
@@ -150,25 +195,24 @@ impl Output {
         (self.report)(self.agent, report);
     }
 
-    fn hand_over(&self, pending: &mut Pending) {
-        self.write_log(pending);
-        let credit = self.take_credit();
-        let activities = std::mem::take(&mut pending.activities);
-        pending.logged = 0;
+    fn hand_over(&mut self, orders: &Orders, meanwhile: &mut dyn FnMut()) {
+        self.log_read();
+        let credit = self.take_credit(orders, meanwhile);
+        let activities = std::mem::take(&mut self.activities);
+        self.logged = 0;
         // The next one will be of about this size, if there is one.
-        let room = Packed::with_room_of(&pending.frames);
-        let frames = std::mem::replace(&mut pending.frames, room);
-        self.report(RunReport::Output(Batch { activities, frames, credit }));
+        let room = Packed::with_room_of(&self.frames);
+        let frames = std::mem::replace(&mut self.frames, room);
+        self.report(RunReport::Output(Batch { activities, frames, upto: self.deed, credit }));
     }
 
-    fn take_credit(&self) -> Credit {
-        select! {
-            recv(self.permits.1) -> _ => Credit::new(Permit(self.permits.0.clone())),
-            recv(self.gate) -> _ => Credit::free(),
+    fn take_credit(&self, orders: &Orders, meanwhile: &mut dyn FnMut()) -> Credit {
+        loop {
+            select! {
+                recv(self.permits.1) -> _ => return Credit::new(Permit(self.permits.0.clone())),
+                recv(self.gate) -> _ => return Credit::free(),
+                recv(orders.bell()) -> _ => meanwhile(),
+            }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

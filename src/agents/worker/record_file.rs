@@ -39,6 +39,16 @@ impl RecordFile {
         Self { place, searched: None, file: None, at: 0, rest: Vec::new(), skips: false }
     }
 
+    /// What [`RecordFile::go_on`] wants: a line that has begun is read again.
+    pub fn save(&self) -> (RecordPlace, u64) {
+        (self.place.clone(), self.at - self.rest.len() as u64)
+    }
+
+    /// The same file, read on from there.
+    pub fn go_on(place: RecordPlace, at: u64) -> Self {
+        Self { at, ..Self::new(place) }
+    }
+
     /// The lines that are new since the last look. `last`: there is no further look, so search now.
     pub fn look(&mut self, last: bool) -> Vec<String> {
         if self.file.is_none() {
@@ -62,8 +72,10 @@ impl RecordFile {
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW;
         let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return };
         let Some(meta) = file.metadata().ok().filter(fs::Metadata::is_file) else { return };
-        self.at = meta.len().saturating_sub(TAIL_BYTES);
-        self.skips = self.at > 0;
+        if self.at == 0 {
+            self.at = meta.len().saturating_sub(TAIL_BYTES);
+            self.skips = self.at > 0;
+        }
         self.file = Some(file);
     }
 

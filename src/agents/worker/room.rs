@@ -118,6 +118,16 @@ impl RoomFolder {
         Ok(Self { path, project: project.to_path_buf() })
     }
 
+    /// One that an earlier daemon has made.
+    pub fn at(path: PathBuf, project: &Path) -> Self {
+        Self { path, project: project.to_path_buf() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A name for the room of a question, which is asked beside the agent's own run.
     pub fn name_of_question() -> String {
         format!("question-{:016x}", clock::random())
@@ -153,9 +163,12 @@ pub fn why_none(processes: &Processes) -> Option<String> {
 }
 
 /// Removes all rooms: those of an earlier daemon, when nothing of it runs any more.
-pub fn remove_all(project: &Path) {
-    if let Err(error) = remove(&project.join(ROOMS)) {
-        log::warn!("rooms of an earlier daemon cannot be removed: {error}");
+pub fn remove_all(project: &Path, kept: &[PathBuf]) {
+    let Ok(rooms) = fs::read_dir(project.join(ROOMS)) else { return };
+    for room in rooms.flatten().map(|room| room.path()).filter(|room| !kept.contains(room)) {
+        if let Err(error) = remove(&room) {
+            log::warn!("{} of an earlier daemon cannot be removed: {error}", room.display());
+        }
     }
 }
 

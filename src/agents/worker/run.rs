@@ -1,509 +1,473 @@
-//! One run: its process and its threads.
+//! One run: the thread that starts its keeper, or finds it again, and takes in what comes from it.
 //!
 //! ```text
-//! run-<agent>  starts the program, waits for its end or for the order to stop it, sweeps, joins, and
-//!              reports Exited
-//! out-<agent>  standard output -> lines -> conversation -> log, batches
-//! err-<agent>  standard error -> raw log, conversation, the last 4 KiB
-//! in-<agent>   queue -> standard input
+//! program ──pipes──▶ keeper ──records──▶ this thread ──▶ log, batches for the core
+//!                      ▲ writes, stop          │ checkpoints
+//!                      └───────────────────────┘
 //! ```
 
+use super::checkpoint::{Checkpoint, RunFile, RunFolder};
 use super::env::{Beside, process_spec};
-use super::input::{Input, Item, write_input};
-use super::lines::Lines;
-use super::output::{Output, now};
-use super::record_file::RecordFile;
-use super::{Inner, Limits, RunSpec};
-use crate::agents::report::RunReport;
-use crate::agents::worker_log::{LogStore, RawLines, Stream};
-use crate::core::ids::{AgentId, LineageId};
+use super::orders::Order;
+use super::output::{Output, Taken};
+use super::stream::{Act, End, Stream};
+use super::{Inner, Kept, Known, Run, RunSpec};
+use crate::agents::report::{Keeper, RunReport};
 use crate::core::time::Time;
-use crate::providers::{Activity, Conversation, RecordPlace, Step};
-use crossbeam_channel::{Receiver, Sender, at, bounded, never, select};
+use crate::providers::{self, Launch, Provider, Ruling};
 use std::any::Any;
-use std::io::{self, Read};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use svc_sys::process::{Exit, Marker, Running, STOP_GRACE, Sink, Source, StopReport, Wake};
+use svc_keeper::client::{self, Link, Next, Reader};
+use svc_keeper::protocol::{Order as KeeperOrder, ToKeeper, records};
+use svc_sys::clock;
+use svc_sys::process::{Identity, Marker};
 
-/// Bytes of one line of standard output.
-const LINE_LIMIT_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of one line of standard error.
-const STDERR_LINE_LIMIT_BYTES: usize = 64 * 1024;
-/// Bytes of standard error that are told with the exit.
-const STDERR_TAIL_BYTES: usize = 4096;
-/// Bytes read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
 /// A run that prints on and on hands over a batch this often, unless one is full before: waking the core for
 /// every line would cost many times what the line does.
 const PACE: Duration = Duration::from_millis(2);
-/// How long lines gather in the pipe meanwhile, when a read has brought few.
+/// How long records gather meanwhile, when few have come.
 const REST: Duration = Duration::from_millis(1);
-/// Bytes of a read that are few: the pipe has room for many times as much while the reader rests.
+/// Bytes that are few: there is room for many times as much while this thread rests.
 const SMALL_READ_BYTES: usize = 16 * 1024;
-/// How long the readers may take once every process of the run is gone, before they are told to end.
-const DRAIN_LIMIT: Duration = Duration::from_secs(2);
-/// How long the exit of a stopped program may take to be collected.
-const EXIT_LIMIT: Duration = Duration::from_secs(1);
-/// Stack of a thread in bytes; parsers recurse, so their thread has more.
-const STACK_BYTES: usize = 256 * 1024;
-const PARSER_STACK_BYTES: usize = 1024 * 1024;
+/// Records since the last checkpoint that are worth one, when a turn is not over.
+const CHECKPOINT_BYTES: u64 = 256 * 1024;
+/// Between two checkpoints at least: each has the state written.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+/// A checkpoint is made after this long, however little has come.
+const CHECKPOINT_LATEST: Duration = Duration::from_secs(10);
 
-/// What the threads of a run share.
-pub(super) struct Run {
-    pub agent: AgentId,
-    pub input: Input,
-    pub output: Output,
-    conversation: Mutex<Option<Box<dyn Conversation>>>,
-    is_stopping: AtomicBool,
-    times: Mutex<Times>,
-    bell: (Sender<()>, Receiver<()>),
-    stderr_tail: Mutex<Vec<u8>>,
-    record: Mutex<Record>,
+/// How the thread of a run came to its end.
+enum Over {
+    Ended(End),
+    /// The keeper is gone.
+    KeeperGone,
+    /// The next daemon goes on.
+    Left,
 }
 
-/// The program's record of its session, see [`RecordFile`].
-#[derive(Default)]
-struct Record {
-    /// Where the record of a session is.
-    place: Option<FindRecord>,
-    file: Option<RecordFile>,
-}
+/// What is taken away when a run is over.
+type Held = Vec<Box<dyn Any + Send>>;
 
-type FindRecord = Box<dyn Fn(&str) -> Option<RecordPlace> + Send>;
-
-struct Times {
-    last_output: Instant,
-    finish_ordered: Option<Instant>,
-    /// A message taken late may have begun another turn; the program is not stopped in the middle of it.
-    turn_open: bool,
-}
-
-/// The threads of a run that has started its program.
-struct Threads {
-    handles: Vec<JoinHandle<()>>,
-    wakes: Vec<Wake>,
-    input_wake: Option<Wake>,
-    /// Each reader holds a clone.
-    alive: Option<Sender<()>>,
-    /// Disconnected when both readers have ended.
-    readers: Receiver<()>,
-}
-
-impl Run {
-    pub fn new(agent: AgentId, output: Output) -> Self {
-        Self {
-            agent,
-            input: Input::default(),
-            output,
-            conversation: Mutex::new(None),
-            is_stopping: AtomicBool::new(false),
-            times: Mutex::new(Times { last_output: Instant::now(), finish_ordered: None, turn_open: false }),
-            bell: bounded(1),
-            stderr_tail: Mutex::default(),
-            record: Mutex::default(),
-        }
+/// A run from its beginning. What was made ready for it is gone when the exit is reported.
+pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Output) {
+    let prepared: Held = spec.prepare.drain(..).map(|prepare| prepare()).collect();
+    if run.orders.is_stopping() {
+        drop(prepared);
+        return never_started(inner, run, &output);
     }
-
-    /// Orders the stop; never blocks.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
-        self.ring();
-    }
-
-    /// Orders the end; never blocks.
-    pub fn finish(&self) {
-        self.input.push(Item::Finish);
-        self.times().finish_ordered.get_or_insert_with(Instant::now);
-        self.ring();
-    }
-
-    fn ring(&self) {
-        // A bell that rings already is enough.
-        let _ = self.bell.0.try_send(());
-    }
-
-    fn times(&self) -> std::sync::MutexGuard<'_, Times> {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    /// When a program that was to end is stopped.
-    fn finish_deadline(&self, limits: Limits) -> Option<Instant> {
-        let times = self.times();
-        if times.turn_open {
-            return None;
-        }
-        times.finish_ordered.map(|ordered| ordered.max(times.last_output) + limits.finish_grace)
-    }
-
-    /// Lets the conversation act and does what it wants done: writes go to the queue in the order the
-    /// conversation made them, events to the output. `false` when not all writes were taken.
-    pub fn converse(&self, act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>)) -> bool {
-        self.converse_into(|item| self.input.push(item), act)
-    }
-
-    fn record(&self) -> std::sync::MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn session_named(&self, session: &str) {
-        let mut record = self.record();
-        if record.file.is_none()
-            && let Some(place) = record.place.as_ref().and_then(|place| place(session))
-        {
-            record.file = Some(RecordFile::new(place));
-        }
-    }
-
-    /// Tells the conversation what the program has written into its record meanwhile.
-    fn read_record(&self, last: bool) {
-        let lines = self.record().file.as_mut().map(|file| file.look(last)).unwrap_or_default();
-        if !lines.is_empty() {
-            self.converse(|conversation, steps| {
-                for line in &lines {
-                    conversation.record(line, steps);
-                }
-            });
-        }
-    }
-
-    /// As [`Run::converse`], with another way into the queue.
-    pub fn converse_into(
-        &self,
-        push: impl Fn(Item) -> bool,
-        act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>),
-    ) -> bool {
-        let mut room = Room::default();
-        let accepted = self.act(push, act, &mut room);
-        self.output.push(room.events);
-        accepted
-    }
-
-    /// A line of standard output that was read at `ts`; more may come at once.
-    fn line_read(&self, ts: Time, line: &str, room: &mut Room) {
-        self.act(|item| self.input.push(item), |conversation, steps| conversation.line(line, steps), room);
-        if !room.events.is_empty() {
-            self.output.push_read(ts, room.events.drain(..));
-        }
-    }
-
-    /// Lets the conversation act; what has happened is in `room` then. `false` when not all writes were
-    /// taken.
-    fn act(
-        &self,
-        push: impl Fn(Item) -> bool,
-        act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>),
-        room: &mut Room,
-    ) -> bool {
-        let Room { steps, events } = room;
-        let mut accepted = true;
-        {
-            let mut guard = self.conversation.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(conversation) = guard.as_mut() else { return false };
-            if catch_unwind(AssertUnwindSafe(|| act(conversation.as_mut(), steps))).is_err() {
-                let text = "a line of its output could not be understood (a bug in this program)".into();
-                steps.push(Step::Event(Activity::Trouble { text }));
-            }
-            for step in steps.drain(..) {
-                match step {
-                    Step::Event(activity) => {
-                        match &activity {
-                            Activity::Session { id, .. } => self.session_named(id),
-                            Activity::TurnStarted => self.times().turn_open = true,
-                            Activity::TurnEnded(_) => self.times().turn_open = false,
-                            _ => {}
-                        }
-                        events.push(activity);
-                    }
-                    Step::Write(text) => accepted &= push(Item::Write(text)),
-                    Step::CloseInput => accepted &= push(Item::Close),
-                }
-            }
-        }
-        if !accepted && !self.input.is_closed() {
-            let text = "16 MiB wait to be read from its standard input: more was dropped".into();
-            events.push(Activity::Trouble { text });
-        }
-        accepted
-    }
-}
-
-/// Room for what a conversation wants done, kept from line to line.
-#[derive(Default)]
-struct Room {
-    steps: Vec<Step>,
-    events: Vec<Activity>,
-}
-
-/// The run's own thread. What was made ready for it is gone when the exit is reported.
-pub(super) fn run(inner: &Inner, run: &Arc<Run>, spec: &RunSpec, prepared: Vec<Box<dyn Any + Send>>) {
-    let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
-    let lineage = spec.lineage;
-    if run.is_stopping() {
-        return end(inner, run, Exit::default(), false, 0);
-    }
+    let project = spec.request.project_dir.clone();
+    let folder = RunFolder::of(&project, spec.agent);
     let started = Beside::make(&spec.request, &spec.agent.to_string())
-        .and_then(|beside| Ok((launch(inner, run, spec, &marker, &beside)?, beside)));
-    let (running, beside) = match started {
+        .and_then(|beside| Ok((launch(inner, &spec, &folder, &beside)?, beside)));
+    let ((launch, order, file), beside) = match started {
         Ok(started) => started,
-        Err(error) => return fail(inner, run, error),
+        Err(error) => {
+            drop(prepared);
+            return fail(inner, run, &output, error);
+        }
     };
-    let (identity, exit_channel) = (running.identity, running.exit.clone());
-    run.output.report(RunReport::Started { pid: identity.pid, start_ticks: identity.start_ticks });
-    let mut threads = Threads::new();
-    let failed = threads.start(inner, run, lineage, running).err();
-    if failed.is_some() {
-        run.stop();
-    }
-    let ended = wait(inner.limits, run, &exit_channel);
-    let signalled = ended.is_none();
-    let (exit, swept) = if let Some(exit) = ended {
-        (exit, inner.processes.sweep(identity, Some(&marker)))
-    } else {
-        let report = inner.processes.stop_tree(identity, Some(&marker), inner.limits.stop_grace);
-        (exit_channel.recv_timeout(EXIT_LIMIT).unwrap_or_default(), report)
-    };
-    let StopReport { leaked, killed } = swept;
-    log::info!("agent {}: ended, killed: {killed}, leaked: {leaked}", run.agent);
-    threads.join(run);
-    drop((beside, prepared));
-    match failed {
-        // However its program took it that nobody listened: it never worked.
-        Some(error) => fail(inner, run, format!("no threads for it: {error}")),
-        None => end(inner, run, exit, signalled, leaked),
+    let mut stream = Stream::new(output, Arc::clone(&run.orders), launch.conversation);
+    stream.look_for_records(spec.provider, file.record_folders);
+    let first = Checkpointed::first(inner, &folder, &stream);
+    let link = first.and_then(|checkpointed| {
+        Ok((client::start(&inner.processes, inner.keeper_program.clone(), &order)?, checkpointed))
+    });
+    match link {
+        Ok((link, checkpointed)) => {
+            let marker = order.marker;
+            let held: (Beside, Held) = (beside, prepared);
+            stream.speak_to(&link, inner.limits.stop_grace);
+            follow(inner, run, stream, link, checkpointed, &marker, held);
+        }
+        Err(error) => {
+            drop((beside, prepared));
+            let _ = folder.remove();
+            fail(inner, run, &stream.output, error);
+        }
     }
 }
 
-/// Reports that there was no run: always last, instead of an exit.
-fn fail(inner: &Inner, run: &Run, error: String) {
-    run.input.close();
-    // What was said and never read is answered here.
-    write_input(run, None);
-    inner.forget(run.agent);
-    run.output.report(RunReport::StartFailed { error });
+/// A run that an earlier daemon has left to its keeper.
+pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known, mut output: Output) {
+    let Kept { link, folder, file, project, .. } = kept;
+    let marker = Marker { agent: run.agent, project_dir: project.clone() };
+    let prepared: Held = known.prepare.drain(..).map(|prepare| prepare()).collect();
+    let held: (Beside, Held) = (Beside::of(&file, &project), prepared);
+    let found = folder.newest(known.heard).ok_or("no checkpoint of it is as old as the state on disk");
+    let restored = found.map_err(str::to_owned).and_then(|found| {
+        let provider = providers::by_id(&file.provider).ok_or("its provider is gone")?;
+        Ok((Stream::conversation_of(&found.saved, provider)?, provider, found))
+    });
+    let (conversation, provider, found) = match restored {
+        Ok(restored) => restored,
+        Err(error) => {
+            log::error!("agent {} cannot be gone on with, and is ended: {error}", run.agent);
+            let _ = link.writer.send(&ToKeeper::Forget);
+            drop(held);
+            let _ = folder.remove();
+            return fail(inner, run, &output, format!("it could not be gone on with: {error}"));
+        }
+    };
+    let logged = inner.logs.last_deed(file.lineage, run.agent).unwrap_or_else(|error| {
+        log::warn!("agent {}: its log cannot be read: {error}", run.agent);
+        known.heard
+    });
+    if let Err(error) = inner.logs.rewind_raw(file.lineage, found.raw) {
+        log::warn!("agent {}: some of its raw lines stand there twice: {error}", run.agent);
+    }
+    output.go_on(found.saved.deed, Taken { heard: known.heard, logged });
+    let mut stream = Stream::new(output, Arc::clone(&run.orders), conversation);
+    stream.look_for_records(provider, file.record_folders);
+    stream.started = known.process;
+    let checkpointed = Checkpointed::at(&folder, &found);
+    stream.restore(found.saved);
+    let orphan_ms = millis(known.orphan);
+    if let Err(error) = link.writer.send(&ToKeeper::Settings { orphan_ms }) {
+        log::warn!("agent {}: its keeper does not hear how long to wait: {error}", run.agent);
+    }
+    stream.speak_to(&link, inner.limits.stop_grace);
+    let (at, end, acts) = (stream.offset, link.welcome.end, link.welcome.notes.len());
+    log::info!("agent {}: gone on with at {at} of {end} bytes, {acts} acts kept", run.agent);
+    for message in known.sent.into_iter().filter(|message| !stream.is_underway(*message)) {
+        // It never reached the keeper.
+        stream.said(message, false);
+    }
+    follow(inner, run, stream, link, checkpointed, &marker, held);
 }
 
-/// Reports the exit: always last, exactly once.
-fn end(inner: &Inner, run: &Run, exit: Exit, signalled: bool, leaked: u32) {
-    run.input.close();
-    // What was said and never read is answered here when no input thread did.
-    write_input(run, None);
-    inner.forget(run.agent);
-    let tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
-    let stderr_tail = String::from_utf8_lossy(&tail).into_owned();
-    drop(tail);
-    let Exit { code, signal } = exit;
-    run.output.report(RunReport::Exited { code, signal, signalled, stderr_tail, leaked });
-}
-
-fn launch(
+/// Follows a keeper to the end of its run.
+fn follow(
     inner: &Inner,
-    run: &Run,
-    spec: &RunSpec,
+    run: &Arc<Run>,
+    mut stream: Stream,
+    link: Link,
+    mut checkpointed: Checkpointed,
     marker: &Marker,
-    beside: &Beside,
-) -> Result<Running, String> {
-    let info = spec.provider.info();
-    let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
-        .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
-    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, marker, beside);
-    let environment = process.env.clone();
-    let provider = spec.provider;
-    run.record().place = Some(Box::new(move |session| {
-        // A later value replaces an earlier one.
-        let value = |name: &str| environment.iter().rev().find(|(key, _)| key == name);
-        let folder = |name: &str| value(name).map(|(_, value)| PathBuf::from(value));
-        provider.record(session, &folder)
-    }));
-    let running = inner.processes.spawn(&process).map_err(|error| error.to_string())?;
-    *run.conversation.lock().unwrap_or_else(PoisonError::into_inner) = Some(launch.conversation);
-    run.times().last_output = Instant::now();
-    Ok(running)
-}
-
-/// Waits for the exit; `None` when the program is to be stopped first.
-fn wait(limits: Limits, run: &Run, exit: &Receiver<Exit>) -> Option<Exit> {
-    loop {
-        if run.is_stopping() {
-            return exit.try_recv().ok();
-        }
-        let deadline = run.finish_deadline(limits);
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            return exit.try_recv().ok();
-        }
-        select! {
-            recv(exit) -> exit => return Some(exit.unwrap_or_default()),
-            recv(run.bell.1) -> _ => {}
-            recv(deadline.map_or_else(never, at)) -> _ => {}
+    held: (Beside, Held),
+) {
+    let Link { welcome, mut reader, writer } = link;
+    run.orders.wake_by(reader.waker());
+    let known = stream.started;
+    let over = listen(inner, &mut stream, &mut reader, &mut checkpointed, welcome.end, known.is_some());
+    let waiting = run.orders.close();
+    if matches!(over, Over::Left) {
+        // A last checkpoint is the newest the state can be; the others stay, in case the state is not.
+        stream.write_logs();
+        stream.flush();
+        checkpointed.make(inner, &stream);
+        std::mem::forget(held);
+        inner.forget(run.agent);
+        stream.output.report(RunReport::Left);
+        return writer.close();
+    }
+    for order in waiting {
+        if let Order::Say { message_id, .. } = order {
+            stream.said(message_id, false);
         }
     }
-}
-
-impl Threads {
-    fn new() -> Self {
-        let (alive, readers) = bounded(0);
-        Self { handles: Vec::new(), wakes: Vec::new(), input_wake: None, alive: Some(alive), readers }
-    }
-
-    fn start(
-        &mut self,
-        inner: &Inner,
-        run: &Arc<Run>,
-        lineage: LineageId,
-        running: Running,
-    ) -> io::Result<()> {
-        let (stdout, stdout_wake) = Source::new(running.stdout)?;
-        let (stderr, stderr_wake) = Source::new(running.stderr)?;
-        let (sink, input_wake) = running.stdin.map(Sink::new).transpose()?.unzip();
-        self.wakes.extend([stdout_wake, stderr_wake]);
-        self.input_wake = input_wake;
-        run.converse(|conversation, steps| conversation.open(steps));
-        run.output.flush();
-        let raw = |stream| RawLog {
-            logs: Arc::clone(&inner.logs),
-            lineage,
-            lines: RawLines::new(run.agent, stream),
-        };
-        let (out_raw, err_raw) = (raw(Stream::Stdout), raw(Stream::Stderr));
-        let alive = self.alive.clone();
-        let shared = Arc::clone(run);
-        self.spawn(run, "out", PARSER_STACK_BYTES, move || {
-            let _alive = alive;
-            read_output(&shared, stdout, out_raw);
-        })?;
-        let alive = self.alive.clone();
-        let shared = Arc::clone(run);
-        self.spawn(run, "err", STACK_BYTES, move || {
-            let _alive = alive;
-            read_errors(&shared, stderr, err_raw);
-        })?;
-        let shared = Arc::clone(run);
-        self.spawn(run, "in", STACK_BYTES, move || write_input(&shared, sink))
-    }
-
-    fn spawn(
-        &mut self,
-        run: &Run,
-        name: &str,
-        stack: usize,
-        body: impl FnOnce() + Send + 'static,
-    ) -> io::Result<()> {
-        let builder = std::thread::Builder::new().name(format!("{name}-{}", run.agent)).stack_size(stack);
-        self.handles.push(builder.spawn(body)?);
-        Ok(())
-    }
-
-    /// Every process is gone, so the pipes end by themselves; if one does not, its reader is told to.
-    fn join(mut self, run: &Run) {
-        run.input.close();
-        self.input_wake = None;
-        self.alive = None;
-        let _ = self.readers.recv_timeout(DRAIN_LIMIT);
-        self.wakes.clear();
-        for handle in self.handles.drain(..) {
-            if handle.join().is_err() {
-                log::error!("agent {}: one of its threads panicked", run.agent);
+    let report = match over {
+        Over::Ended(End::StartFailed(error)) => RunReport::StartFailed { error },
+        Over::Ended(End::Exited { code, signal, signalled, leaked }) => {
+            // Some other than this daemon has ended it: its keeper had nobody left.
+            let orphaned = signalled && !stream.is_stop_told();
+            let stderr_tail = stream.stderr_tail();
+            RunReport::Exited {
+                code,
+                signal,
+                signalled,
+                stderr_tail,
+                leaked,
+                keeper: if orphaned { Keeper::Orphaned } else { Keeper::Told },
             }
         }
-    }
+        Over::KeeperGone | Over::Left => {
+            let leaked = end_tree(inner, &stream, marker);
+            stream.write_logs();
+            stream.flush();
+            let stderr_tail = stream.stderr_tail();
+            let keeper = Keeper::Gone;
+            RunReport::Exited { code: None, signal: None, signalled: false, stderr_tail, leaked, keeper }
+        }
+    };
+    log::info!("agent {}: ended: {report:?}", run.agent);
+    drop(held);
+    inner.ended().insert(run.agent, (writer, checkpointed.folder));
+    inner.forget(run.agent);
+    stream.output.report(report);
 }
 
-/// What a program really printed, on its way into its file: written once for each read.
-struct RawLog {
-    logs: Arc<LogStore>,
-    lineage: LineageId,
-    lines: RawLines,
-}
-
-impl RawLog {
-    fn write(&mut self) {
-        self.logs.append_raw(self.lineage, &mut self.lines);
-    }
-}
-
-fn read_output(run: &Run, mut source: Source, mut raw: RawLog) {
-    let mut lines = Lines::new(LINE_LIMIT_BYTES);
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut room = Room::default();
+/// Takes in what comes until there is an end.
+fn listen(
+    inner: &Inner,
+    stream: &mut Stream,
+    reader: &mut Reader,
+    checkpointed: &mut Checkpointed,
+    end_at_first: u64,
+    mut is_start_told: bool,
+) -> Over {
+    let mut tells_catching_up = stream.is_open();
     // The first line of a burst travels at once, the others with those that come right behind them.
     let mut handed_over: Option<Instant> = None;
     let since = |then: Option<Instant>| then.map_or(Duration::MAX, |then| then.elapsed());
+    stream.act_again();
     loop {
-        let count = match source.read(&mut chunk) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => count,
-        };
-        run.times().last_output = Instant::now();
-        // What it wrote there before it said this.
-        run.read_record(false);
-        let ts = now();
-        raw.lines.at(ts);
-        lines.feed(&chunk[..count], |line| {
-            raw.lines.push(line);
-            run.line_read(ts, line, &mut room);
-        });
-        raw.write();
-        run.output.log_read();
-        if count < SMALL_READ_BYTES && since(handed_over) < PACE {
-            source.rest(REST);
+        if stream.orders.is_leaving() {
+            return Over::Left;
         }
-        let due = run.output.is_due() || !source.is_ready(PACE.saturating_sub(since(handed_over)));
-        if due && run.output.flush() {
+        stream.heed_stop();
+        let has_caught_up = stream.offset >= end_at_first && stream.has_caught_up();
+        if has_caught_up {
+            if !stream.is_open() {
+                stream.act(Act::Open);
+            }
+            if std::mem::take(&mut tells_catching_up) {
+                stream.flush();
+                stream.output.report(RunReport::CaughtUp);
+            }
+            while let Some(order) = stream.orders.pop() {
+                obey(stream, order, checkpointed);
+            }
+            checkpointed.make_if_due(inner, stream);
+        }
+        let finish = finish_deadline(inner, stream).filter(|_| !stream.is_stop_told());
+        if finish.is_some_and(|deadline| deadline <= Instant::now()) {
+            stream.stop();
+        }
+        let limit = [finish, checkpointed.due(stream)].into_iter().flatten().min();
+        let count = match reader.next(limit) {
+            Next::Records { offset, .. } => {
+                let bytes = reader.bytes();
+                for (end, ts, record) in records(bytes) {
+                    let end = offset + end;
+                    if end <= stream.offset {
+                        // Of before the checkpoint, kept until its state was on disk.
+                        continue;
+                    }
+                    let over = stream.take(end, Time(ts), record);
+                    if let Some((pid, start_ticks)) = stream.started.filter(|_| !is_start_told) {
+                        is_start_told = true;
+                        stream.output.report(RunReport::Started { pid, start_ticks });
+                    }
+                    if let Some(over) = over {
+                        return Over::Ended(over);
+                    }
+                }
+                bytes.len()
+            }
+            Next::Woken | Next::TimedOut => continue,
+            Next::Gone => return Over::KeeperGone,
+        };
+        stream.write_logs();
+        if count < SMALL_READ_BYTES && since(handed_over) < PACE {
+            reader.rest(REST);
+        }
+        let due = stream.output.is_due() || !reader.is_ready(PACE.saturating_sub(since(handed_over)));
+        if due && stream.flush() {
             handed_over = Some(Instant::now());
         }
     }
-    lines.end(|line| {
-        raw.lines.push(line);
-        run.line_read(now(), line, &mut room);
-    });
-    raw.write();
-    run.read_record(true);
-    run.converse(|conversation, steps| conversation.end(steps));
-    run.output.flush();
 }
 
-fn read_errors(run: &Run, mut source: Source, mut raw: RawLog) {
-    let mut lines = Lines::new(STDERR_LINE_LIMIT_BYTES);
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut take = |line: &str| {
-        raw.lines.at(now());
-        raw.lines.push(line);
-        raw.write();
-        let mut is_told = false;
-        run.converse(|conversation, steps| {
-            conversation.complaint(line, steps);
-            is_told = !steps.is_empty();
-        });
-        if is_told {
-            run.output.flush();
+fn obey(stream: &mut Stream, order: Order, checkpointed: &mut Checkpointed) {
+    match order {
+        Order::Say { message_id, text } => stream.act(Act::Say { message: message_id, text }),
+        Order::Decide { question, ruling: Ruling { allow, reason } } => {
+            stream.act(Act::Decide { question, allow, reason });
         }
-    };
-    while let Ok(count) = source.read(&mut chunk) {
-        if count == 0 {
-            break;
-        }
-        lines.feed(&chunk[..count], &mut take);
-        let mut tail = run.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.extend_from_slice(&chunk[..count]);
-        let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
-        tail.drain(..surplus);
-        // Not in the middle of a character.
-        let broken = tail.iter().take_while(|byte| surplus > 0 && (0x80..0xC0).contains(*byte)).count();
-        tail.drain(..broken);
+        Order::Interrupt => stream.act(Act::Interrupt),
+        Order::Finish => stream.act(Act::Finish),
+        Order::Settled(n) => checkpointed.settled(n, stream),
     }
-    lines.end(&mut take);
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { finish_grace: super::FINISH_GRACE, stop_grace: STOP_GRACE }
+/// When a program that was let go is stopped.
+fn finish_deadline(inner: &Inner, stream: &Stream) -> Option<Instant> {
+    let let_go = stream.let_go.filter(|_| !stream.turn_open)?;
+    Some(let_go.max(stream.last_output) + inner.limits.finish_grace)
+}
+
+/// Ends what a keeper that is gone has left; how many processes could not be.
+fn end_tree(inner: &Inner, stream: &Stream, marker: &Marker) -> u32 {
+    let Some((pid, start_ticks)) = stream.started else { return 0 };
+    let leader = Identity { pid, start_ticks };
+    inner.processes.stop_tree(leader, Some(marker), Duration::ZERO).leaked
+}
+
+/// Reports that there was no run: always last, instead of an exit.
+fn fail(inner: &Inner, run: &Run, output: &Output, error: String) {
+    refuse_rest(inner, run, output);
+    output.report(RunReport::StartFailed { error });
+}
+
+fn never_started(inner: &Inner, run: &Run, output: &Output) {
+    refuse_rest(inner, run, output);
+    let (code, signal, stderr_tail) = (None, None, String::new());
+    let keeper = Keeper::Told;
+    output.report(RunReport::Exited { code, signal, signalled: false, stderr_tail, leaked: 0, keeper });
+}
+
+/// What was said and never heard is answered.
+fn refuse_rest(inner: &Inner, run: &Run, output: &Output) {
+    for order in run.orders.close() {
+        if let Order::Say { message_id, .. } = order {
+            output.report(RunReport::Said { message_id, delivered: false });
+        }
+    }
+    inner.forget(run.agent);
+}
+
+/// Makes what a run needs: its folder, and the order for its keeper.
+fn launch(
+    inner: &Inner,
+    spec: &RunSpec,
+    folder: &RunFolder,
+    beside: &Beside,
+) -> Result<(Launch, KeeperOrder, RunFile), String> {
+    let info = spec.provider.info();
+    let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
+        .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
+    let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
+    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, &marker, beside);
+    let (beside, has_room) = beside.place();
+    let file = RunFile {
+        agent: spec.agent,
+        lineage: spec.lineage,
+        provider: info.id.to_owned(),
+        model: spec.request.model.clone(),
+        token: format!("{:016x}{:016x}", clock::random(), clock::random()),
+        working_dir: spec.request.working_dir.clone(),
+        beside,
+        has_room,
+        record_folders: record_folders(spec.provider, &process.env),
+    };
+    let made = folder.make().and_then(|()| folder.write_run(&file));
+    made.map_err(|error| format!("its folder {} cannot be made: {error}", folder.path().display()))?;
+    let order = KeeperOrder {
+        token: file.token.clone(),
+        run_dir: folder.path().to_path_buf(),
+        program: process.program,
+        args: process.args,
+        env: process.env,
+        cwd: process.cwd,
+        stdin: launch.stdin,
+        marker,
+        stop_grace_ms: millis(inner.limits.stop_grace),
+        orphan_ms: millis(spec.orphan),
+    };
+    Ok((launch, order, file))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The variables that a provider looks at to find a record of a session, with their values.
+fn record_folders(
+    provider: &'static dyn Provider,
+    env: &[(std::ffi::OsString, std::ffi::OsString)],
+) -> Vec<(String, PathBuf)> {
+    let found = RefCell::new(Vec::new());
+    let folder = |name: &str| {
+        // A later value replaces an earlier one.
+        let value = env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| PathBuf::from(value))?;
+        found.borrow_mut().push((name.to_owned(), value.clone()));
+        Some(value)
+    };
+    let _ = provider.record("00000000-0000-0000-0000-000000000000", &folder);
+    found.into_inner()
+}
+
+/// The checkpoints of a run.
+struct Checkpointed {
+    folder: RunFolder,
+    /// The newest: its number, its last deed, where it stands, and when it was made.
+    n: u64,
+    deed: u64,
+    offset: u64,
+    seq: u64,
+    at: Instant,
+    /// One that the state is not on disk for yet: its number, offset and last write.
+    pending: Option<(u64, u64, u64)>,
+}
+
+impl Checkpointed {
+    fn first(inner: &Inner, folder: &RunFolder, stream: &Stream) -> Result<Self, String> {
+        let mut checkpointed = Self {
+            folder: folder.clone(),
+            n: 0,
+            deed: 0,
+            offset: 0,
+            seq: 0,
+            at: Instant::now(),
+            pending: None,
+        };
+        checkpointed
+            .write(inner, stream, 0)
+            .map_err(|error| format!("its folder {} cannot be used: {error}", folder.path().display()))?;
+        Ok(checkpointed)
+    }
+
+    fn at(folder: &RunFolder, found: &Checkpoint) -> Self {
+        let Checkpoint { n, saved, .. } = found;
+        let (deed, offset, seq) = (saved.deed, saved.offset, saved.seq);
+        // Newer ones, whose state was not written, are none.
+        folder.forget_after(*n);
+        Self { folder: folder.clone(), n: *n, deed, offset, seq, at: Instant::now(), pending: None }
+    }
+
+    /// When the next one is to be made, if nothing else happens.
+    fn due(&self, stream: &Stream) -> Option<Instant> {
+        if self.pending.is_some() || !self.has_news(stream) {
+            return None;
+        }
+        let is_worth_it = !stream.turn_open || stream.offset - self.offset >= CHECKPOINT_BYTES;
+        Some(self.at + if is_worth_it { CHECKPOINT_EVERY } else { CHECKPOINT_LATEST })
+    }
+
+    fn has_news(&self, stream: &Stream) -> bool {
+        stream.offset > self.offset || stream.seq() > self.seq
+    }
+
+    fn make_if_due(&mut self, inner: &Inner, stream: &mut Stream) {
+        if self.due(stream).is_some_and(|due| due <= Instant::now()) {
+            stream.write_logs();
+            stream.flush();
+            if self.make(inner, stream) {
+                stream.output.report(RunReport::Checkpoint(self.n));
+                self.pending = Some((self.n, self.offset, self.seq));
+            }
+        }
+    }
+
+    /// Makes one, where that can be done now.
+    fn make(&mut self, inner: &Inner, stream: &Stream) -> bool {
+        self.at = Instant::now();
+        match self.write(inner, stream, self.n + 1) {
+            Ok(made) => made,
+            Err(error) => {
+                log::warn!("agent {}: no checkpoint can be written: {error}", stream.output.agent);
+                false
+            }
+        }
+    }
+
+    fn write(&mut self, inner: &Inner, stream: &Stream, n: u64) -> std::io::Result<bool> {
+        let Some(saved) = stream.save() else { return Ok(false) };
+        let (deed, offset, seq) = (saved.deed, saved.offset, saved.seq);
+        let raw = inner.logs.raw_place(stream.output.lineage)?;
+        self.folder.write(&Checkpoint { n, raw, saved })?;
+        (self.n, self.deed, self.offset, self.seq) = (n, deed, offset, seq);
+        Ok(true)
+    }
+
+    /// The state is on disk as it was at this one: nothing before is needed again.
+    fn settled(&mut self, n: u64, stream: &Stream) {
+        let Some((_, offset, seq)) = self.pending.take_if(|(pending, ..)| *pending == n) else { return };
+        self.folder.forget_before(n);
+        stream.tell_taken(offset, seq);
     }
 }

@@ -1,7 +1,7 @@
 //! The files of one lineage's log.
 
 use super::index::{self, Mark};
-use super::raw::{self, Raw};
+use super::raw::{self, Raw, RawPlace};
 use super::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Query, Since};
 use crate::agents::report::LogRecord;
 use crate::core::ids::AgentId;
@@ -71,6 +71,15 @@ struct Place {
     ts: Time,
 }
 
+/// Which deed of a run a line tells.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DeedLine {
+    agent_id: AgentId,
+    #[serde(default)]
+    deed: u64,
+}
+
 fn segment_path(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("{first:012}.jsonl"))
 }
@@ -79,9 +88,13 @@ fn index_path(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("{first:012}.index"))
 }
 
-/// One line of a segment: number, time and agent, then the fields of the entry.
-fn encode(bytes: &mut Vec<u8>, n: u64, head: &str, entry: &impl Serialize) -> io::Result<()> {
+/// One line of a segment: number, time and agent, which deed of its run it tells (0: none), then the fields
+/// of the entry.
+fn encode(bytes: &mut Vec<u8>, n: u64, head: &str, deed: u64, entry: &impl Serialize) -> io::Result<()> {
     write!(bytes, r#"{{"n":{n}{head}"#)?;
+    if deed > 0 {
+        write!(bytes, r#","deed":{deed}"#)?;
+    }
     let start = bytes.len();
     serde_json::to_writer(&mut *bytes, entry)?;
     // Its fields go on where ours end.
@@ -111,12 +124,14 @@ impl Lineage {
         self.raw = None;
     }
 
-    /// Adds entries with as few writes as there are segments to write to. Returns how many stand there, which
-    /// are the first of them where not all could be written.
+    /// Adds entries with as few writes as there are segments to write to. `deed` is which deed of its run the
+    /// first of them tells, 0 where they tell none. Returns how many stand there, which are the first of them
+    /// where not all could be written.
     pub fn append(
         &mut self,
         agent: AgentId,
         ts: Time,
+        deed: u64,
         entries: &[impl Serialize],
     ) -> (usize, io::Result<()>) {
         let files = match &mut self.files {
@@ -127,7 +142,7 @@ impl Lineage {
             },
         };
         let before = files.next;
-        let result = files.append(&self.dir, agent, ts, entries);
+        let result = files.append(&self.dir, agent, ts, deed, entries);
         let done = usize::try_from(files.next - before).unwrap_or(entries.len());
         if result.is_err() && files.undo().is_err() {
             self.files = None;
@@ -140,15 +155,31 @@ impl Lineage {
         self.files.as_ref().map_or(0, |files| files.next - 1)
     }
 
+    /// How much was printed so far.
+    pub fn raw_place(&mut self) -> io::Result<RawPlace> {
+        Ok(self.raw()?.place())
+    }
+
+    /// Takes back what was added behind this place.
+    pub fn rewind_raw(&mut self, place: RawPlace) -> io::Result<()> {
+        self.raw = None;
+        Raw::rewind(&self.dir, place)
+    }
+
+    fn raw(&mut self) -> io::Result<&mut Raw> {
+        match &mut self.raw {
+            Some(raw) => Ok(raw),
+            raw => {
+                std::fs::create_dir_all(&self.dir)?;
+                Ok(raw.insert(Raw::open(&self.dir)?))
+            }
+        }
+    }
+
     /// Adds encoded lines with one write.
     pub fn append_raw(&mut self, lines: &[u8]) -> io::Result<()> {
-        let raw = if let Some(raw) = &mut self.raw {
-            raw
-        } else {
-            std::fs::create_dir_all(&self.dir)?;
-            self.raw.insert(Raw::open(&self.dir)?)
-        };
-        raw.append(&self.dir, lines)
+        let dir = self.dir.clone();
+        self.raw()?.append(&dir, lines)
     }
 
     /// `None` when nothing was ever logged.
@@ -263,16 +294,24 @@ impl Files {
         }
     }
 
-    fn append(&mut self, dir: &Path, agent: AgentId, ts: Time, entries: &[impl Serialize]) -> io::Result<()> {
+    fn append(
+        &mut self,
+        dir: &Path,
+        agent: AgentId,
+        ts: Time,
+        deed: u64,
+        entries: &[impl Serialize],
+    ) -> io::Result<()> {
         let ts = ts.max(self.last_ts);
         let head = format!(r#","ts":"{ts}","agentId":"{agent}""#);
         let mut lines = Unwritten { bytes: std::mem::take(&mut self.room), ..Unwritten::default() };
         lines.bytes.clear();
         let mut marked = self.marked;
-        for entry in entries {
+        for (entry, at) in entries.iter().zip(0..) {
             let start = lines.bytes.len();
             let n = self.next + lines.count;
-            encode(&mut lines.bytes, n, &head, entry)?;
+            let deed = if deed == 0 { 0 } else { deed + at };
+            encode(&mut lines.bytes, n, &head, deed, entry)?;
             if self.size + start as u64 > 0 && self.size + lines.bytes.len() as u64 > SEGMENT_BYTES {
                 let line = lines.bytes.split_off(start);
                 self.write(dir, ts, &mut lines)?;
@@ -373,6 +412,30 @@ impl Outline {
             }
         }
         Ok(page)
+    }
+
+    /// The last deed of this run that stands in the log; 0 where none does in the newest two segments.
+    pub fn last_deed(&self, agent: AgentId) -> io::Result<u64> {
+        let newest = self.segments.len() - 1;
+        let mut last = 0;
+        // Behind the last mark, where it nearly always stands; else wherever.
+        let places = [(newest, true), (newest, false), (newest.saturating_sub(1), false)];
+        for (segment, at_its_end) in places {
+            self.each_line(
+                segment,
+                |_| at_its_end,
+                |line| {
+                    let found = serde_json::from_slice::<DeedLine>(line).ok();
+                    let found = found.filter(|found| found.agent_id == agent);
+                    last = last.max(found.map_or(0, |found| found.deed));
+                    true
+                },
+            )?;
+            if last > 0 {
+                break;
+            }
+        }
+        Ok(last)
     }
 
     /// The number of the first entry at or after a time.

@@ -3,6 +3,7 @@
 use super::Stream;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,13 @@ impl RawLines {
     }
 }
 
+/// How much was printed: in which segment it stands last, and how far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawPlace {
+    segment: u64,
+    bytes: u64,
+}
+
 /// The newest raw segment, open for appending.
 #[derive(Debug)]
 pub(super) struct Raw {
@@ -86,6 +94,26 @@ impl Raw {
         let file = OpenOptions::new().create(true).append(true).open(path(dir, number))?;
         let size = file.metadata()?.len();
         Ok(Self { number, file, size })
+    }
+
+    /// Where the next line will stand.
+    pub fn place(&self) -> RawPlace {
+        RawPlace { segment: self.number, bytes: self.size }
+    }
+
+    /// Takes back what was added behind this place.
+    pub fn rewind(dir: &Path, place: RawPlace) -> io::Result<()> {
+        for number in numbers(dir)?.into_iter().filter(|number| *number > place.segment) {
+            std::fs::remove_file(path(dir, number))?;
+        }
+        let file = match OpenOptions::new().write(true).open(path(dir, place.segment)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        if file.metadata()?.len() > place.bytes {
+            file.set_len(place.bytes)?;
+        }
+        Ok(())
     }
 
     /// Adds encoded lines with one write; nothing of them when it fails.

@@ -323,7 +323,7 @@ fn lines_that_are_written_together_are_the_bytes_of_lines_written_apart() {
             let entry = LogEntry::Activity(entry.clone());
             one.append(LINEAGE, AGENT, Time(7000), &entry).expect("appends");
         }
-        all.append_all(LINEAGE, AGENT, Time(7000), &entries);
+        all.append_deeds(LINEAGE, AGENT, Time(7000), 0, &entries);
     }
     let (mut lines, mut both) = (RawLines::new(AGENT, Stream::Stdout), RawLines::new(AGENT, Stream::Stdout));
     for line in ["{\"a\": \"b\\n\"}", "", "tab\t\u{1}\u{1F600}"] {
@@ -349,7 +349,7 @@ fn of_lines_written_together_each_that_is_lost_counts() {
     let store = folder.open();
     let blocker = folder.0.join(LINEAGE.to_string());
     std::fs::write(&blocker, "a file where the folder should be").expect("writes");
-    store.append_all(LINEAGE, AGENT, Time(1), &all_activities()[..3]);
+    store.append_deeds(LINEAGE, AGENT, Time(1), 1, &all_activities()[..3]);
     assert_eq!(store.health().failed, 3);
     let mut lines = RawLines::new(AGENT, Stream::Stdout);
     lines.push("a");
@@ -357,7 +357,7 @@ fn of_lines_written_together_each_that_is_lost_counts() {
     store.append_raw(LINEAGE, &mut lines);
     assert_eq!(store.health().failed, 5);
     std::fs::remove_file(&blocker).expect("removes");
-    store.append_all(LINEAGE, AGENT, Time(1), &all_activities()[..3]);
+    store.append_deeds(LINEAGE, AGENT, Time(1), 1, &all_activities()[..3]);
     fill(&store, 4, 5, 10);
     assert_eq!(store.health().failed, 5);
 }
@@ -382,4 +382,47 @@ fn daemon_limits_cleanup_deletes_what_is_old() {
     store.remove(LINEAGE).expect("removes");
     store.remove(LINEAGE).expect("removes what is not there");
     assert_eq!(store.read(LINEAGE, Query::default()).expect("reads"), Page::default());
+}
+
+/// After a crash of the daemon the same deeds come again, and those that stand there are left out.
+#[test]
+fn the_last_deed_of_a_run_is_found_behind_what_others_wrote() {
+    let folder = Folder::new();
+    let store = folder.open();
+    assert_eq!(store.last_deed(LINEAGE, AGENT).expect("reads"), 0);
+    store.append_deeds(LINEAGE, AGENT, Time(1), 1, &all_activities());
+    let last = all_activities().len() as u64;
+    assert_eq!(folder.open().last_deed(LINEAGE, AGENT).expect("reads"), last);
+    for _ in 0..3000 {
+        store.append(LINEAGE, AGENT, Time(2), &LogEntry::life("x".repeat(100))).expect("appends");
+    }
+    assert_eq!(folder.open().last_deed(LINEAGE, AGENT).expect("reads"), last, "marks lie in between");
+    assert_eq!(folder.open().last_deed(LINEAGE, AgentId(99)).expect("reads"), 0, "another life");
+    let page = store.read(LINEAGE, Query { limit: Some(1), ..Query::default() }).expect("reads");
+    assert!(!serde_json::to_string(&page.entries[0]).expect("encodes").contains("deed"));
+}
+
+#[test]
+fn what_was_printed_behind_a_place_is_taken_back() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let print = |store: &LogStore, line: &str| {
+        let mut lines = RawLines::new(AGENT, Stream::Stdout);
+        lines.push(line);
+        store.append_raw(LINEAGE, &mut lines);
+    };
+    let printed = || std::fs::read_to_string(folder.file("raw-000001.jsonl")).expect("reads");
+    print(&store, "one");
+    let place = store.raw_place(LINEAGE).expect("reads");
+    let before = printed();
+    print(&store, "two");
+    let long = "x".repeat(5 << 20);
+    print(&store, &long);
+    print(&store, &long);
+    assert!(folder.names(".jsonl").iter().any(|name| name == "raw-000002.jsonl"));
+    store.rewind_raw(LINEAGE, place).expect("takes back");
+    assert_eq!(printed(), before);
+    assert!(!folder.names(".jsonl").iter().any(|name| name == "raw-000002.jsonl"));
+    print(&store, "two again");
+    assert_eq!(printed().lines().count(), 2);
 }

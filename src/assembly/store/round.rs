@@ -2,6 +2,7 @@
 
 use super::{Inbox, MAX_LOG_LINES, REMOVALS_AT_ONCE, Round, Shared};
 use crate::core::{Document, Timer};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -23,6 +24,24 @@ impl Inbox {
                     due.insert(by);
                 }
                 is_sooner
+            }
+        }
+    }
+
+    /// What is not on disk, and from which round on it will be.
+    pub(super) fn needs(&self) -> BTreeMap<Document, u64> {
+        let writing = self.writing.iter().map(|document| (*document, self.round));
+        let due = self.due.keys().chain(self.later.keys()).map(|document| (*document, self.round + 1));
+        // Of one that is being written and was put again since, the later counts.
+        writing.chain(due).collect()
+    }
+
+    /// These are on disk as they were when the round was taken.
+    pub(super) fn written(&mut self, documents: &[Document]) {
+        let round = self.round;
+        for document in documents {
+            for settling in &mut self.settling {
+                settling.needs.retain(|needed, from| needed != document || *from > round);
             }
         }
     }
@@ -50,6 +69,7 @@ pub(super) fn next_round(shared: &Shared, gathering: Option<(usize, Instant)>) -
             || !inbox.lines.is_empty() && inbox.lines_again.is_none_or(|due| due <= now)
             || !inbox.trims.is_empty()
             || !inbox.removals.is_empty()
+            || inbox.settling.iter().any(|one| one.needs.is_empty())
             || inbox.stored.iter().any(|(due, _)| *due <= now)
             || inbox.due.values().chain(inbox.later.values()).any(|due| *due <= now);
         let more = gathering.filter(|(callers, until)| {
@@ -101,6 +121,8 @@ pub(super) fn take(inbox: &mut Inbox, now: Instant) -> Round {
         inbox.later.remove(document);
         inbox.refused.remove(document);
     }
+    inbox.round += 1;
+    inbox.writing = documents.iter().copied().collect();
     inbox.lines_again = None;
     if std::mem::take(&mut inbox.logs_dropped) > 0 {
         log::warn!("more than {MAX_LOG_LINES} log lines waited for the disk: some were dropped");

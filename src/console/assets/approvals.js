@@ -8,6 +8,7 @@ const KINDS = {
   scope_violation: "Outside its scope",
   integration_exec: "Integration call",
   tool_permission: "Tool permission",
+  resume_agents: "Resume agents",
 };
 
 /** What an action says beyond type and description, name by name. */

@@ -45,7 +45,8 @@ fn swap(value: &mut Value, dice: &mut Dice) {
     }
 }
 
-fn mutated(line: &str, dice: &mut Dice) -> String {
+/// The line with something wrong in it.
+pub fn mutated(line: &str, dice: &mut Dice) -> String {
     let mut bytes = line.as_bytes().to_vec();
     match dice.roll(6) {
         0 => bytes.truncate(dice.roll(line.len())),

@@ -131,12 +131,15 @@ impl Replay {
     }
 
     pub fn with(name: &str, session: SessionStart, lines: &[String]) -> Self {
-        let mut conversation = conversation(name, session);
+        Self::by(name, conversation(name, session).as_mut(), lines)
+    }
+
+    pub fn by(name: &str, conversation: &mut dyn Conversation, lines: &[String]) -> Self {
         let mut steps = Vec::new();
         conversation.open(&mut steps);
         for line in lines {
             conversation.line(line, &mut steps);
-            answer(name, conversation.as_mut(), &mut steps);
+            answer(name, conversation, &mut steps);
         }
         // Some programs tell troubles, or their tokens, only there.
         let complaints = std::fs::read_to_string(format!("{FOLDER}/{name}.stderr.txt")).unwrap_or_default();

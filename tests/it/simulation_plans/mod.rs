@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::agents::report::RunReport;
+use svc::agents::report::{Keeper, RunReport};
 use svc::agents::{self, JobReport, RunOrder, Status};
 use svc::assembly::documents::encode;
 use svc::core::ids::{AgentId, LineageId, PlanId, ScheduleId};
@@ -451,6 +451,7 @@ impl Simulation {
                 signal,
                 stderr_tail: String::new(),
                 leaked: 0,
+                keeper: Keeper::Told,
                 signalled: signal.is_some(),
             },
         );
@@ -539,7 +540,7 @@ impl Simulation {
             let bytes = bytes.expect("a record's prompt was written before it");
             serde_json::from_slice::<agents::StoredPrompt>(bytes).unwrap().prompt
         };
-        let agents = Arc::new(agents::State::restore(stored, prompt, now));
+        let agents = Arc::new(agents::State::restore(stored, prompt, &std::collections::HashSet::new(), now));
         let teams = Arc::new(teams::State::restore(self.read(Document::Teams), now));
         let schedules = Arc::new(schedules::State::restore(self.read(Document::Schedules)));
         let project = Arc::clone(&self.world.state.project);

@@ -8,30 +8,30 @@
 //!
 //! One request of ours is under way at a time. Whatever fails before the first prompt ends the run.
 
-use super::permission::{Bounds, Decision, Question, outcome};
-use super::tools::Calls;
+use super::permission::{Bounds, Decision, Options, Question};
+use super::tools::{Call, Calls};
 use crate::gemini;
 use crate::wire::{self, CostMeter, Joiner};
 use crate::{
-    Activity, Conversation, LaunchRequest, Purpose, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage,
+    Activity, Conversation, LaunchRequest, Purpose, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The version of the protocol that is spoken here.
 const PROTOCOL_VERSION: u64 = 1;
 /// At most this many messages wait for the end of a turn.
 const QUEUED_MESSAGES_MAX: usize = 256;
-/// At most this many refused tools are named.
+/// And no more than this many bytes of them, the first one aside.
+const QUEUED_LIMIT_BYTES: usize = 4 * 1024 * 1024;
 /// At most this many requests wait for a person at once; further ones are refused.
 const QUESTIONS_MAX: usize = 64;
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 /// JSON-RPC: the method is not known here.
 const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Which of our requests is under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Phase {
     /// Nothing is: before the start, or between two turns.
     Quiet,
@@ -46,14 +46,40 @@ enum Phase {
 }
 
 /// What the words held back are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 enum Words {
     #[default]
     Text,
     Thinking,
 }
 
+/// What is asked of the agent before the first prompt.
+#[derive(Debug, Serialize, Deserialize)]
+enum Setting {
+    Model(String),
+    /// A mode that the agent has.
+    Mode(String),
+    /// An option of the agent's own, by its id, and the value it gets.
+    Option(String, String),
+}
+
+impl Setting {
+    /// The method and its parameters.
+    fn request(&self, session: &str) -> (&'static str, Value) {
+        match self {
+            Self::Model(id) => ("session/set_model", json!({"sessionId": session, "modelId": id})),
+            Self::Mode(id) => ("session/set_mode", json!({"sessionId": session, "modeId": id})),
+            Self::Option(id, value) => {
+                let params = json!({"sessionId": session, "configId": id, "value": value});
+                ("session/set_config_option", params)
+            }
+        }
+    }
+}
+
 /// The conversation of one run.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Client {
     phase: Phase,
     /// The id of our last request.
@@ -63,7 +89,7 @@ pub(super) struct Client {
     model: Option<String>,
     bounds: Bounds,
     /// Requests to be made before the first prompt.
-    settings: VecDeque<(&'static str, Value)>,
+    settings: VecDeque<Setting>,
     messages: VecDeque<String>,
     words: Joiner,
     words_are: Words,
@@ -71,7 +97,7 @@ pub(super) struct Client {
     calls: Calls,
     denied: Vec<String>,
     /// Requests that wait for a person.
-    questions: HashMap<String, Asked>,
+    questions: BTreeMap<String, Asked>,
     cost: CostMeter,
     turn_cost_usd: Option<f64>,
     /// The agent tells the tokens of each call: what it repeats at the turn's end is not counted again.
@@ -85,14 +111,17 @@ pub(super) struct Client {
 }
 
 /// A request for permission that waits for a person.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Asked {
+    /// A number or a text.
     id: Value,
-    options: Vec<Value>,
+    options: Options,
     name: String,
 }
 
-fn answer(id: &Value, allow: bool, options: &[Value], out: &mut Vec<Step>) {
-    write(out, &json!({"jsonrpc": "2.0", "id": id, "result": outcome(allow, options)}));
+fn answer(id: &Value, allow: bool, options: &Options, out: &mut Vec<Step>) {
+    write(out, &json!({"jsonrpc": "2.0", "id": id, "result": options.outcome(allow)}));
 }
 
 impl Client {
@@ -120,7 +149,7 @@ impl Client {
             last_text: String::new(),
             calls: Calls::default(),
             denied: Vec::new(),
-            questions: HashMap::new(),
+            questions: BTreeMap::new(),
             turn_cost_usd: None,
             counts_calls: false,
             recorded: None,
@@ -130,7 +159,7 @@ impl Client {
 
     fn request(&mut self, phase: Phase, method: &str, params: &Value, out: &mut Vec<Step>) {
         self.phase = phase;
-        self.request += 1;
+        self.request = self.request.saturating_add(1);
         write(out, &json!({"jsonrpc": "2.0", "id": self.request, "method": method, "params": params}));
     }
 
@@ -178,7 +207,7 @@ impl Client {
     }
 
     fn opened(&mut self, result: &Value, out: &mut Vec<Step>) {
-        let id = wire::text(result, "sessionId");
+        let id = wire::name(result, "sessionId");
         if !id.is_empty() {
             id.clone_into(&mut self.session);
         }
@@ -195,21 +224,17 @@ impl Client {
     /// A question is asked in the agent's planning mode where it has one; the model is set by whichever
     /// of the two ways the agent knows.
     fn plan_settings(&mut self, result: &Value, out: &mut Vec<Step>) {
-        let session = &self.session;
         let option = |category: &str| {
             let options = wire::items(result, "configOptions").iter();
-            options.map(|option| (wire::text(option, "id"), option)).find(|(id, option)| {
+            options.map(|option| (wire::name(option, "id"), option)).find(|(id, option)| {
                 !id.is_empty() && (*id == category || wire::text(*option, "category") == category)
             })
         };
-        let set_option =
-            |id: &str, value: &str| json!({"sessionId": session, "configId": id, "value": value});
         if let Some(model) = &self.model {
             if result.pointer("/models/availableModels").is_some() {
-                let params = json!({"sessionId": session, "modelId": model});
-                self.settings.push_back(("session/set_model", params));
+                self.settings.push_back(Setting::Model(model.clone()));
             } else if let Some((id, _)) = option("model") {
-                self.settings.push_back(("session/set_config_option", set_option(id, model)));
+                self.settings.push_back(Setting::Option(id.to_owned(), model.clone()));
             } else {
                 wire::trouble(out, "this agent does not let its model be chosen");
             }
@@ -217,19 +242,19 @@ impl Client {
         if self.bounds.purpose == Purpose::Query {
             let modes = result.pointer("/modes/availableModes").and_then(Value::as_array);
             if modes.is_some_and(|modes| modes.iter().any(|mode| wire::text(mode, "id") == "plan")) {
-                let params = json!({"sessionId": session, "modeId": "plan"});
-                self.settings.push_back(("session/set_mode", params));
+                self.settings.push_back(Setting::Mode("plan".to_owned()));
             } else if let Some((id, option)) = option("mode")
                 && wire::items(option, "options").iter().any(|mode| wire::text(mode, "value") == "plan")
             {
-                self.settings.push_back(("session/set_config_option", set_option(id, "plan")));
+                self.settings.push_back(Setting::Option(id.to_owned(), "plan".to_owned()));
             }
         }
     }
 
     /// The next request, if there is one and the session is open.
     fn next(&mut self, out: &mut Vec<Step>) {
-        if let Some((method, params)) = self.settings.pop_front() {
+        if let Some(setting) = self.settings.pop_front() {
+            let (method, params) = setting.request(&self.session);
             self.request(Phase::Setting, method, &params, out);
         } else if let Some(text) = self.messages.pop_front() {
             wire::emit(out, Activity::TurnStarted);
@@ -282,7 +307,7 @@ impl Client {
         match self.words_are {
             Words::Text => {
                 wire::say(out, &text);
-                self.last_text = text;
+                wire::remember(&mut self.last_text, &text);
             }
             Words::Thinking => wire::emit(out, Activity::Thinking { text }),
         }
@@ -303,7 +328,7 @@ impl Client {
         let amount = update.pointer("/cost/amount").and_then(Value::as_f64);
         let cost_usd = self.cost.total(amount);
         if let Some(cost) = cost_usd {
-            self.turn_cost_usd = Some(self.turn_cost_usd.unwrap_or(0.0) + cost);
+            self.turn_cost_usd = Some(wire::sum_of_costs(self.turn_cost_usd.unwrap_or(0.0), cost));
         }
         wire::usage(
             out,
@@ -327,28 +352,31 @@ impl Client {
         let asked = params.get("toolCall").unwrap_or(&Value::Null);
         self.calls.update(asked, out);
         let tool = wire::text(asked, "toolCallId");
-        let options = wire::items(params, "options").to_vec();
+        let options = Options::of(wire::items(params, "options"));
         // A call that cannot be remembered cannot be judged either.
         let Some(call) = self.calls.asked(tool, out) else { return answer(&id, false, &options, out) };
         let (name, input) = (call.name().to_owned(), call.input());
-        match self.bounds.decide(&Question { kind: &call.kind, paths: &call.paths }) {
+        let Call { kind, paths, has_more_paths, .. } = call;
+        let is_short = id.to_string().len() <= wire::NAME_LIMIT_BYTES && (id.is_string() || id.is_number());
+        match self.bounds.decide(&Question { kind, paths, has_more_paths: *has_more_paths }) {
             Decision::Allow => answer(&id, true, &options, out),
-            Decision::AskAPerson if self.questions.len() < QUESTIONS_MAX => {
+            Decision::AskAPerson if is_short && self.questions.len() < QUESTIONS_MAX => {
                 let question = id.to_string();
-                self.questions.insert(question.clone(), Asked { id, options, name: name.clone() });
+                let asked = Asked { id, options, name: wire::cut(&name, wire::NAME_LIMIT_BYTES) };
+                self.questions.insert(question.clone(), asked);
                 wire::emit(out, Activity::PermissionAsked { question, name, input });
             }
             Decision::Reject | Decision::AskAPerson => {
-                self.deny(name);
+                wire::refused(&mut self.denied, &name);
                 answer(&id, false, &options, out);
             }
         }
     }
 
-    fn deny(&mut self, tool: String) {
-        if self.denied.len() < DENIED_MAX {
-            self.denied.push(tool);
-        }
+    /// Whether a message can wait.
+    fn has_room(&self, text: &str) -> bool {
+        let bytes = self.messages.iter().map(String::len).sum::<usize>() + text.len();
+        self.messages.is_empty() || (self.messages.len() < QUEUED_MESSAGES_MAX && bytes <= QUEUED_LIMIT_BYTES)
     }
 
     fn turn_ended(&mut self, result: &Value, out: &mut Vec<Step>) {
@@ -404,6 +432,10 @@ impl Client {
 }
 
 impl Conversation for Client {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn open(&mut self, out: &mut Vec<Step>) {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
@@ -449,17 +481,18 @@ impl Conversation for Client {
         let Some(asked) = self.questions.remove(question) else { return };
         if !ruling.allow {
             // The protocol's answer has no room for a reason: it is said as soon as the agent listens.
-            if !ruling.reason.trim().is_empty() && self.messages.len() < QUEUED_MESSAGES_MAX {
-                self.messages.push_front(format!("About {}: {}", asked.name, ruling.refusal()));
+            let words = format!("About {}: {}", asked.name, ruling.refusal());
+            if !ruling.reason.trim().is_empty() && self.has_room(&words) {
+                self.messages.push_front(words);
             }
-            self.deny(asked.name);
+            wire::refused(&mut self.denied, &asked.name);
         }
         answer(&asked.id, ruling.allow, &asked.options, out);
     }
 
     /// A message waits until the running turn has ended.
     fn say(&mut self, text: &str, out: &mut Vec<Step>) -> bool {
-        if self.phase == Phase::Over || self.messages.len() >= QUEUED_MESSAGES_MAX {
+        if self.phase == Phase::Over || !self.has_room(text) {
             return false;
         }
         self.messages.push_back(text.to_owned());

@@ -1,15 +1,18 @@
 //! What an agent may do when it asks.
 
-use crate::{Permission, Purpose, wire};
+use crate::{Permission, Purpose, saved, wire};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Who asks, and within which bounds.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Bounds {
     pub(super) purpose: Purpose,
     pub(super) permission: Permission,
     /// Absolute.
+    #[serde(with = "saved::path")]
     pub(super) working_dir: PathBuf,
 }
 
@@ -18,8 +21,10 @@ pub(super) struct Bounds {
 pub(super) struct Question<'a> {
     /// The protocol's kind of tool, for example `edit`; empty where the agent tells none.
     pub(super) kind: &'a str,
-    /// Every file it names.
+    /// The files it names.
     pub(super) paths: &'a [String],
+    /// Whether it names further ones, which nobody has looked at.
+    pub(super) has_more_paths: bool,
 }
 
 /// The answer.
@@ -37,6 +42,7 @@ impl Bounds {
         let reads = matches!(question.kind, "read" | "search" | "think");
         let edits_inside = question.kind == "edit"
             && !question.paths.is_empty()
+            && !question.has_more_paths
             && question.paths.iter().all(|path| wire::is_inside(&self.working_dir, path));
         let allowed = match (self.purpose, self.permission) {
             (Purpose::Query, _) => reads,
@@ -52,14 +58,30 @@ impl Bounds {
     }
 }
 
-/// The result of `session/request_permission`: the offered option that says so, or `cancelled` when none
-/// does. "Always" is never chosen: the next request is decided anew.
-pub(super) fn outcome(allow: bool, options: &[Value]) -> Value {
-    let kind = if allow { "allow_once" } else { "reject_once" };
-    match options.iter().find(|option| wire::text(*option, "kind") == kind) {
-        Some(option) => {
-            json!({"outcome": {"outcome": "selected", "optionId": wire::text(option, "optionId")}})
+/// The ids of the offered options that say yes and no to this one request. "Always" is never chosen: the next
+/// request is decided anew.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    allow: Option<String>,
+    reject: Option<String>,
+}
+
+impl Options {
+    /// Those among the options of a request.
+    pub(super) fn of(options: &[Value]) -> Self {
+        let once = |kind: &str| {
+            let option = options.iter().find(|option| wire::text(*option, "kind") == kind)?;
+            Some(wire::name(option, "optionId").to_owned()).filter(|id| !id.is_empty())
+        };
+        Self { allow: once("allow_once"), reject: once("reject_once") }
+    }
+
+    /// The result of `session/request_permission`: the option that says so, or `cancelled` where none does.
+    pub(super) fn outcome(&self, allow: bool) -> Value {
+        match if allow { &self.allow } else { &self.reject } {
+            Some(id) => json!({"outcome": {"outcome": "selected", "optionId": id}}),
+            None => json!({"outcome": {"outcome": "cancelled"}}),
         }
-        None => json!({"outcome": {"outcome": "cancelled"}}),
     }
 }

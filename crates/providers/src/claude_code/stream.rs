@@ -4,20 +4,24 @@
 //! a turn of its own, right behind the running one and also when the input has been closed meanwhile
 //! (tried with 2.1.329).
 
-use crate::json::Json;
+use crate::json::{Json, Look};
 use crate::wire::{self, CostMeter, Meter};
-use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage};
+use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Of so many messages in a turn the usage is shown before the turn's end; the rest counts at its end.
 const PROVISIONAL_MESSAGES_MAX: usize = 4096;
-/// At most this many refused tools are named.
-const DENIED_MAX: usize = 64;
 /// At most this many questions wait for a person at once; further ones are refused.
 const QUESTIONS_MAX: usize = 64;
+/// Nor do more than this many bytes of arguments: those of one fit in any case, for a line has 4 MiB.
+const QUESTIONS_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The conversation of one run.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Stream {
     /// The first message, until it is written.
     prompt: Option<String>,
@@ -26,9 +30,9 @@ pub(super) struct Stream {
     working: bool,
     /// Messages of this turn whose provisional usage was counted: the same usage stands on every line of
     /// a message.
-    counted_messages: HashSet<String>,
+    counted_messages: BTreeSet<String>,
     /// Questions that wait for a person, with the tool's arguments.
-    questions: HashMap<String, Value>,
+    questions: BTreeMap<String, Box<RawValue>>,
     meter: Meter,
     cost: CostMeter,
     /// The first result of a continued session is still to come. Its totals begin with what was used before
@@ -47,8 +51,8 @@ impl Stream {
             session: String::new(),
             model: String::new(),
             working: false,
-            counted_messages: HashSet::new(),
-            questions: HashMap::new(),
+            counted_messages: BTreeSet::new(),
+            questions: BTreeMap::new(),
             meter: Meter::starting_at(counted),
             cost: CostMeter::new(*session != SessionStart::Fresh),
             continued: *session != SessionStart::Fresh,
@@ -59,15 +63,21 @@ impl Stream {
     fn asked(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let id = wire::text(event, "request_id");
         let request = event.get("request").unwrap_or(&Json::Null);
-        let known = wire::text(request, "subtype") == "can_use_tool" && !id.is_empty();
-        if !known || self.questions.len() >= QUESTIONS_MAX {
+        let input = request.get("input").map(Json::to_value).unwrap_or_default();
+        let is_known =
+            wire::text(request, "subtype") == "can_use_tool" && !wire::name(event, "request_id").is_empty();
+        let Some(kept) = to_raw_value(&input).ok().filter(|kept| is_known && self.has_room(kept)) else {
             let error = "not supported by this client";
             return respond(out, &json!({"subtype": "error", "request_id": id, "error": error}));
-        }
-        let input = request.get("input").map(Json::to_value).unwrap_or_default();
-        self.questions.insert(id.to_owned(), input.clone());
+        };
+        self.questions.insert(id.to_owned(), kept);
         let name = wire::text(request, "tool_name").to_owned();
         wire::emit(out, Activity::PermissionAsked { question: id.to_owned(), name, input });
+    }
+
+    fn has_room(&self, input: &RawValue) -> bool {
+        let waiting: usize = self.questions.values().map(|input| input.get().len()).sum();
+        self.questions.len() < QUESTIONS_MAX && waiting + input.get().len() <= QUESTIONS_LIMIT_BYTES
     }
 
     fn turn_started(&mut self, out: &mut Vec<Step>) {
@@ -92,7 +102,7 @@ impl Stream {
     }
 
     fn init(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
-        let (id, model) = (wire::text(event, "session_id"), wire::text(event, "model"));
+        let (id, model) = (wire::name(event, "session_id"), wire::name(event, "model"));
         // Every turn repeats it.
         if !id.is_empty() && (id != self.session || model != self.model) {
             id.clone_into(&mut self.session);
@@ -129,11 +139,12 @@ impl Stream {
     /// Counts the input of a message when it is first seen, so that counters move during a turn. Its
     /// output is a placeholder: the result has the truth.
     fn provisional_usage(&mut self, message: &Json<'_>, by_subagent: bool, out: &mut Vec<Step>) {
-        let (Some(figures), id) = (message.get("usage"), wire::text(message, "id")) else { return };
+        let (Some(figures), id) = (message.get("usage"), wire::name(message, "id")) else { return };
         let room = self.counted_messages.len() < PROVISIONAL_MESSAGES_MAX;
-        if id.is_empty() || !room || !self.counted_messages.insert(id.to_owned()) {
+        if id.is_empty() || !room || self.counted_messages.contains(id) {
             return;
         }
+        self.counted_messages.insert(id.to_owned());
         let tokens = Tokens {
             input: wire::count(figures, "input_tokens"),
             output: 0,
@@ -150,7 +161,7 @@ impl Stream {
         let text = wire::text(event, "result");
         let failed = event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
             || !matches!(wire::text(event, "subtype"), "success" | "");
-        let denied = wire::items(event, "permission_denials").iter().take(DENIED_MAX);
+        let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
         wire::emit(
             out,
             Activity::TurnEnded(TurnEnd {
@@ -200,6 +211,10 @@ impl Stream {
 }
 
 impl Conversation for Stream {
+    fn save(&self) -> String {
+        saved::save(self)
+    }
+
     fn open(&mut self, out: &mut Vec<Step>) {
         if let Some(prompt) = self.prompt.take() {
             self.turn_started(out);
@@ -243,6 +258,7 @@ impl Conversation for Stream {
 
     fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
         let Some(input) = self.questions.remove(question) else { return };
+        let input: Value = serde_json::from_str(input.get()).unwrap_or_default();
         let behavior = if ruling.allow {
             json!({"behavior": "allow", "updatedInput": input})
         } else {
@@ -330,7 +346,7 @@ fn sum_of_models(models: &Json<'_>) -> Tokens {
 fn cost_of_models(models: &Json<'_>) -> f64 {
     let models = models.fields();
     let costs = models.values().filter_map(|figures| figures.get("costUSD").and_then(Json::as_f64));
-    costs.filter(|cost| *cost >= 0.0).sum()
+    costs.filter(|cost| *cost >= 0.0).fold(0.0, wire::sum_of_costs)
 }
 
 /// The window of the main model; where its name is told differently, of the model with the most tokens.

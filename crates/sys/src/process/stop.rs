@@ -14,18 +14,17 @@ use super::{Identity, Marker, Processes, os, reaper};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use svc_base::ids::AgentId;
 
 /// Between TERM and KILL when a person stops an agent.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Between TERM and KILL for what a program left behind when it ended by itself.
-const SWEEP_GRACE: Duration = Duration::from_secs(1);
+pub(super) const SWEEP_GRACE: Duration = Duration::from_secs(1);
 /// Between TERM and KILL for what an earlier daemon left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// How long KILL is repeated before what is left counts as leaked.
-const KILL_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
 /// While a stop is in progress: how long to wait for a child's end before looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Processes remembered per stop. More are still found by marker, parent and session.
 const NOTED_MAX: usize = 16_384;
 
@@ -68,11 +67,10 @@ impl Processes {
     }
 
     /// Ends what an earlier daemon of this project left behind: every process with the markers of one of its
-    /// agents, except of those in `keep`, and except this daemon's own ancestors.
-    pub fn sweep_leftovers(&self, project_dir: &Path, keep: &[AgentId]) -> Leftovers {
-        let belongs = |scan: &Scan, pid: u32| {
-            scan.agent_of(pid, project_dir).is_some_and(|agent| !keep.contains(&agent))
-        };
+    /// agents, except of those below the processes `keepers`, and except this daemon's own ancestors.
+    pub fn sweep_leftovers(&self, project_dir: &Path, keepers: &[u32]) -> Leftovers {
+        let belongs =
+            |scan: &Scan, pid: u32| scan.agent_of(pid, project_dir).is_some() && !scan.is_below(pid, keepers);
         let mut tree = Tree::new(None, &belongs);
         let found = count(tree.members(&self.scan(Instant::now()), true).len());
         let remaining = if found == 0 { 0 } else { self.end(tree, LEFTOVER_GRACE).leaked };
@@ -183,6 +181,6 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn count(length: usize) -> u32 {
+pub(super) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -9,6 +9,7 @@ use crate::threads::Thread;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +49,8 @@ pub enum HubMessage {
         full: Encode,
         delta: Encode,
     },
+    /// At the end, write what clients may have missed there, for the next daemon.
+    KeepIn(PathBuf),
     Join(Client),
     /// A client is gone.
     Leave(u64),
@@ -105,6 +108,9 @@ pub struct HubHandle {
 impl HubHandle {
     /// Hands a message over. Never blocks.
     pub fn send(&self, message: HubMessage) {
+        if self.stopping.load(Ordering::Relaxed) {
+            return;
+        }
         if self.sender.len() >= INBOX || self.sender.send(message).is_err() {
             log::error!("the WebSocket hub does not keep up: a message was dropped");
             self.lost.store(true, Ordering::Relaxed);
@@ -167,9 +173,15 @@ impl Drop for Hub {
 }
 
 impl Hub {
-    /// Starts the thread. The first message gets `seq + 1`; `snapshot` encodes the whole registry as a
-    /// `state` message without its closing brace.
-    pub fn start(seq: u64, snapshot: impl Fn() -> Vec<u8> + Send + 'static) -> io::Result<Self> {
+    /// Starts the thread. The first message gets `seq + 1`, or goes on where an earlier daemon has left its
+    /// messages in the file `kept`; `snapshot` encodes the whole registry as a `state` message without its
+    /// closing brace.
+    pub fn start(
+        seq: u64,
+        kept: Option<&Path>,
+        snapshot: impl Fn() -> Vec<u8> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (seq, ring) = kept.and_then(Ring::take_over).unwrap_or_else(|| (seq, Ring::new(seq)));
         let (sender, inbox) = unbounded();
         let stats = Arc::new(HubStats::default());
         let lost = Arc::new(AtomicBool::new(false));
@@ -185,7 +197,8 @@ impl Hub {
             inbox,
             stats,
             seq,
-            ring: Ring::new(seq),
+            ring,
+            kept_in: None,
             clients: BTreeMap::new(),
             snapshot: Box::new(snapshot),
             lost,
@@ -218,6 +231,7 @@ struct Body {
     stats: Arc<HubStats>,
     seq: u64,
     ring: Ring,
+    kept_in: Option<PathBuf>,
     clients: BTreeMap<u64, Member>,
     snapshot: Box<dyn Fn() -> Vec<u8> + Send>,
     lost: Arc<AtomicBool>,
@@ -256,6 +270,11 @@ impl Body {
                 self.whole_state(full);
             }
         }
+        if let Some(path) = &self.kept_in
+            && let Err(error) = self.ring.save(self.seq, path)
+        {
+            log::warn!("clients that come back get no messages that they have missed: {error}");
+        }
         for member in self.clients.values() {
             member.client.queue.close(close_frame(1001, "the daemon is stopping"), false);
         }
@@ -279,6 +298,7 @@ impl Body {
                 self.pace();
             }
             HubMessage::State { full, delta } => self.state(full, delta),
+            HubMessage::KeepIn(path) => self.kept_in = Some(path),
             HubMessage::Join(client) => self.join(client),
             HubMessage::Leave(id) => {
                 self.clients.remove(&id);
@@ -310,7 +330,7 @@ impl Body {
         }
         let Numbered { first, starts, frames } = self.number(bodies, length);
         self.distribute(&frames, |client| client.wants(kind));
-        self.ring.push(Entry { kind, first, starts, frames });
+        self.ring.push(Entry { kind: kind.into(), first, starts, frames });
     }
 
     /// Gives messages of so many bytes together their numbers and frames them: the one copy that is made of
@@ -444,7 +464,7 @@ mod tests {
 
     #[test]
     fn decisions_3_a_large_state_is_sent_less_often_and_never_skipped_at_the_end() {
-        let hub = Hub::start(0, || br#"{"type":"state","n":0"#.to_vec()).unwrap();
+        let hub = Hub::start(0, None, || br#"{"type":"state","n":0"#.to_vec()).unwrap();
         let queue = Arc::new(Queue::default());
         let texts = written(&queue);
         let client =

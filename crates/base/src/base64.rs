@@ -1,0 +1,55 @@
+//! Bytes as base64 text (RFC 4648): six bits a letter.
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const FOR_URLS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// With padding (section 4), as headers of HTTP have it.
+pub fn encode(bytes: &[u8]) -> String {
+    let mut text = letters(bytes, STANDARD);
+    let whole = text.len().next_multiple_of(4);
+    text.extend(std::iter::repeat_n('=', whole - text.len()));
+    text
+}
+
+/// For URLs and names of files, without padding (section 5).
+pub fn encode_for_url(bytes: &[u8]) -> String {
+    letters(bytes, FOR_URLS)
+}
+
+fn letters(bytes: &[u8], alphabet: &[u8; 64]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let shifted = chunk.iter().zip([16, 8, 0]).map(|(byte, shift)| usize::from(*byte) << shift);
+        let bits: usize = shifted.sum();
+        let letters = [18, 12, 6, 0].into_iter().take(chunk.len() + 1);
+        text.extend(letters.map(|shift| char::from(alphabet[(bits >> shift) & 63])));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_4648_section_10_is_met() {
+        for (plain, padded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(encode(plain.as_bytes()), padded);
+            assert_eq!(encode_for_url(plain.as_bytes()), padded.trim_end_matches('='));
+        }
+    }
+
+    #[test]
+    fn the_last_two_letters_differ_in_urls() {
+        let bytes = [0xfb, 0xff, 0xbf, 0x00];
+        assert_eq!((encode(&bytes), encode_for_url(&bytes)), ("+/+/AA==".into(), "-_-_AA".into()));
+    }
+}

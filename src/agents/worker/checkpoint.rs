@@ -1,0 +1,162 @@
+//! The folder of a run below `.svc/run/`: what the next daemon needs to go on with it.
+//!
+//! ```text
+//! .svc/run/<agent>/run.json     what does not change: whose run it is, and what was made beside it
+//!                  at-<n>.json  where to read on; a newer one counts when the state on disk is as new
+//!                  keeper.json, sock, keeper.log   the keeper's own
+//! ```
+//!
+//! Nothing here waits for the disk: a power cut ends the keeper, too.
+
+use super::stream::Saved;
+use crate::agents::worker_log::RawPlace;
+use crate::core::ids::{AgentId, LineageId};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use svc_sys::files::{missing_is_fine, replace_soon};
+use svc_sys::regular;
+
+/// Where the folders of runs are, below the project.
+pub const RUNS: &str = ".svc/run";
+/// Bytes of a file of ours at most; a larger one is none of ours.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What does not change while a run lasts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunFile {
+    /// The agent.
+    pub agent: AgentId,
+    /// Whose log it writes.
+    pub lineage: LineageId,
+    /// Its provider's id.
+    pub provider: String,
+    /// The model that was named for it.
+    pub model: Option<String>,
+    /// The token that its keeper asks for.
+    pub token: String,
+    /// Where it works.
+    pub working_dir: PathBuf,
+    /// Its room, or its folder for temporary files.
+    pub beside: Option<PathBuf>,
+    /// Whether that is a room.
+    pub has_room: bool,
+    /// The folders by which its record of a session is found.
+    pub record_folders: Vec<(String, PathBuf)>,
+}
+
+/// Where to read on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Checkpoint {
+    pub n: u64,
+    pub raw: RawPlace,
+    pub saved: Saved,
+}
+
+/// The folder of one run.
+#[derive(Debug, Clone)]
+pub struct RunFolder(PathBuf);
+
+impl RunFolder {
+    /// That of an agent.
+    pub fn of(project: &Path, agent: AgentId) -> Self {
+        Self(project.join(RUNS).join(agent.to_string()))
+    }
+
+    /// All that are there, in the order of their names.
+    pub fn all(project: &Path) -> Vec<(AgentId, Self)> {
+        let Ok(entries) = fs::read_dir(project.join(RUNS)) else { return Vec::new() };
+        let agent = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+        let mut found: Vec<_> =
+            entries.flatten().filter_map(|entry| Some((agent(&entry)?, Self(entry.path())))).collect();
+        found.sort_unstable_by_key(|(agent, _)| *agent);
+        found
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes it anew, for its owner alone.
+    ///
+    /// Errors: the system's words.
+    pub fn make(&self) -> io::Result<()> {
+        self.remove()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
+    }
+
+    /// Removes it with its content.
+    ///
+    /// Errors: the system's words.
+    pub fn remove(&self) -> io::Result<()> {
+        fs::remove_dir_all(&self.0).or_else(missing_is_fine)
+    }
+
+    /// Writes what does not change.
+    ///
+    /// Errors: the system's words.
+    pub fn write_run(&self, run: &RunFile) -> io::Result<()> {
+        replace_soon(&self.0.join("run.json"), &serde_json::to_vec(run)?)
+    }
+
+    /// Reads what does not change.
+    ///
+    /// Errors: it is not there, or is none of ours.
+    pub fn read_run(&self) -> io::Result<RunFile> {
+        Ok(serde_json::from_slice(&read(&self.0.join("run.json"))?)?)
+    }
+
+    /// Writes a checkpoint.
+    pub(super) fn write(&self, checkpoint: &Checkpoint) -> io::Result<()> {
+        replace_soon(&self.file_of(checkpoint.n), &serde_json::to_vec(checkpoint)?)
+    }
+
+    /// The newest checkpoint that the state on disk, which has heard so many deeds, is as new as.
+    pub(super) fn newest(&self, heard: u64) -> Option<Checkpoint> {
+        let mut numbers = self.numbers();
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        let read =
+            |n: u64| -> io::Result<Checkpoint> { Ok(serde_json::from_slice(&read(&self.file_of(n))?)?) };
+        numbers.into_iter().filter_map(|n| read(n).ok()).find(|found| found.saved.deed <= heard)
+    }
+
+    /// Removes checkpoints before this one.
+    pub(super) fn forget_before(&self, n: u64) {
+        self.forget(|old| old < n);
+    }
+
+    /// Removes checkpoints after this one.
+    pub(super) fn forget_after(&self, n: u64) {
+        self.forget(|new| new > n);
+    }
+
+    fn forget(&self, is_needless: impl Fn(u64) -> bool) {
+        for n in self.numbers().into_iter().filter(|n| is_needless(*n)) {
+            if let Err(error) = fs::remove_file(self.file_of(n)) {
+                log::warn!("{} cannot be removed: {error}", self.file_of(n).display());
+            }
+        }
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        let Ok(entries) = fs::read_dir(&self.0) else { return Vec::new() };
+        let number = |name: &str| name.strip_prefix("at-")?.strip_suffix(".json")?.parse().ok();
+        entries.flatten().filter_map(|entry| number(entry.file_name().to_str()?)).collect()
+    }
+
+    fn file_of(&self, n: u64) -> PathBuf {
+        self.0.join(format!("at-{n}.json"))
+    }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if fs::symlink_metadata(path)?.len() > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large"));
+    }
+    regular::read(path)
+}

@@ -1,0 +1,284 @@
+//! Agents work on while their daemon goes and comes back: killed, replaced, or told to leave them.
+
+use crate::support::daemon::{Daemon, next_message};
+use crate::support::dice::Dice;
+use crate::support::folder::Folder;
+use crate::support::processes::of_project;
+use crate::support::wait::wait_for;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const LINES: usize = 240;
+
+/// A project with a rehearsal of many numbered lines, tokens between them, and an answer to what is said.
+fn project() -> Arc<Folder> {
+    let folder = Folder::new("kept");
+    let mut steps = Vec::new();
+    for line in 1..=LINES {
+        steps.push(json!({"say": format!("line {line}")}));
+        if line % 10 == 0 {
+            steps.push(json!({"usage": {"input": 100, "output": 10, "cacheRead": 0, "cacheCreation": 0}}));
+            steps.push(json!({"sleepMs": 30}));
+        }
+    }
+    steps.push(json!({"answer": "all said"}));
+    let on_say = json!([{"answer": "heard {{prompt}}"}]);
+    folder.write(".svc/rehearsals/talk.json", &json!({"steps": steps, "onSay": on_say}).to_string());
+    let slow = json!([{"loop": {"times": 100, "steps": [{"say": "still at it"}, {"sleepMs": 50}]}}]);
+    folder.write(".svc/rehearsals/slow.json", &json!({"steps": slow, "onSay": on_say}).to_string());
+    Arc::new(folder)
+}
+
+/// The whole log of an agent.
+fn log_of(daemon: &Daemon, id: &str) -> Vec<Value> {
+    let mut entries: Vec<Value> = Vec::new();
+    loop {
+        let since = entries.last().map_or(0, |last| last["n"].as_u64().unwrap());
+        let page = daemon.get(&format!("/api/agents/{id}/log?since={since}"));
+        let more = page["entries"].as_array().unwrap();
+        if more.is_empty() {
+            return entries;
+        }
+        entries.extend(more.iter().cloned());
+    }
+}
+
+/// Each line was said once, and in order.
+fn assert_said(daemon: &Daemon, id: &str) {
+    let entries = log_of(daemon, id);
+    let said: Vec<&str> = entries
+        .iter()
+        .filter(|entry| entry["type"] == "text")
+        .filter_map(|entry| entry["text"].as_str())
+        .filter(|text| text.starts_with("line "))
+        .collect();
+    let wanted: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
+    assert_eq!(said, wanted, "{id}");
+    let ends = entries.iter().filter(|entry| entry["type"] == "turn-ended").count();
+    assert_eq!(ends, 1, "{id}: {ends} turns have ended");
+}
+
+fn assert_counted(daemon: &Daemon, id: &str) {
+    let record = daemon.get(&format!("/api/agents/{id}"));
+    let (input, output) = (100 * LINES / 10, 10 * LINES / 10);
+    assert_eq!(record["tokens"]["input"], json!(input), "{record}");
+    assert_eq!(record["tokens"]["output"], json!(output), "{record}");
+    let summary = daemon.get("/api/tokens/summary");
+    let own = |agent: &&Value| agent["agentId"] == json!(id) || agent["id"] == json!(id);
+    if let Some(agents) = summary["agents"].as_array()
+        && let Some(row) = agents.iter().find(own)
+    {
+        assert!(row.to_string().contains(&input.to_string()), "{row}");
+    }
+}
+
+#[test]
+fn a_killed_daemon_interrupts_no_turn_and_the_next_loses_and_doubles_nothing() {
+    let folder = project();
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let agents: Vec<String> = (0..3).map(|_| daemon.spawn("talk")).collect();
+    let mut pids = BTreeMap::new();
+    for id in &agents {
+        let record = daemon.wait_state(id, &["running"]);
+        pids.insert(id.clone(), record["pid"].clone());
+    }
+    let mut dice = Dice::seeded(14);
+    for round in 0..12 {
+        let fate = Instant::now() + Duration::from_micros(dice.below(60_000));
+        wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+        daemon.kill();
+        daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+        for id in &agents {
+            wait_for("its program to be shown again", || {
+                let record = daemon.get(&format!("/api/agents/{id}"));
+                let is_live = record["status"] == "active";
+                assert!(
+                    is_live || record["state"] == "completed",
+                    "round {round}: {record}\n{}",
+                    daemon.log()
+                );
+                (!is_live || record["pid"] == pids[id]).then_some(())
+            });
+        }
+    }
+    for id in &agents {
+        let record = daemon.wait_state(id, &["completed", "crashed", "killed", "interrupted"]);
+        assert_eq!(record["state"], "completed", "{record}\n{}", daemon.log());
+        assert_said(&daemon, id);
+        assert_counted(&daemon, id);
+        assert_eq!(record["turns"], 1, "{record}");
+    }
+    wait_for("all processes to end", || of_project(folder.path()).is_empty().then_some(()));
+    wait_for("the folders of the runs to go", || is_empty(&folder, ".svc/run").then_some(()));
+    daemon.stop();
+}
+
+fn is_empty(folder: &Folder, path: &str) -> bool {
+    std::fs::read_dir(folder.path().join(path)).map_or(true, |mut entries| entries.next().is_none())
+}
+
+#[test]
+fn a_message_that_was_acknowledged_reaches_the_agent_once_whenever_the_daemon_dies() {
+    let folder = project();
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("slow");
+    daemon.wait_state(&id, &["running"]);
+    let mut dice = Dice::seeded(7);
+    let mut acknowledged = Vec::new();
+    for round in 0..8 {
+        let message = format!("message {round}");
+        let body = json!({"message": message, "deliver": "now"});
+        if let Ok((200, _)) = daemon.try_send("POST", &format!("/api/agents/{id}/instruct"), &body) {
+            acknowledged.push(message);
+        }
+        let fate = Instant::now() + Duration::from_micros(dice.below(4_000));
+        wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+        daemon.kill();
+        daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    }
+    assert_eq!(acknowledged.len(), 8);
+    let name = daemon.get(&format!("/api/agents/{id}"))["name"].as_str().unwrap().to_owned();
+    wait_for("all messages to be taken", || {
+        let record = daemon.get(&format!("/api/agents/{name}"));
+        (record["pendingInstructions"] == 0 && record["status"] != "active").then_some(())
+    });
+    let entries = log_of(&daemon, &name);
+    for message in &acknowledged {
+        let taken = entries.iter().filter(|entry| {
+            entry["type"] == "user" && entry["text"].as_str().is_some_and(|text| text.contains(message))
+        });
+        assert_eq!(taken.count(), 1, "{message}\n{}", json!(entries));
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
+    let folder = project();
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let seq = next_message(&mut daemon.connect(""))["seq"].as_u64().unwrap();
+    let mut since = format!("&since={seq}");
+    let agents: Vec<String> = (0..3).map(|_| daemon.spawn("talk")).collect();
+    let mut heard: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut hear = |daemon: &Daemon, since: &mut String, until: &dyn Fn(&Value) -> bool| {
+        let mut socket = daemon.connect(&format!("?types=agent:output,agent:exit{since}"));
+        while let Ok(message) = socket.read() {
+            let Ok(text) = message.to_text() else { break };
+            let Ok(message) = serde_json::from_str::<Value>(text) else { continue };
+            assert_ne!(message["type"], "resync", "something is missing");
+            if let Some(seq) = message["seq"].as_u64().filter(|_| message["type"] != "state") {
+                *since = format!("&since={seq}");
+            }
+            if let Some(text) = message["data"]["data"]["text"].as_str()
+                && message["data"]["subtype"] == "assistant"
+            {
+                let agent = message["agentId"].as_str().unwrap().to_owned();
+                heard.entry(agent).or_default().push(text.to_owned());
+            }
+            if until(&message) {
+                break;
+            }
+        }
+    };
+    for _ in 0..5 {
+        // At least one more line each time.
+        hear(&daemon, &mut since, &|message| message["type"] == "agent:output");
+        assert_eq!(daemon.send("POST", "/api/shutdown?keep=true", &json!({})).0, 202);
+        hear(&daemon, &mut since, &|_| false);
+        assert_eq!(daemon.exit_code(), Some(0), "{}", daemon.log());
+        daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    }
+    for id in &agents {
+        let record = daemon.wait_state(id, &["completed", "crashed", "killed", "interrupted"]);
+        assert_eq!(record["state"], "completed", "{record}\n{}", daemon.log());
+        assert_said(&daemon, id);
+        assert_counted(&daemon, id);
+    }
+    let mut exits = std::collections::BTreeSet::new();
+    let exits = std::cell::RefCell::new(&mut exits);
+    let all = agents.len();
+    hear(&daemon, &mut since, &|message| {
+        if message["type"] == "agent:exit" {
+            exits.borrow_mut().insert(message["agentId"].to_string());
+        }
+        exits.borrow().len() == all
+    });
+    for id in &agents {
+        let lines: Vec<&String> = heard[id].iter().filter(|text| text.starts_with("line ")).collect();
+        let wanted: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
+        assert_eq!(lines, wanted.iter().collect::<Vec<_>>(), "{id}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_wanted_stop_ends_everything_and_an_agent_whose_keeper_dies_says_so() {
+    let folder = project();
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("hang");
+    let other = daemon.spawn("hang");
+    let running = daemon.wait_state(&id, &["running"]);
+    daemon.wait_state(&other, &["running"]);
+    let keeper = keeper_of(&folder, &id);
+    assert!(Command::new("kill").args(["-9", &keeper.to_string()]).status().unwrap().success());
+    let killed = Instant::now();
+    let record = daemon.wait_state(&id, &["crashed"]);
+    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+    assert_eq!(record["statusCode"], "keeper-gone", "{record}");
+    let pid = running["pid"].as_u64().unwrap();
+    wait_for("its program to be gone", || {
+        (!std::path::Path::new(&format!("/proc/{pid}")).exists()).then_some(())
+    });
+    assert_eq!(daemon.get(&format!("/api/agents/{other}"))["state"], "running");
+    let own = keeper_of(&folder, &other);
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(of_project(folder.path()).is_empty());
+    wait_for("the other's keeper to be gone", || is_gone(own).then_some(()));
+}
+
+fn is_gone(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// The process that keeps an agent.
+fn keeper_of(folder: &Folder, id: &str) -> u64 {
+    let text = std::fs::read_to_string(folder.path().join(format!(".svc/run/{id}/keeper.json"))).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["pid"].as_u64().unwrap()
+}
+
+#[test]
+fn what_nobody_comes_back_to_ends_after_its_time_or_at_once() {
+    let folder = project();
+    folder.write(".svc/config.json", r#"{"keeper": {"orphanMinutes": 0}}"#);
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    daemon.kill();
+    wait_for("its agent to be ended", || of_project(folder.path()).is_empty().then_some(()));
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let record = daemon.wait_state(&id, &["interrupted"]);
+    assert_eq!(record["status"], "interrupted", "{record}");
+    daemon.stop();
+}
+
+#[test]
+fn a_record_that_is_gone_has_no_keeper_after_the_next_start() {
+    let folder = project();
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    let keeper = keeper_of(&folder, &id);
+    daemon.kill();
+    std::fs::remove_file(folder.path().join(".svc/state/agents.json")).unwrap();
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    wait_for("its keeper to be gone", || is_gone(keeper).then_some(()));
+    wait_for("its program to be gone", || of_project(folder.path()).is_empty().then_some(()));
+    assert!(daemon.get("/api/agents").as_array().unwrap().is_empty());
+    let mut socket = daemon.connect("");
+    assert_eq!(next_message(&mut socket)["type"], "state");
+    daemon.stop();
+}
