@@ -26,7 +26,11 @@ fn main() -> ExitCode {
 /// The daemon, as `svc start` runs it.
 fn start(wanted: StartDaemon) -> Outcome {
     let StartDaemon { project_dir, host, port, stderr_is_log, on_ready } = wanted;
-    let on_ready = Box::new(move |listening: &daemon::Listening| on_ready(&listening.url));
+    let on_ready = Box::new(move |listening: &daemon::Listening| {
+        // What is printed goes to the log then, which is no place for it.
+        let code = listening.code.as_deref().filter(|_| !stderr_is_log);
+        on_ready(&listening.url, code);
+    });
     daemon::run(DaemonOptions { project_dir, host, port, stderr_is_log, on_ready })
         .map_err(|error| Failure::Say { code: error.exit_code, message: error.message })
 }

@@ -18,7 +18,7 @@ use crate::core::actor::Holder;
 use crate::core::ids::UNKNOWN_AGENT;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use svc_sys::descriptors::{holds, threads_hold};
@@ -96,14 +96,24 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
                 let found = judge(state, pid);
                 // Its number may have been given to another process meanwhile; who holds the connection still
                 // is who was judged.
-                if found != Holder::Outside || still_holds(pid, wanted.as_bytes()) {
+                if found != Holder::Outside {
                     return Ok(found);
+                }
+                if still_holds(pid, wanted.as_bytes()) {
+                    return Ok(if is_usual(peer, local) { found } else { Holder::Unseen });
                 }
             }
             Err(why) => missed = why,
         }
     }
     Err(missed)
+}
+
+/// Whether a program that was not told otherwise calls from this address. Another one was chosen for a
+/// reason, which is nothing that a person has.
+fn is_usual(peer: SocketAddr, local: SocketAddr) -> bool {
+    let (theirs, ours) = (peer.ip().to_canonical(), local.ip().to_canonical());
+    theirs == ours || theirs == Ipv4Addr::LOCALHOST || theirs == Ipv6Addr::LOCALHOST
 }
 
 /// Whether an address belongs to no interface of this machine.

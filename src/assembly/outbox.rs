@@ -1,5 +1,6 @@
 //! Where effects go. Nothing here blocks: each destination has a cap and says what happens at it.
 
+use super::agent_tokens::{self, AgentTokens};
 use super::folder::orphaned_tasks;
 use super::state_thread::Core;
 use super::store::{Store, Told};
@@ -38,6 +39,8 @@ pub struct Outbox {
     core: Core,
     /// Opens the keys that agents get.
     vault: Arc<Vault>,
+    /// Makes what agents show of themselves.
+    agent_tokens: Arc<AgentTokens>,
     gateways: Gateways,
     /// Links skills beside running agents.
     links: Arc<Links>,
@@ -72,6 +75,7 @@ impl Outbox {
         processes: &Arc<Processes>,
         logs: &Arc<LogStore>,
         vault: Arc<Vault>,
+        agent_tokens: Arc<AgentTokens>,
     ) -> io::Result<Self> {
         let project = core.snapshot().project.dir.clone();
         let (theirs, to_core) = (|| Arc::clone(processes), core.clone());
@@ -108,6 +112,7 @@ impl Outbox {
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
             looker: Looker::start(project, reports(core, Event::Ownership))?,
             vault,
+            agent_tokens,
             hub,
             store,
         })
@@ -201,7 +206,8 @@ impl Outbox {
                 let tools = worker_mcp_file::prepare(start.provider, &request);
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
-                    let env_extra = env.into_iter().chain(secrets).collect();
+                    let own = (agent_tokens::VARIABLE.to_owned(), self.agent_tokens.token_of(agent));
+                    let env_extra = env.into_iter().chain(secrets).chain([own]).collect();
                     self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare })
                 });
                 if let Err(error) = started {

@@ -1,5 +1,6 @@
 //! The daemon behind the HTTP edge: finds the route, and lets the snapshot, the core or a worker answer.
 
+use super::agent_tokens::AgentTokens;
 use super::caller;
 use super::host::Host;
 use super::shared_replies::SharedReplies;
@@ -7,7 +8,7 @@ use super::state_thread::Core;
 use super::tokens::{Source, Tokens, VARIABLE};
 use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
 use crate::core::actor::{Caller, Holder, Shown, Unproven};
-use crate::core::ids::UNKNOWN_AGENT;
+use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use crate::core::{Event, State};
 use crate::endpoint::{Access, Answer, Ask, Handler};
 use crate::federation::api::ENVELOPE_PATH;
@@ -34,6 +35,8 @@ pub struct Service {
     pub listener: Arc<dyn Listener>,
     /// Which tokens are in force.
     pub tokens: Tokens,
+    /// Knows the agents' tokens.
+    pub agent_tokens: Arc<AgentTokens>,
     /// What is answered to many from one snapshot.
     pub shared: SharedReplies,
 }
@@ -52,6 +55,10 @@ impl http::Service for Service {
             return Ok(());
         }
         let authorization = head.header("authorization");
+        let bearer = authorization.and_then(|value| value.strip_prefix("Bearer "));
+        if bearer.is_some_and(|token| self.agent_of(&self.core.snapshot(), token).is_some()) {
+            return Ok(());
+        }
         let is_page = head.header("accept").is_some_and(|kinds| kinds.contains("text/html"));
         let verdict = self.tokens.at_door(authorization, is_page);
         if authorization.is_none() || (verdict.is_ok() && self.tokens.is_believed(Instant::now())) {
@@ -116,20 +123,30 @@ impl Service {
 
     /// 403 when somebody asks for what only a person may who is none, or may be none.
     fn allow(&self, access: Access, ask: &Ask) -> Result<(), Problem> {
-        if access == Access::Anyone {
+        let shown = self.shown(ask.state, ask.request);
+        let reads = matches!(ask.request.method, Method::Get | Method::Head);
+        if access == Access::Anyone && (reads || shown != Shown::Token) {
             return Ok(());
         }
-        let authorization = ask.request.header("authorization");
-        let shown = self.tokens.shown(authorization);
         let caller = self.caller(ask.state, ask.request);
-        if let Caller::Agent(agent) = caller {
-            let who =
-                if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
-            let text = format!("{who} may not do this; a person has to, outside of an agent");
-            return Err(Problem::new(403, AGENT_MAY_NOT, text));
+        match (access, caller) {
+            // Whoever means to act as a person is not taken for somebody less.
+            (Access::Anyone, Caller::Nobody(why @ Unproven::Exposed)) => return Err(self.prove_yourself(why)),
+            (Access::Anyone, _) => return Ok(()),
+            (_, Caller::Agent(agent)) => {
+                let who = if agent == UNKNOWN_AGENT {
+                    "an agent's process".into()
+                } else {
+                    format!("agent {agent}")
+                };
+                let text = format!("{who} may not do this; a person has to, outside of an agent");
+                return Err(Problem::new(403, AGENT_MAY_NOT, text));
+            }
+            _ => {}
         }
-        let is_guess = shown == Shown::Not && authorization.is_some();
-        if is_guess || (shown == Shown::Right && !self.tokens.is_believed(Instant::now())) {
+        let is_guess = shown == Shown::Wrong;
+        let is_right = ask.request.header("authorization").is_some() && !is_guess;
+        if is_guess || (is_right && !self.tokens.is_believed(Instant::now())) {
             let ends = ends(ask.request);
             self.listen_to(Source::of(holder(ask.state, &ends), ends.peer.ip()), is_guess)?;
         }
@@ -142,12 +159,34 @@ impl Service {
         }
     }
 
+    /// What a request shows of itself. Two tokens are none.
+    fn shown(&self, state: &State, request: &Request) -> Shown {
+        let mut tokens = request.headers.iter().filter(|(name, _)| name == "authorization");
+        match (tokens.next(), tokens.next()) {
+            (None, _) if self.host.console.knows(request) => Shown::Secret,
+            (None, _) => Shown::Nothing,
+            (Some(_), Some(_)) => Shown::Wrong,
+            (Some((_, value)), None) => {
+                let bearer = value.strip_prefix("Bearer ");
+                let agent = bearer.and_then(|token| self.agent_of(state, token));
+                agent.map_or_else(|| self.tokens.shown(value), Shown::Agent)
+            }
+        }
+    }
+
+    /// The living agent whose token this is.
+    fn agent_of(&self, state: &State, token: &str) -> Option<AgentId> {
+        let agent = self.agent_tokens.agent_of(token.trim())?;
+        state.agents.get(agent).filter(|agent| agent.status.is_live()).map(|_| agent)
+    }
+
     fn caller(&self, state: &State, request: &Request) -> Caller {
-        let authorization = request.header("authorization");
-        let shown = self.tokens.shown(authorization);
+        let shown = self.shown(state, request);
         // A browser adds a password by itself, but a page must know a token to show it.
-        let knows = shown == Shown::Right && authorization.is_some_and(|value| value.starts_with("Bearer "));
-        Caller::of(holder(state, &ends(request)), shown, knows || http::is_own_page(request))
+        let bearer = request.header("authorization").is_some_and(|value| value.starts_with("Bearer "));
+        let knows = bearer && shown != Shown::Wrong;
+        let demands = self.tokens.demands(state);
+        Caller::of(holder(state, &ends(request)), shown, knows || http::is_own_page(request), demands)
     }
 
     /// Errors: 429 for a source of too many wrong tokens; this one may be the next.
@@ -176,20 +215,12 @@ impl Service {
         }
     }
 
-    /// 403 with what to do about it; `tokenHelps` says whether showing the operator's token would.
+    /// 403 with what to do about it. `tokenHelps` says whether showing the person's token would, `seenHelps`
+    /// whether it would to call so that this daemon may see who holds the connection.
     fn prove_yourself(&self, why: Unproven) -> Problem {
-        let helps = self.tokens.can_prove();
-        let remedy = if helps {
-            format!(
-                "send Authorization: Bearer with the {VARIABLE} that the daemon was started with (svc does so by \
-                     itself where that variable is set)"
-            )
-        } else {
-            format!(
-                "call as the user who started the daemon, by a program of your own; or start the daemon and svc \
-                     with the same {VARIABLE} set, which proves a person"
-            )
-        };
+        let is_private = self.tokens.is_private(&self.core.snapshot());
+        let helps = why != Unproven::Page && (self.tokens.has_operator() || is_private);
+        let remedy = self.remedy(is_private);
         let text = match why {
             Unproven::Unseen => {
                 format!(
@@ -199,6 +230,12 @@ impl Service {
             Unproven::Untold => {
                 format!("only a person may do this, and this system does not tell who calls: {remedy}")
             }
+            Unproven::Exposed => {
+                format!("the person's token was shown by somebody who is not seen: {remedy}")
+            }
+            Unproven::Wrong => {
+                format!("only a person may do this, and the token shown is not this daemon's: {remedy}")
+            }
             Unproven::Token => format!("only a person may do this: {remedy}"),
             Unproven::Page => {
                 "only a person may do this, and a page of another origin asks for it: use the daemon's \
@@ -206,8 +243,33 @@ impl Service {
                     .to_owned()
             }
         };
-        let helps = helps && why != Unproven::Page;
-        Problem::new(403, "prove_yourself", text).with("tokenHelps", helps)
+        Problem::new(403, "prove_yourself", text)
+            .with("tokenHelps", helps)
+            .with("seenHelps", why == Unproven::Exposed)
+    }
+
+    fn remedy(&self, is_private: bool) -> String {
+        if self.tokens.has_operator() {
+            format!(
+                "send Authorization: Bearer with the {VARIABLE} that the daemon was started with (svc does so by \
+                     itself where that variable is set), or open the console by 'svc open'"
+            )
+        } else if is_private {
+            "svc proves it by itself, in a browser the link of 'svc open' does, and other programs send \
+                     Authorization: Bearer $(cat .svc/token)"
+                .to_owned()
+        } else if self.tokens.has_file() {
+            format!(
+                "agents without a room can read .svc/token, so it does for nobody who is not seen; use svc, a \
+                     program of your own that may be looked at, or the link of 'svc open'; or start the daemon \
+                     and svc with the same {VARIABLE} set"
+            )
+        } else {
+            format!(
+                "there is no .svc/token, for it could not be written; call by a program of your own that may be \
+                     looked at, or start the daemon and svc with the same {VARIABLE} set"
+            )
+        }
     }
 }
 
@@ -228,7 +290,6 @@ fn ends(request: &Request) -> Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 
     #[test]
     fn the_last_connections_are_for_whoever_is_seen_to_be_no_agent() {

@@ -13,18 +13,19 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/attacks.py");
-const TOKEN: &str = "a-token-that-no-agent-gets";
+pub const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/attacks.py");
+pub const TOKEN: &str = "a-token-that-no-agent-gets";
 
 /// Starts an agent that runs this command line and then hangs.
-fn spawn_running(daemon: &Daemon, name: &str, command: &str) -> String {
+pub fn spawn_running(daemon: &Daemon, name: &str, command: &str) -> String {
     let steps = json!({"steps": [{"run": {"command": command, "timeoutMs": 60_000}}, {"hang": true}]});
     let folder = daemon.project.join(".svc/rehearsals");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.json")), steps.to_string()).unwrap();
     let body = json!({"role": "dev", "name": name, "provider": "script", "model": name, "prompt": "go"});
-    // A person starts it, also where that has to be proved.
-    let proof = format!("Authorization: Bearer {TOKEN}");
+    // A person starts it, also where that has to be proved: a wrong token proves less than none.
+    let token = fs::read_to_string(daemon.project.join(".svc/token")).unwrap_or_else(|_| TOKEN.into());
+    let proof = format!("Authorization: Bearer {}", token.trim());
     let (status, answer) = raw(daemon, "POST", "/api/agents", &[&proof], &body.to_string());
     assert_eq!(status, 201, "{answer}");
     answer["id"].as_str().unwrap().to_owned()
@@ -37,7 +38,7 @@ fn line(daemon: &Daemon, kind: &str, result: &str, more: &str) -> String {
 }
 
 /// What an attack was answered: `STATUS CODE`.
-fn told(daemon: &Daemon, result: &str) -> String {
+pub fn told(daemon: &Daemon, result: &str) -> String {
     let path = daemon.project.join(result);
     wait_for(&format!("{result} to have been tried"), || fs::read_to_string(&path).ok()).trim().to_owned()
 }
@@ -146,7 +147,7 @@ fn decisions_4_the_agent_of_another_daemon_is_no_person() {
 }
 
 /// One request as bytes; status and body.
-fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, Value) {
+pub fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, Value) {
     let address = daemon.url.trim_start_matches("http://");
     let mut stream = TcpStream::connect(address).unwrap();
     let headers = [headers, &[""]].concat().join("\r\n");
@@ -163,7 +164,7 @@ fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) 
     (status, serde_json::from_str(body).unwrap_or_default())
 }
 
-const CHANGE: &str = r#"{"maxAgents":77}"#;
+pub const CHANGE: &str = r#"{"maxAgents":77}"#;
 
 #[test]
 fn a_page_of_another_local_port_may_do_what_an_agent_may_and_no_more() {

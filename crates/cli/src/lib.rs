@@ -60,8 +60,9 @@ pub struct StartDaemon {
     pub port: Option<u16>,
     /// Whether standard error is the daemon's log already.
     pub stderr_is_log: bool,
-    /// Called once with its address when the daemon accepts connections.
-    pub on_ready: Box<dyn FnOnce(&str) + Send>,
+    /// Called once with its address when the daemon accepts connections, and with the code of a link to the
+    /// console.
+    pub on_ready: Box<dyn FnOnce(&str, Option<&str>) + Send>,
 }
 
 /// The daemon's own code, which is above this crate: runs it until it ends.
