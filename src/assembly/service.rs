@@ -125,24 +125,15 @@ impl Service {
     fn allow(&self, access: Access, ask: &Ask) -> Result<(), Problem> {
         let shown = self.shown(ask.state, ask.request);
         let reads = matches!(ask.request.method, Method::Get | Method::Head);
-        if access == Access::Anyone && (reads || shown != Shown::Token) {
+        let is_plain = reads || !matches!(shown, Shown::Token | Shown::Secret | Shown::Wrong);
+        if access == Access::Anyone && is_plain {
             return Ok(());
         }
         let caller = self.caller(ask.state, ask.request);
-        match (access, caller) {
-            // Whoever means to act as a person is not taken for somebody less.
-            (Access::Anyone, Caller::Nobody(why @ Unproven::Exposed)) => return Err(self.prove_yourself(why)),
-            (Access::Anyone, _) => return Ok(()),
-            (_, Caller::Agent(agent)) => {
-                let who = if agent == UNKNOWN_AGENT {
-                    "an agent's process".into()
-                } else {
-                    format!("agent {agent}")
-                };
-                let text = format!("{who} may not do this; a person has to, outside of an agent");
-                return Err(Problem::new(403, AGENT_MAY_NOT, text));
-            }
-            _ => {}
+        match caller {
+            Caller::Agent(_) if access == Access::Anyone => return Ok(()),
+            Caller::Agent(agent) => return Err(may_not(agent)),
+            Caller::Nobody(_) | Caller::Person => {}
         }
         let is_guess = shown == Shown::Wrong;
         let is_right = ask.request.header("authorization").is_some() && !is_guess;
@@ -152,9 +143,12 @@ impl Service {
         }
         match caller {
             // A daemon proves itself otherwise, and a person confirms what it begins.
-            Caller::Nobody(why) if access == Access::OperatorOnly || why == Unproven::Page => {
+            Caller::Nobody(why) if access == Access::OperatorOnly => Err(self.prove_yourself(why)),
+            Caller::Nobody(why @ Unproven::Page) if access == Access::NoAgent => {
                 Err(self.prove_yourself(why))
             }
+            // Whoever means to act as a person is not taken for somebody less.
+            Caller::Nobody(why @ Unproven::Exposed) => Err(self.prove_yourself(why)),
             Caller::Nobody(_) | Caller::Person | Caller::Agent(_) => Ok(()),
         }
     }
@@ -194,7 +188,7 @@ impl Service {
         let now = Instant::now();
         self.tokens.listen_to(source, now)?;
         if is_wrong && let Some(wrong) = self.tokens.count_wrong(source, now) {
-            log::warn!("a wrong operator's token from {}, {} lately", wrong.from, wrong.attempts);
+            log::warn!("a wrong token from {}, {} lately", wrong.from, wrong.attempts);
             self.core.control(Event::WrongToken { from: wrong.from, attempts: wrong.attempts });
         }
         Ok(())
@@ -271,6 +265,11 @@ impl Service {
             )
         }
     }
+}
+
+fn may_not(agent: AgentId) -> Problem {
+    let who = if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
+    Problem::new(403, AGENT_MAY_NOT, format!("{who} may not do this; a person has to, outside of an agent"))
 }
 
 /// Whether a connection of this holder's gets one of the last places: those that agents cannot take.

@@ -146,13 +146,19 @@ fn decisions_4_the_agent_of_another_daemon_is_no_person() {
     assert_unchanged(&daemon, "another daemon's agent");
 }
 
-/// One request as bytes; status and body.
-pub fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, Value) {
-    let address = daemon.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
+/// One request as bytes, to the daemon by this name; head and body of the answer.
+pub fn exchange(
+    daemon: &Daemon,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+) -> (String, Value) {
+    let mut stream = TcpStream::connect(daemon.url.trim_start_matches("http://")).unwrap();
     let headers = [headers, &[""]].concat().join("\r\n");
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
          Connection: close\r\nContent-Length: {}\r\n{headers}\r\n{body}",
         body.len()
     );
@@ -160,8 +166,14 @@ pub fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &s
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_default())
+    (head.to_owned(), serde_json::from_str(body).unwrap_or_default())
+}
+
+/// One request as bytes; status and body.
+pub fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, Value) {
+    let host = daemon.url.trim_start_matches("http://");
+    let (head, body) = exchange(daemon, host, method, path, headers, body);
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
 pub const CHANGE: &str = r#"{"maxAgents":77}"#;

@@ -2,14 +2,14 @@
 //! token; and what does not. The daemons here run as an ordinary user where root runs the tests. Root is then
 //! somebody whom such a daemon cannot see, as a tunnel or another user's program is.
 
-use super::callers::{ATTACKS, CHANGE, TOKEN, raw, spawn_running, told};
+use super::callers::{ATTACKS, CHANGE, TOKEN, exchange, raw, spawn_running, told};
 use crate::support::daemon::{Daemon, OPEN, as_user, is_root};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Read;
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -283,20 +283,9 @@ fn an_agent_that_is_not_seen_is_known_by_its_own_token_as_long_as_it_lives() {
 
 /// Begins a session with a code; what proves it: the cookie and the key.
 fn session(daemon: &Daemon, code: &Value, more: &[&str]) -> Result<(String, String), String> {
-    let address = daemon.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
+    let host = daemon.url.trim_start_matches("http://");
     let body = json!({"code": code}).to_string();
-    let more: String = more.iter().map(|header| format!("{header}\r\n")).collect();
-    let request = format!(
-        "POST /api/console/session HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
-         Connection: close\r\nContent-Length: {}\r\n{more}\r\n{body}",
-        body.len()
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let body: Value = serde_json::from_str(body).unwrap();
+    let (head, body) = exchange(daemon, host, "POST", "/api/console/session", more, &body);
     let Some(key) = body["key"].as_str() else {
         return Err(body["code"].as_str().unwrap_or_default().to_owned());
     };
@@ -347,27 +336,13 @@ fn the_link_of_svc_open_makes_one_browser_count_as_a_person() {
     ] {
         assert_eq!(change(&daemon, &headers), NOBODY, "{why}");
     }
-    assert_eq!(by_other_name(&daemon, &cookie, &key), 403, "called by another name");
+    let host = daemon.url.replace("http://127.0.0.1", "localhost");
+    let (_, body) = exchange(&daemon, &host, "PATCH", "/api/config", &[&cookie, &key], CHANGE);
+    assert_eq!(body["code"], "prove_yourself", "called by another name");
     assert_unchanged(&daemon);
     assert_eq!(change(&daemon, &both), "200 -");
     assert_eq!(svc(&daemon, &["open", "--forget"]).stdout, b"ended 2 sessions of the console\n");
     assert_eq!(change(&daemon, &both), NOBODY);
-}
-
-/// A change with the Host `localhost` in place of the address; its status.
-fn by_other_name(daemon: &Daemon, cookie: &str, key: &str) -> u16 {
-    let address = daemon.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
-    let host = address.replace("127.0.0.1", "localhost");
-    let request = format!(
-        "PATCH /api/config HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
-         Connection: close\r\nContent-Length: {}\r\n{cookie}\r\n{key}\r\n\r\n{CHANGE}",
-        CHANGE.len()
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 #[test]

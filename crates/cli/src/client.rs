@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use svc_base::words::with_commands;
 use svc_sys::{regular, secrets};
@@ -259,11 +260,16 @@ fn connections() -> ureq::Agent {
     config.new_agent()
 }
 
-/// Lets the daemon see this program, until it is dropped.
+/// Calls under way for which this program lets itself be seen.
+static SEEN: Mutex<u32> = Mutex::new(0);
+
+/// Lets the daemon see this program, until the last of these is dropped.
 struct Seen;
 
 impl Seen {
     fn begin() -> Self {
+        let mut calls = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        *calls += 1;
         secrets::show_memory();
         Self
     }
@@ -271,7 +277,11 @@ impl Seen {
 
 impl Drop for Seen {
     fn drop(&mut self) {
-        secrets::keep_memory();
+        let mut calls = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        *calls -= 1;
+        if *calls == 0 {
+            secrets::keep_memory();
+        }
     }
 }
 
