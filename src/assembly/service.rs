@@ -179,8 +179,11 @@ impl Service {
         // A browser adds a password by itself, but a page must know a token to show it.
         let bearer = request.header("authorization").is_some_and(|value| value.starts_with("Bearer "));
         let knows = bearer && shown != Shown::Wrong;
-        let demands = self.tokens.demands(state);
-        Caller::of(holder(state, &ends(request)), shown, knows || http::is_own_page(request), demands)
+        let holder = holder(state, &ends(request));
+        let is_asked = matches!(shown, Shown::Token | Shown::Agent(_))
+            && matches!(holder, Holder::Unseen | Holder::Untold);
+        let demands = self.tokens.demands(state, is_asked && caller::agents_may_hide(state));
+        Caller::of(holder, shown, knows || http::is_own_page(request), demands)
     }
 
     /// Errors: 429 for a source of too many wrong tokens; this one may be the next.
@@ -212,7 +215,7 @@ impl Service {
     /// 403 with what to do about it. `tokenHelps` says whether showing the person's token would, `seenHelps`
     /// whether it would to call so that this daemon may see who holds the connection.
     fn prove_yourself(&self, why: Unproven) -> Problem {
-        let is_private = self.tokens.is_private(&self.core.snapshot());
+        let is_private = self.tokens.is_private(&self.core.snapshot()) && why != Unproven::Exposed;
         let helps = why != Unproven::Page && (self.tokens.has_operator() || is_private);
         let remedy = self.remedy(is_private);
         let text = match why {
@@ -225,7 +228,7 @@ impl Service {
                 format!("only a person may do this, and this system does not tell who calls: {remedy}")
             }
             Unproven::Exposed => {
-                format!("the person's token was shown by somebody who is not seen: {remedy}")
+                format!("a token was shown by somebody who is not seen: {remedy}")
             }
             Unproven::Wrong => {
                 format!("only a person may do this, and the token shown is not this daemon's: {remedy}")
@@ -254,9 +257,9 @@ impl Service {
                 .to_owned()
         } else if self.tokens.has_file() {
             format!(
-                "agents without a room can read .svc/token, so it does for nobody who is not seen; use svc, a \
-                     program of your own that may be looked at, or the link of 'svc open'; or start the daemon \
-                     and svc with the same {VARIABLE} set"
+                "an agent that has no room, or hides, may have read it, so it does for nobody who is not seen; \
+                      use svc, a program of your own that may be looked at, or the link of 'svc open'; \
+                     or start the daemon and svc with the same {VARIABLE} set"
             )
         } else {
             format!(

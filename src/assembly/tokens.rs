@@ -124,8 +124,8 @@ impl Tokens {
     }
 
     /// What is asked for a proof as things are.
-    pub fn demands(&self, state: &State) -> Demands {
-        Demands { secret: self.operator.is_some(), private_token: self.is_private(state) }
+    pub fn demands(&self, state: &State, hiders: bool) -> Demands {
+        Demands { secret: self.operator.is_some(), private_token: self.is_private(state), hiders }
     }
 
     /// Whether no agent can have read the file. To be asked at each call, so that no change of the settings

@@ -15,7 +15,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 
 /// An ordinary user, where root runs the tests.
-const USER: u32 = 12_345;
+const USER: u32 = 23_400;
+/// Whose agents hide.
+const HIDER: u32 = 23_500;
+const ROOM_HIDER: u32 = 23_600;
 const ROOMS: &str = "{}";
 
 /// Whether this system can make rooms, without which the token is not out of the agents' reach.
@@ -36,10 +39,15 @@ fn has_unseen() -> bool {
 }
 
 fn daemon_of_user(settings: &str) -> Daemon {
+    daemon_of(USER, settings)
+}
+
+/// The daemon of a user of its own: agents that hide have an effect on all daemons of their user.
+fn daemon_of(user: u32, settings: &str) -> Daemon {
     let folder = Folder::new("proof");
     folder.write(".svc/config.json", settings);
     folder.write("attacks.py", &fs::read_to_string(ATTACKS).unwrap());
-    let daemon = Daemon::start_as(USER, Arc::new(folder), &[]);
+    let daemon = Daemon::start_as(user, Arc::new(folder), &[]);
     let token = token(&daemon);
     daemon.with_token(&token)
 }
@@ -66,13 +74,18 @@ fn assert_unchanged(daemon: &Daemon) {
     assert_eq!(daemon.get("/api/audit?event=config.patch")["entries"], json!([]));
 }
 
+/// The daemon's user.
+fn owner(daemon: &Daemon) -> u32 {
+    fs::metadata(daemon.project.join(".svc/token")).unwrap().uid()
+}
+
 /// Runs `svc` as the daemon's user in the project.
 fn svc(daemon: &Daemon, words: &[&str]) -> Output {
     command(daemon, words).output().unwrap()
 }
 
 fn command(daemon: &Daemon, words: &[&str]) -> Command {
-    let mut command = as_user(USER, daemon.project.join("bin/svc"));
+    let mut command = as_user(owner(daemon), daemon.project.join("bin/svc"));
     command.args(words).current_dir(&daemon.project).stdin(Stdio::null());
     for name in ["SVC_AGENT_ID", "SVC_DAEMON_URL", "SVC_OPERATOR_TOKEN"] {
         command.env_remove(name);
@@ -195,7 +208,7 @@ fn with_person(daemon: &Daemon, name: &str, command: &str) -> String {
     let body = json!({"role": "dev", "name": name, "provider": "script", "model": name, "prompt": "go"});
     // One whom the daemon sees, for a token alone does not do where agents could have read it.
     let data = body.to_string();
-    let mut curl = as_user(USER, "curl");
+    let mut curl = as_user(owner(daemon), "curl");
     curl.args(["-s", "-H", "Content-Type: application/json", "-d", &data]);
     let answer = curl.arg(format!("{}/api/agents", daemon.url)).output().unwrap();
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
@@ -204,7 +217,7 @@ fn with_person(daemon: &Daemon, name: &str, command: &str) -> String {
 
 #[test]
 fn the_token_that_agents_without_a_room_can_read_proves_nobody_who_hides() {
-    let daemon = daemon_of_user(OPEN);
+    let daemon = daemon_of(HIDER, OPEN);
     let file = daemon.project.join(".svc/token").display().to_string();
     for kind in ["stolen", "stolen-in-flight"] {
         with_person(&daemon, kind, &format!("python3 attacks.py {kind} {kind} {} {file}", daemon.url));
@@ -251,6 +264,47 @@ fn the_agent_of_another_project_gains_nothing_by_this_ones_token() {
     with_person(&other, "stranger", &line("stranger", "Authorization: Bearer $SVC_AGENT_TOKEN"));
     assert_eq!(told(&other, "stranger"), AGENT);
     assert_unchanged(&daemon);
+}
+
+/// A room shows the other projects of its user; what it finds there it can show while it hides.
+#[test]
+fn an_agent_in_its_room_gains_nothing_by_another_projects_token() {
+    if !has_rooms() {
+        return;
+    }
+    let (daemon, other) = (daemon_of(ROOM_HIDER, ROOMS), daemon_of(ROOM_HIDER, ROOMS));
+    let token = token(&daemon);
+    for kind in ["stolen", "stolen-in-flight"] {
+        let line = format!("echo {token} > read; python3 attacks.py {kind} {kind} {} read", daemon.url);
+        with_person(&other, kind, &line);
+        let answer = told(&other, kind);
+        // Root's own daemon looks at everybody, and finds whose process it is.
+        assert!(answer == NOBODY || answer == AGENT, "{kind}: {answer}");
+    }
+    assert_unchanged(&daemon);
+    let sleeper = "import ctypes, time; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0); \
+                   open('asleep', 'w').close(); time.sleep(60)";
+    with_person(&other, "sleeper", &format!("python3 -c \"{sleeper}\""));
+    wait_for("the agent to hide", || other.project.join("asleep").exists().then_some(()));
+    if is_root() {
+        assert_eq!(change(&daemon, &[&bearer(&token)]), NOBODY, "it could be that agent");
+    }
+    // Nor by the key of the other's agents, which it can read there, too: seen, it is an agent of no name.
+    let boxed = with_person(&daemon, "boxed", "printf %s \"$SVC_AGENT_TOKEN\" > own.tmp; mv own.tmp own");
+    let own = bearer(&told(&daemon, "own"));
+    let spawn = r#"{"role":"dev","provider":"script","model":"hang","prompt":"x"}"#;
+    let json = "-H 'Content-Type: application/json'";
+    let line =
+        format!("curl -s -H '{own}' {json} -d '{spawn}' {}/api/agents > f.tmp; mv f.tmp forged", daemon.url);
+    with_person(&other, "forger", &line);
+    let answer: Value = serde_json::from_str(&told(&other, "forged")).unwrap();
+    assert_eq!(answer["code"], "agent_may_not", "{answer}");
+    if is_root() {
+        assert_eq!(change(&daemon, &[&own]), NOBODY, "unseen, it could be any of them");
+    }
+    assert_eq!(daemon.get("/api/agents").as_array().unwrap().len(), 1, "only {boxed}");
+    let said = svc(&daemon, &["config", "set", "maxAgents", "13"]);
+    assert!(said.status.success(), "a person's own svc is seen: {said:?}");
 }
 
 #[test]

@@ -37,8 +37,11 @@ pub enum Shown {
 pub struct Demands {
     /// Whether the operator's token is in force: being seen is not enough then.
     pub secret: bool,
-    /// Whether the person's token is out of reach of every agent, so that it proves also who is not seen.
+    /// Whether no agent of this daemon can have read the person's token.
     pub private_token: bool,
+    /// Whether an agent's process may be among those who are not seen: it may have read, in the files of a
+    /// project that is not its own, what proves somebody else.
+    pub hiders: bool,
 }
 
 /// Why a caller counts as nobody.
@@ -52,7 +55,7 @@ pub enum Unproven {
     Token,
     /// A token was shown that is none.
     Wrong,
-    /// The person's token was shown by somebody who is not seen, and agents may have read it.
+    /// A token was shown by somebody who is not seen, and an agent may have read it.
     Exposed,
     /// A page of another origin asks.
     Page,
@@ -76,14 +79,17 @@ impl Caller {
     /// it shows: it may have read what is its user's. Whoever shows an agent's token is that agent, no more.
     pub fn of(holder: Holder, shown: Shown, own_page: bool, demands: Demands) -> Self {
         match (holder, shown) {
-            (Holder::Agent(UNKNOWN_AGENT), Shown::Agent(agent)) | (Holder::Agent(agent), _) => {
-                Self::Agent(agent)
+            (Holder::Unseen | Holder::Untold, Shown::Agent(_)) if demands.hiders => {
+                Self::Nobody(Unproven::Exposed)
             }
-            (_, Shown::Agent(agent)) => Self::Agent(agent),
+            // Who is seen goes before what is shown.
+            (Holder::Agent(agent), _) | (_, Shown::Agent(agent)) => Self::Agent(agent),
             _ if !own_page => Self::Nobody(Unproven::Page),
             (_, Shown::Wrong) => Self::Nobody(Unproven::Wrong),
             (_, Shown::Secret) | (Holder::Outside | Holder::Elsewhere, Shown::Token) => Self::Person,
-            (Holder::Unseen | Holder::Untold, Shown::Token) if demands.private_token => Self::Person,
+            (Holder::Unseen | Holder::Untold, Shown::Token) if demands.private_token && !demands.hiders => {
+                Self::Person
+            }
             (Holder::Unseen | Holder::Untold, Shown::Token) => Self::Nobody(Unproven::Exposed),
             (Holder::Outside, Shown::Nothing) if !demands.secret => Self::Person,
             (Holder::Outside | Holder::Elsewhere, Shown::Nothing) => Self::Nobody(Unproven::Token),
@@ -139,16 +145,17 @@ impl fmt::Display for Actor {
 mod tests {
     use super::*;
 
-    const PRIVATE: Demands = Demands { secret: false, private_token: true };
-    const OPEN: Demands = Demands { secret: false, private_token: false };
-    const SECRET: Demands = Demands { secret: true, private_token: false };
+    const PRIVATE: Demands = Demands { secret: false, private_token: true, hiders: false };
+    const HIDERS: Demands = Demands { hiders: true, ..PRIVATE };
+    const OPEN: Demands = Demands { private_token: false, ..PRIVATE };
+    const SECRET: Demands = Demands { secret: true, ..OPEN };
 
     #[test]
     fn decisions_4_only_who_is_seen_outside_or_shows_a_proof_is_a_person() {
         use Holder::{Elsewhere, Outside, Unseen, Untold};
         use Shown::{Nothing, Secret, Token, Wrong};
         for holder in [Outside, Elsewhere, Unseen, Untold] {
-            for demands in [PRIVATE, OPEN, SECRET] {
+            for demands in [PRIVATE, HIDERS, OPEN, SECRET] {
                 assert_eq!(Caller::of(holder, Secret, true, demands), Caller::Person, "{holder:?}");
                 let wrong = Caller::of(holder, Wrong, true, demands);
                 assert_eq!(wrong, Caller::Nobody(Unproven::Wrong), "{holder:?}");
@@ -160,8 +167,10 @@ mod tests {
             assert_eq!(Caller::of(holder, Token, true, PRIVATE), Caller::Person, "{holder:?}");
         }
         for holder in [Unseen, Untold] {
-            let exposed = Caller::of(holder, Token, true, OPEN);
-            assert_eq!(exposed, Caller::Nobody(Unproven::Exposed), "an agent may have read it");
+            for demands in [OPEN, HIDERS] {
+                let exposed = Caller::of(holder, Token, true, demands);
+                assert_eq!(exposed, Caller::Nobody(Unproven::Exposed), "an agent may have read it");
+            }
         }
         assert_eq!(Caller::of(Outside, Nothing, true, OPEN), Caller::Person);
         assert_eq!(Caller::of(Outside, Nothing, true, SECRET), Caller::Nobody(Unproven::Token));
@@ -174,16 +183,25 @@ mod tests {
     #[test]
     fn decisions_4_an_agents_process_stays_one_whatever_it_shows() {
         let (agent, other) = (AgentId(7), AgentId(8));
-        for demands in [PRIVATE, OPEN, SECRET] {
+        for demands in [PRIVATE, HIDERS, OPEN, SECRET] {
             for shown in [Shown::Nothing, Shown::Token, Shown::Secret, Shown::Wrong, Shown::Agent(other)] {
                 assert_eq!(Caller::of(Holder::Agent(agent), shown, true, demands), Caller::Agent(agent));
             }
-            for holder in [Holder::Outside, Holder::Elsewhere, Holder::Unseen, Holder::Untold] {
-                let shows = Caller::of(holder, Shown::Agent(agent), true, demands);
-                assert_eq!(shows, Caller::Agent(agent), "{holder:?}: no more than the agent");
-            }
             let of_some = Caller::of(Holder::Agent(UNKNOWN_AGENT), Shown::Agent(agent), true, demands);
-            assert_eq!(of_some, Caller::Agent(agent));
+            assert_eq!(of_some, Caller::Agent(UNKNOWN_AGENT), "another daemon's may have read its key");
         }
+    }
+
+    #[test]
+    fn whoever_shows_an_agents_token_is_that_agent_and_no_more() {
+        let agent = AgentId(7);
+        for holder in [Holder::Outside, Holder::Elsewhere, Holder::Unseen, Holder::Untold] {
+            for demands in [PRIVATE, OPEN, SECRET] {
+                let shows = Caller::of(holder, Shown::Agent(agent), true, demands);
+                assert_eq!(shows, Caller::Agent(agent), "{holder:?}");
+            }
+        }
+        let hidden = Caller::of(Holder::Unseen, Shown::Agent(agent), true, HIDERS);
+        assert_eq!(hidden, Caller::Nobody(Unproven::Exposed), "it may be another one");
     }
 }

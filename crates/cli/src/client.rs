@@ -183,7 +183,9 @@ impl Proof {
         };
         let port_file = std::fs::read_to_string(folder.join("daemon.port")).unwrap_or_default();
         let is_own = port_file_url(&port_file).is_some_and(|url| is_same(&url, &address.url));
-        if is_own && is_of_this_machine(&address.url) {
+        // Somebody else may listen where a daemon that has ended did.
+        let is_alive = address.project.as_deref().is_some_and(lock_is_held);
+        if is_own && is_alive && is_of_this_machine(&address.url) {
             Self::File(folder.join("token"))
         } else {
             Self::Nothing
@@ -238,8 +240,8 @@ fn is_of_this_machine(url: &str) -> bool {
 
 /// A client of one daemon.
 ///
-/// This program hides its memory. Where it shows nothing, or the daemon takes nobody for a person who is not
-/// seen, it lets itself be seen for as long as a call takes.
+/// This program hides its memory. Where it shows nothing of a person's, or the daemon takes nobody for a
+/// person who is not seen, it lets itself be seen for as long as a call takes.
 pub struct Client {
     address: Address,
     proof: Proof,
@@ -326,17 +328,15 @@ impl Client {
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
         let token = self.proof.token()?;
-        let Some(token) = token else {
-            let _seen = Seen::begin();
-            return Self::send_by(&self.agent, &self.address.url, method, path, body, None);
-        };
-        let answer = Self::send_by(&self.agent, &self.address.url, method, path, body, Some(&token));
+        // An agent has its token in its environment anyway.
+        let _seen = (token.is_none() || matches!(self.proof, Proof::Agent(_))).then(Seen::begin);
+        let answer = Self::send_by(&self.agent, &self.address.url, method, path, body, token.as_deref());
         let is_in_a_file = matches!(self.proof, Proof::File(_));
         match answer {
             // Whoever could read this memory meanwhile can read that file.
             Err(CallError::Refused { seen_helps: true, .. }) if is_in_a_file => {
                 let _seen = Seen::begin();
-                Self::send_by(&connections(), &self.address.url, method, path, body, Some(&token))
+                Self::send_by(&connections(), &self.address.url, method, path, body, token.as_deref())
             }
             answer => answer,
         }
@@ -483,6 +483,12 @@ mod tests {
             Proof::of(&address, of).token().unwrap().unwrap_or_default()
         };
         let own = "http://127.0.0.1:31415";
+        let operator = [("SVC_OPERATOR_TOKEN", " secret\n")];
+        for nothing in [&[][..], &operator] {
+            assert_eq!(shown(own, "daemon.port", nothing), "", "nothing holds the project's lock");
+        }
+        let lock = std::fs::File::create(project.join(".svc/daemon.lock")).unwrap();
+        lock.lock().unwrap();
         for (url, source, token) in [
             (own, "daemon.port", "the-file"),
             ("http://localhost:31415", "--url", "the-file"),
@@ -492,10 +498,6 @@ mod tests {
         ] {
             assert_eq!(shown(url, source, &[]), token, "{url}");
         }
-        let operator = [("SVC_OPERATOR_TOKEN", " secret\n")];
-        assert_eq!(shown(own, "daemon.port", &operator), "", "nothing holds the project's lock");
-        let lock = std::fs::File::create(project.join(".svc/daemon.lock")).unwrap();
-        lock.lock().unwrap();
         assert_eq!(shown(own, "daemon.port", &operator), "secret");
         assert_eq!(shown("http://192.0.2.1:1", "--url", &operator), "secret", "a person has named it");
         for planted in ["http://192.0.2.1:1", "http://example.org:1"] {
