@@ -62,7 +62,7 @@ fn assert_unchanged(daemon: &Daemon, how: &str) {
 }
 
 /// Another address of this machine than the loopback one.
-fn own_address() -> Option<String> {
+pub fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // A datagram socket that is connected sends nothing; the address is one for documentation.
     socket.connect("198.51.100.1:9").ok()?;

@@ -2,7 +2,7 @@
 //! token; and what does not. The daemons here run as an ordinary user where root runs the tests. Root is then
 //! somebody whom such a daemon cannot see, as a tunnel or another user's program is.
 
-use super::callers::{ATTACKS, CHANGE, TOKEN, exchange, raw, spawn_running, told};
+use super::callers::{ATTACKS, CHANGE, TOKEN, exchange, own_address, raw, spawn_running, told};
 use crate::support::daemon::{Daemon, OPEN, as_user, is_root};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
@@ -209,7 +209,7 @@ fn with_person(daemon: &Daemon, name: &str, command: &str) -> String {
     // One whom the daemon sees, for a token alone does not do where agents could have read it.
     let data = body.to_string();
     let mut curl = as_user(owner(daemon), "curl");
-    curl.args(["-s", "-H", "Content-Type: application/json", "-d", &data]);
+    curl.args(["-s", "-H", "Content-Type: application/json", "-H", &bearer(&token(daemon)), "-d", &data]);
     let answer = curl.arg(format!("{}/api/agents", daemon.url)).output().unwrap();
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     answer["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
@@ -333,6 +333,27 @@ fn an_agent_that_is_not_seen_is_known_by_its_own_token_as_long_as_it_lives() {
     daemon.wait_state(&id, &["killed"]);
     assert_eq!(change(&daemon, &[&own]), NOBODY, "it has ended with the agent");
     assert_unchanged(&daemon);
+}
+
+#[test]
+fn the_door_of_a_daemon_that_listens_beyond_this_machine_opens_to_its_living_agents_too() {
+    let Some(address) = own_address() else { return };
+    let daemon = daemon_of(USER, &json!({"host": address}).to_string());
+    let id = with_person(&daemon, "boxed", "printf %s \"$SVC_AGENT_TOKEN\" > own.tmp; mv own.tmp own");
+    let own = bearer(&told(&daemon, "own"));
+    let get = |header: &str| raw(&daemon, "GET", "/api/status", &[header], "").0;
+    assert_eq!(get("Accept: */*"), 401);
+    assert_eq!(get(&own), 200);
+    assert_eq!(get(&own.replace(&id, "00000001")), 401, "another's name");
+    assert_ne!(change(&daemon, &[&own]), "200 -");
+    let kept = token(&daemon);
+    assert_eq!(daemon.send("DELETE", &format!("/api/agents/{id}"), &Value::Null).0, 200);
+    daemon.wait_state(&id, &["killed"]);
+    assert_eq!(get(&own), 401, "it has ended");
+    let folder = daemon.folder();
+    assert_eq!(daemon.stop(), Some(0));
+    let next = Daemon::start_as(USER, folder, &[]);
+    assert_eq!(token(&next), kept, "other machines have been told it");
 }
 
 /// Begins a session with a code; what proves it: the cookie and the key.
