@@ -196,6 +196,11 @@ fn an_agent_stays_one_with_the_persons_token() {
     );
     with_person(&daemon, "code-thief", &line);
     assert_eq!(told(&daemon, "code"), "403", "nor does it get a session");
+    if has_rooms() {
+        let files = "cat .svc/token .svc/state/agent-tokens.key > read.tmp 2> /dev/null; mv read.tmp read";
+        with_person(&daemon, "reader", files);
+        assert_eq!(told(&daemon, "read"), "", "its room does not show them");
+    }
     assert_unchanged(&daemon);
 }
 
