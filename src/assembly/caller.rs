@@ -22,7 +22,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use svc_sys::descriptors::{holds, may_hide, threads_hold};
+use svc_sys::descriptors::{holds, may_hold, threads_hold};
 use svc_sys::process::{Origin, origin};
 use svc_sys::socket_table::{self, Found, socket};
 
@@ -110,9 +110,11 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
     Err(missed)
 }
 
-/// Whether a process of an agent, of whatever daemon of this user, may hold a connection where nobody sees
-/// it. One that has read the token of a project which is not its own could then pass for a person.
-pub fn agents_may_hide(state: &State) -> bool {
+/// Whether a process of an agent, of whatever daemon of this user, may hold a connection that nobody was seen
+/// to hold. One that has read the token of a project which is not its own could then pass for a person.
+pub fn may_be_an_agents(state: &State, peer: SocketAddr, local: SocketAddr) -> bool {
+    let Found::Socket(inode) = socket(peer, local) else { return true };
+    let wanted = format!("socket:[{inode}]");
     let uid = |path: &str| fs::metadata(path).map(|about| about.uid());
     let Ok(own) = uid("/proc/self/task") else { return true };
     let Ok(entries) = fs::read_dir("/proc") else { return true };
@@ -120,7 +122,7 @@ pub fn agents_may_hide(state: &State) -> bool {
     // Its folder is of its user, whatever else is not to be looked at.
     pids.filter(|pid| uid(&format!("/proc/{pid}")).is_ok_and(|uid| uid == own)).any(|pid| {
         let is_agents = matches!(origin(pid, &state.project.dir), Origin::Agent(_) | Origin::Inside);
-        is_agents && !holds_room(pid) && may_hide(pid)
+        is_agents && !holds_room(pid) && may_hold(pid, wanted.as_bytes())
     })
 }
 

@@ -179,10 +179,15 @@ impl Service {
         // A browser adds a password by itself, but a page must know a token to show it.
         let bearer = request.header("authorization").is_some_and(|value| value.starts_with("Bearer "));
         let knows = bearer && shown != Shown::Wrong;
-        let holder = holder(state, &ends(request));
+        let ends = ends(request);
+        let holder = holder(state, &ends);
+        if shown == Shown::Token && matches!(holder, Holder::Agent(_)) {
+            self.tokens.expose();
+        }
         let is_asked = matches!(shown, Shown::Token | Shown::Agent(_))
             && matches!(holder, Holder::Unseen | Holder::Untold);
-        let demands = self.tokens.demands(state, is_asked && caller::agents_may_hide(state));
+        let hiders = is_asked && caller::may_be_an_agents(state, ends.peer, ends.local);
+        let demands = self.tokens.demands(state, hiders);
         Caller::of(holder, shown, knows || http::is_own_page(request), demands)
     }
 

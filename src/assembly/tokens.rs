@@ -128,6 +128,13 @@ impl Tokens {
         Demands { secret: self.operator.is_some(), private_token: self.is_private(state), hiders }
     }
 
+    /// Notes that an agent has read the file.
+    pub fn expose(&self) {
+        if !self.is_exposed.swap(true, Ordering::Relaxed) && self.file.is_some() {
+            log::warn!("an agent has shown the person's token: it proves only who is seen from here on");
+        }
+    }
+
     /// Whether no agent can have read the file. To be asked at each call, so that no change of the settings
     /// is missed.
     pub fn is_private(&self, state: &State) -> bool {

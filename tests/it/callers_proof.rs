@@ -13,12 +13,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An ordinary user, where root runs the tests.
-const USER: u32 = 23_400;
-/// Whose agents hide.
-const HIDER: u32 = 23_500;
-const ROOM_HIDER: u32 = 23_600;
 const ROOMS: &str = "{}";
 
 /// Whether this system can make rooms, without which the token is not out of the agents' reach.
@@ -38,11 +34,17 @@ fn has_unseen() -> bool {
     is_root() && has_rooms()
 }
 
-fn daemon_of_user(settings: &str) -> Daemon {
-    daemon_of(USER, settings)
+/// An ordinary user whom no other test has: agents that hide have an effect on all daemons of their user.
+fn new_user() -> u32 {
+    static USERS: AtomicU32 = AtomicU32::new(0);
+    let n = USERS.fetch_add(1, Ordering::Relaxed);
+    30_000 + (std::process::id() * 8 + n) % 20_000
 }
 
-/// The daemon of a user of its own: agents that hide have an effect on all daemons of their user.
+fn daemon_of_user(settings: &str) -> Daemon {
+    daemon_of(new_user(), settings)
+}
+
 fn daemon_of(user: u32, settings: &str) -> Daemon {
     let folder = Folder::new("proof");
     folder.write(".svc/config.json", settings);
@@ -186,7 +188,6 @@ fn an_agent_stays_one_with_the_persons_token() {
         with_person(&daemon, name, &command);
         told(&daemon, name)
     };
-    assert_eq!(attack("bearer", &bearer(&token(&daemon))), AGENT);
     let code = daemon.post("/api/console/codes", &json!({}))["code"].clone();
     let body = json!({"code": code}).to_string();
     let line = format!(
@@ -196,6 +197,15 @@ fn an_agent_stays_one_with_the_persons_token() {
     );
     with_person(&daemon, "code-thief", &line);
     assert_eq!(told(&daemon, "code"), "403", "nor does it get a session");
+    assert_eq!(attack("bearer", &bearer(&token(&daemon))), AGENT);
+    if has_unseen() {
+        let (_, body) = raw(&daemon, "PATCH", "/api/config", &[&bearer(&token(&daemon))], CHANGE);
+        assert_eq!(
+            (&body["code"], &body["seenHelps"]),
+            (&json!("prove_yourself"), &json!(true)),
+            "it is known now"
+        );
+    }
     if has_rooms() {
         let files = "cat .svc/token .svc/state/agent-tokens.key > read.tmp 2> /dev/null; mv read.tmp read";
         with_person(&daemon, "reader", files);
@@ -222,7 +232,7 @@ fn with_person(daemon: &Daemon, name: &str, command: &str) -> String {
 
 #[test]
 fn the_token_that_agents_without_a_room_can_read_proves_nobody_who_hides() {
-    let daemon = daemon_of(HIDER, OPEN);
+    let daemon = daemon_of_user(OPEN);
     let file = daemon.project.join(".svc/token").display().to_string();
     for kind in ["stolen", "stolen-in-flight"] {
         with_person(&daemon, kind, &format!("python3 attacks.py {kind} {kind} {} {file}", daemon.url));
@@ -258,7 +268,8 @@ fn the_token_that_agents_without_a_room_can_read_proves_nobody_who_hides() {
 
 #[test]
 fn the_agent_of_another_project_gains_nothing_by_this_ones_token() {
-    let (daemon, other) = (daemon_of_user(ROOMS), daemon_of_user(OPEN));
+    let user = new_user();
+    let (daemon, other) = (daemon_of(user, ROOMS), daemon_of(user, OPEN));
     let file = daemon.project.join(".svc/token").display().to_string();
     let line =
         |name: &str, header: &str| format!("python3 attacks.py headers {name} {} \"{header}\"", daemon.url);
@@ -277,7 +288,8 @@ fn an_agent_in_its_room_gains_nothing_by_another_projects_token() {
     if !has_rooms() {
         return;
     }
-    let (daemon, other) = (daemon_of(ROOM_HIDER, ROOMS), daemon_of(ROOM_HIDER, ROOMS));
+    let user = new_user();
+    let (daemon, other) = (daemon_of(user, ROOMS), daemon_of(user, ROOMS));
     let token = token(&daemon);
     for kind in ["stolen", "stolen-in-flight"] {
         let line = format!("echo {token} > read; python3 attacks.py {kind} {kind} {} read", daemon.url);
@@ -343,7 +355,7 @@ fn an_agent_that_is_not_seen_is_known_by_its_own_token_as_long_as_it_lives() {
 #[test]
 fn the_door_of_a_daemon_that_listens_beyond_this_machine_opens_to_its_living_agents_too() {
     let Some(address) = own_address() else { return };
-    let daemon = daemon_of(USER, &json!({"host": address}).to_string());
+    let daemon = daemon_of(new_user(), &json!({"host": address}).to_string());
     let id = with_person(&daemon, "boxed", "printf %s \"$SVC_AGENT_TOKEN\" > own.tmp; mv own.tmp own");
     let own = bearer(&told(&daemon, "own"));
     let get = |header: &str| raw(&daemon, "GET", "/api/status", &[header], "").0;
@@ -355,9 +367,9 @@ fn the_door_of_a_daemon_that_listens_beyond_this_machine_opens_to_its_living_age
     assert_eq!(daemon.send("DELETE", &format!("/api/agents/{id}"), &Value::Null).0, 200);
     daemon.wait_state(&id, &["killed"]);
     assert_eq!(get(&own), 401, "it has ended");
-    let folder = daemon.folder();
+    let (user, folder) = (owner(&daemon), daemon.folder());
     assert_eq!(daemon.stop(), Some(0));
-    let next = Daemon::start_as(USER, folder, &[]);
+    let next = Daemon::start_as(user, folder, &[]);
     assert_eq!(token(&next), kept, "other machines have been told it");
 }
 
@@ -441,10 +453,10 @@ fn a_session_ends_with_its_daemon_and_opens_no_socket_to_other_pages() {
         assert_eq!(shake(origin), 403, "{origin}");
     }
     let port: u16 = daemon.url.rsplit_once(':').unwrap().1.parse().unwrap();
-    let folder = daemon.folder();
+    let (user, folder) = (owner(&daemon), daemon.folder());
     assert_eq!(daemon.stop(), Some(0));
     folder.write(".svc/config.json", &json!({"port": port}).to_string());
-    let next = Daemon::start_as(USER, folder, &[]);
+    let next = Daemon::start_as(user, folder, &[]);
     assert_eq!(change(&next, &[&cookie, &key]), NOBODY);
 }
 
@@ -472,9 +484,9 @@ fn svc_shows_the_token_to_its_own_daemon_alone() {
 }
 
 /// Whether other programs of its user are kept out of a process: its files are root's then.
-fn is_hidden(pid: u32) -> bool {
+fn is_hidden(user: u32, pid: u32) -> bool {
     let of_root = fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid() == 0;
-    let read = as_user(USER, "cat").arg(format!("/proc/{pid}/environ")).output().unwrap();
+    let read = as_user(user, "cat").arg(format!("/proc/{pid}/environ")).output().unwrap();
     of_root && !read.status.success() && read.stdout.is_empty()
 }
 
@@ -495,11 +507,13 @@ fn the_daemon_and_the_command_line_keep_their_memory_and_hold_no_secret_in_the_e
         return;
     }
     let daemon = daemon_of_user(ROOMS);
-    assert!(is_hidden(daemon.pid()), "the daemon");
+    assert!(is_hidden(owner(&daemon), daemon.pid()), "the daemon");
     let id = with_person(&daemon, "sleeper", "true");
     for words in [&["hook"][..], &["wait", &id]] {
         let mut child = started(command(&daemon, words));
-        wait_for("it to hide", || (is_hidden(child.id()) && holds_no_secret(child.id())).then_some(()));
+        wait_for("it to hide", || {
+            (is_hidden(owner(&daemon), child.id()) && holds_no_secret(child.id())).then_some(())
+        });
         let _ = child.kill();
         child.wait().unwrap();
     }
@@ -511,6 +525,7 @@ fn each_way_to_be_seen_or_not_is_what_the_table_says() {
         return;
     }
     let daemon = daemon_of_user(ROOMS);
+    let user = owner(&daemon);
     let curl = |user: u32, more: &[&str]| {
         let mut curl = as_user(user, "curl");
         curl.args(["-s", "-X", "PATCH", "-H", "Content-Type: application/json", "-d", CHANGE]);
@@ -518,12 +533,12 @@ fn each_way_to_be_seen_or_not_is_what_the_table_says() {
         let answer = curl.output().unwrap();
         serde_json::from_slice::<Value>(&answer.stdout).unwrap()["code"].as_str().unwrap_or("-").to_owned()
     };
-    assert_eq!(curl(USER + 1, &[]), "prove_yourself", "another user");
-    assert_eq!(curl(USER, &["--interface", "127.0.0.2"]), "prove_yourself", "from another address");
-    assert_eq!(curl(USER, &[]), "-", "plain curl of the daemon's user");
-    assert_eq!(curl(USER, &["-H", &bearer("wrong")]), "prove_yourself", "one that shows a wrong token");
-    assert_eq!(curl(USER + 1, &["-H", &bearer(&token(&daemon))]), "-", "another user who was given it");
-    let hidden = as_user(USER, "python3")
+    assert_eq!(curl(user + 1, &[]), "prove_yourself", "another user");
+    assert_eq!(curl(user, &["--interface", "127.0.0.2"]), "prove_yourself", "from another address");
+    assert_eq!(curl(user, &[]), "-", "plain curl of the daemon's user");
+    assert_eq!(curl(user, &["-H", &bearer("wrong")]), "prove_yourself", "one that shows a wrong token");
+    assert_eq!(curl(user + 1, &["-H", &bearer(&token(&daemon))]), "-", "another user who was given it");
+    let hidden = as_user(user, "python3")
         .arg(daemon.project.join("attacks.py"))
         .args(["hidden-plain", "hidden", &daemon.url])
         .current_dir(&daemon.project)

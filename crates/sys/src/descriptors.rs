@@ -49,10 +49,22 @@ pub fn threads_hold(pid: u32, wanted: &[u8], until: Instant) -> io::Result<bool>
     Ok(false)
 }
 
-/// Whether a process may hold a socket where no table shows it: it may not be looked at, has descriptors on
-/// their way in the queue of a socket, or has given some to a ring of system calls.
+/// Whether a process holds a socket, or may hold it where no table shows it: it may not be looked at, has
+/// descriptors on their way in the queue of a socket, or has given some to a ring of system calls.
 #[cfg(target_os = "linux")]
-pub fn may_hide(pid: u32) -> bool {
+pub fn may_hold(pid: u32, wanted: &[u8]) -> bool {
+    // In this order: whoever hides only now and then is seen with it, or seen to hide.
+    match holds(pid, wanted) {
+        Ok(true) => true,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            !has_ended(&format!("/proc/{pid}")) || may_hide(pid)
+        }
+        Ok(false) | Err(_) => may_hide(pid),
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn may_hide(pid: u32) -> bool {
     let folder = format!("/proc/{pid}/task");
     let Ok(threads) = std::fs::read_dir(&folder) else { return false };
     let ids = threads.flatten().filter_map(|thread| thread.file_name().to_str()?.parse::<u32>().ok());
@@ -153,7 +165,7 @@ pub fn threads_hold(_pid: u32, _wanted: &[u8], _until: Instant) -> io::Result<bo
 
 /// Where there is no such folder, everybody may.
 #[cfg(not(target_os = "linux"))]
-pub fn may_hide(_pid: u32) -> bool {
+pub fn may_hold(_pid: u32, _wanted: &[u8]) -> bool {
     true
 }
 
@@ -201,12 +213,12 @@ mod tests {
     #[test]
     fn a_descriptor_on_its_way_is_noticed() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        assert!(!may_hide(child.id()), "a plain program");
+        assert!(!may_hold(child.id(), b"socket:[0]"), "a plain program");
         child.kill().unwrap();
-        assert!(!may_hide(child.id()), "one that has ended");
+        assert!(!may_hold(child.id(), b"socket:[0]"), "one that has ended");
         child.wait().unwrap();
         let (ours, theirs) = UnixStream::pair().unwrap();
         send(&ours, theirs.as_raw_fd());
-        assert!(may_hide(std::process::id()));
+        assert!(may_hold(std::process::id(), b"socket:[0]"));
     }
 }
