@@ -19,15 +19,28 @@ fn main() -> ExitCode {
         Some(svc_room::SUB_COMMAND) => svc_room::main(&args[1..]),
         _ => {
             svc_sys::secrets::hide();
+            if is_tool_server_of_an_agent(&args) {
+                svc_sys::secrets::show_memory();
+            }
             ExitCode::from(svc_cli::run(args, start))
         }
     }
 }
 
+/// Whether this is `svc mcp` inside an agent. It lives as long as the agent and has nothing that the agent
+/// has not; and while an agent's process hides, the person's token is worth less.
+fn is_tool_server_of_an_agent(args: &[OsString]) -> bool {
+    args.first().is_some_and(|word| word == "mcp") && std::env::var_os("SVC_AGENT_ID").is_some()
+}
+
 /// The daemon, as `svc start` runs it.
 fn start(wanted: StartDaemon) -> Outcome {
     let StartDaemon { project_dir, host, port, stderr_is_log, on_ready } = wanted;
-    let on_ready = Box::new(move |listening: &daemon::Listening| on_ready(&listening.url));
+    let on_ready = Box::new(move |listening: &daemon::Listening| {
+        // What is printed goes to the log then, which is no place for it.
+        let code = listening.code.as_deref().filter(|_| !stderr_is_log);
+        on_ready(&listening.url, code);
+    });
     daemon::run(DaemonOptions { project_dir, host, port, stderr_is_log, on_ready })
         .map_err(|error| Failure::Say { code: error.exit_code, message: error.message })
 }

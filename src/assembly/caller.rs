@@ -18,10 +18,11 @@ use crate::core::actor::Holder;
 use crate::core::ids::UNKNOWN_AGENT;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use svc_sys::descriptors::{holds, threads_hold};
+use svc_sys::descriptors::{holds, may_hold, threads_hold};
 use svc_sys::process::{Origin, origin};
 use svc_sys::socket_table::{self, Found, socket};
 
@@ -96,14 +97,52 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
                 let found = judge(state, pid);
                 // Its number may have been given to another process meanwhile; who holds the connection still
                 // is who was judged.
-                if found != Holder::Outside || still_holds(pid, wanted.as_bytes()) {
+                if found != Holder::Outside {
                     return Ok(found);
+                }
+                if still_holds(pid, wanted.as_bytes()) {
+                    return Ok(if is_usual(peer, local) { found } else { Holder::Unseen });
                 }
             }
             Err(why) => missed = why,
         }
     }
     Err(missed)
+}
+
+/// Whether a process of an agent, of whatever daemon of this user, may hold a connection that nobody was seen
+/// to hold. One that has read the token of a project which is not its own could then pass for a person.
+pub fn may_be_an_agents(state: &State, peer: SocketAddr, local: SocketAddr) -> bool {
+    let Found::Socket(inode) = socket(peer, local) else { return true };
+    let wanted = format!("socket:[{inode}]");
+    let uid = |path: &str| fs::metadata(path).map(|about| about.uid());
+    let Ok(own) = uid("/proc/self/task") else { return true };
+    let Ok(entries) = fs::read_dir("/proc") else { return true };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // Its folder is of its user, whatever else is not to be looked at.
+    pids.filter(|pid| uid(&format!("/proc/{pid}")).is_ok_and(|uid| uid == own)).any(|pid| {
+        let is_agents = matches!(origin(pid, &state.project.dir), Origin::Agent(_) | Origin::Inside);
+        is_agents && !holds_room(pid) && may_hold(pid, wanted.as_bytes())
+    })
+}
+
+/// Whether a process is the first one of a room, or its parent: programs of ours, which may not be looked at
+/// since they have made the room. What an agent makes in its room lies deeper. Source: `NSpid` of proc(5).
+fn holds_room(pid: u32) -> bool {
+    let is_first = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+        ids.split_ascii_whitespace().skip(1).eq(["1"])
+    };
+    let children = || fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    is_first(pid) || children().split_ascii_whitespace().filter_map(|child| child.parse().ok()).any(is_first)
+}
+
+/// Whether a program that was not told otherwise calls from this address. Another one was chosen for a
+/// reason, which is nothing that a person has.
+fn is_usual(peer: SocketAddr, local: SocketAddr) -> bool {
+    let (theirs, ours) = (peer.ip().to_canonical(), local.ip().to_canonical());
+    theirs == ours || theirs == Ipv4Addr::LOCALHOST || theirs == Ipv6Addr::LOCALHOST
 }
 
 /// Whether an address belongs to no interface of this machine.

@@ -1,9 +1,10 @@
 //! Putting the daemon together, and taking it apart: the order of both stands here and nowhere else.
 
+use super::agent_tokens::AgentTokens;
 use super::detect::Programs;
 use super::host::Host;
 use super::lock::{Lock, LockError};
-use super::outbox::{FRAMES, Outbox, state_body};
+use super::outbox::{FRAMES, Keys, Outbox, state_body};
 use super::service::Service;
 use super::shared_replies::SharedReplies;
 use super::state_thread::{Core, RunningCore};
@@ -12,6 +13,7 @@ use super::{caller, detect, folder};
 use crate::agents::worker;
 use crate::agents::worker_log::LogStore;
 use crate::agents::working_folder;
+use crate::console::worker_sessions::Sessions;
 use crate::context::{self, worker_documents};
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
@@ -27,7 +29,7 @@ use crate::workspace::worker_watch::Watcher;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use svc_sys::http::{self, Bound, Policy};
 use svc_sys::process::Processes;
 use svc_sys::signals::Signals;
@@ -57,6 +59,8 @@ pub struct Listening {
     pub url: String,
     /// The port really bound.
     pub port: u16,
+    /// Proves a person to the console, once: the part of a link after `#code=`.
+    pub code: Option<String>,
 }
 
 /// Why the daemon did not start, or did not end well.
@@ -147,7 +151,8 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
             return Err(failed(format!("the daemon cannot start: {error}")));
         }
     };
-    (options.on_ready)(&Listening { url: project.url(), port: project.port });
+    let code = daemon.console.code(false, Instant::now()).ok();
+    (options.on_ready)(&Listening { url: project.url(), port: project.port, code });
     daemon.wait();
     lock.release();
     Ok(())
@@ -187,6 +192,7 @@ struct Daemon {
     _signals: Signals,
     server: http::Server,
     core: Core,
+    console: Arc<Sessions>,
     state: RunningCore,
     programs: Arc<Programs>,
     indexing: Indexing,
@@ -224,9 +230,12 @@ impl Daemon {
         let policy = Policy::local(bound.address.ip());
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
+        let console = Arc::new(Sessions::default());
+        let agent_tokens = Arc::new(AgentTokens::open(folder)?);
         let host = Arc::new(Host {
             project: project_dir.clone(),
             logs: Arc::clone(logs),
+            console: Arc::clone(&console),
             vault: Arc::clone(&vault),
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
@@ -244,9 +253,15 @@ impl Daemon {
             hub: hub_handle.clone(),
             listener: Arc::new(Watcher::new(project_dir.clone(), hub_handle.clone())),
             tokens: tokens(folder, &bound)?,
+            agent_tokens: Arc::clone(&agent_tokens),
             shared: SharedReplies::default(),
         };
-        let outbox = Outbox::start(&core, hub, folder, &processes, logs, vault, kept)?;
+        if kept.iter().any(|kept| kept.room().is_none()) {
+            // They have worked without a room, and may have read it.
+            service.tokens.expose();
+        }
+        let keys = Keys { vault, agent_tokens };
+        let outbox = Outbox::start(&core, hub, folder, &processes, logs, keys, kept)?;
         let state = RunningCore::start(core.clone(), thread, outbox)?;
         // Before the first request, so that nobody is told that what is installed is not.
         programs.look();
@@ -263,6 +278,7 @@ impl Daemon {
             _signals: signals,
             server,
             core,
+            console,
             state,
             programs,
             indexing,
@@ -277,6 +293,7 @@ impl Daemon {
             _signals: signals,
             server,
             core,
+            console: _,
             state,
             programs,
             indexing,
@@ -309,8 +326,7 @@ fn unpublished(error: &std::io::Error) -> std::io::Error {
 
 fn tokens(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Tokens> {
     let operator = tokens::of_variable(std::env::var_os(tokens::VARIABLE))?;
-    let make = || format!("{:016x}{:016x}", clock::random(), clock::random());
-    Tokens::open(folder, !bound.address.ip().is_loopback(), operator, make)
+    Tokens::open(folder, !bound.address.ip().is_loopback(), operator, secrets::random)
 }
 
 fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {

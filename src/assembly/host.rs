@@ -3,6 +3,7 @@
 use super::detect::Programs;
 pub use super::state_thread::Core;
 use crate::agents::worker_log::LogStore;
+use crate::console::worker_sessions::Sessions;
 use crate::core::ids::AgentId;
 use crate::credentials::Vault;
 use crate::federation::worker::Keeper;
@@ -25,6 +26,8 @@ pub struct Host {
     pub project: PathBuf,
     /// The agents' logs.
     pub logs: Arc<LogStore>,
+    /// The browsers that have proven to be a person's.
+    pub console: Arc<Sessions>,
     /// Seals and opens credentials.
     pub vault: Arc<Vault>,
     /// For short commands such as `git diff`.

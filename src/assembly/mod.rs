@@ -2,6 +2,7 @@
 //! store, what carries effects out, and the service behind the HTTP edge. It knows every feature; no feature
 //! knows it but by [`host::Host`].
 
+mod agent_tokens;
 mod ahead;
 pub mod apply;
 pub mod caller;

@@ -1,5 +1,6 @@
 //! Where effects go. Nothing here blocks: each destination has a cap and says what happens at it.
 
+use super::agent_tokens::{self, AgentTokens};
 use super::folder::orphaned_tasks;
 use super::state_thread::Core;
 use super::store::{Store, Told};
@@ -38,6 +39,8 @@ pub struct Outbox {
     core: Core,
     /// Opens the keys that agents get.
     vault: Arc<Vault>,
+    /// Makes what agents show of themselves.
+    agent_tokens: Arc<AgentTokens>,
     gateways: Gateways,
     /// Links skills beside running agents.
     links: Arc<Links>,
@@ -60,6 +63,14 @@ pub struct Outbox {
 /// What WebSocket clients may have missed while a daemon takes the place of another, below `.svc/`.
 pub const FRAMES: &str = "state/frames";
 
+/// What opens and makes the secrets that agents get.
+pub struct Keys {
+    /// Opens the keys of providers and integrations.
+    pub vault: Arc<Vault>,
+    /// Makes their own tokens.
+    pub agent_tokens: Arc<AgentTokens>,
+}
+
 /// Where the threads report.
 fn reports<R: 'static>(core: &Core, event: fn(R) -> Event) -> impl Fn(R) + Send + Sync + use<R> {
     let core = core.clone();
@@ -76,9 +87,10 @@ impl Outbox {
         folder: &Path,
         processes: &Arc<Processes>,
         logs: &Arc<LogStore>,
-        vault: Arc<Vault>,
+        keys: Keys,
         kept: Vec<Kept>,
     ) -> io::Result<Self> {
+        let Keys { vault, agent_tokens } = keys;
         let project = core.snapshot().project.dir.clone();
         let (theirs, to_core) = (|| Arc::clone(processes), core.clone());
         let of_run = Arc::new(move |agent, report| to_core.report(Event::Run(agent, report)));
@@ -119,6 +131,7 @@ impl Outbox {
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
             looker: Looker::start(project, reports(core, Event::Ownership))?,
             vault,
+            agent_tokens,
             hub,
             store,
         })
@@ -220,7 +233,8 @@ impl Outbox {
                 let tools = worker_mcp_file::prepare(start.provider, &request);
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
-                    let env_extra = env.into_iter().chain(secrets).collect();
+                    let own = (agent_tokens::VARIABLE.to_owned(), self.agent_tokens.token_of(agent));
+                    let env_extra = env.into_iter().chain(secrets).chain([own]).collect();
                     let orphan = state.settings.config().keeper.orphan();
                     self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare, orphan })
                 });

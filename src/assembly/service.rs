@@ -1,5 +1,6 @@
 //! The daemon behind the HTTP edge: finds the route, and lets the snapshot, the core or a worker answer.
 
+use super::agent_tokens::AgentTokens;
 use super::caller;
 use super::host::Host;
 use super::shared_replies::SharedReplies;
@@ -7,7 +8,7 @@ use super::state_thread::Core;
 use super::tokens::{Source, Tokens, VARIABLE};
 use crate::api::{BODY_LIMIT_BYTES, Found, Method, Problem, Reply, Request, Route, Table};
 use crate::core::actor::{Caller, Holder, Shown, Unproven};
-use crate::core::ids::UNKNOWN_AGENT;
+use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use crate::core::{Event, State};
 use crate::endpoint::{Access, Answer, Ask, Handler};
 use crate::federation::api::ENVELOPE_PATH;
@@ -34,6 +35,8 @@ pub struct Service {
     pub listener: Arc<dyn Listener>,
     /// Which tokens are in force.
     pub tokens: Tokens,
+    /// Knows the agents' tokens.
+    pub agent_tokens: Arc<AgentTokens>,
     /// What is answered to many from one snapshot.
     pub shared: SharedReplies,
 }
@@ -52,6 +55,10 @@ impl http::Service for Service {
             return Ok(());
         }
         let authorization = head.header("authorization");
+        let bearer = authorization.and_then(|value| value.strip_prefix("Bearer "));
+        if bearer.is_some_and(|token| self.agent_of(&self.core.snapshot(), token).is_some()) {
+            return Ok(());
+        }
         let is_page = head.header("accept").is_some_and(|kinds| kinds.contains("text/html"));
         let verdict = self.tokens.at_door(authorization, is_page);
         if authorization.is_none() || (verdict.is_ok() && self.tokens.is_believed(Instant::now())) {
@@ -116,38 +123,72 @@ impl Service {
 
     /// 403 when somebody asks for what only a person may who is none, or may be none.
     fn allow(&self, access: Access, ask: &Ask) -> Result<(), Problem> {
-        if access == Access::Anyone {
+        let shown = self.shown(ask.state, ask.request);
+        let reads = matches!(ask.request.method, Method::Get | Method::Head);
+        let is_plain = reads || !matches!(shown, Shown::Token | Shown::Secret | Shown::Wrong);
+        if access == Access::Anyone && is_plain {
             return Ok(());
         }
-        let authorization = ask.request.header("authorization");
-        let shown = self.tokens.shown(authorization);
         let caller = self.caller(ask.state, ask.request);
-        if let Caller::Agent(agent) = caller {
-            let who =
-                if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
-            let text = format!("{who} may not do this; a person has to, outside of an agent");
-            return Err(Problem::new(403, AGENT_MAY_NOT, text));
+        match caller {
+            Caller::Agent(_) if access == Access::Anyone => return Ok(()),
+            Caller::Agent(agent) => return Err(may_not(agent)),
+            Caller::Nobody(_) | Caller::Person => {}
         }
-        let is_guess = shown == Shown::Not && authorization.is_some();
-        if is_guess || (shown == Shown::Right && !self.tokens.is_believed(Instant::now())) {
+        let is_guess = shown == Shown::Wrong;
+        let is_right = ask.request.header("authorization").is_some() && !is_guess;
+        if is_guess || (is_right && !self.tokens.is_believed(Instant::now())) {
             let ends = ends(ask.request);
             self.listen_to(Source::of(holder(ask.state, &ends), ends.peer.ip()), is_guess)?;
         }
         match caller {
             // A daemon proves itself otherwise, and a person confirms what it begins.
-            Caller::Nobody(why) if access == Access::OperatorOnly || why == Unproven::Page => {
+            Caller::Nobody(why) if access == Access::OperatorOnly => Err(self.prove_yourself(why)),
+            Caller::Nobody(why @ Unproven::Page) if access == Access::NoAgent => {
                 Err(self.prove_yourself(why))
             }
+            // Whoever means to act as a person is not taken for somebody less.
+            Caller::Nobody(why @ Unproven::Exposed) => Err(self.prove_yourself(why)),
             Caller::Nobody(_) | Caller::Person | Caller::Agent(_) => Ok(()),
         }
     }
 
+    /// What a request shows of itself. Two tokens are none.
+    fn shown(&self, state: &State, request: &Request) -> Shown {
+        let mut tokens = request.headers.iter().filter(|(name, _)| name == "authorization");
+        match (tokens.next(), tokens.next()) {
+            (None, _) if self.host.console.knows(request) => Shown::Secret,
+            (None, _) => Shown::Nothing,
+            (Some(_), Some(_)) => Shown::Wrong,
+            (Some((_, value)), None) => {
+                let bearer = value.strip_prefix("Bearer ");
+                let agent = bearer.and_then(|token| self.agent_of(state, token));
+                agent.map_or_else(|| self.tokens.shown(value), Shown::Agent)
+            }
+        }
+    }
+
+    /// The living agent whose token this is.
+    fn agent_of(&self, state: &State, token: &str) -> Option<AgentId> {
+        let agent = self.agent_tokens.agent_of(token.trim())?;
+        state.agents.get(agent).filter(|agent| agent.status.is_live()).map(|_| agent)
+    }
+
     fn caller(&self, state: &State, request: &Request) -> Caller {
-        let authorization = request.header("authorization");
-        let shown = self.tokens.shown(authorization);
+        let shown = self.shown(state, request);
         // A browser adds a password by itself, but a page must know a token to show it.
-        let knows = shown == Shown::Right && authorization.is_some_and(|value| value.starts_with("Bearer "));
-        Caller::of(holder(state, &ends(request)), shown, knows || http::is_own_page(request))
+        let bearer = request.header("authorization").is_some_and(|value| value.starts_with("Bearer "));
+        let knows = bearer && shown != Shown::Wrong;
+        let ends = ends(request);
+        let holder = holder(state, &ends);
+        if shown == Shown::Token && matches!(holder, Holder::Agent(_)) {
+            self.tokens.expose();
+        }
+        let is_asked = matches!(shown, Shown::Token | Shown::Agent(_))
+            && matches!(holder, Holder::Unseen | Holder::Untold);
+        let hiders = is_asked && caller::may_be_an_agents(state, ends.peer, ends.local);
+        let demands = self.tokens.demands(state, hiders);
+        Caller::of(holder, shown, knows || http::is_own_page(request), demands)
     }
 
     /// Errors: 429 for a source of too many wrong tokens; this one may be the next.
@@ -155,7 +196,7 @@ impl Service {
         let now = Instant::now();
         self.tokens.listen_to(source, now)?;
         if is_wrong && let Some(wrong) = self.tokens.count_wrong(source, now) {
-            log::warn!("a wrong operator's token from {}, {} lately", wrong.from, wrong.attempts);
+            log::warn!("a wrong token from {}, {} lately", wrong.from, wrong.attempts);
             self.core.control(Event::WrongToken { from: wrong.from, attempts: wrong.attempts });
         }
         Ok(())
@@ -176,20 +217,12 @@ impl Service {
         }
     }
 
-    /// 403 with what to do about it; `tokenHelps` says whether showing the operator's token would.
+    /// 403 with what to do about it. `tokenHelps` says whether showing the person's token would, `seenHelps`
+    /// whether it would to call so that this daemon may see who holds the connection.
     fn prove_yourself(&self, why: Unproven) -> Problem {
-        let helps = self.tokens.can_prove();
-        let remedy = if helps {
-            format!(
-                "send Authorization: Bearer with the {VARIABLE} that the daemon was started with (svc does so by \
-                     itself where that variable is set)"
-            )
-        } else {
-            format!(
-                "call as the user who started the daemon, by a program of your own; or start the daemon and svc \
-                     with the same {VARIABLE} set, which proves a person"
-            )
-        };
+        let is_private = self.tokens.is_private(&self.core.snapshot()) && why != Unproven::Exposed;
+        let helps = why != Unproven::Page && (self.tokens.has_operator() || is_private);
+        let remedy = self.remedy(is_private);
         let text = match why {
             Unproven::Unseen => {
                 format!(
@@ -199,6 +232,12 @@ impl Service {
             Unproven::Untold => {
                 format!("only a person may do this, and this system does not tell who calls: {remedy}")
             }
+            Unproven::Exposed => {
+                format!("a token was shown by somebody who is not seen: {remedy}")
+            }
+            Unproven::Wrong => {
+                format!("only a person may do this, and the token shown is not this daemon's: {remedy}")
+            }
             Unproven::Token => format!("only a person may do this: {remedy}"),
             Unproven::Page => {
                 "only a person may do this, and a page of another origin asks for it: use the daemon's \
@@ -206,9 +245,39 @@ impl Service {
                     .to_owned()
             }
         };
-        let helps = helps && why != Unproven::Page;
-        Problem::new(403, "prove_yourself", text).with("tokenHelps", helps)
+        Problem::new(403, "prove_yourself", text)
+            .with("tokenHelps", helps)
+            .with("seenHelps", why == Unproven::Exposed)
     }
+
+    fn remedy(&self, is_private: bool) -> String {
+        if self.tokens.has_operator() {
+            format!(
+                "send Authorization: Bearer with the {VARIABLE} that the daemon was started with (svc does so by \
+                     itself where that variable is set), or open the console by 'svc open'"
+            )
+        } else if is_private {
+            "svc proves it by itself, in a browser the link of 'svc open' does, and other programs send \
+                     Authorization: Bearer $(cat .svc/token)"
+                .to_owned()
+        } else if self.tokens.has_file() {
+            format!(
+                "an agent that has no room, or hides, may have read it, so it does for nobody who is not seen; \
+                      use svc, a program of your own that may be looked at, or the link of 'svc open'; \
+                     or start the daemon and svc with the same {VARIABLE} set"
+            )
+        } else {
+            format!(
+                "there is no .svc/token, for it could not be written; call by a program of your own that may be \
+                     looked at, or start the daemon and svc with the same {VARIABLE} set"
+            )
+        }
+    }
+}
+
+fn may_not(agent: AgentId) -> Problem {
+    let who = if agent == UNKNOWN_AGENT { "an agent's process".into() } else { format!("agent {agent}") };
+    Problem::new(403, AGENT_MAY_NOT, format!("{who} may not do this; a person has to, outside of an agent"))
 }
 
 /// Whether a connection of this holder's gets one of the last places: those that agents cannot take.
@@ -228,7 +297,6 @@ fn ends(request: &Request) -> Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 
     #[test]
     fn the_last_connections_are_for_whoever_is_seen_to_be_no_agent() {

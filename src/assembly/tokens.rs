@@ -1,17 +1,20 @@
-//! The operator's token: where it comes from, who must show it, and what happens to those who guess.
+//! The person's token: where it comes from, who must show it, and what happens to those who guess.
 //!
-//! `SVC_OPERATOR_TOKEN` proves a person, for no agent is given it. The token that the daemon makes by itself
-//! for other machines (`.svc/token`) proves nothing on this one: an agent's process can read it, too.
+//! It is in `.svc/token`, which the rooms of agents do not show. `SVC_OPERATOR_TOKEN` takes its place where
+//! that is set; no agent is given it, and no file holds it.
 //!
 //! **Invariant:** an empty token is no token. Tokens are compared in the same time wherever they differ.
 
+use crate::agents::room;
 use crate::api::Problem;
-use crate::core::actor::{Holder, Shown};
+use crate::core::State;
+use crate::core::actor::{Demands, Holder, Shown};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use svc_base::base64;
@@ -19,6 +22,8 @@ use svc_sys::http::same_bytes;
 
 /// The variable with the operator's token.
 pub use svc_sys::secrets::OPERATOR_TOKEN as VARIABLE;
+/// The file of the person's token, below `.svc/`.
+const FILE: &str = "token";
 /// The user name of a browser that signs in; the password is the token.
 const USER: &str = "svc";
 /// Wrong tokens of one source within [`WINDOW`]; then it is not listened to until the window is over.
@@ -33,10 +38,14 @@ const SOURCES: usize = 256;
 
 /// Which token is in force, and where it must be shown.
 pub struct Tokens {
-    /// For requests that only a person may make.
+    /// `SVC_OPERATOR_TOKEN`, for requests that only a person may make.
     operator: Option<String>,
-    /// For every request, where the daemon listens beyond this machine.
-    door: Option<String>,
+    /// That of `.svc/token`, in its place. Absent where it could not be written.
+    file: Option<String>,
+    /// Whether every request must show it, because the daemon listens beyond this machine.
+    is_at_door: bool,
+    /// Whether, since this daemon has started, an agent without a room may have read the file.
+    is_exposed: AtomicBool,
     brake: Mutex<Brake>,
 }
 
@@ -74,49 +83,92 @@ pub fn of_variable(value: Option<OsString>) -> io::Result<Option<String>> {
 }
 
 impl Tokens {
-    /// The tokens of a daemon that listens `beyond` this machine or not. Without an `operator`'s one, the one
-    /// for the door is in `folder`, and made by `make` where that says none.
+    /// The tokens of a daemon that listens `beyond` this machine or not. Without an `operator`'s one, it is
+    /// in `folder`: made anew by `make` at each start, so that what somebody noted of it is worth nothing;
+    /// but for other machines, which have been told it, the old one stays.
     ///
-    /// Errors: the file cannot be read or written.
+    /// Errors: one that other machines need cannot be read, made or written.
     pub fn open(
         folder: &Path,
         beyond: bool,
         operator: Option<String>,
-        make: impl FnOnce() -> String,
+        make: impl FnOnce() -> io::Result<String>,
     ) -> io::Result<Self> {
-        let door = match &operator {
-            _ if !beyond => None,
-            Some(token) => Some(token.clone()),
-            None => Some(of_file(folder, make)?),
+        let file = match &operator {
+            Some(_) => {
+                // One that proves nothing would be shown, and taken for a guess.
+                let _ = std::fs::remove_file(folder.join(FILE));
+                None
+            }
+            None if beyond => Some(of_file(folder, make)?),
+            None => make().and_then(|token| written(folder, token)).map_or_else(
+                |error| {
+                    log::warn!("the person's token cannot be written: {error}; who is seen needs none");
+                    None
+                },
+                Some,
+            ),
         };
-        Ok(Self { operator, door, brake: Mutex::default() })
+        let (is_exposed, brake) = (AtomicBool::default(), Mutex::default());
+        Ok(Self { operator, file, is_at_door: beyond, is_exposed, brake })
     }
 
-    /// What a request shows of the operator's token.
-    pub fn shown(&self, authorization: Option<&str>) -> Shown {
-        match &self.operator {
-            None => Shown::NotAsked,
-            Some(token) if shows(authorization, token) => Shown::Right,
-            Some(_) => Shown::Not,
+    /// What a header shows.
+    pub fn shown(&self, authorization: &str) -> Shown {
+        let shows =
+            |token: &Option<String>| token.as_ref().is_some_and(|token| shows(Some(authorization), token));
+        match (shows(&self.operator), shows(&self.file)) {
+            (true, _) => Shown::Secret,
+            (_, true) => Shown::Token,
+            _ => Shown::Wrong,
         }
     }
 
-    /// Whether showing the operator's token would prove a person.
-    pub fn can_prove(&self) -> bool {
+    /// What is asked for a proof as things are.
+    pub fn demands(&self, state: &State, hiders: bool) -> Demands {
+        Demands { secret: self.operator.is_some(), private_token: self.is_private(state), hiders }
+    }
+
+    /// Notes that an agent has read the file, or can.
+    pub fn expose(&self) {
+        if !self.is_exposed.swap(true, Ordering::Relaxed) && self.file.is_some() {
+            log::warn!("an agent has shown the person's token, or can read it: it proves only who is seen from here on");
+        }
+    }
+
+    /// Whether no agent can have read the file. To be asked at each call, so that no change of the settings
+    /// is missed.
+    pub fn is_private(&self, state: &State) -> bool {
+        if room(state).is_none() {
+            self.is_exposed.store(true, Ordering::Relaxed);
+        }
+        self.file.is_some() && !self.is_exposed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the operator's token is in force.
+    pub fn has_operator(&self) -> bool {
         self.operator.is_some()
+    }
+
+    /// Whether there is a file with a token.
+    pub fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn person(&self) -> Option<&String> {
+        self.operator.as_ref().or(self.file.as_ref())
     }
 
     /// Whether every request must show a token.
     pub fn guards_door(&self) -> bool {
-        self.door.is_some()
+        self.is_at_door
     }
 
     /// Whether a request may come in at all.
     ///
     /// Errors: 401 `token_required`.
     pub fn at_door(&self, authorization: Option<&str>, is_page: bool) -> Result<(), Problem> {
-        let Some(token) = &self.door else { return Ok(()) };
-        if shows(authorization, token) {
+        if !self.is_at_door || self.person().is_some_and(|token| shows(authorization, token)) {
             return Ok(());
         }
         let whose = if self.operator.is_some() {
@@ -138,8 +190,7 @@ impl Tokens {
     /// Whether a right token is believed wherever it comes from: it is long, or nobody has shown a wrong one
     /// lately.
     pub fn is_believed(&self, now: Instant) -> bool {
-        let token = self.operator.as_ref().or(self.door.as_ref());
-        if token.is_some_and(|token| token.len() >= UNGUESSABLE_BYTES) {
+        if self.person().is_some_and(|token| token.len() >= UNGUESSABLE_BYTES) {
             return true;
         }
         let mut brake = self.brake.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,8 +285,8 @@ fn shows(authorization: Option<&str>, token: &str) -> bool {
 }
 
 /// The token of the file, or a new one where that says nothing.
-fn of_file(folder: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
-    let path = folder.join("token");
+fn of_file(folder: &Path, make: impl FnOnce() -> io::Result<String>) -> io::Result<String> {
+    let path = folder.join(FILE);
     match svc_sys::regular::read_text(&path) {
         Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -243,8 +294,11 @@ fn of_file(folder: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
         }
         Ok(_) | Err(_) => {}
     }
-    let token = make();
-    svc_sys::files::replace(&path, format!("{token}\n").as_bytes())?;
+    written(folder, make()?)
+}
+
+fn written(folder: &Path, token: String) -> io::Result<String> {
+    svc_sys::files::replace(&folder.join(FILE), format!("{token}\n").as_bytes())?;
     Ok(token)
 }
 
@@ -262,14 +316,14 @@ mod tests {
     fn an_empty_token_is_no_token() {
         for empty in ["", " ", "\n"] {
             assert_eq!(of_variable(Some(empty.into())).unwrap(), None);
-            assert_eq!(tokens(false, empty).shown(Some("Bearer ")), Shown::NotAsked);
         }
         assert_eq!(of_variable(Some(" s3cret\n".into())).unwrap().as_deref(), Some("s3cret"));
         let folder = std::env::temp_dir().join(format!("svc-tokens-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("token"), " \n").unwrap();
-        let made = Tokens::open(&folder, true, None, || "made".into()).unwrap();
+        let made = Tokens::open(&folder, true, None, || Ok("made".into())).unwrap();
         assert!(made.at_door(Some("Basic c3ZjOg=="), false).is_err(), "user svc without a password");
+        assert_eq!(made.shown("Bearer "), Shown::Wrong);
         assert_eq!(made.at_door(Some("Bearer made"), false), Ok(()));
         assert_eq!(std::fs::read_to_string(folder.join("token")).unwrap(), "made\n");
         let again = Tokens::open(&folder, true, None, || panic!("it is there")).unwrap();
@@ -278,15 +332,53 @@ mod tests {
     }
 
     #[test]
+    fn on_this_machine_each_start_makes_a_token_of_its_own() {
+        let folder = std::env::temp_dir().join(format!("svc-tokens-anew-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("token"), "noted\n").unwrap();
+        let tokens = Tokens::open(&folder, false, None, || Ok("made".into())).unwrap();
+        assert_eq!(tokens.shown("Bearer noted"), Shown::Wrong);
+        assert_eq!(tokens.shown("Bearer made"), Shown::Token);
+        for wrong in ["bearer made", "Bearer MADE", "Bearer madee", "Bearer mad", "made", "Bearer made x"] {
+            assert_eq!(tokens.shown(wrong), Shown::Wrong, "{wrong}");
+        }
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(folder.join("token")).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600);
+        let operator = Tokens::open(&folder, false, Some("secret".into()), || panic!("none")).unwrap();
+        assert_eq!(operator.shown("Bearer made"), Shown::Wrong);
+        assert!(!folder.join("token").exists(), "one that proves nothing is not left to be shown");
+        std::fs::remove_dir_all(&folder).unwrap();
+        let nowhere = Tokens::open(Path::new("/proc/no"), false, None, || Ok("made".into())).unwrap();
+        assert_eq!(nowhere.shown("Bearer made"), Shown::Wrong, "one that nobody can read proves nobody");
+    }
+
+    #[test]
+    fn a_token_that_an_agent_may_have_read_is_not_private_again() {
+        let folder = std::env::temp_dir().join(format!("svc-tokens-read-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let tokens = Tokens::open(&folder, false, None, || Ok("made".into())).unwrap();
+        let caged = |can_cage| {
+            let project = crate::core::Project { can_cage, ..crate::core::Project::default() };
+            State { project: std::sync::Arc::new(project), ..State::default() }
+        };
+        assert!(tokens.is_private(&caged(true)));
+        assert!(!tokens.is_private(&caged(false)));
+        assert!(!tokens.is_private(&caged(true)), "an agent without a room may have noted it");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn decisions_1_beyond_this_machine_a_token_is_needed_and_a_browser_may_sign_in_with_it() {
         let beyond = tokens(true, "secret");
         for good in ["Bearer secret", "Basic c3ZjOnNlY3JldA=="] {
             assert_eq!(beyond.at_door(Some(good), false), Ok(()), "{good}");
-            assert_eq!(beyond.shown(Some(good)), Shown::Right);
+            assert_eq!(beyond.shown(good), Shown::Secret);
         }
         for bad in ["Bearer wrong", "Basic secret", "Basic b3RoZXI6c2VjcmV0", "Basic ", "secret", "Bearer "] {
             assert!(beyond.at_door(Some(bad), false).is_err(), "{bad}");
-            assert_eq!(beyond.shown(Some(bad)), Shown::Not);
+            assert_eq!(beyond.shown(bad), Shown::Wrong);
         }
         let ask = |is_page| format!("{:?}", beyond.at_door(None, is_page));
         assert!(ask(false).contains("\"Bearer\"") && ask(true).contains("Basic realm="));

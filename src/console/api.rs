@@ -1,9 +1,12 @@
-//! `/` and what it loads.
+//! `/` and what it loads, and how a browser comes to count as a person.
 
-use super::{assets, page};
-use crate::api::{Body, Method, Problem, Reply, Route};
-use crate::endpoint::{Ask, Handler};
+use super::{assets, page, worker};
+use crate::api::{Body, Fields, Method, Problem, Reply, Route, schema_of};
+use crate::endpoint::{Access, Ask, Handler};
 use sha2::{Digest, Sha256};
+
+/// Characters of a code at most.
+const MAX_CODE_CHARS: usize = 100;
 
 /// What the pages may do: load from here, talk to here, and nothing else; markup from text is refused by the
 /// browser itself.
@@ -22,7 +25,40 @@ pub fn routes() -> Vec<Route<Handler>> {
             Handler::Read(file),
         )
         .replies(&[(200, "the file"), (304, "it is as it was"), (404, "no such file")]),
+        Route::new(
+            Method::Post,
+            "/api/console/codes",
+            "A link that lets a browser count as a person, once",
+            Handler::Work(Access::OperatorOnly, worker::new_code),
+        )
+        .body(|| schema_of(only_seen))
+        .replies(&[(201, "code, link, expiresInSeconds")]),
+        Route::new(
+            Method::Post,
+            "/api/console/session",
+            "Begin a session of the console with the code of a link",
+            Handler::Work(Access::NoAgent, worker::begin),
+        )
+        .body(|| schema_of(given_code))
+        .replies(&[(200, "key, and a cookie; both together prove a person"), (403, "the code is not good")]),
+        Route::new(
+            Method::Delete,
+            "/api/console/sessions",
+            "End all sessions of the console, and the links for more",
+            Handler::Work(Access::OperatorOnly, worker::forget),
+        )
+        .replies(&[(200, "ended: how many sessions there were")]),
     ]
+}
+
+/// Whether a link is only for who is seen to be no agent's.
+pub fn only_seen(fields: &mut Fields) -> bool {
+    fields.boolean("onlySeen").unwrap_or(false)
+}
+
+/// The code of a link.
+pub fn given_code(fields: &mut Fields) -> String {
+    fields.required_text("code", MAX_CODE_CHARS)
 }
 
 fn front(ask: &Ask) -> Result<Reply, Problem> {

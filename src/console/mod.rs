@@ -10,6 +10,8 @@ pub mod api;
 mod assets;
 #[cfg(test)]
 mod tests;
+pub mod worker;
+pub mod worker_sessions;
 
 use crate::agents::Agent;
 use crate::core::State;

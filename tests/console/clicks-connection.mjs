@@ -216,3 +216,57 @@ scenario("where the operator's token is set, the page asks for it before the fir
   await page.context().close();
   await asking.remove();
 });
+
+scenario("the link of svc open makes one browser count as a person", async () => {
+  const asking = new Daemon(makeProject());
+  const token = "a-token-of-this-test";
+  asking.env = { SVC_OPERATOR_TOKEN: token };
+  await asking.start();
+  const asPerson = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const link = async () => {
+    const options = { method: "POST", headers: asPerson, body: "{}" };
+    return (await (await fetch(`${asking.url}/api/console/codes`, options)).json()).link;
+  };
+  const agents = async () => (await asking.get("/api/config")).maxAgents;
+  const save = async (page, count) => {
+    await page.getByLabel("Agents at once").fill(String(count));
+    await page.getByRole("button", { name: "Save" }).click();
+  };
+  const box = (page) => page.getByRole("dialog", { name: "Are you a person?" });
+  const used = await link();
+  const page = await open(browser, used);
+  await page.locator("#pill.live").waitFor();
+  check(!page.url().includes("code"), `the code stays in the address: ${page.url()}`);
+  await page.goto(`${asking.url}/#/settings`);
+  await save(page, 7);
+  await until("the change", async () => (await agents()) === 7);
+  check(!(await box(page).count()), "it asks although the link has proven it");
+  check((await page.evaluate(() => document.cookie)) === "", "scripts can read the cookie");
+  await page.reload();
+  await save(page, 8);
+  await until("the change after a reload", async () => (await agents()) === 8);
+  const second = await page.context().newPage();
+  await second.goto(`${asking.url}/#/settings`);
+  await save(second, 9);
+  await until("the change in another tab", async () => (await agents()) === 9);
+  check(!page.faults.length, `console errors: ${page.faults.join("; ")}`);
+
+  // Another browser gains nothing by the link that was used.
+  const other = await open(browser, used);
+  other.away = true;
+  await other.locator(".toast.bad", { hasText: "svc open" }).waitFor();
+  await other.goto(`${asking.url}/#/settings`);
+  await save(other, 3);
+  await box(other).waitFor();
+  check((await agents()) === 9, "a used link proves something");
+  await other.context().close();
+
+  const ended = await fetch(`${asking.url}/api/console/sessions`, { method: "DELETE", headers: asPerson });
+  check((await ended.json()).ended === 1, "the session is not counted");
+  page.away = true;
+  await save(page, 4);
+  await box(page).waitFor();
+  check((await agents()) === 9, "a session that was ended proves something");
+  await page.context().close();
+  await asking.remove();
+});

@@ -13,18 +13,19 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/attacks.py");
-const TOKEN: &str = "a-token-that-no-agent-gets";
+pub const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/attacks.py");
+pub const TOKEN: &str = "a-token-that-no-agent-gets";
 
 /// Starts an agent that runs this command line and then hangs.
-fn spawn_running(daemon: &Daemon, name: &str, command: &str) -> String {
+pub fn spawn_running(daemon: &Daemon, name: &str, command: &str) -> String {
     let steps = json!({"steps": [{"run": {"command": command, "timeoutMs": 60_000}}, {"hang": true}]});
     let folder = daemon.project.join(".svc/rehearsals");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join(format!("{name}.json")), steps.to_string()).unwrap();
     let body = json!({"role": "dev", "name": name, "provider": "script", "model": name, "prompt": "go"});
-    // A person starts it, also where that has to be proved.
-    let proof = format!("Authorization: Bearer {TOKEN}");
+    // A person starts it, also where that has to be proved: a wrong token proves less than none.
+    let token = fs::read_to_string(daemon.project.join(".svc/token")).unwrap_or_else(|_| TOKEN.into());
+    let proof = format!("Authorization: Bearer {}", token.trim());
     let (status, answer) = raw(daemon, "POST", "/api/agents", &[&proof], &body.to_string());
     assert_eq!(status, 201, "{answer}");
     answer["id"].as_str().unwrap().to_owned()
@@ -37,7 +38,7 @@ fn line(daemon: &Daemon, kind: &str, result: &str, more: &str) -> String {
 }
 
 /// What an attack was answered: `STATUS CODE`.
-fn told(daemon: &Daemon, result: &str) -> String {
+pub fn told(daemon: &Daemon, result: &str) -> String {
     let path = daemon.project.join(result);
     wait_for(&format!("{result} to have been tried"), || fs::read_to_string(&path).ok()).trim().to_owned()
 }
@@ -61,7 +62,7 @@ fn assert_unchanged(daemon: &Daemon, how: &str) {
 }
 
 /// Another address of this machine than the loopback one.
-fn own_address() -> Option<String> {
+pub fn own_address() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     // A datagram socket that is connected sends nothing; the address is one for documentation.
     socket.connect("198.51.100.1:9").ok()?;
@@ -145,13 +146,19 @@ fn decisions_4_the_agent_of_another_daemon_is_no_person() {
     assert_unchanged(&daemon, "another daemon's agent");
 }
 
-/// One request as bytes; status and body.
-fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, Value) {
-    let address = daemon.url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(address).unwrap();
+/// One request as bytes, to the daemon by this name; head and body of the answer.
+pub fn exchange(
+    daemon: &Daemon,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[&str],
+    body: &str,
+) -> (String, Value) {
+    let mut stream = TcpStream::connect(daemon.url.trim_start_matches("http://")).unwrap();
     let headers = [headers, &[""]].concat().join("\r\n");
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
          Connection: close\r\nContent-Length: {}\r\n{headers}\r\n{body}",
         body.len()
     );
@@ -159,11 +166,17 @@ fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) 
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or_default())
+    (head.to_owned(), serde_json::from_str(body).unwrap_or_default())
 }
 
-const CHANGE: &str = r#"{"maxAgents":77}"#;
+/// One request as bytes; status and body.
+pub fn raw(daemon: &Daemon, method: &str, path: &str, headers: &[&str], body: &str) -> (u16, Value) {
+    let host = daemon.url.trim_start_matches("http://");
+    let (head, body) = exchange(daemon, host, method, path, headers, body);
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
+}
+
+pub const CHANGE: &str = r#"{"maxAgents":77}"#;
 
 #[test]
 fn a_page_of_another_local_port_may_do_what_an_agent_may_and_no_more() {

@@ -6,6 +6,7 @@ mod support;
 
 mod api;
 mod callers;
+mod callers_proof;
 mod cleanup;
 mod cli;
 mod cli_finish;

@@ -85,10 +85,10 @@ def until(condition):
         time.sleep(0.01)
 
 
-def unanswered(hide):
+def unanswered(hide, headers=()):
     """A change that is asked for while nobody holds the connection; `hide` answers how to get it back."""
     stream = connect()
-    stream.sendall(ask("/api/health") * 200 + change())
+    stream.sendall(ask("/api/health") * 200 + change(headers))
     back = hide(stream)
     watch = connect()
 
@@ -196,6 +196,15 @@ elif kind == "address":
     attack(connect(more[0]))
 elif kind == "headers":
     attack(None, more)
+elif kind == "hidden-plain":
+    LIBC.prctl(4, 0, 0, 0, 0)
+    attack()
+elif kind == "stolen":
+    # With the person's token, by a process that nobody else of its user may look at.
+    LIBC.prctl(4, 0, 0, 0, 0)
+    attack(None, [f"Authorization: Bearer {open(more[0]).read().strip()}"])
+elif kind == "stolen-in-flight":
+    unanswered(in_flight, [f"Authorization: Bearer {open(more[0]).read().strip()}"])
 elif kind == "thread":
     threading.Thread(target=own_table).start()
 elif kind == "leader":

@@ -1,13 +1,17 @@
 //! Where the daemon is, and how to talk to it: plain HTTP on this machine.
 
+use super::control::lock_is_held;
 use super::progress::during;
 use super::session::Failure;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io;
+use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use svc_base::words::with_commands;
+use svc_sys::{regular, secrets};
 
 /// Calls that the daemon answers from memory.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -136,48 +140,158 @@ pub enum CallError {
         code: String,
         /// The API's `error`.
         error: String,
+        /// Whether it would help that the daemon sees who calls.
+        seen_helps: bool,
     },
     /// Everything else: no answer in time, an answer that is not JSON.
     Other(String),
 }
 
+/// What a client shows of itself.
+enum Proof {
+    /// The daemon sees who calls, or nobody proves anything.
+    Nothing,
+    /// The token of an agent, whose program this is.
+    Agent(String),
+    /// `SVC_OPERATOR_TOKEN`.
+    Operator(String),
+    /// Where the person's token is. It is read for each call, for each start of the daemon makes another.
+    File(PathBuf),
+}
+
+impl Proof {
+    /// What is shown to the daemon at this address, and to nobody else: an agent's token to the daemon that
+    /// gave it, a person's to that of their own project.
+    fn of(address: &Address, variable: impl Fn(&str) -> Option<String>) -> Self {
+        let own = |name: &str| {
+            let value = variable(name).map(|value| value.trim().to_owned());
+            value.filter(|value| !value.is_empty())
+        };
+        if own("SVC_AGENT_ID").is_some() {
+            let is_its_daemon = own("SVC_DAEMON_URL").is_some_and(|url| is_same(&url, &address.url));
+            return match own(secrets::AGENT_TOKEN).filter(|_| is_its_daemon) {
+                Some(token) => Self::Agent(token),
+                None => Self::Nothing,
+            };
+        }
+        if let Some(token) = own(secrets::OPERATOR_TOKEN) {
+            let is_trusted = address.source == "--url" || is_own_daemon(address);
+            return if is_trusted { Self::Operator(token) } else { Self::Nothing };
+        }
+        let Some(folder) = address.project.as_ref().map(|dir| dir.join(".svc")) else {
+            return Self::Nothing;
+        };
+        let port_file = std::fs::read_to_string(folder.join("daemon.port")).unwrap_or_default();
+        let is_own = port_file_url(&port_file).is_some_and(|url| is_same(&url, &address.url));
+        // Somebody else may listen where a daemon that has ended did.
+        let is_alive = address.project.as_deref().is_some_and(lock_is_held);
+        if is_own && is_alive && is_of_this_machine(&address.url) {
+            Self::File(folder.join("token"))
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// The token, if there is one.
+    fn token(&self) -> Result<Option<String>, CallError> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Agent(token) | Self::Operator(token) => Ok(Some(token.clone())),
+            // A link may lead to the token of another project.
+            Self::File(file) if file.is_symlink() => Ok(None),
+            Self::File(file) => match regular::read_text(file) {
+                Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) =>
+                {
+                    Ok(None)
+                }
+                Err(error) => Err(CallError::Other(format!("{} cannot be read: {error}", file.display()))),
+            },
+        }
+    }
+}
+
+/// Whether the daemon that a port file names is one that holds the lock of its project, on this machine. In
+/// a folder below another project an agent of that one may have made both files, and listen there.
+fn is_own_daemon(address: &Address) -> bool {
+    let Some(project) = &address.project else { return false };
+    let project = project.canonicalize().unwrap_or_else(|_| project.clone());
+    let is_below = project.ancestors().skip(1).any(|dir| dir.join(".svc/daemon.lock").exists());
+    !is_below && is_of_this_machine(&address.url) && lock_is_held(&project)
+}
+
+/// Whether two URLs lead to one place; `localhost` is the loopback address.
+fn is_same(a: &str, b: &str) -> bool {
+    let plain = |url: &str| url.trim_end_matches('/').replacen("//localhost:", "//127.0.0.1:", 1);
+    plain(a) == plain(b)
+}
+
+/// Whether a URL names this machine by one of its addresses.
+fn is_of_this_machine(url: &str) -> bool {
+    let host =
+        url.strip_prefix("http://").and_then(|rest| rest.rsplit_once(':')).map_or("", |(host, _)| host);
+    let ip = match host {
+        "localhost" => return true,
+        host => host.trim_matches(['[', ']']).parse::<IpAddr>(),
+    };
+    ip.is_ok_and(|ip| ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok())
+}
+
 /// A client of one daemon.
+///
+/// This program hides its memory. Where it shows nothing of a person's, or the daemon takes nobody for a
+/// person who is not seen, it lets itself be seen for as long as a call takes.
 pub struct Client {
     address: Address,
-    token: Option<String>,
-    /// Whether this program hides its memory, and with it that it holds the connection, because it was given
-    /// `SVC_OPERATOR_TOKEN`.
-    is_hidden: bool,
+    proof: Proof,
     agent: ureq::Agent,
     /// What the terminal shows while a call takes long; nothing when it is empty.
     doing: &'static str,
 }
 
+/// Nothing is kept open from call to call of another kind: who holds a connection is asked once for each.
+fn connections() -> ureq::Agent {
+    // A proxy from the environment must never see, or break, calls to this machine.
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(CALL_TIMEOUT))
+        .proxy(None)
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .build();
+    config.new_agent()
+}
+
+/// Calls under way for which this program lets itself be seen.
+static SEEN: Mutex<u32> = Mutex::new(0);
+
+/// Lets the daemon see this program, until the last of these is dropped.
+struct Seen;
+
+impl Seen {
+    fn begin() -> Self {
+        let mut calls = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        *calls += 1;
+        secrets::show_memory();
+        Self
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        let mut calls = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+        *calls -= 1;
+        if *calls == 0 {
+            secrets::keep_memory();
+        }
+    }
+}
+
 impl Client {
-    /// A client of the daemon at this address, with the project's token if there is one.
+    /// A client of the daemon at this address, which shows what there is to show.
     pub fn new(address: Address) -> Result<Self, Failure> {
-        let given = std::env::var("SVC_OPERATOR_TOKEN").ok().map(|token| token.trim().to_owned());
-        let given = given.filter(|token| !token.is_empty());
-        let is_hidden = given.is_some();
-        let token = match address.project.as_ref().map(|dir| dir.join(".svc").join("token")) {
-            _ if given.is_some() => given,
-            None => None,
-            Some(file) => match std::fs::read_to_string(&file) {
-                Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => {
-                    return Err(Failure::failed(format!("{} cannot be read: {error}", file.display())));
-                }
-            },
-        };
-        // A proxy from the environment must never see, or break, calls to this machine.
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(CALL_TIMEOUT))
-            .proxy(None)
-            .max_redirects(0)
-            .http_status_as_error(false)
-            .build();
-        Ok(Self { address, token, is_hidden, agent: config.new_agent(), doing: "" })
+        let proof = Proof::of(&address, |name| std::env::var(name).ok());
+        Ok(Self { address, proof, agent: connections(), doing: "" })
     }
 
     /// This client, telling on the terminal what a call is about that takes longer than a moment.
@@ -213,14 +327,37 @@ impl Client {
     }
 
     fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
+        let token = self.proof.token()?;
+        // An agent has its token in its environment anyway.
+        let _seen = (token.is_none() || matches!(self.proof, Proof::Agent(_))).then(Seen::begin);
+        let answer = Self::send_by(&self.agent, &self.address.url, method, path, body, token.as_deref());
+        let is_in_a_file = matches!(self.proof, Proof::File(_));
+        match answer {
+            // Whoever could read this memory meanwhile can read that file.
+            Err(CallError::Refused { seen_helps: true, .. }) if is_in_a_file => {
+                let _seen = Seen::begin();
+                Self::send_by(&connections(), &self.address.url, method, path, body, token.as_deref())
+            }
+            answer => answer,
+        }
+    }
+
+    fn send_by(
+        agent: &ureq::Agent,
+        url: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        token: Option<&str>,
+    ) -> Result<Value, CallError> {
         // Listing tools may start a server.
         let is_quick = method == "GET" && !path.ends_with("/tools");
         let timeout = if is_quick { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };
         let mut request = ureq::http::Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.address.url))
+            .uri(format!("{url}{path}"))
             .header("accept", "application/json");
-        if let Some(token) = &self.token {
+        if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let wrong =
@@ -228,12 +365,12 @@ impl Client {
         let sent = match body {
             None => {
                 let request = request.body(()).map_err(wrong)?;
-                self.agent.run(self.agent.configure_request(request).timeout_global(Some(timeout)).build())
+                agent.run(agent.configure_request(request).timeout_global(Some(timeout)).build())
             }
             Some(body) => {
                 let request = request.header("content-type", "application/json");
                 let request = request.body(body.to_string()).map_err(wrong)?;
-                self.agent.run(self.agent.configure_request(request).timeout_global(Some(timeout)).build())
+                agent.run(agent.configure_request(request).timeout_global(Some(timeout)).build())
             }
         };
         let mut response = sent.map_err(|error| network(&error, timeout))?;
@@ -251,11 +388,15 @@ impl Client {
     pub fn explain(&self, error: CallError) -> Failure {
         let Address { url, project, source } = &self.address;
         Failure::failed(match error {
-            CallError::Refused { code, error, .. } if code == "prove_yourself" && self.is_hidden => format!(
-                "{}; the SVC_OPERATOR_TOKEN of this svc is not the daemon's: unset it, or start the daemon \
+            CallError::Refused { code, error, .. }
+                if code == "prove_yourself" && matches!(self.proof, Proof::Operator(_)) =>
+            {
+                format!(
+                    "{}; the SVC_OPERATOR_TOKEN of this svc is not the daemon's: unset it, or start the daemon \
                  with the same",
-                with_commands(&error)
-            ),
+                    with_commands(&error)
+                )
+            }
             CallError::Refused { error, .. } => with_commands(&error),
             CallError::Other(error) => format!("{error} (asked {url})"),
             CallError::NothingListens if source.ends_with("daemon.port") => {
@@ -281,6 +422,7 @@ fn read_answer(status: u16, text: &str) -> Result<Value, CallError> {
     let word = |name: &str| value[name].as_str().map(ToOwned::to_owned);
     Err(CallError::Refused {
         status,
+        seen_helps: value["seenHelps"] == true || value["code"] == "too_many_connections",
         code: word("code").unwrap_or_default(),
         error: word("error")
             .unwrap_or_else(|| format!("the answer is status {status}: is this an svc daemon?")),
@@ -327,6 +469,74 @@ mod tests {
     }
 
     #[test]
+    fn a_token_is_shown_to_the_daemon_that_it_is_of_and_to_nobody_else() {
+        let project = std::env::temp_dir().join(format!("svc-proof-{}", std::process::id()));
+        std::fs::create_dir_all(project.join(".svc")).unwrap();
+        std::fs::write(project.join(".svc/daemon.port"), "31415\n").unwrap();
+        std::fs::write(project.join(".svc/token"), "the-file\n").unwrap();
+        let shown = |url: &str, source: &str, variables: &[(&str, &str)]| {
+            let project = Some(project.clone());
+            let address = Address { url: url.into(), project, source: source.into() };
+            let of = |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            Proof::of(&address, of).token().unwrap().unwrap_or_default()
+        };
+        let own = "http://127.0.0.1:31415";
+        let operator = [("SVC_OPERATOR_TOKEN", " secret\n")];
+        for nothing in [&[][..], &operator] {
+            assert_eq!(shown(own, "daemon.port", nothing), "", "nothing holds the project's lock");
+        }
+        let lock = std::fs::File::create(project.join(".svc/daemon.lock")).unwrap();
+        lock.lock().unwrap();
+        for (url, source, token) in [
+            (own, "daemon.port", "the-file"),
+            ("http://localhost:31415", "--url", "the-file"),
+            ("http://127.0.0.1:31416", "--url", ""),
+            ("http://192.0.2.1:31415", "--url", ""),
+            ("http://example.org:31415", "--url", ""),
+        ] {
+            assert_eq!(shown(url, source, &[]), token, "{url}");
+        }
+        assert_eq!(shown(own, "daemon.port", &operator), "secret");
+        assert_eq!(shown("http://192.0.2.1:1", "--url", &operator), "secret", "a person has named it");
+        for planted in ["http://192.0.2.1:1", "http://example.org:1"] {
+            assert_eq!(shown(planted, "x/.svc/daemon.port", &operator), "", "a file in a repository has");
+            std::fs::write(project.join(".svc/daemon.port"), &planted[7..]).unwrap();
+            assert_eq!(shown(planted, "x/.svc/daemon.port", &[]), "");
+        }
+        std::fs::write(project.join(".svc/daemon.port"), "31415\n").unwrap();
+        let mut agent =
+            vec![("SVC_AGENT_ID", "a"), ("SVC_AGENT_TOKEN", "of-the-agent"), ("SVC_DAEMON_URL", own)];
+        assert_eq!(shown(own, "SVC_DAEMON_URL", &agent), "of-the-agent");
+        assert_eq!(shown("http://127.0.0.1:31416", "--url", &agent), "", "another daemon");
+        agent.push(("SVC_OPERATOR_TOKEN", "secret"));
+        assert_eq!(shown(own, "SVC_DAEMON_URL", &agent), "of-the-agent", "an agent shows no person's token");
+        std::fs::rename(project.join(".svc/token"), project.join(".svc/of-another")).unwrap();
+        assert_eq!(shown(own, "daemon.port", &[]), "");
+        std::os::unix::fs::symlink(project.join(".svc/of-another"), project.join(".svc/token")).unwrap();
+        assert_eq!(shown(own, "daemon.port", &[]), "", "what a link leads to is of another project");
+        std::fs::remove_dir_all(&project).unwrap();
+    }
+
+    #[test]
+    fn a_daemon_that_an_agent_has_made_up_below_its_project_is_shown_nothing() {
+        let project = std::env::temp_dir().join(format!("svc-nested-{}", std::process::id()));
+        let below = project.join("sub");
+        std::fs::create_dir_all(project.join(".svc")).unwrap();
+        std::fs::create_dir_all(below.join(".svc")).unwrap();
+        std::fs::write(project.join(".svc/daemon.lock"), "").unwrap();
+        std::fs::write(below.join(".svc/daemon.port"), "31416\n").unwrap();
+        let lock = std::fs::File::create(below.join(".svc/daemon.lock")).unwrap();
+        lock.lock().unwrap();
+        let found = Surroundings { folder: below, ..Surroundings::default() }.find().unwrap();
+        assert_eq!(found.url, "http://127.0.0.1:31416");
+        let proof = Proof::of(&found, |name| (name == "SVC_OPERATOR_TOKEN").then(|| "secret".into()));
+        assert_eq!(proof.token().unwrap(), None);
+        std::fs::remove_dir_all(&project).unwrap();
+    }
+
+    #[test]
     fn texts_survive_in_a_path() {
         assert_eq!(encode("a b/ü?2026-01-01T00:00:00Z"), "a%20b%2F%C3%BC%3F2026-01-01T00%3A00%3A00Z");
     }
@@ -347,6 +557,7 @@ mod tests {
             status: 404,
             code: code.into(),
             error: error.into(),
+            seen_helps: false,
         };
         assert_eq!(read_answer(404, problem), Err(refused("not_found", "no agent x")));
         assert_eq!(

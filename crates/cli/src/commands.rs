@@ -201,8 +201,9 @@ static DAEMON_COMMANDS: [Command; 5] = [
         name: "open",
         group: Group::Daemon,
         summary: "open the web console",
-        usage: "open",
-        details: "Prints the address either way.",
+        usage: "open [--forget]",
+        options: &[switch("forget", "end all sessions of the console instead, and the links for more")],
+        details: "Prints the link either way. It makes one browser count as you, once, within 10 minutes.",
         run: control::open,
         ..Command::PLAIN
     },

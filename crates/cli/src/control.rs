@@ -51,11 +51,13 @@ pub fn start(session: &Session) -> Outcome {
     if args.flag("background") {
         let options = Background { project_dir, port, host: args.value("host"), own_session: true };
         let daemon = start_in_background(&options, &|words| out.note(words))?;
-        return announce(&out, &daemon.address.url, daemon.pid);
+        let link = Client::new(daemon.address.clone()).and_then(|client| console_link(&client, false)).ok();
+        return announce(&out, &daemon.address.url, link.as_deref(), daemon.pid);
     }
-    let on_ready = Box::new(move |url: &str| {
+    let on_ready = Box::new(move |url: &str, code: Option<&str>| {
+        let link = code.map(|code| format!("{url}/#code={code}"));
         // A closed standard output is no reason to end a daemon that is up.
-        let _ = announce(&out, url, std::process::id());
+        let _ = announce(&out, url, link.as_deref(), std::process::id());
     });
     (session.start)(StartDaemon {
         project_dir,
@@ -66,27 +68,40 @@ pub fn start(session: &Session) -> Outcome {
     })
 }
 
-fn announce(out: &Out, url: &str, pid: u32) -> Outcome {
+fn announce(out: &Out, url: &str, link: Option<&str>, pid: u32) -> Outcome {
     if out.json {
-        return out.document(&json!({"url": url, "pid": pid}));
+        let mut document = json!({"url": url, "pid": pid});
+        if let Some(link) = link {
+            document["console"] = link.into();
+        }
+        return out.document(&document);
     }
     if out.quiet {
         return out.line(url);
     }
-    out.lines(&last_words(url))
+    out.lines(&last_words(url, link))
 }
 
 /// What a start says when the daemon is there: where it is, how to get in, what to do next.
-fn last_words(url: &str) -> Vec<String> {
+fn last_words(url: &str, link: Option<&str>) -> Vec<String> {
     let mut lines = vec![format!("listening on {url}")];
     if is_beyond_this_machine(url) {
         lines.push(
             "sign in as user svc with the token in .svc/token; it is plain HTTP: trust the network".into(),
         );
     }
+    lines.push(match link {
+        Some(link) => format!("console {link} (proves you, once, within 10 minutes)"),
+        None => "the console is at the same address".into(),
+    });
+    lines.push("next: svc open, svc doctor, svc spawn ROLE 'TASK'".into());
     lines
-        .push("the console is at the same address; next: svc open, svc doctor, svc spawn ROLE 'TASK'".into());
-    lines
+}
+
+/// A link to the console that proves a person, once; `only_seen` for one that other programs may see.
+fn console_link(client: &Client, only_seen: bool) -> Result<String, Failure> {
+    let answer = client.post("/api/console/codes", &json!({"onlySeen": only_seen}))?;
+    Ok(text(&answer, "link").to_owned())
 }
 
 /// Whether a daemon at this address is one for other machines, too.
@@ -268,7 +283,7 @@ pub fn restart(session: &Session) -> Outcome {
     let options = Background { project_dir: project, port, host: Some(host), own_session: true };
     let out = session.out;
     let daemon = start_in_background(&options, &|words| out.note(words))?;
-    announce(&out, &daemon.address.url, daemon.pid)
+    announce(&out, &daemon.address.url, None, daemon.pid)
 }
 
 fn refuse_agents(session: &Session) -> Result<(), Failure> {
@@ -387,16 +402,35 @@ pub fn status(session: &Session) -> Outcome {
 pub fn open(session: &Session) -> Outcome {
     let out = &session.out;
     let client = session.client()?;
+    if session.args.flag("forget") {
+        let answer = client.call("DELETE", "/api/console/sessions", None)?;
+        if out.json {
+            return out.document(&answer);
+        }
+        let ended = answer["ended"].as_u64().unwrap_or_default();
+        return if out.quiet { Ok(()) } else { out.line(&format!("ended {ended} sessions of the console")) };
+    }
     client.get("/api/health")?;
-    let url = format!("{}/", client.address().url);
+    let plain = format!("{}/", client.address().url);
+    // Every user of the machine can read a program's arguments: what the browser is started with is for one
+    // that is seen to be no agent's.
+    let (link, shown) = match (console_link(&client, false), console_link(&client, true)) {
+        (Ok(link), Ok(shown)) => (link, shown),
+        (Err(error), _) | (_, Err(error)) => {
+            if let Failure::Say { message, .. } = error {
+                out.note(&format!("without a proof that you are a person: {message}"));
+            }
+            (plain.clone(), plain)
+        }
+    };
     if out.json {
-        out.document(&json!({"url": url}))?;
+        out.document(&json!({"url": link}))?;
     } else {
-        out.line(&url)?;
+        out.line(&link)?;
     }
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(opener);
-    command.arg(&url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg(&shown).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     terminal::detach(&mut command);
     if command.spawn().is_err() && !out.quiet {
         complain(&format!("{opener} is not here: open the address in a browser yourself"));
@@ -430,12 +464,19 @@ mod tests {
 
     #[test]
     fn a_start_says_where_how_to_get_in_and_what_to_do_next() {
-        let next = "the console is at the same address; next: svc open, svc doctor, svc spawn ROLE 'TASK'";
-        assert_eq!(last_words("http://127.0.0.1:31415"), ["listening on http://127.0.0.1:31415", next]);
+        let next = "next: svc open, svc doctor, svc spawn ROLE 'TASK'";
+        let here = "the console is at the same address";
+        assert_eq!(
+            last_words("http://127.0.0.1:31415", None),
+            ["listening on http://127.0.0.1:31415", here, next]
+        );
+        let link = "http://127.0.0.1:31415/#code=c0de";
+        let console = "console http://127.0.0.1:31415/#code=c0de (proves you, once, within 10 minutes)";
+        assert_eq!(last_words("http://127.0.0.1:31415", Some(link))[1], console);
         let sign_in = "sign in as user svc with the token in .svc/token; it is plain HTTP: trust the network";
         assert_eq!(
-            last_words("http://10.0.0.5:31415"),
-            ["listening on http://10.0.0.5:31415", sign_in, next]
+            last_words("http://10.0.0.5:31415", None),
+            ["listening on http://10.0.0.5:31415", sign_in, here, next]
         );
     }
 }

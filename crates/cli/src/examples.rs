@@ -13,7 +13,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("stop", &["svc stop", "svc stop --project ~/shop", "svc stop --keep    # agents work on"]),
     ("restart", &["svc restart", "svc restart --project ~/shop"]),
     ("status", &["svc status", "svc status -q    # only the address"]),
-    ("open", &["svc open", "svc open --project ~/shop"]),
+    ("open", &["svc open", "svc open --project ~/shop", "svc open --forget"]),
     ("agents", &["svc agents", "svc agents --live", "svc agents --json"]),
     (
         "spawn",

@@ -51,6 +51,9 @@ use session::{Failure, Out, Outcome, Session, complain};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// Is told the address, and the code of a link to the console.
+pub type OnReady = dyn FnOnce(&str, Option<&str>) + Send;
+
 /// What `svc start` asks of the daemon.
 pub struct StartDaemon {
     pub project_dir: PathBuf,
@@ -60,8 +63,8 @@ pub struct StartDaemon {
     pub port: Option<u16>,
     /// Whether standard error is the daemon's log already.
     pub stderr_is_log: bool,
-    /// Called once with its address when the daemon accepts connections.
-    pub on_ready: Box<dyn FnOnce(&str) + Send>,
+    /// Called once when the daemon accepts connections.
+    pub on_ready: Box<OnReady>,
 }
 
 /// The daemon's own code, which is above this crate: runs it until it ends.

@@ -110,11 +110,21 @@ fn overview() -> String {
         "SVC_DAEMON_URL",
         "The daemon, where no project is found. The daemon sets it for its agents.",
     );
+    entry(
+        &mut text,
+        "SVC_OPERATOR_TOKEN",
+        "Proves a person in place of .svc/token, where the daemon was started with the same.",
+    );
     entry(&mut text, "NO_COLOR", "No colours, if it is set and not empty.");
     entry(&mut text, "COLUMNS", "The width of tables, instead of the terminal's.");
     text.push_str(".SH FILES\n");
     entry(&mut text, ".svc/", "The state of a project, for its owner alone: configuration, records, logs.");
     entry(&mut text, ".svc/daemon.log", "What the daemon says when it runs in the background.");
+    entry(
+        &mut text,
+        ".svc/token",
+        "Proves a person to the daemon of this project. Each start makes another; svc shows it by itself.",
+    );
     entry(&mut text, ".svc/daemon.port", "Where the daemon listens, while it runs.");
     text
 }

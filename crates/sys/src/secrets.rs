@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "prctl and the memory of the first environment, which std does not offer")]
 
 use std::ffi::OsStr;
+use std::io;
 
 /// The environment variable that names the operator's token.
 pub const OPERATOR_TOKEN: &str = "SVC_OPERATOR_TOKEN";
@@ -22,16 +23,36 @@ const SECRET_ENDS: [&str; 9] = [
     "PGPASSWORD",
 ];
 
-/// Moves secrets out of the memory that `/proc/PID/environ` shows, and closes this program's memory where it
-/// was given the operator's token. To be called before any thread is started.
-///
-/// Without that token the memory stays open, for the daemon must be able to see that a person's `svc` holds
-/// its connection; with it, the token proves the person.
+/// The environment variable with an agent's own token.
+pub const AGENT_TOKEN: &str = "SVC_AGENT_TOKEN";
+
+/// Moves secrets out of the memory that `/proc/PID/environ` shows, and closes this program's memory. To be
+/// called before any thread is started.
 pub fn hide() {
     #[cfg(target_os = "linux")]
     environment::clear();
-    if std::env::var_os(OPERATOR_TOKEN).is_some_and(|token| !token.is_empty()) {
-        keep_memory();
+    keep_memory();
+}
+
+/// Bytes of randomness in [`random`].
+const RANDOM_BYTES: usize = 32;
+
+/// A new secret: 64 hexadecimal digits of the kernel's randomness.
+///
+/// Errors: the kernel gives none.
+pub fn random() -> io::Result<String> {
+    let mut bytes = [0; RANDOM_BYTES];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| io::Error::other(format!("the system gives no randomness: {error}")))?;
+    Ok(svc_base::hex::encode(&bytes))
+}
+
+/// Lets the daemon see which connections this program holds, and other programs of this user read its memory.
+pub fn show_memory() {
+    // SAFETY: this prctl takes numbers.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
     }
 }
 

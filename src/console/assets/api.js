@@ -15,6 +15,37 @@ let token = "";
 let asking;
 let proven = false;
 
+// The page's half of what proves a person: the browser keeps the other one in a cookie, which it would also
+// send to pages on other ports of this machine.
+const HALF = "svc-console";
+let half = "";
+let entering;
+try {
+  half = localStorage.getItem(HALF) ?? "";
+} catch {
+  // It then lasts as long as the page.
+}
+
+/** Begins a session with the code of a link, which is then out of the address and the history. */
+function enter() {
+  const code = /^#code=(\w+)$/.exec(location.hash)?.[1];
+  if (!code) return;
+  history.replaceState(null, "", `${location.pathname}#/`);
+  entering = answer("POST", "/api/console/session", { code })
+    .then(({ key }) => {
+      half = key;
+      try {
+        localStorage.setItem(HALF, key);
+      } catch {
+        // See above.
+      }
+    })
+    .catch(async (error) => (await import("./dom.js")).toast(error.message, "bad"))
+    .finally(() => {
+      entering = undefined;
+    });
+}
+
 /** Asks for the token; whether there is one to try now. One question serves all calls that wait for it. */
 function ask(why) {
   asking ??= import("./dom.js")
@@ -26,7 +57,7 @@ function ask(why) {
             "form",
             {},
             h("p", {}, why),
-            field("token", "Token", input, "SVC_OPERATOR_TOKEN, as the daemon was started with"),
+            field("token", "Token", input, "or come by the link of svc open, which needs none"),
             h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Continue")),
           );
           const el = dialog("Are you a person?", form);
@@ -76,6 +107,7 @@ export function abandon(path) {
 }
 
 async function send(method, path, body) {
+  await entering;
   if (method !== "GET") return answer(method, path, body);
   const reading = new AbortController();
   readings.set(reading, path);
@@ -89,6 +121,7 @@ async function send(method, path, body) {
 async function answer(method, path, body, signal) {
   const options = { method, headers: {}, signal };
   if (token) options.headers.Authorization = `Bearer ${token}`;
+  if (half) options.headers["Svc-Console"] = half;
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -124,3 +157,6 @@ export const at = (strings, ...values) =>
     (path, part, n) => path + part + (n < values.length ? encodeURIComponent(values[n]) : ""),
     "",
   );
+
+addEventListener("hashchange", enter);
+enter();

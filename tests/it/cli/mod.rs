@@ -135,9 +135,16 @@ fn the_daemon_is_found_from_below_by_option_and_by_environment() {
 fn decisions_1_the_operator_token_is_sent_as_bearer() {
     let fake = Fake::new(two());
     fake.folder.write(".svc/token", "s3cret\n");
-    fake.ok(&["agents"]);
-    let headers = &fake.state.lock().unwrap().headers;
-    assert!(headers.iter().any(|line| line.to_lowercase() == "authorization: bearer s3cret"), "{headers:?}");
+    let shown = || {
+        fake.ok(&["agents"]);
+        let headers = std::mem::take(&mut fake.state.lock().unwrap().headers);
+        headers.into_iter().map(|line| line.to_lowercase()).find(|line| line.starts_with("authorization"))
+    };
+    assert_eq!(shown(), None, "whoever listens there now has not the project's lock");
+    fake.folder.write(".svc/daemon.lock", "");
+    let lock = std::fs::File::open(fake.folder.0.join(".svc/daemon.lock")).unwrap();
+    lock.lock().unwrap();
+    assert_eq!(shown().as_deref(), Some("authorization: bearer s3cret"));
 }
 
 #[test]
