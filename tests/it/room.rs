@@ -5,7 +5,7 @@ use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -202,7 +202,7 @@ fn links_that_an_earlier_agent_has_left_lead_no_room_out() {
     let (project, outside) = (&stage.daemon.project, stage.outside.path());
     fs::remove_dir_all(project.join(".git")).unwrap();
     for name in ["src", ".git"] {
-        std::os::unix::fs::symlink(outside, project.join(name)).unwrap();
+        symlink(outside, project.join(name)).unwrap();
     }
     let write =
         format!("printf got > {0}/victim; printf got > src/new; printf got > .git/new", outside.display());
@@ -220,4 +220,34 @@ fn links_that_an_earlier_agent_has_left_lead_no_room_out() {
         assert_eq!(files, ["victim"], "{enforcement}");
         assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "as it was", "{enforcement}");
     }
+}
+
+/// The same where agents have no rooms, but a fence: a link in the place of a scope's folder, or on the way
+/// to one that is yet to be made.
+#[test]
+fn links_that_an_earlier_agent_has_left_widen_no_fence() {
+    if !svc_sys::confine::is_possible() {
+        eprintln!("SKIPPED, NO FENCE HERE");
+        return;
+    }
+    let stage = Stage::new(None, &json!({"enforcement": "kernel", "isolation": {"cage": "off"}}));
+    let (project, outside) = (&stage.daemon.project, stage.outside.path());
+    for name in ["src", "docs"] {
+        symlink(outside, project.join(name)).unwrap();
+    }
+    let write = format!(
+        "printf got > {0}/victim; printf got > src/new; printf x > own/here; true",
+        outside.display()
+    );
+    let steps = json!({"steps": [{"run": {"command": write}}]});
+    fs::create_dir_all(project.join(".svc/rehearsals")).unwrap();
+    fs::write(project.join(".svc/rehearsals/follows.json"), steps.to_string()).unwrap();
+    let body = json!({"role": "dev", "provider": "script", "model": "follows", "prompt": "go",
+                      "scope": ["src/**", "docs/deep/**", "own/**"]});
+    let id = stage.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    stage.daemon.wait_state(&id, &["completed"]);
+    let files: Vec<_> = fs::read_dir(outside).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(files, ["victim"]);
+    assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "as it was");
+    assert_eq!(stage.daemon_file("own/here"), "x", "its own scope is open");
 }

@@ -282,7 +282,7 @@ pub fn plan(
         }
     }
     plan.fence = request.fence.as_ref().map(|scope| {
-        let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
+        let mut places = fence::places(request, scope, info.id);
         places.extend(private);
         places.push(request.project_dir.join(".svc"));
         places.extend(around.home.clone().filter(|_| room.home != Home::Read));
@@ -301,7 +301,7 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
         None => plan.write([place]),
         Some(scope) => {
             plan.read([place]);
-            plan.share_within(&root, fence::scope_places(&base, &request.working_dir, scope), true);
+            plan.write(fence::scope_places(request, scope));
         }
     };
     let (state, git) = (project.join(".svc"), project.join(".git"));
@@ -354,7 +354,7 @@ pub fn own_uid() -> u32 {
 /// How a plan is filled. Links lead to places that the room may show otherwise: the place itself is named.
 trait Fill {
     fn share(&mut self, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
-    /// Leaves out what leads out of `root`: agents write there, and could have put a link in its place.
+    /// Leaves out what leads out of `root`.
     fn share_within(&mut self, root: &Path, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
     fn hide(&mut self, path: PathBuf);
     fn read(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
@@ -372,9 +372,7 @@ impl Fill for Plan {
     }
 
     fn share_within(&mut self, root: &Path, paths: impl IntoIterator<Item = PathBuf>, writable: bool) {
-        let Ok(root) = root.canonicalize() else { return };
-        let real = paths.into_iter().filter_map(|path| path.canonicalize().ok());
-        self.share(real.filter(|path| path.starts_with(&root)), writable);
+        self.share(paths.into_iter().filter_map(|path| fence::within(root, &path)), writable);
     }
 
     fn hide(&mut self, path: PathBuf) {
