@@ -5,9 +5,13 @@ use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// An ordinary user, where root runs the tests.
 const USER: u32 = 12_345;
@@ -250,4 +254,78 @@ fn links_that_an_earlier_agent_has_left_widen_no_fence() {
     assert_eq!(files, ["victim"]);
     assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "as it was");
     assert_eq!(stage.daemon_file("own/here"), "x", "its own scope is open");
+}
+
+/// How often a room is made while somebody swaps a folder; so many that were made are enough.
+const SWAPPED_ROOMS: usize = 600;
+const MADE_ROOMS: usize = 60;
+
+/// Puts the link `link` in the place of the folder `real` and back until `ends`, as fast as rooms are made.
+fn swap(project: &Path, ends: &AtomicBool) {
+    let rename = |from: &str, to: &str| fs::rename(project.join(from), project.join(to)).unwrap();
+    let linger = || {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(20) {
+            std::thread::yield_now();
+        }
+    };
+    while !ends.load(Ordering::Relaxed) {
+        for (from, to) in [("real", "away"), ("link", "real")] {
+            rename(from, to);
+        }
+        linger();
+        for (from, to) in [("real", "link"), ("away", "real")] {
+            rename(from, to);
+        }
+        linger();
+    }
+}
+
+/// A room is made as it was planned, or not at all.
+#[test]
+fn a_folder_that_is_swapped_while_rooms_are_made_moves_no_protection() {
+    if !has_rooms() {
+        return;
+    }
+    let folder = Folder::new("room-swapped");
+    let project = folder.path().canonicalize().unwrap();
+    folder.write("real/guarded", "");
+    folder.write("other/guarded", "");
+    symlink("other", project.join("link")).unwrap();
+    let share = |path: &str, writable| json!({"share": {"path": project.join(path), "writable": writable}});
+    let steps = [share("", true), share("real", true), share("real/guarded", false)];
+    let plan = json!({"steps": steps, "cwd": "/", "fence": null}).to_string();
+    let program = format!(
+        "echo ready; read go; cd {}; (printf x >>real/guarded) 2>&- && echo open; \
+         (printf x >>other/guarded) 2>&- || echo shut",
+        project.display()
+    );
+    let mut made = 0;
+    for _ in 0..SWAPPED_ROOMS {
+        let ends = AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            scope.spawn(|| swap(&project, &ends));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+            command.args(["__cage", &plan, "--", "sh", "-c", &program]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut room = command.spawn().unwrap();
+            let mut output = BufReader::new(room.stdout.take().unwrap());
+            let mut told = String::new();
+            output.read_line(&mut told).unwrap();
+            ends.store(true, Ordering::Relaxed);
+            (room, output, told)
+        });
+        let (mut room, mut output, mut told) = told;
+        if told == "ready\n" {
+            made += 1;
+            room.stdin.take().unwrap().write_all(b"\n").unwrap();
+            output.read_to_string(&mut told).unwrap();
+            assert_eq!(told, "ready\n", "open: the protected file can be written; shut: another one cannot");
+        }
+        room.wait().unwrap();
+        if made == MADE_ROOMS {
+            return;
+        }
+    }
+    assert!(made > 0, "no room was made");
 }
