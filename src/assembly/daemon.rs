@@ -32,7 +32,7 @@ use svc_sys::process::Processes;
 use svc_sys::signals::Signals;
 use svc_sys::threads::Thread;
 use svc_sys::ws::Hub;
-use svc_sys::{clock, confine, logger, reserve, secrets};
+use svc_sys::{clock, confine, logger, memory, reserve, secrets};
 
 /// What `svc start` asks for.
 pub struct DaemonOptions {
@@ -141,6 +141,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         }
     };
     (options.on_ready)(&Listening { url: project.url(), port: project.port });
+    memory::let_go_of_code();
     daemon.wait();
     lock.release();
     Ok(())
