@@ -2,6 +2,7 @@
 
 use super::kernel::{self, Attributes};
 use super::plan::{Plan, Step};
+use super::tried::{Cause, Refusal};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -252,15 +253,29 @@ fn fill_dev(devices: &Devices) -> Result<(), String> {
     named("closed", dev, fs::set_permissions(dev, fs::Permissions::from_mode(0o555)))
 }
 
+/// What of `/proc` the superuser of any room could change of the whole machine.
+const OF_THE_MACHINE: [&str; 5] = ["bus", "fs", "irq", "sys", "sysrq-trigger"];
+
 /// The processes of the room, and no others. To be called by the room's first process.
-pub(crate) fn show_processes() -> Result<(), String> {
+pub(crate) fn show_processes(superuser: bool) -> Result<(), Refusal> {
     let path = Path::new("/proc");
     let made = kernel::new_mount("proc", &[]).map_err(|error| match error.raw_os_error() {
         // A container that covers parts of it; the kernel then gives nobody an uncovered one.
-        Some(libc::EPERM) => {
-            "/proc cannot be had: parts of it are covered on this machine, as in containers".into()
-        }
-        _ => format!("/proc cannot be had: {error}"),
+        Some(libc::EPERM) => Refusal {
+            cause: Cause::Covered,
+            reason: "/proc cannot be had: parts of it are covered on this machine, as in containers".into(),
+        },
+        _ => format!("/proc cannot be had: {error}").into(),
     })?;
-    put_at(&made, path)
+    put_at(&made, path)?;
+    // An ordinary user can write none of it, and a covered /proc would keep sandboxes inside from one of
+    // their own.
+    let covered = OF_THE_MACHINE.iter().filter(|_| superuser);
+    for place in covered.map(|name| path.join(name)) {
+        if let Some(held) = hold(&place)? {
+            named("made read-only", &place, kernel::set_attributes_of(&held, READ_ONLY))?;
+            put_at(&held, &place)?;
+        }
+    }
+    Ok(())
 }

@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use svc_room::{Plan, Step};
+use svc_room::{Plan, Step, Tried};
 use svc_sys::clock;
 use svc_sys::process::{Processes, Spec};
 
@@ -142,12 +142,7 @@ pub fn why_none(processes: &Processes) -> Option<String> {
     let tried =
         Spec::tool(super::env::own_program(), &[svc_room::SUB_COMMAND, svc_room::TRY], Path::new("/"));
     match processes.capture(&tried, b"", TRY_LIMIT, TRY_OUTPUT_BYTES) {
-        Ok(captured) if captured.is_success() => None,
-        Ok(captured) => {
-            let said = String::from_utf8_lossy(&captured.stderr);
-            let said = said.trim().trim_start_matches("svc: ").to_owned();
-            Some(if said.is_empty() { "the try was ended".to_owned() } else { said })
-        }
+        Ok(captured) => Tried::read(&captured.stdout).refusal.map(|refusal| refusal.reason),
         Err(error) => Some(error),
     }
 }
