@@ -33,6 +33,15 @@ fn put(folder: &Folder, path: &str, text: &str) {
     fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o644)).unwrap();
 }
 
+/// Git of a person's.
+fn git(folder: &Path, line: &str) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(line.split(' ')).current_dir(folder);
+    let done = git.output().unwrap();
+    assert!(done.status.success(), "git {line}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).trim().to_owned()
+}
+
 struct Stage {
     daemon: Daemon,
     home: Folder,
@@ -42,10 +51,18 @@ struct Stage {
 impl Stage {
     /// A project in a repository, a home folder with secrets, and a folder beside both.
     fn new(user: Option<u32>, settings: &Value) -> Self {
-        let (folder, home, outside) =
-            (Folder::new("room"), Folder::new("room-home"), Folder::new("room-outside"));
-        let git = Command::new("git").args(["init", "-q"]).arg(folder.path()).status().unwrap();
-        assert!(git.success());
+        let folder = Folder::new("room");
+        git(folder.path(), "init -q");
+        Self::on(folder, user, settings)
+    }
+
+    /// The same on a project that is there.
+    fn on(folder: Folder, user: Option<u32>, settings: &Value) -> Self {
+        Self::with_home(folder, Folder::new("room-home"), user, settings)
+    }
+
+    fn with_home(folder: Folder, home: Folder, user: Option<u32>, settings: &Value) -> Self {
+        let outside = Folder::new("room-outside");
         folder.write(".svc/config.json", &settings.to_string());
         folder.write(".svc/token", "the daemon's");
         folder.write("tries.py", TRIES);
@@ -62,7 +79,8 @@ impl Stage {
             outside.give_to(user);
         }
         let home_folder = home.path().to_str().unwrap().to_owned();
-        let env = [("HOME", home_folder.as_str()), ("SVC_OPERATOR_TOKEN", TOKEN)];
+        let path = format!("{home_folder}/bin:{}", std::env::var("PATH").unwrap());
+        let env = [("HOME", home_folder.as_str()), ("PATH", path.as_str()), ("SVC_OPERATOR_TOKEN", TOKEN)];
         let daemon = match user {
             Some(user) => Daemon::start_as(user, Arc::new(folder), &env),
             None => Daemon::start_in(Arc::new(folder), &env),
@@ -194,6 +212,75 @@ fn a_home_folder_is_shown_as_the_settings_say() {
     let stage = Stage::new(None, &json!({"isolation": {"grants": ["~/.ssh"]}}));
     stage.agent_runs("look", look);
     assert_eq!(stage.daemon_file("out.txt"), "to be readwritten\na secret", "granted by name");
+}
+
+/// What is not there yet could be made, and your next session would obey it.
+#[test]
+fn settings_of_a_program_that_are_not_there_cannot_be_made_by_its_agent() {
+    if !has_rooms() {
+        return;
+    }
+    let (folder, home) = (Folder::new("room"), Folder::new("room-home"));
+    git(folder.path(), "init -q");
+    let program = "#!/bin/sh\n[ \"$1\" = --version ] && echo 0.61.0 && exit\ncd ~/.gemini\n\
+                   rm -rf settings.json extensions\nmv commands away\nfor name in settings.json GEMINI.md \
+                   commands/a.toml extensions/b policies/c; do printf got >$name; done\nprintf got >state\n";
+    put(&home, "bin/gemini", program);
+    fs::set_permissions(home.path().join("bin/gemini"), fs::Permissions::from_mode(0o755)).unwrap();
+    let stage = Stage::with_home(folder, home, None, &json!({}));
+    let body = json!({"role": "dev", "provider": "gemini", "permission": "full", "prompt": "go"});
+    let id = stage.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    stage.daemon.wait_state(&id, &["completed", "crashed"]);
+    let state = stage.home.path().join(".gemini");
+    let text = |name: &str| fs::read_to_string(state.join(name)).unwrap();
+    assert_eq!(text("state"), "got", "its own state it writes");
+    assert_eq!([text("settings.json"), text("GEMINI.md")], ["{}\n", ""]);
+    for name in ["commands", "extensions", "policies"] {
+        assert_eq!(fs::read_dir(state.join(name)).unwrap().count(), 0, "{name}");
+    }
+    assert!(!state.join("away").exists());
+}
+
+/// A linked worktree and a submodule keep their commits elsewhere, and say there whose they are.
+#[test]
+fn commits_are_made_where_a_projects_git_lies_elsewhere_and_obeyed_files_there_are_not_written() {
+    if !has_rooms() {
+        return;
+    }
+    let work = "{ git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two; D=$(git rev-parse \
+                --git-common-dir); printf x >> $D/config; printf x > $D/hooks/post-commit; mv .git away; \
+                printf x > .git; printf x >> $D/worktrees/room/commondir; } > out.txt 2>&1; true";
+    for kind in ["worktree", "submodule", "unknown"] {
+        let (main, folder) = (Folder::new("room-main"), Folder::new("room"));
+        let kept = main.path().join("kept");
+        match kind {
+            "worktree" => {
+                git(main.path(), "init -q");
+                git(main.path(), "commit -q --allow-empty -m one");
+                git(main.path(), &format!("worktree add -q -b room {}", folder.path().display()));
+            }
+            _ => {
+                git(folder.path(), &format!("init -q --separate-git-dir={}", kept.display()));
+                git(folder.path(), "commit -q --allow-empty -m one");
+            }
+        }
+        if kind == "submodule" {
+            git(folder.path(), &format!("config core.worktree {}", folder.path().display()));
+        }
+        let common = git(folder.path(), "rev-parse --path-format=absolute --git-common-dir");
+        let before = fs::read(Path::new(&common).join("config")).unwrap();
+        let pointer = fs::read(folder.path().join(".git")).unwrap();
+        let stage = Stage::on(folder, None, &json!({}));
+        stage.agent_runs("work", work);
+        let (project, said) = (&stage.daemon.project, stage.daemon_file("out.txt"));
+        // One that does not say whose it is may be anybody's: an agent could have made the file that leads
+        // there.
+        let last = if kind == "unknown" { "one" } else { "two" };
+        assert_eq!(git(project, "log -1 --format=%s"), last, "{kind}: {said}");
+        assert_eq!(fs::read(Path::new(&common).join("config")).unwrap(), before, "{kind}");
+        assert!(!Path::new(&common).join("hooks/post-commit").exists(), "{kind}");
+        assert_eq!(fs::read(project.join(".git")).unwrap(), pointer, "{kind}");
+    }
 }
 
 /// What one agent leaves behind must not open the next one's room.

@@ -2,9 +2,9 @@
 //! program keeps its own state. Reading stays free.
 
 use crate::providers::{self, Info, LaunchRequest};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use svc_sys::beneath::Root;
@@ -147,14 +147,35 @@ pub fn program_places(
     named_places(home, provider, variable, |info| info.state_places, &[])
 }
 
-/// What of a program's state makes it run programs.
+/// What of a program's state makes it run programs, and whether it is a folder.
 pub fn obeyed_places(
     home: &Path,
     provider: &str,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<PathBuf> {
-    let places = named_places(home, provider, variable, |info| info.obeyed_places, &[]);
-    places.into_iter().map(|(place, _)| place).collect()
+) -> Vec<(PathBuf, bool)> {
+    named_places(home, provider, variable, |info| info.obeyed_places, &[])
+}
+
+/// Makes a file or folder below `root` that says nothing to the program that reads it, where there is none:
+/// what is not there could be made by an agent. None is made behind a link that leads out.
+///
+/// Errors: what the system says.
+pub fn make_empty(root: &Path, place: &Path, is_folder: bool) -> io::Result<()> {
+    if fs::symlink_metadata(place).is_ok() {
+        return Ok(());
+    }
+    if is_folder {
+        return make_within(root, place);
+    }
+    let (Some(folder), Some(name)) = (place.parent(), place.file_name().and_then(OsStr::to_str)) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    make_within(root, folder)?;
+    let folder = folder.strip_prefix(root).ok().and_then(Path::to_str).ok_or(ErrorKind::InvalidInput)?;
+    let root = Root::open(root)?;
+    let mut file = root.dir(&root.locate(folder)?)?.create(name, 0o600)?;
+    let is_json = [".json", ".jsonc"].iter().any(|ending| name.ends_with(ending));
+    file.write_all(if is_json { b"{}\n" } else { b"" })
 }
 
 /// Where a program keeps its state and the caches of tools are, and whether it is a folder to be made.
@@ -260,6 +281,19 @@ mod tests {
             let expected = place.map(|place| if place.is_empty() { real.clone() } else { real.join(place) });
             assert_eq!(made_within(&project, &project.join(name)), expected, "{name}");
         }
+        for (name, is_folder, content) in
+            [("s/a.json", false, "{}\n"), ("s/a.toml", false, ""), ("s/hooks/", true, "")]
+        {
+            let place = project.join(name);
+            make_empty(&project, &place, is_folder).unwrap();
+            assert_eq!(fs::read_to_string(&place).unwrap_or_default(), content, "{name}");
+            assert_eq!(place.is_dir(), is_folder);
+            make_empty(&project, &place, is_folder).unwrap();
+        }
+        fs::write(project.join("s/own.json"), "its own").unwrap();
+        make_empty(&project, &project.join("s/own.json"), false).unwrap();
+        assert_eq!(fs::read_to_string(project.join("s/own.json")).unwrap(), "its own");
+        make_empty(&project, &project.join("out/settings.json"), false).unwrap_err();
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
         fs::remove_dir_all(&top).unwrap();
     }

@@ -7,6 +7,8 @@
 //! ```
 //! The folder goes when the run is over, with everything in it.
 
+mod git;
+
 use super::fence;
 use crate::agents::worker::ROOMS;
 use crate::providers::{self, Home, Info, LaunchRequest, Room};
@@ -262,11 +264,21 @@ pub fn plan(
         plan.write(shown.clone());
         let obeyed = fence::obeyed_places(home, info.id, around.variable);
         for state in shown {
-            plan.share_within(
-                &state,
-                obeyed.iter().filter(|place| place.starts_with(&state)).cloned(),
-                false,
-            );
+            for (place, is_folder) in obeyed.iter().filter(|(place, _)| place.starts_with(&state)) {
+                if *place != state
+                    && let Err(error) = fence::make_empty(&state, place, *is_folder)
+                {
+                    log::warn!("{} cannot be made, so an agent may make it: {error}", place.display());
+                }
+                // Folders on the way are places of their own: those cannot be moved away from inside.
+                let on_the_way = place
+                    .ancestors()
+                    .skip(1)
+                    .take_while(|folder| folder.starts_with(&state) && **folder != *state);
+                let on_the_way: Vec<_> = on_the_way.map(Path::to_path_buf).collect();
+                plan.share_within(&state, on_the_way.into_iter().rev(), true);
+                plan.share_within(&state, [place.clone()], false);
+            }
         }
     }
     for grant in &room.grants {
@@ -299,15 +311,18 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
             plan.write(fence::scope_places(request, scope));
         }
     };
-    let (state, git) = (project.join(".svc"), project.join(".git"));
+    let state = project.join(".svc");
     show(plan, project);
-    if has_worktree || request.fence.is_none() {
-        // Commits are kept there, those of worktrees, too. As a place of its own it cannot be moved away
-        // whole.
-        plan.share_within(&root, [git.clone()], true);
+    let dot = root.join(".git");
+    let in_scope = |places: Vec<PathBuf>| places.iter().any(|place| dot.starts_with(place));
+    let commits = has_worktree
+        || request.fence.as_ref().is_none_or(|scope| in_scope(fence::scope_places(request, scope)));
+    for (place, is_written) in git::Places::of(&root).into_iter() {
+        // Of the project's own the rest is as the scope has it.
+        if commits || !is_written || !place.starts_with(&root) {
+            plan.share([place], is_written && commits);
+        }
     }
-    // What a person's own git obeys.
-    plan.share_within(&root, ["config", "hooks"].map(|name| git.join(name)), false);
     let sessions = state.join(SESSIONS);
     // Where it cannot be made, the agent that keeps a session there says so.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&sessions);
