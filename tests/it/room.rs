@@ -241,6 +241,29 @@ fn settings_of_a_program_that_are_not_there_cannot_be_made_by_its_agent() {
     assert!(!state.join("away").exists());
 }
 
+/// What is not there cannot be covered; what an agent has made of it goes with its room.
+#[test]
+fn git_that_an_agent_has_led_elsewhere_is_led_back() {
+    if !has_rooms() {
+        return;
+    }
+    let stage = Stage::new(None, &json!({}));
+    let project = stage.daemon.project.clone();
+    git(&project, "commit -q --allow-empty -m one");
+    let led = project.join(".git/commondir");
+    stage.agent_runs("leads", "git init -q --bare away; printf ../away > .git/commondir");
+    wait_for("git to be led back", || (!led.exists()).then_some(()));
+    assert_eq!(git(&project, "log -1 --format=%s"), "one");
+    assert!(project.join("away/HEAD").exists(), "it has done what it was to do");
+    // A person's own stays.
+    fs::write(&led, ".\n").unwrap();
+    stage.agent_runs("leads-not", "true");
+    wait_for("the room to be gone", || {
+        fs::read_dir(project.join(".svc/rooms")).unwrap().next().is_none().then_some(())
+    });
+    assert!(led.exists());
+}
+
 /// A linked worktree and a submodule keep their commits elsewhere, and say there whose they are.
 #[test]
 fn commits_are_made_where_a_projects_git_lies_elsewhere_and_obeyed_files_there_are_not_written() {
@@ -253,16 +276,13 @@ fn commits_are_made_where_a_projects_git_lies_elsewhere_and_obeyed_files_there_a
     for kind in ["worktree", "submodule", "unknown"] {
         let (main, folder) = (Folder::new("room-main"), Folder::new("room"));
         let kept = main.path().join("kept");
-        match kind {
-            "worktree" => {
-                git(main.path(), "init -q");
-                git(main.path(), "commit -q --allow-empty -m one");
-                git(main.path(), &format!("worktree add -q -b room {}", folder.path().display()));
-            }
-            _ => {
-                git(folder.path(), &format!("init -q --separate-git-dir={}", kept.display()));
-                git(folder.path(), "commit -q --allow-empty -m one");
-            }
+        if kind == "worktree" {
+            git(main.path(), "init -q");
+            git(main.path(), "commit -q --allow-empty -m one");
+            git(main.path(), &format!("worktree add -q -b room {}", folder.path().display()));
+        } else {
+            git(folder.path(), &format!("init -q --separate-git-dir={}", kept.display()));
+            git(folder.path(), "commit -q --allow-empty -m one");
         }
         if kind == "submodule" {
             git(folder.path(), &format!("config core.worktree {}", folder.path().display()));

@@ -89,6 +89,8 @@ const TRY_OUTPUT_BYTES: usize = 1024;
 pub struct RoomFolder {
     path: PathBuf,
     project: PathBuf,
+    /// Whether the project's own git was led elsewhere before.
+    is_led: bool,
 }
 
 impl RoomFolder {
@@ -117,7 +119,7 @@ impl RoomFolder {
             })
         };
         made().map_err(|error| format!("the room's folder {} cannot be made: {error}", path.display()))?;
-        Ok(Self { path, project: project.to_path_buf() })
+        Ok(Self { path, project: project.to_path_buf(), is_led: git::is_led(project) })
     }
 
     /// A name for the room of a question, which is asked beside the agent's own run.
@@ -128,6 +130,9 @@ impl RoomFolder {
 
 impl Drop for RoomFolder {
     fn drop(&mut self) {
+        if !self.is_led {
+            git::lead_back(&self.project);
+        }
         let plan = self.path.join("svc").join(PLAN);
         let is_file = fs::symlink_metadata(&plan).is_ok_and(|meta| meta.is_file());
         if is_file && let Err(error) = fs::rename(&plan, self.project.join(".svc").join(PLAN)) {
@@ -253,33 +258,7 @@ pub fn plan(
     show_project(&mut plan, request, part("svc"));
     if let Some(home) = &around.home {
         hide_secrets(&mut plan, home, &request.project_dir, info, around);
-        let state = fence::program_places(home, info.id, around.variable);
-        for (folder, _) in state.iter().filter(|(_, is_folder)| *is_folder) {
-            // Its program would make it, in a layer that is thrown away.
-            let _ = fs::create_dir_all(folder);
-        }
-        // A file alone cannot be put in the place of another one: in a layer it can.
-        let shown = |(_, is_folder): &(PathBuf, bool)| *is_folder || room.home != Home::Overlay;
-        let shown: Vec<PathBuf> = state.into_iter().filter(shown).map(|(place, _)| place).collect();
-        plan.write(shown.clone());
-        let obeyed = fence::obeyed_places(home, info.id, around.variable);
-        for state in shown {
-            for (place, is_folder) in obeyed.iter().filter(|(place, _)| place.starts_with(&state)) {
-                if *place != state
-                    && let Err(error) = fence::make_empty(&state, place, *is_folder)
-                {
-                    log::warn!("{} cannot be made, so an agent may make it: {error}", place.display());
-                }
-                // Folders on the way are places of their own: those cannot be moved away from inside.
-                let on_the_way = place
-                    .ancestors()
-                    .skip(1)
-                    .take_while(|folder| folder.starts_with(&state) && **folder != *state);
-                let on_the_way: Vec<_> = on_the_way.map(Path::to_path_buf).collect();
-                plan.share_within(&state, on_the_way.into_iter().rev(), true);
-                plan.share_within(&state, [place.clone()], false);
-            }
-        }
+        show_state(&mut plan, home, room, info, around);
     }
     for grant in &room.grants {
         match grant.as_str() {
@@ -332,6 +311,37 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
     plan.read(kept);
     if has_worktree {
         show(plan, base.clone());
+    }
+}
+
+/// What the program keeps in the home folder, to be written, but for what makes it run things.
+fn show_state(plan: &mut Plan, home: &Path, room: &Room, info: &Info, around: &Surroundings<'_>) {
+    let state = fence::program_places(home, info.id, around.variable);
+    for (folder, _) in state.iter().filter(|(_, is_folder)| *is_folder) {
+        // Its program would make it, in a layer that is thrown away.
+        let _ = fs::create_dir_all(folder);
+    }
+    // A file alone cannot be put in the place of another one: in a layer it can.
+    let shown = |(_, is_folder): &(PathBuf, bool)| *is_folder || room.home != Home::Overlay;
+    let shown: Vec<PathBuf> = state.into_iter().filter(shown).map(|(place, _)| place).collect();
+    plan.write(shown.clone());
+    let obeyed = fence::obeyed_places(home, info.id, around.variable);
+    for state in shown {
+        for (place, is_folder) in obeyed.iter().filter(|(place, _)| place.starts_with(&state)) {
+            if *place != state
+                && let Err(error) = fence::make_empty(&state, place, *is_folder)
+            {
+                log::warn!("{} cannot be made, so an agent may make it: {error}", place.display());
+            }
+            // Folders on the way are places of their own: those cannot be moved away from inside.
+            let on_the_way = place
+                .ancestors()
+                .skip(1)
+                .take_while(|folder| folder.starts_with(&state) && **folder != *state);
+            let on_the_way: Vec<_> = on_the_way.map(Path::to_path_buf).collect();
+            plan.share_within(&state, on_the_way.into_iter().rev(), true);
+            plan.share_within(&state, [place.clone()], false);
+        }
     }
 }
 

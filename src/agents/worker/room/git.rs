@@ -5,8 +5,9 @@
 
 use crate::agents::worker::fence;
 use std::fs;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use svc_sys::beneath::Root;
 
 /// What of a git folder its git obeys.
 const OBEYED: [&str; 5] = ["config", "config.worktree", "hooks", "commondir", "gitdir"];
@@ -109,6 +110,26 @@ fn make_what_is_obeyed(folder: &Path) {
         && let Err(error) = fs::File::create_new(&more)
     {
         log::warn!("{} cannot be made: {error}", more.display());
+    }
+}
+
+/// In a git folder, the file that leads git to another one for all but the worktree. No usual `.git` has it.
+const LEADS_AWAY: &str = "commondir";
+
+/// Whether the project's own git folder leads git to another one.
+pub fn is_led(project: &Path) -> bool {
+    fs::symlink_metadata(project.join(".git").join(LEADS_AWAY)).is_ok()
+}
+
+/// Removes what an agent has made to lead git elsewhere: what is not there cannot be covered in a room.
+pub fn lead_back(project: &Path) {
+    let git = Root::open(project).and_then(|root| root.dir(".git"));
+    match git.and_then(|git| git.remove_file(LEADS_AWAY)) {
+        Ok(()) => {
+            log::warn!("an agent has made .git/{LEADS_AWAY}, which leads git elsewhere: it was removed");
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+        Err(error) => log::warn!(".git/{LEADS_AWAY} cannot be removed: {error}"),
     }
 }
 
