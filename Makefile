@@ -74,6 +74,8 @@ layout:
 	for unit in svc@ svc-skills; do \
 		sed 's|@BINDIR@|$(UNIT_BINDIR)|' data/systemd/$$unit.service.in > "$(ROOT)/share/systemd/user/$$unit.service" || exit 1; \
 	done
+	install -d "$(ROOT)/share/svc/apparmor"
+	sed 's|@BINDIR@|$(UNIT_BINDIR)|; s|%h/|@{HOME}|' data/install/apparmor.in > "$(ROOT)/share/svc/apparmor/svc"
 
 # README and all that it leads to, below DESTDIR and PREFIX.
 documents:
@@ -88,7 +90,7 @@ uninstall: ## remove what 'make install' put below PREFIX; projects keep their .
 	rm -f "$(ROOT)/share/bash-completion/completions/svc" "$(ROOT)/share/zsh/site-functions/_svc"
 	rm -f "$(ROOT)/share/bash-completion/completions/svc-cli"
 	rm -f "$(ROOT)/share/fish/vendor_completions.d/svc.fish" "$(ROOT)/share/systemd/user/svc@.service"
-	rm -f "$(ROOT)/share/systemd/user/svc-skills.service"
+	rm -f "$(ROOT)/share/systemd/user/svc-skills.service" "$(ROOT)/share/svc/apparmor/svc"
 
 dist: static ## an archive of the same, target/dist/svc-VERSION-TARGET.tar.gz; unpack it below any PREFIX
 	rm -rf target/dist/$(DIST)

@@ -8,6 +8,9 @@
 # with the newest version. The project has no address of its own, so it must be given, here or in SVC_INSTALL_URL.
 set -eu
 
+# Elsewhere in tests.
+restricts=${SVC_INSTALL_RESTRICTS:-/proc/sys/kernel/apparmor_restrict_unprivileged_userns}
+profiles=${SVC_INSTALL_PROFILES:-/etc/apparmor.d}
 from=${SVC_INSTALL_URL:-} prefix=${PREFIX:-${HOME:-}/.local} version='' sum=''
 
 say() { printf '%s\n' "$*"; }
@@ -126,6 +129,13 @@ if [ -f "$unit" ]; then
     cat "$work/unit" >"$unit"
 fi
 
+# The AppArmor profile names the program.
+profile=$work/$name/share/svc/apparmor/svc
+if [ -f "$profile" ]; then
+    sed "s|^profile svc \"[^\"]*/svc\"|profile svc \"$(say "$prefix/bin" | sed 's/[&|\\]/\\&/g')/svc\"|" "$profile" >"$work/profile"
+    cat "$work/profile" >"$profile"
+fi
+
 # Each file comes under another name first: a program that runs is replaced, never written into.
 (cd "$work/$name" && find . -type d) | while IFS= read -r dir; do
     mkdir -p "$prefix/$dir"
@@ -140,4 +150,15 @@ case :${PATH:-}: in
     *:"$prefix/bin":*) ;;
     *) say "put it on your PATH: export PATH=\"$prefix/bin:\$PATH\"" ;;
 esac
+# Where AppArmor gives user namespaces to no program that it does not know, agents get rooms by a profile only.
+profile=$prefix/share/svc/apparmor/svc
+if [ -f "$profile" ] && [ "$(cat "$restricts" 2>/dev/null)" = 1 ]; then
+    if [ "$(id -u)" = 0 ] && command -v apparmor_parser >/dev/null 2>&1; then
+        install -m 644 "$profile" "$profiles/svc" && apparmor_parser -r "$profiles/svc" ||
+            say "the AppArmor profile $profiles/svc cannot be loaded: agents get no rooms until it is"
+    else
+        say "for rooms of agents, let AppArmor know svc:"
+        say "  sudo install -m 644 $profile $profiles/svc && sudo apparmor_parser -r $profiles/svc"
+    fi
+fi
 say "next: svc demo"

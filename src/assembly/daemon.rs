@@ -35,7 +35,7 @@ use svc_sys::process::Processes;
 use svc_sys::signals::Signals;
 use svc_sys::threads::Thread;
 use svc_sys::ws::Hub;
-use svc_sys::{clock, confine, logger, reserve, secrets};
+use svc_sys::{clock, confine, logger, memory, reserve, secrets};
 
 /// What `svc start` asks for.
 pub struct DaemonOptions {
@@ -153,6 +153,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     };
     let code = daemon.console.code(false, Instant::now()).ok();
     (options.on_ready)(&Listening { url: project.url(), port: project.port, code });
+    memory::let_go_of_code();
     daemon.wait();
     lock.release();
     Ok(())

@@ -239,6 +239,10 @@ async function serveFromDisk(page) {
 export async function runAll(scenarios, browser, daemon) {
   const chosen = process.argv.slice(2);
   let failed = 0;
+  for (const word of chosen.filter((one) => !scenarios.some(([name]) => name.includes(one)))) {
+    failed += 1;
+    console.log(`FAIL no scenario's name has "${word}"`);
+  }
   for (const [name, run] of scenarios) {
     if (chosen.length && !chosen.some((word) => name.includes(word))) continue;
     const page = await open(browser, daemon.url);

@@ -5,9 +5,13 @@ use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// An ordinary user, where root runs the tests.
 const USER: u32 = 12_345;
@@ -18,7 +22,7 @@ const TRIES: &str = include_str!("../support/room.py");
 fn has_rooms() -> bool {
     let tried = Command::new(env!("CARGO_BIN_EXE_svc")).args(["__cage", "--try"]).output().unwrap();
     if !tried.status.success() {
-        eprintln!("SKIPPED, NO ROOMS HERE: {}", String::from_utf8_lossy(&tried.stderr));
+        eprintln!("SKIPPED, NO ROOMS HERE: {}", String::from_utf8_lossy(&tried.stdout));
     }
     tried.status.success()
 }
@@ -27,6 +31,15 @@ fn has_rooms() -> bool {
 fn put(folder: &Folder, path: &str, text: &str) {
     folder.write(path, text);
     fs::set_permissions(folder.path().join(path), fs::Permissions::from_mode(0o644)).unwrap();
+}
+
+/// Git of a person's.
+fn git(folder: &Path, line: &str) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(line.split(' ')).current_dir(folder);
+    let done = git.output().unwrap();
+    assert!(done.status.success(), "git {line}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).trim().to_owned()
 }
 
 struct Stage {
@@ -38,10 +51,18 @@ struct Stage {
 impl Stage {
     /// A project in a repository, a home folder with secrets, and a folder beside both.
     fn new(user: Option<u32>, settings: &Value) -> Self {
-        let (folder, home, outside) =
-            (Folder::new("room"), Folder::new("room-home"), Folder::new("room-outside"));
-        let git = Command::new("git").args(["init", "-q"]).arg(folder.path()).status().unwrap();
-        assert!(git.success());
+        let folder = Folder::new("room");
+        git(folder.path(), "init -q");
+        Self::on(folder, user, settings)
+    }
+
+    /// The same on a project that is there.
+    fn on(folder: Folder, user: Option<u32>, settings: &Value) -> Self {
+        Self::with_home(folder, Folder::new("room-home"), user, settings)
+    }
+
+    fn with_home(folder: Folder, home: Folder, user: Option<u32>, settings: &Value) -> Self {
+        let outside = Folder::new("room-outside");
         folder.write(".svc/config.json", &settings.to_string());
         folder.write(".svc/token", "the daemon's");
         folder.write("tries.py", TRIES);
@@ -58,7 +79,8 @@ impl Stage {
             outside.give_to(user);
         }
         let home_folder = home.path().to_str().unwrap().to_owned();
-        let env = [("HOME", home_folder.as_str()), ("SVC_OPERATOR_TOKEN", TOKEN)];
+        let path = format!("{home_folder}/bin:{}", std::env::var("PATH").unwrap());
+        let env = [("HOME", home_folder.as_str()), ("PATH", path.as_str()), ("SVC_OPERATOR_TOKEN", TOKEN)];
         let daemon = match user {
             Some(user) => Daemon::start_as(user, Arc::new(folder), &env),
             None => Daemon::start_in(Arc::new(folder), &env),
@@ -99,7 +121,7 @@ fn nothing_gets_out(user: Option<u32>) {
     stage.agent_runs("tries", &line);
     let told: Value = serde_json::from_str(&stage.daemon_file("tries.json")).unwrap();
     let tried = told.as_object().unwrap();
-    assert!(tried.len() >= 34, "{}", tried.len());
+    assert!(tried.len() >= 35, "{}", tried.len());
     let got: Vec<_> = tried.iter().filter(|(_, got)| !got.is_null()).collect();
     assert!(got.is_empty(), "{got:#?}");
     // Seen from outside.
@@ -192,6 +214,95 @@ fn a_home_folder_is_shown_as_the_settings_say() {
     assert_eq!(stage.daemon_file("out.txt"), "to be readwritten\na secret", "granted by name");
 }
 
+/// What is not there yet could be made, and your next session would obey it.
+#[test]
+fn settings_of_a_program_that_are_not_there_cannot_be_made_by_its_agent() {
+    if !has_rooms() {
+        return;
+    }
+    let (folder, home) = (Folder::new("room"), Folder::new("room-home"));
+    git(folder.path(), "init -q");
+    let program = "#!/bin/sh\n[ \"$1\" = --version ] && echo 0.61.0 && exit\ncd ~/.gemini\n\
+                   rm -rf settings.json extensions\nmv commands away\nfor name in settings.json GEMINI.md \
+                   commands/a.toml extensions/b policies/c; do printf got >$name; done\nprintf got >state\n";
+    put(&home, "bin/gemini", program);
+    fs::set_permissions(home.path().join("bin/gemini"), fs::Permissions::from_mode(0o755)).unwrap();
+    let stage = Stage::with_home(folder, home, None, &json!({}));
+    let body = json!({"role": "dev", "provider": "gemini", "permission": "full", "prompt": "go"});
+    let id = stage.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    stage.daemon.wait_state(&id, &["completed", "crashed"]);
+    let state = stage.home.path().join(".gemini");
+    let text = |name: &str| fs::read_to_string(state.join(name)).unwrap();
+    assert_eq!(text("state"), "got", "its own state it writes");
+    assert_eq!([text("settings.json"), text("GEMINI.md")], ["{}\n", ""]);
+    for name in ["commands", "extensions", "policies"] {
+        assert_eq!(fs::read_dir(state.join(name)).unwrap().count(), 0, "{name}");
+    }
+    assert!(!state.join("away").exists());
+}
+
+/// What is not there cannot be covered; what an agent has made of it goes with its room.
+#[test]
+fn git_that_an_agent_has_led_elsewhere_is_led_back() {
+    if !has_rooms() {
+        return;
+    }
+    let stage = Stage::new(None, &json!({}));
+    let project = stage.daemon.project.clone();
+    git(&project, "commit -q --allow-empty -m one");
+    let led = project.join(".git/commondir");
+    stage.agent_runs("leads", "git init -q --bare away; printf ../away > .git/commondir");
+    wait_for("git to be led back", || (!led.exists()).then_some(()));
+    assert_eq!(git(&project, "log -1 --format=%s"), "one");
+    assert!(project.join("away/HEAD").exists(), "it has done what it was to do");
+    // A person's own stays.
+    fs::write(&led, ".\n").unwrap();
+    stage.agent_runs("leads-not", "true");
+    wait_for("the room to be gone", || {
+        fs::read_dir(project.join(".svc/rooms")).unwrap().next().is_none().then_some(())
+    });
+    assert!(led.exists());
+}
+
+/// A linked worktree and a submodule keep their commits elsewhere, and say there whose they are.
+#[test]
+fn commits_are_made_where_a_projects_git_lies_elsewhere_and_obeyed_files_there_are_not_written() {
+    if !has_rooms() {
+        return;
+    }
+    let work = "{ git -c user.name=a -c user.email=a@b commit -q --allow-empty -m two; D=$(git rev-parse \
+                --git-common-dir); printf x >> $D/config; printf x > $D/hooks/post-commit; mv .git away; \
+                printf x > .git; printf x >> $D/worktrees/room/commondir; } > out.txt 2>&1; true";
+    for kind in ["worktree", "submodule", "unknown"] {
+        let (main, folder) = (Folder::new("room-main"), Folder::new("room"));
+        let kept = main.path().join("kept");
+        if kind == "worktree" {
+            git(main.path(), "init -q");
+            git(main.path(), "commit -q --allow-empty -m one");
+            git(main.path(), &format!("worktree add -q -b room {}", folder.path().display()));
+        } else {
+            git(folder.path(), &format!("init -q --separate-git-dir={}", kept.display()));
+            git(folder.path(), "commit -q --allow-empty -m one");
+        }
+        if kind == "submodule" {
+            git(folder.path(), &format!("config core.worktree {}", folder.path().display()));
+        }
+        let common = git(folder.path(), "rev-parse --path-format=absolute --git-common-dir");
+        let before = fs::read(Path::new(&common).join("config")).unwrap();
+        let pointer = fs::read(folder.path().join(".git")).unwrap();
+        let stage = Stage::on(folder, None, &json!({}));
+        stage.agent_runs("work", work);
+        let (project, said) = (&stage.daemon.project, stage.daemon_file("out.txt"));
+        // One that does not say whose it is may be anybody's: an agent could have made the file that leads
+        // there.
+        let last = if kind == "unknown" { "one" } else { "two" };
+        assert_eq!(git(project, "log -1 --format=%s"), last, "{kind}: {said}");
+        assert_eq!(fs::read(Path::new(&common).join("config")).unwrap(), before, "{kind}");
+        assert!(!Path::new(&common).join("hooks/post-commit").exists(), "{kind}");
+        assert_eq!(fs::read(project.join(".git")).unwrap(), pointer, "{kind}");
+    }
+}
+
 /// What one agent leaves behind must not open the next one's room.
 #[test]
 fn links_that_an_earlier_agent_has_left_lead_no_room_out() {
@@ -202,7 +313,7 @@ fn links_that_an_earlier_agent_has_left_lead_no_room_out() {
     let (project, outside) = (&stage.daemon.project, stage.outside.path());
     fs::remove_dir_all(project.join(".git")).unwrap();
     for name in ["src", ".git"] {
-        std::os::unix::fs::symlink(outside, project.join(name)).unwrap();
+        symlink(outside, project.join(name)).unwrap();
     }
     let write =
         format!("printf got > {0}/victim; printf got > src/new; printf got > .git/new", outside.display());
@@ -220,4 +331,108 @@ fn links_that_an_earlier_agent_has_left_lead_no_room_out() {
         assert_eq!(files, ["victim"], "{enforcement}");
         assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "as it was", "{enforcement}");
     }
+}
+
+/// The same where agents have no rooms, but a fence: a link in the place of a scope's folder, or on the way
+/// to one that is yet to be made.
+#[test]
+fn links_that_an_earlier_agent_has_left_widen_no_fence() {
+    if !svc_sys::confine::is_possible() {
+        eprintln!("SKIPPED, NO FENCE HERE");
+        return;
+    }
+    let stage = Stage::new(None, &json!({"enforcement": "kernel", "isolation": {"cage": "off"}}));
+    let (project, outside) = (&stage.daemon.project, stage.outside.path());
+    for name in ["src", "docs"] {
+        symlink(outside, project.join(name)).unwrap();
+    }
+    let write = format!(
+        "printf got > {0}/victim; printf got > src/new; printf x > own/here; true",
+        outside.display()
+    );
+    let steps = json!({"steps": [{"run": {"command": write}}]});
+    fs::create_dir_all(project.join(".svc/rehearsals")).unwrap();
+    fs::write(project.join(".svc/rehearsals/follows.json"), steps.to_string()).unwrap();
+    let body = json!({"role": "dev", "provider": "script", "model": "follows", "prompt": "go",
+                      "scope": ["src/**", "docs/deep/**", "own/**"]});
+    let id = stage.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    stage.daemon.wait_state(&id, &["completed"]);
+    let files: Vec<_> = fs::read_dir(outside).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(files, ["victim"]);
+    assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "as it was");
+    assert_eq!(stage.daemon_file("own/here"), "x", "its own scope is open");
+}
+
+/// How often a room is made while somebody swaps a folder; so many that were made are enough.
+const SWAPPED_ROOMS: usize = 600;
+const MADE_ROOMS: usize = 60;
+
+/// Puts the link `link` in the place of the folder `real` and back until `ends`, as fast as rooms are made.
+fn swap(project: &Path, ends: &AtomicBool) {
+    let rename = |from: &str, to: &str| fs::rename(project.join(from), project.join(to)).unwrap();
+    let linger = || {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_micros(20) {
+            std::thread::yield_now();
+        }
+    };
+    while !ends.load(Ordering::Relaxed) {
+        for (from, to) in [("real", "away"), ("link", "real")] {
+            rename(from, to);
+        }
+        linger();
+        for (from, to) in [("real", "link"), ("away", "real")] {
+            rename(from, to);
+        }
+        linger();
+    }
+}
+
+/// A room is made as it was planned, or not at all.
+#[test]
+fn a_folder_that_is_swapped_while_rooms_are_made_moves_no_protection() {
+    if !has_rooms() {
+        return;
+    }
+    let folder = Folder::new("room-swapped");
+    let project = folder.path().canonicalize().unwrap();
+    folder.write("real/guarded", "");
+    folder.write("other/guarded", "");
+    symlink("other", project.join("link")).unwrap();
+    let share = |path: &str, writable| json!({"share": {"path": project.join(path), "writable": writable}});
+    let steps = [share("", true), share("real", true), share("real/guarded", false)];
+    let plan = json!({"steps": steps, "cwd": "/", "fence": null}).to_string();
+    let program = format!(
+        "echo ready; read go; cd {}; (printf x >>real/guarded) 2>&- && echo open; \
+         (printf x >>other/guarded) 2>&- || echo shut",
+        project.display()
+    );
+    let mut made = 0;
+    for _ in 0..SWAPPED_ROOMS {
+        let ends = AtomicBool::new(false);
+        let told = std::thread::scope(|scope| {
+            scope.spawn(|| swap(&project, &ends));
+            let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+            command.args(["__cage", &plan, "--", "sh", "-c", &program]);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let mut room = command.spawn().unwrap();
+            let mut output = BufReader::new(room.stdout.take().unwrap());
+            let mut told = String::new();
+            output.read_line(&mut told).unwrap();
+            ends.store(true, Ordering::Relaxed);
+            (room, output, told)
+        });
+        let (mut room, mut output, mut told) = told;
+        if told == "ready\n" {
+            made += 1;
+            room.stdin.take().unwrap().write_all(b"\n").unwrap();
+            output.read_to_string(&mut told).unwrap();
+            assert_eq!(told, "ready\n", "open: the protected file can be written; shut: another one cannot");
+        }
+        room.wait().unwrap();
+        if made == MADE_ROOMS {
+            return;
+        }
+    }
+    assert!(made > 0, "no room was made");
 }

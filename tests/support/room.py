@@ -259,6 +259,18 @@ def kernel_messages_and_memory():
 
 
 @attempt
+def settings_of_the_kernel():
+    """Opened and not written: they are the machine's."""
+    places = ["/proc/sysrq-trigger", "/proc/sys/vm/swappiness", "/proc/sys/kernel/core_pattern"]
+    for place in places + glob.glob("/proc/irq/*/smp_affinity") + glob.glob("/proc/bus/pci/*/*"):
+        try:
+            os.close(os.open(place, os.O_WRONLY))
+            return "open for writing: " + place
+        except OSError:
+            pass
+
+
+@attempt
 def sockets_of_sessions_and_engines():
     places = ["/run/docker.sock", "/var/run/docker.sock", "/run/user/%d/bus" % os.getuid(), "/run/dbus/system_bus_socket"]
     places += [os.environ.get("SSH_AUTH_SOCK", "/nowhere")] + glob.glob("/tmp/ssh-*/agent.*") + glob.glob("/tmp/tmux-*/*")

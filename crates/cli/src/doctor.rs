@@ -17,6 +17,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use svc_room::{Refusal, Tried};
 use svc_sys::confine;
 
 /// How long another program may take to print its version.
@@ -280,18 +281,19 @@ fn fence(version: u32) -> Check {
 /// Whether this system can give each agent a room of its own. It is tried, as the daemon does at its start.
 fn rooms() -> Check {
     let name = "rooms";
-    let tried = std::env::current_exe().and_then(|own| Command::new(own).args(["__cage", "--try"]).output());
-    let why = match tried {
-        Ok(output) if output.status.success() => {
-            let text =
-                "each agent sees no process, secret or service outside, and writes only in its project";
-            return ok(name, text);
-        }
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("svc: ").to_owned(),
-        Err(error) => error.to_string(),
+    let line = [svc_room::SUB_COMMAND, svc_room::TRY];
+    let tried = std::env::current_exe().and_then(|own| Command::new(own).args(line).output());
+    let refusal = match tried {
+        Ok(output) => Tried::read(&output.stdout).refusal,
+        Err(error) => Some(error.to_string().into()),
     };
-    let detail = format!("agents see the whole machine: {why}");
-    not(Level::Warn, name, detail, "allow user namespaces; see 'A room for each agent' in docs/trust.md")
+    let Some(Refusal { cause, reason }) = refusal else {
+        return ok(
+            name,
+            "each agent sees no process, secret or service outside, and writes only in its project",
+        );
+    };
+    not(Level::Warn, name, format!("agents see the whole machine: {reason}"), cause.remedy())
 }
 
 fn disk(project: &Path) -> Check {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 const OPEN_TREE_CLONE: libc::c_uint = 1;
 const OPEN_TREE_CLOEXEC: libc::c_uint = libc::O_CLOEXEC as libc::c_uint;
 const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 0x4;
+const MOVE_MOUNT_T_EMPTY_PATH: libc::c_uint = 0x40;
 const FSOPEN_CLOEXEC: libc::c_uint = 1;
 const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 const FSCONFIG_SET_FLAG: libc::c_uint = 0;
@@ -55,37 +56,41 @@ pub(crate) fn identity() -> (u32, u32) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Takes hold of a file or folder, with all that is mounted below it, as it is now.
-pub(crate) fn take_hold(path: &Path) -> io::Result<OwnedFd> {
-    let path = text(path)?;
+/// Finds a place on the machine, or below one that is found, whatever it is. No part of the path may be a
+/// link: plans name places without them, and one that is there now was put there since.
+pub(crate) fn find(below: Option<&OwnedFd>, path: &Path) -> io::Result<OwnedFd> {
+    let path = if path.as_os_str().is_empty() { c".".into() } else { text(path)? };
     // SAFETY: all-zero bytes are a valid `open_how`.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::from((libc::O_PATH | libc::O_CLOEXEC).cast_unsigned());
-    // The plan names places without links: one that is there now was put there since.
-    how.resolve = libc::RESOLVE_NO_SYMLINKS;
+    how.resolve = libc::RESOLVE_NO_SYMLINKS | below.map_or(0, |_| libc::RESOLVE_BENEATH);
+    let at = below.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
     // SAFETY: path and structure, of the size that is told, outlive the call.
-    let place = descriptor(unsafe {
-        let size = size_of::<libc::open_how>();
-        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size)
-    })?;
+    descriptor(unsafe {
+        libc::syscall(libc::SYS_openat2, at, path.as_ptr(), &raw const how, size_of::<libc::open_how>())
+    })
+}
+
+/// Takes hold of a file or folder, with all that is mounted below it, as it is now.
+pub(crate) fn take_hold(path: &Path) -> io::Result<OwnedFd> {
+    let place = find(None, path)?;
     let whole = (libc::AT_RECURSIVE | libc::AT_EMPTY_PATH).cast_unsigned();
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | whole;
     // SAFETY: the descriptor is open, and the empty path outlives the call.
     descriptor(unsafe { libc::syscall(libc::SYS_open_tree, place.as_raw_fd(), c"".as_ptr(), flags) })
 }
 
-/// Puts what [`take_hold`] or [`new_mount`] gave in the place of `path`.
-pub(crate) fn put(mount: &OwnedFd, path: &Path) -> io::Result<()> {
-    let path = text(path)?;
-    // SAFETY: both paths outlive the call, the descriptor is open.
+/// Puts what [`take_hold`] or [`new_mount`] gave in the place of what [`find`] gave.
+pub(crate) fn put(mount: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+    // SAFETY: both descriptors are open, and the empty paths outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_move_mount,
             mount.as_raw_fd(),
             c"".as_ptr(),
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            MOVE_MOUNT_F_EMPTY_PATH,
+            place.as_raw_fd(),
+            c"".as_ptr(),
+            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH,
         )
     };
     checked(result).map(drop)
@@ -106,9 +111,9 @@ pub(crate) fn seal_machine() -> io::Result<()> {
     attributes(libc::AT_FDCWD, c"/", libc::AT_RECURSIVE, set, true)
 }
 
-/// Changes the attributes of what is mounted at `path`, and of nothing that is mounted below.
-pub(crate) fn set_attributes_at(path: &Path, set: Attributes) -> io::Result<()> {
-    attributes(libc::AT_FDCWD, &text(path)?, 0, set, false)
+/// Changes the attributes of what is held, and of nothing that is mounted below.
+pub(crate) fn set_attributes_alone(mount: &OwnedFd, set: Attributes) -> io::Result<()> {
+    attributes(mount.as_raw_fd(), c"", libc::AT_EMPTY_PATH, set, false)
 }
 
 /// Changes the attributes of what is held, and of everything mounted below.

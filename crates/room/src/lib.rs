@@ -13,6 +13,7 @@
 //! ends all processes of a process namespace with its first.
 
 mod plan;
+mod tried;
 
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -24,10 +25,11 @@ mod run;
 pub use plan::{Plan, Step};
 #[cfg(target_os = "linux")]
 pub use run::main;
+pub use tried::{Cause, Refusal, Tried};
 
 /// The hidden sub-command.
 pub const SUB_COMMAND: &str = "__cage";
-/// In the place of a plan: makes an empty room and ends; 0, or the reason on standard error.
+/// In the place of a plan: makes an empty room and ends. What it comes to is a [`Tried`] on standard output.
 pub const TRY: &str = "--try";
 
 /// Elsewhere there is no cage.

@@ -20,8 +20,8 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum Step {
-    /// A file or folder as it is on the machine, whatever covers it by now. One that is not there is left
-    /// out.
+    /// A file or folder as it is on the machine, whatever covers it by now. One that can be written and is
+    /// not there is left out; without one that is to be read there is no room.
     Share {
         /// Which.
         path: PathBuf,

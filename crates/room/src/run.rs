@@ -2,6 +2,7 @@
 
 use super::kernel::{self, Ended, Fork};
 use super::plan::Plan;
+use super::tried::{Cause, Refusal, Tried};
 use super::{SUB_COMMAND, TRY, mounts};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,7 +21,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         [only] if only == TRY => room(&Plan { cwd: "/".into(), ..Plan::default() }, &[]),
         [plan, dashes, line @ ..] if dashes == "--" && !line.is_empty() => match read(plan) {
             Ok(plan) => room(&plan, line),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         },
         _ => {
             eprintln!("svc: {SUB_COMMAND} needs a plan, --, and a program");
@@ -30,10 +31,35 @@ pub fn main(args: &[OsString]) -> ExitCode {
     match outcome {
         Ok(Ended::Code(code)) => ExitCode::from(code),
         Ok(Ended::Signal(signal)) => kernel::end_by_signal(signal),
-        Err(error) => {
-            eprintln!("svc: no room can be made: {error}");
+        Err(refusal) => {
+            tell(Some(refusal), args.len() == 1);
             ExitCode::from(NOT_STARTED)
         }
+    }
+}
+
+/// Where `AppArmor` says whether it lets ordinary users' programs use namespaces of users unasked.
+///
+/// Source: Ubuntu 23.10 and newer; `1` when it does not.
+const APPARMOR: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
+
+/// Tells what became of the room: of a try on standard output, of one that has a program why it does not
+/// start.
+fn tell(refusal: Option<Refusal>, is_try: bool) {
+    let is_restricted =
+        || kernel::identity().0 != 0 && fs::read_to_string(APPARMOR).is_ok_and(|text| text.trim() == "1");
+    // It makes a namespace and refuses what one needs in it, so that each step may be the first to fail.
+    let refusal = refusal.map(|refusal| match refusal.cause {
+        Cause::UserNamespaces | Cause::Other if is_restricted() => {
+            let reason = format!("AppArmor allows it to no program without a profile ({})", refusal.reason);
+            Refusal { cause: Cause::AppArmor, reason }
+        }
+        _ => refusal,
+    });
+    if is_try {
+        println!("{}", Tried { refusal }.line());
+    } else if let Some(Refusal { reason, .. }) = refusal {
+        eprintln!("svc: no room can be made: {reason}");
     }
 }
 
@@ -43,7 +69,7 @@ fn read(plan: &OsString) -> Result<Plan, String> {
 }
 
 /// Makes the room, runs `line` in it, and tells how that ended. With nothing to run it ends at once.
-fn room(plan: &Plan, line: &[OsString]) -> Result<Ended, String> {
+fn room(plan: &Plan, line: &[OsString]) -> Result<Ended, Refusal> {
     let (user, group) = kernel::identity();
     let superuser = user == 0;
     let maps = Maps::of(user, group)?;
@@ -69,32 +95,39 @@ fn room(plan: &Plan, line: &[OsString]) -> Result<Ended, String> {
 
 /// The first process of the room. Everything inside ends with it.
 fn first_process(plan: &Plan, line: &[OsString], superuser: bool, here: &PipeReader, tells: PipeWriter) -> ! {
-    let ready = kernel::end_with_parent()
-        .map_err(|error| error.to_string())
-        // It may have ended before that was said; then nobody holds the other end any more.
-        .and_then(|()| if kernel::has_hung_up(here) { Err("nobody waits for it".into()) } else { Ok(()) })
-        .and_then(|()| mounts::show_processes())
-        .and_then(|()| {
-            kernel::leave_key_ring().map_err(|error| format!("the key ring cannot be left: {error}"))
-        })
-        .and_then(|()| {
-            kernel::give_up_capabilities(superuser)
-                .map_err(|error| format!("capabilities cannot be given up: {error}"))
-        })
-        .and_then(|()| kernel::hide().map_err(|error| error.to_string()));
-    let ended = match ready {
-        Ok(()) if line.is_empty() => Ended::Code(0),
+    let ended = match make_ready(superuser, here) {
+        Ok(()) if line.is_empty() => {
+            tell(None, true);
+            Ended::Code(0)
+        }
         Ok(()) => start(plan, line).unwrap_or_else(|error| {
             eprintln!("svc: {error}");
             Ended::Code(NOT_STARTED)
         }),
-        Err(error) => {
-            eprintln!("svc: no room can be made: {error}");
+        Err(refusal) => {
+            tell(Some(refusal), line.is_empty());
             Ended::Code(NOT_STARTED)
         }
     };
     report(tells, ended);
     std::process::exit(0)
+}
+
+/// What only a process inside can do for the room.
+fn make_ready(superuser: bool, here: &PipeReader) -> Result<(), Refusal> {
+    let said = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| Refusal::from(format!("{what}: {error}"))
+    };
+    kernel::end_with_parent().map_err(said("it cannot end with its parent"))?;
+    // It may have ended before that was said; then nobody holds the other end any more.
+    if kernel::has_hung_up(here) {
+        return Err("nobody waits for it".to_owned().into());
+    }
+    mounts::show_processes(superuser)?;
+    kernel::leave_key_ring().map_err(said("the key ring cannot be left"))?;
+    kernel::give_up_capabilities(superuser).map_err(said("capabilities cannot be given up"))?;
+    kernel::hide().map_err(said("its memory cannot be closed"))
 }
 
 /// Starts the program and reaps until it has ended.
@@ -186,13 +219,13 @@ impl Maps {
     }
 
     /// Leaves the namespaces and writes the maps. More than one's own number only somebody outside may give.
-    fn enter(&self, superuser: bool) -> Result<(), String> {
+    fn enter(&self, superuser: bool) -> Result<(), Refusal> {
         let refused = |error: io::Error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::ENOSPC | libc::EUSERS | libc::EACCES) => format!(
-                "this system gives no user namespaces to this user ({error}); see kernel.unprivileged_userns_clone, \
-                 user.max_user_namespaces and, on Ubuntu, kernel.apparmor_restrict_unprivileged_userns"
-            ),
-            _ => format!("namespaces cannot be made: {error}"),
+            Some(libc::EPERM | libc::ENOSPC | libc::EUSERS | libc::EACCES) => {
+                let reason = format!("this system gives no user namespaces to this user ({error})");
+                Refusal { cause: Cause::UserNamespaces, reason }
+            }
+            _ => format!("namespaces cannot be made: {error}").into(),
         };
         if !superuser {
             kernel::leave_namespaces().map_err(refused)?;
@@ -216,7 +249,7 @@ impl Maps {
                 let written = (&is_ready).write_all(&[0]).and_then(|()| done.read_exact(&mut word)).is_ok()
                     && word == [0];
                 let _ = wait_for(helper);
-                if written { Ok(()) } else { Err("users and groups cannot be mapped".into()) }
+                if written { Ok(()) } else { Err("users and groups cannot be mapped".to_owned().into()) }
             }
         }
     }

@@ -12,11 +12,15 @@ use std::process::{Command, ExitCode};
 
 /// The hidden sub-command.
 pub const SUB_COMMAND: &str = "__confine";
+/// The place of each process's own among the processes: the one link among the places of a fence, which leads
+/// each to itself.
+pub const OWN_PROCESS: &str = "/proc/self";
 /// Exit code when the program was not started, as shells have it.
 const NOT_STARTED: u8 = 126;
 
-/// Takes the right to write from this process and all that it starts, except below these folders (or to these
-/// files). What this kernel leaves open nevertheless is said on standard error.
+/// Takes the right to write from this process and all that it starts, except below these folders (or to
+/// these files), which are named without links. What this kernel leaves open nevertheless is said on
+/// standard error.
 ///
 /// Errors: a sentence with the remedy.
 pub fn fence_in(places: &[impl AsRef<std::ffi::OsStr>]) -> Result<(), String> {
@@ -105,8 +109,8 @@ pub fn holds_back(version: u32) -> (String, String) {
 #[cfg(target_os = "linux")]
 fn fence(folders: &[impl AsRef<std::ffi::OsStr>]) -> Result<Vec<&'static str>, String> {
     use landlock::{
-        ABI, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd, Ruleset,
-        RulesetAttr, RulesetCreatedAttr, RulesetStatus,
+        ABI, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
+        RulesetCreatedAttr, RulesetStatus,
     };
     // What the first version knows is the fence. The second adds links and moves between folders (without it
     // they are refused altogether), the third truncation, the fifth the calls of devices.
@@ -123,8 +127,8 @@ fn fence(folders: &[impl AsRef<std::ffi::OsStr>]) -> Result<Vec<&'static str>, S
         .map_err(failed)?;
     for folder in folders {
         // What is not there cannot be written to either.
-        let Ok(place) = PathFd::new(folder.as_ref()) else { continue };
-        let is_folder = std::path::Path::new(folder.as_ref()).is_dir();
+        let Ok(place) = hold(folder.as_ref()) else { continue };
+        let is_folder = place.metadata().is_ok_and(|meta| meta.is_dir());
         let rights: BitFlags<AccessFs> =
             if is_folder { writes } else { writes & AccessFs::from_file(ABI::V5) };
         ruleset = ruleset.add_rule(PathBeneath::new(place, rights)).map_err(failed)?;
@@ -142,6 +146,29 @@ fn fence(folders: &[impl AsRef<std::ffi::OsStr>]) -> Result<Vec<&'static str>, S
         .into_iter()
         .filter_map(|(since, what)| (version < since).then_some(what))
         .collect())
+}
+
+/// Opens a place of a fence without reading it. Whoever named it knew where it really is: a link that is
+/// there now was put there since.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "std cannot refuse links on the way")]
+fn hold(path: &std::ffi::OsStr) -> std::io::Result<std::fs::File> {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::CString::new(path.as_bytes())?;
+    // SAFETY: all-zero bytes are a valid `open_how`.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from((libc::O_PATH | libc::O_CLOEXEC).cast_unsigned());
+    how.resolve = if path == OWN_PROCESS { 0 } else { libc::RESOLVE_NO_SYMLINKS };
+    // SAFETY: name and structure, of the size that is told, outlive the call.
+    let opened = unsafe {
+        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, name.as_ptr(), &raw const how, size_of_val(&how))
+    };
+    match i32::try_from(opened) {
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -9,6 +9,7 @@ pub mod files;
 pub mod http;
 pub mod journal;
 pub mod logger;
+pub mod memory;
 pub mod port_holder;
 pub mod process;
 pub mod regular;

@@ -116,8 +116,8 @@ fn around(
             (own_program(), room::command_line(&plan, program.into(), args))
         }
         (_, _, Some(scope)) => {
-            let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
-            places.extend(beside.temporary().map(Path::to_path_buf));
+            let mut places = fence::places(request, scope, info.id);
+            places.extend(beside.temporary().and_then(|path| path.canonicalize().ok()));
             (own_program(), fence::command_line(&places, program, args))
         }
         _ => (program, args),

@@ -1,12 +1,14 @@
 //! Where a fenced-in agent may write: below its scope, in a temporary folder of its own, and where its
 //! program keeps its own state. Reading stays free.
 
-use crate::providers::{self, Info};
-use std::ffi::OsString;
+use crate::providers::{self, Info, LaunchRequest};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use svc_sys::clock;
+use svc_sys::beneath::Root;
+use svc_sys::{clock, confine};
 
 /// Below the home folder: what tools of every language fetch and make again.
 const CACHES: &[&str] = &[".cache", ".npm"];
@@ -65,48 +67,80 @@ impl Drop for Temporary {
     }
 }
 
-/// The folders of a fence. A glob fences in its folder: the part before its first wildcard. A folder that
-/// does not exist yet is made, because nobody could name it to the kernel otherwise.
-pub fn places(base: &Path, working_dir: &Path, scope: &[String], provider: &str) -> Vec<PathBuf> {
-    let mut places = globs_places(base, working_dir, scope);
+/// The folders of a fence, without links. A glob fences in its folder: the part before its first wildcard. A
+/// folder that does not exist yet is made, because nobody could name it to the kernel otherwise.
+pub fn places(request: &LaunchRequest, scope: &[String], provider: &str) -> Vec<PathBuf> {
+    let base = request.base_dir();
+    let mut places = scope_places(request, scope);
     // The built-in agents keep their sessions there.
-    places.push(base.join(".svc/sessions"));
+    places.extend(made_within(&base, &base.join(".svc/sessions")));
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let of_home = home.map(|home| state_places(&home, provider, |name| std::env::var_os(name)));
     let (folders, files): (Vec<_>, Vec<_>) = of_home.into_iter().flatten().partition(|(_, made)| *made);
-    places.extend(folders.into_iter().map(|(folder, _)| folder));
-    make(&places);
-    places.extend(files.into_iter().map(|(file, _)| file));
-    places.extend(SYSTEM_PLACES.iter().map(PathBuf::from));
+    for (folder, _) in &folders {
+        if !folder.exists()
+            && let Err(error) = fs::create_dir_all(folder)
+        {
+            log::warn!("{} cannot be made: {error}", folder.display());
+        }
+    }
+    let usual = folders.into_iter().chain(files).map(|(place, _)| place);
+    let usual = usual.chain(SYSTEM_PLACES.iter().map(PathBuf::from));
+    places.extend(usual.filter_map(|place| place.canonicalize().ok()));
     // Sandboxes of the programs' own set up what they start there; for root it holds the system's settings.
     let is_root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
-    places.push(if is_root { "/proc/self" } else { "/proc" }.into());
+    places.push(if is_root { confine::OWN_PROCESS } else { "/proc" }.into());
     places
 }
 
 /// The folders and files that a scope names; the working directory where there is none. Folders that do not
-/// exist yet are made.
-pub fn scope_places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf> {
-    let places = globs_places(base, working_dir, scope);
-    make(&places);
-    places
-}
-
-fn globs_places(base: &Path, working_dir: &Path, scope: &[String]) -> Vec<PathBuf> {
+/// exist yet are made. What leads out is left out.
+pub fn scope_places(request: &LaunchRequest, scope: &[String]) -> Vec<PathBuf> {
+    let base = request.base_dir();
     if scope.is_empty() {
-        return vec![working_dir.to_path_buf()];
+        return made_within(&base, &request.working_dir).into_iter().collect();
     }
-    scope.iter().map(|glob| scope_place(base, glob)).collect()
+    let place = |glob: &String| {
+        // Only the daemon names an absolute one: where the commits of a worktree are kept.
+        let root = if glob.starts_with('/') { &request.project_dir } else { &base };
+        made_within(root, &scope_place(&base, glob))
+    };
+    scope.iter().filter_map(place).collect()
 }
 
-fn make(places: &[PathBuf]) {
-    for place in places {
-        if !place.exists()
-            && let Err(error) = fs::create_dir_all(place)
-        {
-            log::warn!("{} cannot be made: {error}", place.display());
-        }
+/// Where a place really is; `None` when it is not there or a link leads out of `root`: agents write there,
+/// and could have put one in its place.
+pub fn within(root: &Path, place: &Path) -> Option<PathBuf> {
+    let (root, place) = (root.canonicalize().ok()?, place.canonicalize().ok()?);
+    place.starts_with(root).then_some(place)
+}
+
+/// The same; a folder that is not there is made.
+fn made_within(root: &Path, place: &Path) -> Option<PathBuf> {
+    if !place.exists()
+        && let Err(error) = make_within(root, place)
+    {
+        log::warn!("{} cannot be made: {error}", place.display());
     }
+    within(root, place)
+}
+
+/// Makes the folders that are missing below `root`, and none behind a link that leads out.
+fn make_within(root: &Path, place: &Path) -> io::Result<()> {
+    let relative = place.strip_prefix(root).ok().and_then(Path::to_str).ok_or(ErrorKind::InvalidInput)?;
+    let root = Root::open(root)?;
+    let mut real = String::new();
+    for name in relative.split('/').filter(|name| !name.is_empty()) {
+        let next = if real.is_empty() { name.to_owned() } else { format!("{real}/{name}") };
+        real = match root.locate(&next) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                root.dir(&real)?.make_dir(name)?;
+                next
+            }
+            found => found?,
+        };
+    }
+    Ok(())
 }
 
 /// Where a program keeps its state, and whether it is a folder to be made.
@@ -118,14 +152,35 @@ pub fn program_places(
     named_places(home, provider, variable, |info| info.state_places, &[])
 }
 
-/// What of a program's state makes it run programs.
+/// What of a program's state makes it run programs, and whether it is a folder.
 pub fn obeyed_places(
     home: &Path,
     provider: &str,
     variable: impl Fn(&str) -> Option<OsString>,
-) -> Vec<PathBuf> {
-    let places = named_places(home, provider, variable, |info| info.obeyed_places, &[]);
-    places.into_iter().map(|(place, _)| place).collect()
+) -> Vec<(PathBuf, bool)> {
+    named_places(home, provider, variable, |info| info.obeyed_places, &[])
+}
+
+/// Makes a file or folder below `root` that says nothing to the program that reads it, where there is none:
+/// what is not there could be made by an agent. None is made behind a link that leads out.
+///
+/// Errors: what the system says.
+pub fn make_empty(root: &Path, place: &Path, is_folder: bool) -> io::Result<()> {
+    if fs::symlink_metadata(place).is_ok() {
+        return Ok(());
+    }
+    if is_folder {
+        return make_within(root, place);
+    }
+    let (Some(folder), Some(name)) = (place.parent(), place.file_name().and_then(OsStr::to_str)) else {
+        return Err(ErrorKind::InvalidInput.into());
+    };
+    make_within(root, folder)?;
+    let folder = folder.strip_prefix(root).ok().and_then(Path::to_str).ok_or(ErrorKind::InvalidInput)?;
+    let root = Root::open(root)?;
+    let mut file = root.dir(&root.locate(folder)?)?.create(name, 0o600)?;
+    let is_json = [".json", ".jsonc"].iter().any(|ending| name.ends_with(ending));
+    file.write_all(if is_json { b"{}\n" } else { b"" })
 }
 
 /// Where a program keeps its state and the caches of tools are, and whether it is a folder to be made.
@@ -172,7 +227,7 @@ fn scope_place(base: &Path, glob: &str) -> PathBuf {
 
 /// The command line that starts `program` behind the fence.
 pub fn command_line(places: &[PathBuf], program: OsString, args: Vec<OsString>) -> Vec<OsString> {
-    let mut line = vec![OsString::from(svc_sys::confine::SUB_COMMAND)];
+    let mut line = vec![OsString::from(confine::SUB_COMMAND)];
     line.extend(places.iter().map(OsString::from));
     line.extend([OsString::from("--"), program]);
     line.extend(args);
@@ -201,6 +256,51 @@ mod tests {
                 assert!(!["/h/u", "/h/u/.config", "/h/u/.local", "/h/u/.local/share"].contains(&place));
             }
         }
+    }
+
+    #[test]
+    fn a_link_that_leads_out_is_neither_followed_nor_made_behind() {
+        let top = std::env::temp_dir().join(format!("svc-fence-links-{}", std::process::id()));
+        let (project, outside) = (top.join("project"), top.join("outside"));
+        for folder in [project.join("src"), outside.clone()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        for (target, name) in
+            [(&outside, "out"), (&PathBuf::from("src"), "in"), (&outside.join("no"), "gone")]
+        {
+            std::os::unix::fs::symlink(target, project.join(name)).unwrap();
+        }
+        let real = project.canonicalize().unwrap();
+        for (name, place) in [
+            ("src", Some("src")),
+            ("in", Some("src")),
+            ("in/deep/er", Some("src/deep/er")),
+            ("new/deep", Some("new/deep")),
+            ("", Some("")),
+            ("out", None),
+            ("out/deep", None),
+            ("gone", None),
+            ("gone/deep", None),
+            ("../outside", None),
+        ] {
+            let expected = place.map(|place| if place.is_empty() { real.clone() } else { real.join(place) });
+            assert_eq!(made_within(&project, &project.join(name)), expected, "{name}");
+        }
+        for (name, is_folder, content) in
+            [("s/a.json", false, "{}\n"), ("s/a.toml", false, ""), ("s/hooks/", true, "")]
+        {
+            let place = project.join(name);
+            make_empty(&project, &place, is_folder).unwrap();
+            assert_eq!(fs::read_to_string(&place).unwrap_or_default(), content, "{name}");
+            assert_eq!(place.is_dir(), is_folder);
+            make_empty(&project, &place, is_folder).unwrap();
+        }
+        fs::write(project.join("s/own.json"), "its own").unwrap();
+        make_empty(&project, &project.join("s/own.json"), false).unwrap();
+        assert_eq!(fs::read_to_string(project.join("s/own.json")).unwrap(), "its own");
+        make_empty(&project, &project.join("out/settings.json"), false).unwrap_err();
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        fs::remove_dir_all(&top).unwrap();
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! ```
 //! The folder goes when the run is over, with everything in it.
 
+mod git;
+
 use super::fence;
 use crate::agents::worker::ROOMS;
 use crate::providers::{self, Home, Info, LaunchRequest, Room};
@@ -16,7 +18,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use svc_room::{Plan, Step};
+use svc_room::{Plan, Step, Tried};
 use svc_sys::clock;
 use svc_sys::process::{Processes, Spec};
 
@@ -87,6 +89,8 @@ const TRY_OUTPUT_BYTES: usize = 1024;
 pub struct RoomFolder {
     path: PathBuf,
     project: PathBuf,
+    /// Whether the project's own git was led elsewhere before.
+    is_led: bool,
 }
 
 impl RoomFolder {
@@ -115,7 +119,7 @@ impl RoomFolder {
             })
         };
         made().map_err(|error| format!("the room's folder {} cannot be made: {error}", path.display()))?;
-        Ok(Self { path, project: project.to_path_buf() })
+        Ok(Self { path, project: project.to_path_buf(), is_led: git::is_led(project) })
     }
 
     /// One that an earlier daemon has made.
@@ -136,6 +140,9 @@ impl RoomFolder {
 
 impl Drop for RoomFolder {
     fn drop(&mut self) {
+        if !self.is_led {
+            git::lead_back(&self.project);
+        }
         let plan = self.path.join("svc").join(PLAN);
         let is_file = fs::symlink_metadata(&plan).is_ok_and(|meta| meta.is_file());
         if is_file && let Err(error) = fs::rename(&plan, self.project.join(".svc").join(PLAN)) {
@@ -152,12 +159,7 @@ pub fn why_none(processes: &Processes) -> Option<String> {
     let tried =
         Spec::tool(super::env::own_program(), &[svc_room::SUB_COMMAND, svc_room::TRY], Path::new("/"));
     match processes.capture(&tried, b"", TRY_LIMIT, TRY_OUTPUT_BYTES) {
-        Ok(captured) if captured.is_success() => None,
-        Ok(captured) => {
-            let said = String::from_utf8_lossy(&captured.stderr);
-            let said = said.trim().trim_start_matches("svc: ").to_owned();
-            Some(if said.is_empty() { "the try was ended".to_owned() } else { said })
-        }
+        Ok(captured) => Tried::read(&captured.stdout).refusal.map(|refusal| refusal.reason),
         Err(error) => Some(error),
     }
 }
@@ -269,23 +271,7 @@ pub fn plan(
     show_project(&mut plan, request, part("svc"));
     if let Some(home) = &around.home {
         hide_secrets(&mut plan, home, &request.project_dir, info, around);
-        let state = fence::program_places(home, info.id, around.variable);
-        for (folder, _) in state.iter().filter(|(_, is_folder)| *is_folder) {
-            // Its program would make it, in a layer that is thrown away.
-            let _ = fs::create_dir_all(folder);
-        }
-        // A file alone cannot be put in the place of another one: in a layer it can.
-        let shown = |(_, is_folder): &(PathBuf, bool)| *is_folder || room.home != Home::Overlay;
-        let shown: Vec<PathBuf> = state.into_iter().filter(shown).map(|(place, _)| place).collect();
-        plan.write(shown.clone());
-        let obeyed = fence::obeyed_places(home, info.id, around.variable);
-        for state in shown {
-            plan.share_within(
-                &state,
-                obeyed.iter().filter(|place| place.starts_with(&state)).cloned(),
-                false,
-            );
-        }
+        show_state(&mut plan, home, room, info, around);
     }
     for grant in &room.grants {
         match grant.as_str() {
@@ -295,7 +281,7 @@ pub fn plan(
         }
     }
     plan.fence = request.fence.as_ref().map(|scope| {
-        let mut places = fence::places(&request.base_dir(), &request.working_dir, scope, info.id);
+        let mut places = fence::places(request, scope, info.id);
         places.extend(private);
         places.push(request.project_dir.join(".svc"));
         places.extend(around.home.clone().filter(|_| room.home != Home::Read));
@@ -314,18 +300,21 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
         None => plan.write([place]),
         Some(scope) => {
             plan.read([place]);
-            plan.share_within(&root, fence::scope_places(&base, &request.working_dir, scope), true);
+            plan.write(fence::scope_places(request, scope));
         }
     };
-    let (state, git) = (project.join(".svc"), project.join(".git"));
+    let state = project.join(".svc");
     show(plan, project);
-    if has_worktree || request.fence.is_none() {
-        // Commits are kept there, those of worktrees, too. As a place of its own it cannot be moved away
-        // whole.
-        plan.share_within(&root, [git.clone()], true);
+    let dot = root.join(".git");
+    let in_scope = |places: Vec<PathBuf>| places.iter().any(|place| dot.starts_with(place));
+    let commits = has_worktree
+        || request.fence.as_ref().is_none_or(|scope| in_scope(fence::scope_places(request, scope)));
+    for (place, is_written) in git::Places::of(&root).into_iter() {
+        // Of the project's own the rest is as the scope has it.
+        if commits || !is_written || !place.starts_with(&root) {
+            plan.share([place], is_written && commits);
+        }
     }
-    // What a person's own git obeys.
-    plan.share_within(&root, ["config", "hooks"].map(|name| git.join(name)), false);
     let sessions = state.join(SESSIONS);
     // Where it cannot be made, the agent that keeps a session there says so.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&sessions);
@@ -335,6 +324,37 @@ fn show_project(plan: &mut Plan, request: &LaunchRequest, own_state: PathBuf) {
     plan.read(kept);
     if has_worktree {
         show(plan, base.clone());
+    }
+}
+
+/// What the program keeps in the home folder, to be written, but for what makes it run things.
+fn show_state(plan: &mut Plan, home: &Path, room: &Room, info: &Info, around: &Surroundings<'_>) {
+    let state = fence::program_places(home, info.id, around.variable);
+    for (folder, _) in state.iter().filter(|(_, is_folder)| *is_folder) {
+        // Its program would make it, in a layer that is thrown away.
+        let _ = fs::create_dir_all(folder);
+    }
+    // A file alone cannot be put in the place of another one: in a layer it can.
+    let shown = |(_, is_folder): &(PathBuf, bool)| *is_folder || room.home != Home::Overlay;
+    let shown: Vec<PathBuf> = state.into_iter().filter(shown).map(|(place, _)| place).collect();
+    plan.write(shown.clone());
+    let obeyed = fence::obeyed_places(home, info.id, around.variable);
+    for state in shown {
+        for (place, is_folder) in obeyed.iter().filter(|(place, _)| place.starts_with(&state)) {
+            if *place != state
+                && let Err(error) = fence::make_empty(&state, place, *is_folder)
+            {
+                log::warn!("{} cannot be made, so an agent may make it: {error}", place.display());
+            }
+            // Folders on the way are places of their own: those cannot be moved away from inside.
+            let on_the_way = place
+                .ancestors()
+                .skip(1)
+                .take_while(|folder| folder.starts_with(&state) && **folder != *state);
+            let on_the_way: Vec<_> = on_the_way.map(Path::to_path_buf).collect();
+            plan.share_within(&state, on_the_way.into_iter().rev(), true);
+            plan.share_within(&state, [place.clone()], false);
+        }
     }
 }
 
@@ -367,7 +387,7 @@ pub fn own_uid() -> u32 {
 /// How a plan is filled. Links lead to places that the room may show otherwise: the place itself is named.
 trait Fill {
     fn share(&mut self, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
-    /// Leaves out what leads out of `root`: agents write there, and could have put a link in its place.
+    /// Leaves out what leads out of `root`.
     fn share_within(&mut self, root: &Path, paths: impl IntoIterator<Item = PathBuf>, writable: bool);
     fn hide(&mut self, path: PathBuf);
     fn read(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
@@ -385,9 +405,7 @@ impl Fill for Plan {
     }
 
     fn share_within(&mut self, root: &Path, paths: impl IntoIterator<Item = PathBuf>, writable: bool) {
-        let Ok(root) = root.canonicalize() else { return };
-        let real = paths.into_iter().filter_map(|path| path.canonicalize().ok());
-        self.share(real.filter(|path| path.starts_with(&root)), writable);
+        self.share(paths.into_iter().filter_map(|path| fence::within(root, &path)), writable);
     }
 
     fn hide(&mut self, path: PathBuf) {

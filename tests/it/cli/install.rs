@@ -11,6 +11,7 @@ use std::process::{Command, Output};
 use std::thread;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+const PROFILE: &str = include_str!("../../../data/install/apparmor.in");
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -37,6 +38,7 @@ fn layout(dir: &Path) {
         ("bin/svc", program.as_str()),
         ("share/man/man1/svc.1", ".TH SVC 1\n"),
         ("share/systemd/user/svc@.service", unit),
+        ("share/svc/apparmor/svc", PROFILE),
     ] {
         let path = dir.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -140,6 +142,44 @@ fn an_archive_is_fetched_checked_and_installed_below_the_prefix() {
     assert_eq!(names, ["svc", "svc-cli"], "nothing half written is left");
 }
 
+/// A machine whose `AppArmor` restricts user namespaces: root's installer loads the profile, another one says
+/// how.
+#[test]
+fn the_apparmor_profile_names_the_program_and_is_loaded_where_it_is_needed() {
+    let releases = Releases::new();
+    releases.publish(|_| {});
+    let home = Folder::new();
+    let (prefix, profiles, bin) = (home.0.join("opt"), home.0.join("apparmor.d"), home.0.join("bin"));
+    for folder in [&profiles, &bin] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(home.0.join("restricts"), "1\n").unwrap();
+    let parser = bin.join("apparmor_parser");
+    fs::write(&parser, format!("#!/bin/sh\necho \"$*\" >>{}/loaded\n", home.0.display())).unwrap();
+    fs::set_permissions(&parser, fs::Permissions::from_mode(0o755)).unwrap();
+    let install = |restricts: &str| {
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("sh");
+        command.arg(root().join("data/install/install.sh")).args(["--from", &releases.url, "--prefix"]);
+        command.arg(&prefix).env("PATH", path).env("SVC_INSTALL_PROFILES", &profiles);
+        run(command.env("SVC_INSTALL_RESTRICTS", home.0.join(restricts)))
+    };
+    let told = install("absent");
+    assert!(!told.contains("AppArmor"), "{told}");
+    let profile = prefix.join("share/svc/apparmor/svc");
+    let text = fs::read_to_string(&profile).unwrap();
+    let line = format!("profile svc \"{}/bin/svc\" flags=(unconfined) {{", prefix.display());
+    assert!(text.lines().any(|found| found == line), "{text}");
+    let told = install("restricts");
+    if crate::support::daemon::is_root() {
+        let loaded = fs::read_to_string(home.0.join("loaded")).unwrap();
+        assert_eq!(loaded.trim(), format!("-r {}/svc", profiles.display()));
+        assert_eq!(fs::read_to_string(profiles.join("svc")).unwrap(), text);
+    } else {
+        assert!(told.contains(&format!("sudo install -m 644 {}", profile.display())), "{told}");
+    }
+}
+
 #[test]
 fn an_archive_that_is_not_what_was_expected_installs_nothing() {
     let releases = Releases::new();
@@ -203,6 +243,14 @@ fn a_debian_package_holds_the_layout_and_says_what_it_is() {
     run(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&place));
     assert_eq!(run(&mut Command::new(place.join("usr/bin/svc-cli"))).trim(), VERSION);
     assert!(place.join("usr/share/systemd/user/svc@.service").exists());
+    let control = folder.0.join("control");
+    run(Command::new("dpkg-deb").arg("-e").arg(&package).arg(&control));
+    for script in ["postinst", "postrm"] {
+        let path = control.join(script);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755, "{script}");
+        run(Command::new("sh").arg("-n").arg(&path));
+        assert!(fs::read_to_string(&path).unwrap().contains("apparmor_parser"), "{script}");
+    }
     let list = run(Command::new("dpkg-deb").arg("-c").arg(&package));
     assert!(list.lines().all(|line| line.contains(" 0/0 ")), "{list}");
     assert!(list.contains("-rwxr-xr-x") && list.contains("-rw-r--r--"), "{list}");
