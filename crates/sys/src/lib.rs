@@ -17,6 +17,7 @@ pub mod reserve;
 pub mod secrets;
 pub mod signals;
 pub mod socket_table;
+pub mod sockets;
 pub mod terminal;
 pub mod threads;
 pub mod ws;

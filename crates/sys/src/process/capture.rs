@@ -1,7 +1,8 @@
 //! Running a program to its end and keeping what it prints: `git`, version questions.
 
-use super::pipe::{poll, set_nonblocking};
+use super::pipe::poll;
 use super::{Exit, Processes, Running, Spec};
+use crate::sockets::set_nonblocking;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;

@@ -15,6 +15,7 @@
 //! process group and no further.
 
 mod capture;
+mod keep;
 mod mark;
 mod origin;
 #[cfg_attr(target_os = "linux", path = "os_linux.rs")]
@@ -27,7 +28,8 @@ mod spawn;
 mod stop;
 
 pub use capture::Captured;
-pub use origin::{Origin, origin};
+pub use keep::{KEEPER_LOG, KEEPER_SUB_COMMAND, begin_keeping, identity_of, kill};
+pub use origin::{Origin, know_keeper, origin};
 pub use pipe::{Progress, Sink, Source, Wake};
 pub use spawn::{Running, Spec, Stdin, find_program};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};

@@ -158,6 +158,45 @@ pub(super) fn own_adopted() -> Option<Vec<u32>> {
     Some(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
+/// The children of all threads of a process, adopted ones included; `None` when it is gone, or the kernel lists
+/// none.
+pub(super) fn children(pid: u32) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
+        match fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
+            // The thread has ended meanwhile, and has left its children to another; or there is no such file.
+            Err(_) if thread.path().exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(found)
+}
+
+/// Whether this process has a child, be it one that has ended and is not collected yet.
+pub(super) fn has_children() -> bool {
+    // SAFETY: all-zero bytes are a valid siginfo_t, which outlives the call; WNOWAIT leaves all as it is.
+    let result = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+        libc::waitid(libc::P_ALL, 0, &raw mut info, flags)
+    };
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ECHILD)
+}
+
+/// Has the kernel kill this process when the thread that started it is gone. Called between fork and exec.
+pub(super) fn die_with(parent: u32) -> io::Result<()> {
+    // SAFETY: both calls take or give numbers, and are safe after fork.
+    let orphaned = unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        u32::try_from(libc::getppid()) != Ok(parent)
+    };
+    // It may have gone before that was said; then nobody hears of this error either.
+    if orphaned { Err(io::ErrorKind::NotFound.into()) } else { Ok(()) }
+}
+
 /// Signals exactly this process. `false` when it is gone, or may not be signalled.
 pub(super) fn signal(identity: Identity, signal: i32) -> bool {
     let Some(handle) = open_pidfd(identity.pid) else { return false };

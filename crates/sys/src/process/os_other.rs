@@ -56,6 +56,18 @@ pub(super) fn own_adopted() -> Option<Vec<u32>> {
     Some(Vec::new())
 }
 
+pub(super) fn children(_pid: u32) -> Option<Vec<u32>> {
+    None
+}
+
+pub(super) fn has_children() -> bool {
+    false
+}
+
+pub(super) fn die_with(_parent: u32) -> io::Result<()> {
+    Ok(())
+}
+
 pub(super) fn signal(identity: Identity, signal: i32) -> bool {
     let Some(pid) = libc::pid_t::try_from(identity.pid).ok().filter(|pid| *pid > 0) else { return false };
     // SAFETY: kill takes numbers.

@@ -1,6 +1,7 @@
 //! Pipes to and from a child that never hold a thread for good: each can be ended from outside.
-#![allow(unsafe_code, reason = "poll and fcntl")]
+#![allow(unsafe_code, reason = "poll")]
 
+use crate::sockets::set_nonblocking;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -106,16 +107,6 @@ impl Sink {
             Err(error) => Err(error),
         }
     }
-}
-
-/// Makes reads and writes on this end return instead of waiting. The other end is not affected.
-pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: fcntl on an open descriptor with number arguments.
-    let result = unsafe {
-        let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
-        libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Waits until one of the files is ready for its events (or has an error or hung up), or for `wait`;

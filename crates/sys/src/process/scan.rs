@@ -54,13 +54,7 @@ impl Scan {
     /// Whether a process carries this marker. A process that has dropped the project's variable but kept
     /// the agent's is still the agent's.
     pub fn carries(&self, pid: u32, marker: &Marker) -> bool {
-        self.marks().get(&pid).is_some_and(|marks| {
-            let dir = marker.project_dir.as_os_str().as_bytes();
-            let by_environ = marks.environ.as_ref().is_some_and(|mark| {
-                mark.agent == marker.agent && mark.project_dir.as_ref().is_none_or(|found| found == dir)
-            });
-            by_environ || marks.limit.is_some_and(|mark| mark == LimitMark::new(Some(marker)))
-        })
+        self.marks().get(&pid).is_some_and(|marks| marks.are(marker))
     }
 
     /// The agent of a process that carries the marker of some agent of this project.
@@ -93,10 +87,28 @@ pub fn agent_of_process(pid: u32, project_dir: &Path) -> Option<AgentId> {
     Marks::of(pid)?.agent(project_dir)
 }
 
+/// Whether a process beside this one that was started at `ticks` or later carries this marker.
+pub fn carried_since(marker: &Marker, ticks: u64) -> bool {
+    let own = std::process::id();
+    let is_later = |stat: &os::Stat| stat.start_ticks >= ticks && stat.pid != own && !stat.is_gone();
+    os::all()
+        .iter()
+        .filter(|stat| is_later(stat))
+        .any(|stat| Marks::of(stat.pid).is_some_and(|marks| marks.are(marker)))
+}
+
 impl Marks {
     fn of(pid: u32) -> Option<Self> {
         let marks = Self { environ: Mark::parse(&os::environ(pid)), limit: LimitMark::of(pid) };
         (marks.environ.is_some() || marks.limit.is_some()).then_some(marks)
+    }
+
+    fn are(&self, marker: &Marker) -> bool {
+        let dir = marker.project_dir.as_os_str().as_bytes();
+        let by_environ = self.environ.as_ref().is_some_and(|mark| {
+            mark.agent == marker.agent && mark.project_dir.as_ref().is_none_or(|found| found == dir)
+        });
+        by_environ || self.limit.is_some_and(|mark| mark == LimitMark::new(Some(marker)))
     }
 
     /// The limit first: the environment is chosen by whoever starts a program.

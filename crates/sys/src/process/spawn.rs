@@ -25,6 +25,13 @@ pub enum Stdin {
     Null,
 }
 
+/// Whether a program outlives the process that started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tie {
+    None,
+    ToParent,
+}
+
 /// What to run, and how.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -77,9 +84,13 @@ impl Processes {
     ///
     /// Errors: a sentence that names the program, for example `cannot start codex: not found on PATH`.
     pub fn spawn(&self, spec: &Spec) -> io::Result<Running> {
+        self.spawn_with(spec, Tie::None)
+    }
+
+    pub(super) fn spawn_with(&self, spec: &Spec, tie: Tie) -> io::Result<Running> {
         let name = Path::new(&spec.program).display();
         let fail = |error: io::Error| io::Error::new(error.kind(), format!("cannot start {name}: {error}"));
-        let mut command = command(spec).map_err(fail)?;
+        let mut command = command(spec, tie).map_err(fail)?;
         let (identity, mut child, exit) =
             reaper::register(spec.marker.as_ref().map(|marker| marker.agent), || {
                 let child = command.spawn()?;
@@ -98,7 +109,7 @@ impl Processes {
     }
 }
 
-fn command(spec: &Spec) -> io::Result<Command> {
+fn command(spec: &Spec, tie: Tie) -> io::Result<Command> {
     if !spec.cwd.is_dir() {
         let message = format!("the folder {} does not exist", spec.cwd.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
@@ -118,13 +129,30 @@ fn command(spec: &Spec) -> io::Result<Command> {
         command.env(PROJECT_DIR_VARIABLE, &marker.project_dir);
     }
     let mark = LimitMark::new(spec.marker.as_ref()).limit();
+    let own = std::process::id();
     // SAFETY: `prepare` only makes system calls that are allowed between fork and exec.
-    unsafe { command.pre_exec(move || prepare(mark)) };
+    unsafe {
+        command.pre_exec(move || {
+            if tie == Tie::ToParent {
+                os::die_with(own)?;
+            }
+            prepare(mark)
+        });
+    }
     Ok(command)
 }
 
 /// Runs in the child, between fork and exec: no allocation, no locks.
 fn prepare(mark: u64) -> io::Result<()> {
+    plain()?;
+    os::set_mark(mark);
+    os::take_mark();
+    Ok(())
+}
+
+/// What every process that is started here has, and a keeper alone: a session of its own, default signals and
+/// no inherited files. Runs in the child, between fork and exec.
+pub(super) fn plain() -> io::Result<()> {
     // SAFETY: system calls on numbers and on a local signal set, all async-signal-safe.
     unsafe {
         if libc::setsid() < 0 {
@@ -139,9 +167,7 @@ fn prepare(mark: u64) -> io::Result<()> {
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
-    os::set_mark(mark);
     os::close_descriptors_on_exec();
-    os::take_mark();
     Ok(())
 }
 

@@ -19,13 +19,13 @@ use svc_base::ids::AgentId;
 /// Between TERM and KILL when a person stops an agent.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Between TERM and KILL for what a program left behind when it ended by itself.
-const SWEEP_GRACE: Duration = Duration::from_secs(1);
+pub(super) const SWEEP_GRACE: Duration = Duration::from_secs(1);
 /// Between TERM and KILL for what an earlier daemon left behind.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// How long KILL is repeated before what is left counts as leaked.
-const KILL_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
 /// While a stop is in progress: how long to wait for a child's end before looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Processes remembered per stop. More are still found by marker, parent and session.
 const NOTED_MAX: usize = 16_384;
 
@@ -183,6 +183,6 @@ impl<'a> Tree<'a> {
     }
 }
 
-fn count(length: usize) -> u32 {
+pub(super) fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }

@@ -1,0 +1,327 @@
+//! How a daemon speaks with a keeper.
+
+use super::frames::Frames;
+use super::place::{Folder, Place};
+use super::protocol::{FRAME_BYTES_MAX, FromKeeper, Order, ToKeeper, VERSION, Welcome, take_records};
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::Shutdown;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use svc_sys::process::{self, Identity, KEEPER_LOG, Processes};
+use svc_sys::sockets::{Poll, own_uid, peer};
+
+/// How long a keeper may take to greet. A loaded machine starts fifty at once.
+const WELCOME_LIMIT: Duration = Duration::from_secs(15);
+/// How long a keeper may take none of a frame before it counts as gone.
+const SEND_LIMIT: Duration = Duration::from_secs(5);
+/// How long a keeper that does not answer is given to be gone altogether.
+const GONE_LIMIT: Duration = Duration::from_secs(1);
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// A connection with a keeper that has greeted.
+pub struct Link {
+    pub welcome: Welcome,
+    pub reader: Reader,
+    pub writer: Arc<Writer>,
+}
+
+/// Starts a keeper from this program (its own is a daemon's best choice) and gives it its order.
+///
+/// Errors: a sentence; no keeper runs then.
+pub fn start(processes: &Processes, program: OsString, order: &Order) -> Result<Link, String> {
+    let frame = ToKeeper::Start(order.clone());
+    let pair = UnixStream::pair().map_err(|error| format!("no socket for the keeper: {error}"))?;
+    let (own, theirs) = (pair.0, OwnedFd::from(pair.1));
+    let keeper = processes
+        .spawn_keeper(&program, &order.run_dir, theirs, order.marker.agent)
+        .map_err(|error| error.to_string())?;
+    greet(own, &frame, keeper).map_err(|why| {
+        process::kill(keeper);
+        let log = order.run_dir.join(KEEPER_LOG);
+        format!("the keeper of agent {} {why}; see {}", order.marker.agent, log.display())
+    })
+}
+
+/// Connects with the keeper of a run, and asks for its records from this offset on.
+///
+/// `None`: none is there; what a dead one has left is removed. Errors: it is there and refuses, or says nothing;
+/// a sentence.
+pub fn find(run_dir: &Path, from: u64) -> Result<Option<Link>, String> {
+    let shown = run_dir.display();
+    let Some(folder) = Folder::open(run_dir).map_err(|error| format!("{shown}: {error}"))? else {
+        return Ok(None);
+    };
+    let Some(place) = folder.place()? else { return Ok(None) };
+    let keeper = place.identity();
+    if process::identity_of(keeper.pid) != Some(keeper) {
+        folder.clear();
+        return Ok(None);
+    }
+    // What is below it is this agent's from now on, whether or not it answers.
+    process::know_keeper(keeper, place.agent);
+    match connect(&folder, &place, from) {
+        Ok(link) => Ok(Some(link)),
+        Err(_) if is_gone_soon(keeper) => {
+            folder.clear();
+            Ok(None)
+        }
+        Err(why) => Err(format!("the keeper in {shown} (process {}) {why}", keeper.pid)),
+    }
+}
+
+fn connect(folder: &Folder, place: &Place, from: u64) -> Result<Link, String> {
+    let socket = folder.connect().map_err(|error| format!("cannot be reached: {error}"))?;
+    let found = peer(&socket).map_err(|error| format!("is not told by the system: {error}"))?;
+    if found.uid != own_uid() || (found.pid != 0 && found.pid != place.pid) {
+        return Err("is not what listens there".into());
+    }
+    let hello = ToKeeper::Hello { version: VERSION, token: place.token.clone(), from };
+    greet(socket, &hello, place.identity())
+}
+
+/// Whether a process that does not answer is about to end.
+fn is_gone_soon(keeper: Identity) -> bool {
+    let until = Instant::now() + GONE_LIMIT;
+    while Instant::now() < until {
+        if process::identity_of(keeper.pid) != Some(keeper) {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
+}
+
+/// Says the first word and waits for the answer.
+fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity) -> Result<Link, String> {
+    let failed = |error: io::Error| format!("does not answer: {error}");
+    socket.set_write_timeout(Some(SEND_LIMIT)).map_err(failed)?;
+    let writer = Arc::new(Writer::new(socket.try_clone().map_err(failed)?).map_err(failed)?);
+    let mut reader = Reader::new(socket).map_err(failed)?;
+    writer.send(word).map_err(failed)?;
+    let until = Instant::now() + WELCOME_LIMIT;
+    let (kind, place) = loop {
+        if let Some(found) = reader.frames.next(FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
+            break found;
+        }
+        match reader.wait(Some(until)).map_err(failed)? {
+            Ready::Socket => {}
+            Ready::Wake | Ready::Nothing => {
+                return Err(format!("has not answered for {} s", WELCOME_LIMIT.as_secs()));
+            }
+        }
+        if reader.frames.fill(&mut reader.socket).map_err(failed)? == 0 {
+            return Err("has ended without a word".into());
+        }
+    };
+    match FromKeeper::decode(kind, reader.frames.payload(place)) {
+        Ok(FromKeeper::Welcome(welcome)) => {
+            let is_same = Identity { pid: welcome.pid, start_ticks: welcome.start_ticks } == keeper;
+            if !is_same || welcome.version != VERSION {
+                return Err("is another than it was to be".into());
+            }
+            Ok(Link { welcome, reader, writer })
+        }
+        Ok(FromKeeper::Refused { why }) => Err(format!("refuses: {why}")),
+        Ok(FromKeeper::Records { .. }) => Err("has not greeted".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What [`Reader::next`] has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// So many bytes of whole records, see [`Reader::bytes`]; the first starts at `offset`.
+    Records {
+        offset: u64,
+        len: usize,
+    },
+    Woken,
+    TimedOut,
+    /// The keeper has ended, or has broken the protocol. It stays so.
+    Gone,
+}
+
+enum Ready {
+    Socket,
+    Wake,
+    Nothing,
+}
+
+/// The reading half.
+pub struct Reader {
+    socket: UnixStream,
+    frames: Frames,
+    records: Range<usize>,
+    wake: PipeReader,
+    waker: Waker,
+    is_gone: bool,
+}
+
+impl Reader {
+    fn new(socket: UnixStream) -> io::Result<Self> {
+        let (wake, pipe) = io::pipe()?;
+        let waker = Waker(Arc::new(Waking { is_rung: AtomicBool::new(false), pipe }));
+        Ok(Self { socket, frames: Frames::new(CHUNK_BYTES), records: 0..0, wake, waker, is_gone: false })
+    }
+
+    /// Waits for the next frame, for the wake, or until `limit`.
+    pub fn next(&mut self, limit: Option<Instant>) -> Next {
+        self.records = 0..0;
+        loop {
+            if self.waker.take(&mut self.wake) {
+                return Next::Woken;
+            }
+            if self.is_gone {
+                return Next::Gone;
+            }
+            match self.frames.next(FRAME_BYTES_MAX) {
+                Ok(Some((kind, place))) => return self.found(kind, place),
+                Ok(None) => {}
+                Err(_) => return self.gone(),
+            }
+            match self.wait(limit) {
+                Ok(Ready::Wake) => {}
+                Ok(Ready::Nothing) => return Next::TimedOut,
+                Ok(Ready::Socket) => match self.frames.fill(&mut self.socket) {
+                    Ok(count) if count > 0 => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Ok(_) | Err(_) => return self.gone(),
+                },
+                Err(_) => return self.gone(),
+            }
+        }
+    }
+
+    fn found(&mut self, kind: u8, place: Range<usize>) -> Next {
+        let end = place.end;
+        match take_records(kind, self.frames.payload(place)) {
+            Ok((offset, bytes)) => {
+                let len = bytes.len();
+                self.records = end - len..end;
+                Next::Records { offset, len }
+            }
+            Err(_) => self.gone(),
+        }
+    }
+
+    fn gone(&mut self) -> Next {
+        self.is_gone = true;
+        Next::Gone
+    }
+
+    /// What the last [`Next::Records`] has brought.
+    pub fn bytes(&self) -> &[u8] {
+        self.frames.payload(self.records.clone())
+    }
+
+    /// Whether something is there to be read at once, or within `wait`.
+    pub fn is_ready(&self, wait: Duration) -> bool {
+        self.is_gone
+            || self.frames.is_ready()
+            || matches!(self.wait_for(true, Some(wait)), Ok(Ready::Socket | Ready::Wake) | Err(_))
+    }
+
+    /// Lets more gather for `wait`; a wake ends it early.
+    pub fn rest(&self, wait: Duration) {
+        // A wait that fails is one that is over.
+        let _ = self.wait_for(false, Some(wait));
+    }
+
+    /// What wakes this reader, from any thread.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    fn wait(&self, limit: Option<Instant>) -> io::Result<Ready> {
+        self.wait_for(true, limit.map(|limit| limit.saturating_duration_since(Instant::now())))
+    }
+
+    fn wait_for(&self, with_socket: bool, limit: Option<Duration>) -> io::Result<Ready> {
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let mut poll = Poll::default();
+            let wake = poll.add(self.wake.as_fd(), true, false);
+            let socket = with_socket.then(|| poll.add(self.socket.as_fd(), true, false));
+            poll.wait(until.map(|until| until.saturating_duration_since(Instant::now())))?;
+            if poll.is_ready(wake) {
+                return Ok(Ready::Wake);
+            }
+            if socket.is_some_and(|socket| poll.is_ready(socket)) {
+                return Ok(Ready::Socket);
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(Ready::Nothing);
+            }
+        }
+    }
+}
+
+/// Wakes the [`Reader`] it came from.
+#[derive(Clone)]
+pub struct Waker(Arc<Waking>);
+
+struct Waking {
+    is_rung: AtomicBool,
+    pipe: PipeWriter,
+}
+
+impl Waker {
+    /// Remembered until [`Reader::next`] has answered it; never waits.
+    pub fn wake(&self) {
+        if !self.0.is_rung.swap(true, Ordering::AcqRel) {
+            // One byte at most is in the pipe. Without a reader nobody need be woken.
+            let _ = (&self.0.pipe).write_all(&[1]);
+        }
+    }
+
+    fn take(&self, pipe: &mut PipeReader) -> bool {
+        if !self.0.is_rung.load(Ordering::Acquire) {
+            return false;
+        }
+        // The byte is there, or on its way. It goes first: a bell that rings between the two is this one.
+        let _ = pipe.read(&mut [0]);
+        self.0.is_rung.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The writing half.
+pub struct Writer {
+    socket: Mutex<UnixStream>,
+    /// To be closed while somebody writes.
+    closing: UnixStream,
+}
+
+impl Writer {
+    fn new(socket: UnixStream) -> io::Result<Self> {
+        let closing = socket.try_clone()?;
+        Ok(Self { socket: Mutex::new(socket), closing })
+    }
+
+    /// Sends a whole frame.
+    ///
+    /// Errors: it is too long, which leaves the connection as it was; or the keeper has gone, or takes nothing
+    /// for 5 s, which closes it.
+    pub fn send(&self, frame: &ToKeeper) -> io::Result<()> {
+        let bytes = frame.encode()?;
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = socket.write_all(&bytes);
+        if sent.is_err() {
+            // Half a frame may be under way: nothing can follow it.
+            self.close();
+        }
+        sent
+    }
+
+    /// Ends the connection; the reader sees its end.
+    pub fn close(&self) {
+        // It fails only when it is closed already.
+        let _ = self.closing.shutdown(Shutdown::Both);
+    }
+}
