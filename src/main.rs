@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Some(svc::providers::script::SUB_COMMAND) => svc::rehearsal::main(args[1..].iter().map(lossy)),
         Some(svc::providers::ollama::SUB_COMMAND) => svc::ollama::main(args[1..].iter().map(lossy)),
         Some(svc_sys::confine::SUB_COMMAND) => svc_sys::confine::main(&args[1..]),
+        Some(svc_keeper::SUB_COMMAND) => svc_keeper::main(),
         Some(svc_room::SUB_COMMAND) => svc_room::main(&args[1..]),
         _ => {
             svc_sys::secrets::hide();

@@ -47,7 +47,8 @@ fn trespassers(files: &[(String, String)], patterns: &[&str], allowed: impl Fn(&
 /// Whether a file is one of the places with threads: the system's crate, `assembly/`, a feature's `worker*`,
 /// or a process side.
 fn does_io(name: &str) -> bool {
-    let folders = ["crates/sys/", "crates/room/", "crates/agents/", "crates/cli/", "src/assembly/"];
+    let folders =
+        ["crates/sys/", "crates/keeper/", "crates/room/", "crates/agents/", "crates/cli/", "src/assembly/"];
     name == "src/main.rs"
         || folders.iter().any(|folder| name.starts_with(folder))
         || name.split('/').any(|part| part.starts_with("worker"))

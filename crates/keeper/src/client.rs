@@ -20,8 +20,9 @@ use svc_sys::sockets::{Poll, own_uid, peer};
 const WELCOME_LIMIT: Duration = Duration::from_secs(15);
 /// How long a keeper may take none of a frame before it counts as gone.
 const SEND_LIMIT: Duration = Duration::from_secs(5);
-/// How long a keeper that does not answer is given to be gone altogether.
+/// How long a keeper that does not answer is given to be gone altogether, and how often it is looked for.
 const GONE_LIMIT: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -40,9 +41,9 @@ pub fn start(processes: &Processes, program: OsString, order: &Order) -> Result<
     let pair = UnixStream::pair().map_err(|error| format!("no socket for the keeper: {error}"))?;
     let (own, theirs) = (pair.0, OwnedFd::from(pair.1));
     let keeper = processes
-        .spawn_keeper(&program, &order.run_dir, theirs, order.marker.agent)
+        .spawn_keeper(program, &order.run_dir, theirs, order.marker.agent)
         .map_err(|error| error.to_string())?;
-    greet(own, &frame, keeper).map_err(|why| {
+    greet(own, &frame, keeper).map_err(|(Failure::Silent(why) | Failure::Refuses(why))| {
         process::kill(keeper);
         let log = order.run_dir.join(KEEPER_LOG);
         format!("the keeper of agent {} {why}; see {}", order.marker.agent, log.display())
@@ -68,19 +69,34 @@ pub fn find(run_dir: &Path, from: u64) -> Result<Option<Link>, String> {
     process::know_keeper(keeper, place.agent);
     match connect(&folder, &place, from) {
         Ok(link) => Ok(Some(link)),
-        Err(_) if is_gone_soon(keeper) => {
+        Err(Failure::Silent(_)) if is_gone_soon(keeper) => {
             folder.clear();
             Ok(None)
         }
-        Err(why) => Err(format!("the keeper in {shown} (process {}) {why}", keeper.pid)),
+        Err(Failure::Silent(why) | Failure::Refuses(why)) => {
+            Err(format!("the keeper in {shown} (process {}) {why}", keeper.pid))
+        }
     }
 }
 
-fn connect(folder: &Folder, place: &Place, from: u64) -> Result<Link, String> {
+/// Why there is no connection, to be put behind "the keeper".
+enum Failure {
+    /// It may be about to end.
+    Silent(String),
+    Refuses(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Silent(why)
+    }
+}
+
+fn connect(folder: &Folder, place: &Place, from: u64) -> Result<Link, Failure> {
     let socket = folder.connect().map_err(|error| format!("cannot be reached: {error}"))?;
     let found = peer(&socket).map_err(|error| format!("is not told by the system: {error}"))?;
     if found.uid != own_uid() || (found.pid != 0 && found.pid != place.pid) {
-        return Err("is not what listens there".into());
+        return Err(Failure::Refuses("is not what listens there".into()));
     }
     let hello = ToKeeper::Hello { version: VERSION, token: place.token.clone(), from };
     greet(socket, &hello, place.identity())
@@ -93,18 +109,19 @@ fn is_gone_soon(keeper: Identity) -> bool {
         if process::identity_of(keeper.pid) != Some(keeper) {
             return true;
         }
-        std::thread::yield_now();
+        std::thread::sleep(LOOK_AGAIN);
     }
     false
 }
 
 /// Says the first word and waits for the answer.
-fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity) -> Result<Link, String> {
+fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity) -> Result<Link, Failure> {
     let failed = |error: io::Error| format!("does not answer: {error}");
+    let ended = || Failure::Silent("has ended without a word".into());
     socket.set_write_timeout(Some(SEND_LIMIT)).map_err(failed)?;
     let writer = Arc::new(Writer::new(socket.try_clone().map_err(failed)?).map_err(failed)?);
     let mut reader = Reader::new(socket).map_err(failed)?;
-    writer.send(word).map_err(failed)?;
+    writer.send(word).map_err(|_| ended())?;
     let until = Instant::now() + WELCOME_LIMIT;
     let (kind, place) = loop {
         if let Some(found) = reader.frames.next(FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
@@ -113,24 +130,25 @@ fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity) -> Result<Link, 
         match reader.wait(Some(until)).map_err(failed)? {
             Ready::Socket => {}
             Ready::Wake | Ready::Nothing => {
-                return Err(format!("has not answered for {} s", WELCOME_LIMIT.as_secs()));
+                return Err(format!("has not answered for {} s", WELCOME_LIMIT.as_secs()).into());
             }
         }
-        if reader.frames.fill(&mut reader.socket).map_err(failed)? == 0 {
-            return Err("has ended without a word".into());
+        // With its order unread, its end is a reset.
+        if matches!(reader.frames.fill(&mut reader.socket), Ok(0) | Err(_)) {
+            return Err(ended());
         }
     };
     match FromKeeper::decode(kind, reader.frames.payload(place)) {
         Ok(FromKeeper::Welcome(welcome)) => {
             let is_same = Identity { pid: welcome.pid, start_ticks: welcome.start_ticks } == keeper;
             if !is_same || welcome.version != VERSION {
-                return Err("is another than it was to be".into());
+                return Err(Failure::Refuses("is another than it was to be".into()));
             }
             Ok(Link { welcome, reader, writer })
         }
-        Ok(FromKeeper::Refused { why }) => Err(format!("refuses: {why}")),
-        Ok(FromKeeper::Records { .. }) => Err("has not greeted".into()),
-        Err(error) => Err(error.to_string()),
+        Ok(FromKeeper::Refused { why }) => Err(Failure::Refuses(format!("refuses: {why}"))),
+        Ok(FromKeeper::Records { .. }) => Err(Failure::Refuses("has not greeted".into())),
+        Err(error) => Err(Failure::Refuses(error.to_string())),
     }
 }
 

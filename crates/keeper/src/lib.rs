@@ -13,9 +13,18 @@
 
 mod bytes;
 pub mod client;
+mod ending;
 mod frames;
+mod input;
+mod limits;
+mod peers;
 mod place;
 pub mod protocol;
+mod run;
+mod spool;
+
+pub use limits::Limits;
+pub use run::{main, main_within};
 
 /// The hidden sub-command.
 pub const SUB_COMMAND: &str = svc_sys::process::KEEPER_SUB_COMMAND;

@@ -441,3 +441,6 @@ impl<'a> Iterator for Records<'a> {
         Some((self.end, time, record))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,11 @@
 //! parent. So once it has no child, nothing of the run is left below it: the kernel says so in one call.
 #![allow(unsafe_code, reason = "what happens between fork and exec, umask and signals")]
 
-use super::spawn::{Running, Spec, Tie};
+use super::spawn::{Running, Spec, Tie, spawn_with};
 use super::stop::{KILL_LIMIT, LOOK_AGAIN, SWEEP_GRACE, StopReport, count};
 use super::{Identity, Marker, Processes, origin, os, reaper, scan};
 use std::collections::HashSet;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,12 +46,12 @@ impl Processes {
     /// Errors: a sentence that names the program.
     pub fn spawn_keeper(
         &self,
-        program: &OsStr,
+        program: OsString,
         run_dir: &Path,
         socket: OwnedFd,
         agent: AgentId,
     ) -> io::Result<Identity> {
-        let name = Path::new(program).display();
+        let name = Path::new(&program).display().to_string();
         let fail = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot start the keeper {name}: {error}"))
         };
@@ -82,7 +82,7 @@ impl Processes {
     /// As [`Processes::spawn`], and the program is killed when the calling thread, which must be this
     /// process's first, is gone.
     pub fn spawn_tied(&self, spec: &Spec) -> io::Result<Running> {
-        self.spawn_with(spec, Tie::ToParent)
+        spawn_with(spec, Tie::ToParent)
     }
 
     /// Ends a program started by [`Processes::spawn_tied`] and everything below this process, which must

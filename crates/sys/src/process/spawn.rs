@@ -84,29 +84,28 @@ impl Processes {
     ///
     /// Errors: a sentence that names the program, for example `cannot start codex: not found on PATH`.
     pub fn spawn(&self, spec: &Spec) -> io::Result<Running> {
-        self.spawn_with(spec, Tie::None)
+        spawn_with(spec, Tie::None)
     }
+}
 
-    pub(super) fn spawn_with(&self, spec: &Spec, tie: Tie) -> io::Result<Running> {
-        let name = Path::new(&spec.program).display();
-        let fail = |error: io::Error| io::Error::new(error.kind(), format!("cannot start {name}: {error}"));
-        let mut command = command(spec, tie).map_err(fail)?;
-        let (identity, mut child, exit) =
-            reaper::register(spec.marker.as_ref().map(|marker| marker.agent), || {
-                let child = command.spawn()?;
-                let pid = child.id();
-                let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
-                Ok((Identity { pid, start_ticks }, child))
-            })
-            .map_err(|error| fail(explain(error)))?;
-        let file = |fd: Option<OwnedFd>| fd.map(File::from);
-        let outputs =
-            (file(child.stdout.take().map(OwnedFd::from)), file(child.stderr.take().map(OwnedFd::from)));
-        let (Some(stdout), Some(stderr)) = outputs else {
-            unreachable!("both outputs were asked for as pipes")
-        };
-        Ok(Running { identity, stdin: file(child.stdin.take().map(OwnedFd::from)), stdout, stderr, exit })
-    }
+/// As [`Processes::spawn`], for a program that is tied to this process or is not.
+pub(super) fn spawn_with(spec: &Spec, tie: Tie) -> io::Result<Running> {
+    let name = Path::new(&spec.program).display();
+    let fail = |error: io::Error| io::Error::new(error.kind(), format!("cannot start {name}: {error}"));
+    let mut command = command(spec, tie).map_err(fail)?;
+    let (identity, mut child, exit) =
+        reaper::register(spec.marker.as_ref().map(|marker| marker.agent), || {
+            let child = command.spawn()?;
+            let pid = child.id();
+            let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
+            Ok((Identity { pid, start_ticks }, child))
+        })
+        .map_err(|error| fail(explain(error)))?;
+    let file = |fd: Option<OwnedFd>| fd.map(File::from);
+    let outputs =
+        (file(child.stdout.take().map(OwnedFd::from)), file(child.stderr.take().map(OwnedFd::from)));
+    let (Some(stdout), Some(stderr)) = outputs else { unreachable!("both outputs were asked for as pipes") };
+    Ok(Running { identity, stdin: file(child.stdin.take().map(OwnedFd::from)), stdout, stderr, exit })
 }
 
 fn command(spec: &Spec, tie: Tie) -> io::Result<Command> {

@@ -1,0 +1,541 @@
+//! The keeper itself: one loop in one thread over its connections, the program's pipes and its end.
+
+use super::ending::Ending;
+use super::input::{Input, Item};
+use super::limits::Limits;
+use super::peers::{Peer, Strangers};
+use super::place::{Place, leave, settle};
+use super::protocol::{CHUNK_BYTES_MAX, FromKeeper, Note, Order, Record, ToKeeper, VERSION, Welcome};
+use super::spool::Spool;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use svc_sys::process::{Identity, Processes, Spec, Stdin, begin_keeping, identity_of};
+use svc_sys::secrets;
+use svc_sys::sockets::{Poll, set_nonblocking};
+
+/// How long the daemon that starts a keeper may take for its order.
+const ORDER_LIMIT: Duration = Duration::from_secs(15);
+/// As long as records go out this often, more are let gather first: waking the daemon for every line would
+/// cost many times what the line does.
+const PACE: Duration = Duration::from_millis(2);
+/// How long output gathers in the pipe, when a read has brought little.
+const REST: Duration = Duration::from_millis(1);
+/// Bytes of a read that are little: the pipe has room for many times as much meanwhile.
+const SMALL_READ_BYTES: usize = 16 << 10;
+
+/// Runs the sub-command.
+pub fn main() -> ExitCode {
+    main_within(Limits::default())
+}
+
+/// Runs it within these limits.
+pub fn main_within(limits: Limits) -> ExitCode {
+    secrets::keep_memory();
+    match keep(limits) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("svc: the keeper ends: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn keep(limits: Limits) -> io::Result<()> {
+    let term = begin_keeping()?;
+    let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut daemon = Peer::new(socket, None)?;
+    let order = first_order(&mut daemon)?;
+    match Keeper::settle(order, daemon, term, limits)? {
+        Some(mut keeper) => keeper.run(),
+        None => Ok(()),
+    }
+}
+
+/// Waits for what is to be started.
+fn first_order(daemon: &mut Peer) -> io::Result<Order> {
+    let until = Instant::now() + ORDER_LIMIT;
+    loop {
+        match daemon.next_order()? {
+            Some(ToKeeper::Start(order)) => return Ok(order),
+            Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the first word is Start")),
+            None => {}
+        }
+        let mut poll = Poll::default();
+        poll.add(daemon.fd(), true, false);
+        poll.wait(Some(until.saturating_duration_since(Instant::now())))?;
+        if Instant::now() >= until {
+            return Err(io::Error::new(ErrorKind::TimedOut, "no order came"));
+        }
+        if !daemon.fill() {
+            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the daemon went before its order"));
+        }
+    }
+}
+
+/// One of the program's outputs.
+struct Output {
+    pipe: Option<File>,
+    is_err: bool,
+    /// Bytes that may still be read, once every process of the run is gone.
+    left: Option<usize>,
+}
+
+impl Output {
+    fn new(pipe: Option<File>, is_err: bool) -> io::Result<Self> {
+        if let Some(pipe) = &pipe {
+            set_nonblocking(pipe.as_fd())?;
+        }
+        Ok(Self { pipe, is_err, left: None })
+    }
+
+    /// Reads once. The number of bytes, 0 when there are none now; at its end the pipe is closed.
+    fn read(&mut self, chunk: &mut [u8]) -> usize {
+        let Some(pipe) = &mut self.pipe else { return 0 };
+        let most = self.left.map_or(chunk.len(), |left| left.min(chunk.len()));
+        match pipe.read(&mut chunk[..most]) {
+            Ok(count) if count > 0 => {
+                self.left = self.left.map(|left| left - count);
+                count
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Ok(_) | Err(_) => {
+                self.pipe = None;
+                0
+            }
+        }
+    }
+}
+
+/// How far the program's life has come.
+enum Life {
+    Runs(Ending),
+    /// It is gone, and so is all it had started; its pipes are read until then.
+    Drains {
+        until: Instant,
+        last: Record<'static>,
+    },
+    /// Everything is written down; kept until then.
+    Over {
+        until: Option<Instant>,
+    },
+}
+
+/// A write's note, and its bytes as JSON.
+struct Noted {
+    seq: u64,
+    bytes: usize,
+    note: Note,
+}
+
+struct Keeper {
+    limits: Limits,
+    own: Identity,
+    token: String,
+    stop_grace: Duration,
+    orphan: Duration,
+    listener: UnixListener,
+    term: UnixStream,
+    daemon: Option<Peer>,
+    /// Since when there is none.
+    orphaned: Option<Instant>,
+    strangers: Strangers,
+    spool: Spool,
+    input: Input,
+    outputs: [Output; 2],
+    life: Life,
+    last_seq: u64,
+    notes: Vec<Noted>,
+    /// When records were sent last, and until when output gathers.
+    sent: Option<Instant>,
+    rests: Option<Instant>,
+    /// Told to end when the run is over.
+    is_forgotten: bool,
+    /// Told to end by a signal: not later than this once the run is over.
+    leaves: Option<Instant>,
+    chunk: Vec<u8>,
+    /// Collects what has ended, up to the last.
+    processes: Arc<Processes>,
+}
+
+/// Where in the poll's list everything stands.
+#[derive(Default)]
+struct Places {
+    listener: Option<usize>,
+    term: Option<usize>,
+    daemon: Option<usize>,
+    outputs: [Option<usize>; 2],
+    input: Option<usize>,
+    life: Option<usize>,
+}
+
+impl Keeper {
+    /// Makes itself one that can be found, greets, and starts the program. `None` when it was not to be.
+    fn settle(order: Order, mut daemon: Peer, term: UnixStream, limits: Limits) -> io::Result<Option<Self>> {
+        let own = identity_of(std::process::id()).ok_or(ErrorKind::NotFound)?;
+        let place = Place {
+            version: VERSION,
+            pid: own.pid,
+            start_ticks: own.start_ticks,
+            token: order.token.clone(),
+            agent: order.marker.agent,
+        };
+        let settled = std::env::set_current_dir(&order.run_dir).and_then(|()| settle(&place));
+        let prepared = settled.and_then(|listener| Ok((listener, Processes::start()?)));
+        let (listener, processes) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                daemon.answer(&FromKeeper::Refused {
+                    why: format!("{} cannot be its place: {error}", order.run_dir.display()),
+                });
+                let _ = daemon.flush();
+                leave();
+                return Err(error);
+            }
+        };
+        let mut keeper = Self {
+            limits,
+            own,
+            token: place.token,
+            stop_grace: Duration::from_millis(order.stop_grace_ms),
+            orphan: Duration::from_millis(order.orphan_ms),
+            listener,
+            term,
+            daemon: None,
+            orphaned: None,
+            strangers: Strangers::new(limits),
+            spool: Spool::new(limits, ".".into()),
+            input: Input::new(limits, None),
+            outputs: [Output::new(None, false)?, Output::new(None, true)?],
+            life: Life::Over { until: None },
+            last_seq: 0,
+            notes: Vec::new(),
+            sent: None,
+            rests: None,
+            is_forgotten: false,
+            leaves: None,
+            chunk: vec![0; CHUNK_BYTES_MAX],
+            processes,
+        };
+        keeper.greet(daemon, 0);
+        keeper.send();
+        keeper.start(order);
+        Ok(Some(keeper))
+    }
+
+    fn start(&mut self, order: Order) {
+        let processes = Arc::clone(&self.processes);
+        let Order { program, args, env, cwd, stdin, marker, .. } = order;
+        let stdin = if stdin { Stdin::Piped } else { Stdin::Null };
+        let spec = Spec { program, args, env, cwd, stdin, marker: Some(marker.clone()) };
+        let started = processes.spawn_tied(&spec).and_then(|running| {
+            let identity = running.identity;
+            let ending = Ending::start(Arc::clone(&processes), identity, running.exit, marker.clone());
+            let outputs = Output::new(Some(running.stdout), false)
+                .and_then(|out| Ok([out, Output::new(Some(running.stderr), true)?]));
+            let input = running.stdin.as_ref().map_or(Ok(()), |stdin| set_nonblocking(stdin.as_fd()));
+            match (ending, outputs, input) {
+                (Ok(ending), Ok(outputs), Ok(())) => Ok((identity, ending, outputs, running.stdin)),
+                (Err(error), ..) | (_, Err(error), _) | (_, _, Err(error)) => {
+                    processes.end_below(identity, &marker, &Instant::now);
+                    Err(io::Error::new(error.kind(), format!("it cannot be kept: {error}")))
+                }
+            }
+        });
+        match started {
+            Ok((identity, ending, outputs, stdin)) => {
+                self.outputs = outputs;
+                self.input = Input::new(self.limits, stdin);
+                self.life = Life::Runs(ending);
+                let Identity { pid, start_ticks } = identity;
+                self.write_down(&Record::Started { pid, start_ticks });
+            }
+            Err(error) => {
+                self.write_down(&Record::StartFailed { error: error.to_string() });
+                self.life = Life::Over { until: Instant::now().checked_add(self.limits.stay) };
+            }
+        }
+    }
+
+    fn write_down(&mut self, record: &Record<'_>) {
+        self.spool.push(record, now_ms(), Instant::now());
+    }
+
+    /// Goes on until the run is over and forgotten.
+    fn run(&mut self) -> io::Result<()> {
+        let mut poll = Poll::default();
+        while !self.is_done() {
+            self.send();
+            let places = self.watch(&mut poll);
+            let wait = self.due().map(|due| due.saturating_duration_since(Instant::now()));
+            poll.wait(wait)?;
+            let is_ready = |place: Option<usize>| place.is_some_and(|place| poll.is_ready(place));
+            let now = Instant::now();
+            if is_ready(places.term) {
+                self.hear_term(now);
+            }
+            for at in 0..self.outputs.len() {
+                if is_ready(places.outputs[at]) {
+                    self.read(at, now);
+                }
+            }
+            if is_ready(places.daemon) {
+                self.hear_daemon(now);
+            }
+            self.hear_strangers(is_ready(places.listener), now);
+            if is_ready(places.input) {
+                self.input.pump(now);
+            }
+            self.look(now);
+        }
+        leave();
+        Ok(())
+    }
+
+    /// Tells the poll what to wait for.
+    fn watch(&self, poll: &mut Poll) -> Places {
+        let mut places = Places::default();
+        poll.clear();
+        if self.strangers.have_room() {
+            places.listener = Some(poll.add(self.listener.as_fd(), true, false));
+        }
+        places.term = Some(poll.add(self.term.as_fd(), true, false));
+        if let Some(daemon) = &self.daemon {
+            places.daemon = Some(poll.add(daemon.fd(), true, daemon.has_more(&self.spool)));
+        }
+        for stranger in self.strangers.fds() {
+            poll.add(stranger, true, false);
+        }
+        let reads = self.rests.is_none() && (!self.spool.is_full() || !self.runs());
+        for (output, place) in self.outputs.iter().zip(&mut places.outputs).filter(|_| reads) {
+            *place = output.pipe.as_ref().map(|pipe| poll.add(pipe.as_fd(), true, false));
+        }
+        places.input = self.input.waits_for().map(|fd| poll.add(fd, false, true));
+        if let Life::Runs(ending) = &self.life {
+            places.life = Some(poll.add(ending.fd(), true, false));
+        }
+        places
+    }
+
+    fn runs(&self) -> bool {
+        matches!(self.life, Life::Runs(_))
+    }
+
+    /// When something is to be done though nothing comes.
+    fn due(&self) -> Option<Instant> {
+        let life = match &self.life {
+            Life::Runs(_) => self.orphaned.and_then(|orphaned| orphaned.checked_add(self.orphan)),
+            Life::Drains { until, .. } => Some(*until),
+            Life::Over { until } => self.leaves.or(*until),
+        };
+        [life, self.rests, self.strangers.due(), self.input.stuck_at(), self.spool.retry()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn is_done(&self) -> bool {
+        let Life::Over { until } = self.life else { return false };
+        let now = Instant::now();
+        let is_told = self.spool.first() == self.spool.end() || self.daemon.is_none();
+        let leaves = self.leaves.is_some_and(|until| is_told || until <= now);
+        self.is_forgotten || leaves || until.is_some_and(|until| until <= now)
+    }
+
+    /// What time alone brings about, and the program's end.
+    fn look(&mut self, now: Instant) {
+        if self.rests.is_some_and(|rests| rests <= now) {
+            self.rests = None;
+        }
+        self.input.look(now);
+        self.spool.make_room(now);
+        if let Life::Runs(ending) = &mut self.life {
+            if self
+                .orphaned
+                .and_then(|orphaned| orphaned.checked_add(self.orphan))
+                .is_some_and(|due| due <= now)
+            {
+                ending.order(self.stop_grace, now);
+                self.orphaned = None;
+            }
+            if let Some(ended) = ending.news() {
+                let (exit, swept) = (ended.exit, ended.swept);
+                let last = Record::Ended {
+                    code: exit.code,
+                    signal: exit.signal,
+                    signalled: ended.signalled,
+                    leaked: swept.leaked,
+                    killed: swept.killed,
+                };
+                self.life = Life::Drains { until: now + self.limits.drain, last };
+                self.rests = None;
+                self.input.end(now);
+                for output in &mut self.outputs {
+                    output.left = Some(self.limits.drain_bytes);
+                }
+            }
+        }
+        for record in self.input.news() {
+            if !matches!(self.life, Life::Over { .. }) {
+                self.write_down(&record);
+            }
+        }
+        self.finish(now);
+    }
+
+    /// Writes the last record once nothing can come before it any more.
+    fn finish(&mut self, now: Instant) {
+        let Life::Drains { until, last } = &self.life else { return };
+        let is_read = self.outputs.iter().all(|output| output.pipe.is_none() || output.left == Some(0));
+        if is_read || *until <= now {
+            let last = last.clone();
+            self.write_down(&last);
+            self.outputs.iter_mut().for_each(|output| output.pipe = None);
+            self.life = Life::Over { until: now.checked_add(self.limits.stay) };
+            self.leaves = self.leaves.map(|_| now + self.limits.farewell);
+        }
+    }
+
+    fn read(&mut self, at: usize, now: Instant) {
+        let output = &mut self.outputs[at];
+        let count = output.read(&mut self.chunk);
+        if count == 0 {
+            return;
+        }
+        let bytes = &self.chunk[..count];
+        let record = if output.is_err { Record::Err(bytes) } else { Record::Out(bytes) };
+        self.spool.push(&record, now_ms(), now);
+        let flows = self.sent.is_some_and(|sent| now.saturating_duration_since(sent) < PACE);
+        if count < SMALL_READ_BYTES && flows && self.runs() {
+            self.rests = Some(now + REST);
+        }
+    }
+
+    /// Hands over what is there, as far as it is taken.
+    fn send(&mut self) {
+        let Some(daemon) = &mut self.daemon else { return };
+        match daemon.send(&self.spool) {
+            Ok(true) => self.sent = Some(Instant::now()),
+            Ok(false) => {}
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) {
+                    eprintln!("svc: the connection with the daemon is given up: {error}");
+                }
+                self.part();
+            }
+        }
+    }
+
+    /// The daemon is gone.
+    fn part(&mut self) {
+        self.daemon = None;
+        self.orphaned = Some(Instant::now());
+    }
+
+    fn greet(&mut self, mut daemon: Peer, from: u64) {
+        let welcome = Welcome {
+            version: VERSION,
+            pid: self.own.pid,
+            start_ticks: self.own.start_ticks,
+            first: self.spool.first(),
+            end: self.spool.end(),
+            last_seq: self.last_seq,
+            notes: self.notes.iter().map(|noted| (noted.seq, noted.note.clone())).collect(),
+        };
+        daemon.answer(&FromKeeper::Welcome(welcome));
+        daemon.greeted(from);
+        self.daemon = Some(daemon);
+        self.orphaned = None;
+    }
+
+    fn hear_strangers(&mut self, somebody_came: bool, now: Instant) {
+        if somebody_came {
+            self.strangers.accept(&self.listener, now);
+        }
+        if let Some(greeting) = self.strangers.hear(&self.token, &self.spool, now) {
+            self.greet(greeting.peer, greeting.from);
+        }
+    }
+
+    fn hear_term(&mut self, now: Instant) {
+        let mut bytes = [0; 16];
+        while (&self.term).read(&mut bytes).is_ok_and(|count| count > 0) {}
+        self.leaves.get_or_insert(now + self.limits.farewell);
+        self.stop(self.stop_grace, now);
+    }
+
+    fn stop(&self, grace: Duration, now: Instant) {
+        if let Life::Runs(ending) = &self.life {
+            ending.order(grace, now);
+        }
+    }
+
+    fn hear_daemon(&mut self, now: Instant) {
+        let Some(daemon) = &mut self.daemon else { return };
+        let is_open = daemon.fill();
+        loop {
+            let Some(daemon) = &mut self.daemon else { return };
+            match daemon.next_order() {
+                Ok(Some(order)) => self.obey(order, now),
+                Ok(None) => break,
+                Err(error) => {
+                    eprintln!("svc: {error}");
+                    return self.part();
+                }
+            }
+        }
+        if !is_open {
+            self.part();
+        }
+    }
+
+    fn obey(&mut self, order: ToKeeper, now: Instant) {
+        match order {
+            ToKeeper::Write { seq, note, bytes, close } => self.write(seq, note, bytes, close, now),
+            ToKeeper::Stop { grace_ms } => self.stop(Duration::from_millis(grace_ms), now),
+            ToKeeper::Taken { offset, seq } => {
+                self.spool.taken(offset);
+                self.notes.retain(|noted| noted.seq > seq);
+            }
+            ToKeeper::Settings { orphan_ms } => self.orphan = Duration::from_millis(orphan_ms),
+            ToKeeper::Forget => {
+                self.is_forgotten = true;
+                self.stop(Duration::ZERO, now);
+            }
+            // Said once, by strangers.
+            ToKeeper::Start(_) | ToKeeper::Hello { .. } => self.part(),
+        }
+    }
+
+    fn write(&mut self, seq: u64, note: Option<Note>, bytes: Vec<u8>, close: bool, now: Instant) {
+        if seq <= self.last_seq {
+            return;
+        }
+        self.last_seq = seq;
+        let is_noted = note.is_some();
+        if let Some(note) = note {
+            let bytes = note.what.to_string().len() + size_of::<Noted>();
+            if self.notes.iter().map(|noted| noted.bytes).sum::<usize>() + bytes > self.limits.note_bytes_max
+            {
+                return self.write_down_while_it_runs(&Record::Lost { seq });
+            }
+            self.notes.push(Noted { seq, bytes, note });
+        }
+        self.input.push(Item { seq, is_noted, bytes, close }, now);
+    }
+
+    fn write_down_while_it_runs(&mut self, record: &Record<'_>) {
+        if !matches!(self.life, Life::Over { .. }) {
+            self.write_down(record);
+        }
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,8 @@
+//! Keepers with real programs: what they keep, whom they talk to, and what they end.
+
+#![cfg(target_os = "linux")]
+
+mod ends;
+mod keeps;
+mod strangers;
+mod support;
