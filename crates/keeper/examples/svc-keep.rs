@@ -4,6 +4,7 @@
 //! svc-keep __keep              a keeper, within the bounds of a file "limits" in its folder, if there is one
 //! svc-keep daemon RUN COUNT    a daemon that has a keeper run the script on its standard input, takes in the
 //!                              first COUNT lines of its output, tells how far it came, and waits
+//! svc-keep origin DIR PID..    where these come from, as another daemon of the project DIR sees them
 //! ```
 
 use std::io::{BufRead, Read, Write};
@@ -12,13 +13,19 @@ use std::time::Duration;
 use svc_keeper::client::{self, Next};
 use svc_keeper::protocol::{Order, Record, ToKeeper, records};
 use svc_keeper::{Limits, SUB_COMMAND};
-use svc_sys::process::{Marker, Processes};
+use svc_sys::process::{Marker, Processes, origin};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         [SUB_COMMAND] => svc_keeper::main_within(limits()),
+        ["origin", project_dir, ref pids @ ..] => {
+            for pid in pids {
+                println!("{:?}", origin(pid.parse().expect("a process"), project_dir.as_ref()));
+            }
+            ExitCode::SUCCESS
+        }
         ["daemon", run_dir, count] => daemon(run_dir, count.parse().expect("a number")),
         _ => ExitCode::from(2),
     }

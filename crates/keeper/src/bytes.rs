@@ -58,6 +58,7 @@ impl<'a> Take<'a> {
         self.some(N)?.try_into().map_err(|_| Malformed("a payload is too short"))
     }
 
+    /// 0 or 1.
     pub fn bool(&mut self) -> Result<bool, Malformed> {
         match self.array()? {
             [0] => Ok(false),
@@ -66,19 +67,23 @@ impl<'a> Take<'a> {
         }
     }
 
+    /// Four bytes, the lowest first.
     pub fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
+    /// Eight bytes, the lowest first.
     pub fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    /// As many bytes as the number before them says.
     pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = usize::try_from(self.u32()?).map_err(|_| Malformed("something is too long"))?;
         self.some(length)
     }
 
+    /// As [`Take::bytes`], of the system's own text.
     pub fn os(&mut self) -> Result<OsString, Malformed> {
         Ok(OsString::from_vec(self.bytes()?.to_vec()))
     }

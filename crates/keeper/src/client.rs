@@ -52,8 +52,9 @@ pub fn start(processes: &Processes, program: OsString, order: &Order) -> Result<
 
 /// Connects with the keeper of a run, and asks for its records from this offset on.
 ///
-/// `None`: none is there; what a dead one has left is removed. Errors: it is there and refuses, or says nothing;
-/// a sentence.
+/// `None`: none is there; what a dead one has left is removed.
+///
+/// Errors: a sentence; it is there and refuses, or says nothing.
 pub fn find(run_dir: &Path, from: u64) -> Result<Option<Link>, String> {
     let shown = run_dir.display();
     let Some(folder) = Folder::open(run_dir).map_err(|error| format!("{shown}: {error}"))? else {
@@ -324,8 +325,8 @@ impl Writer {
 
     /// Sends a whole frame.
     ///
-    /// Errors: it is too long, which leaves the connection as it was; or the keeper has gone, or takes nothing
-    /// for 5 s, which closes it.
+    /// Errors: it is too long, which leaves the connection as it was; or the keeper has gone, or takes
+    /// nothing for 5 s, which closes it.
     pub fn send(&self, frame: &ToKeeper) -> io::Result<()> {
         let bytes = frame.encode()?;
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);

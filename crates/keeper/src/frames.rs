@@ -29,8 +29,8 @@ impl Frames {
         Ok(count)
     }
 
-    /// The next whole frame: its kind, and where its payload is, see [`Frames::payload`]. `None` when more is to
-    /// be read first.
+    /// The next whole frame: its kind, and where its payload is, see [`Frames::payload`]. `None` when more
+    /// is to be read first.
     ///
     /// Errors: the frame's payload is longer than `limit`.
     pub fn next(&mut self, limit: usize) -> Result<Option<(u8, Range<usize>)>, Malformed> {

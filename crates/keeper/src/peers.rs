@@ -50,6 +50,7 @@ impl Peer {
         Ok(Self { socket, frames: Frames::new(CHUNK_BYTES), out: Vec::new(), written: 0, sent: 0, until })
     }
 
+    /// To wait for.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -140,6 +141,10 @@ impl Peer {
         self.out.resize(head, 0);
         let length =
             spool.read(self.sent, RECORDS_BYTES_MAX, &mut self.out).inspect_err(|_| self.out.clear())?;
+        if length == 0 {
+            self.out.clear();
+            return Err(io::Error::new(ErrorKind::InvalidData, "no record is where one was"));
+        }
         self.out[..head].copy_from_slice(&records_head(self.sent, length)?);
         self.sent += length as u64;
         Ok(())
@@ -163,6 +168,7 @@ impl Strangers {
         Self { limits, list: Vec::new() }
     }
 
+    /// To wait for.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.list.iter().map(Peer::fd)
     }
@@ -177,6 +183,7 @@ impl Strangers {
         self.list.iter().filter_map(|peer| peer.until).min()
     }
 
+    /// Takes those that wait at the door, as far as there is room; none of another user.
     pub fn accept(&mut self, listener: &UnixListener, now: Instant) {
         while self.have_room() {
             let Ok((socket, _)) = listener.accept() else { return };

@@ -32,6 +32,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// The process.
     pub fn identity(&self) -> Identity {
         Identity { pid: self.pid, start_ticks: self.start_ticks }
     }
@@ -93,6 +94,7 @@ impl Folder {
         serde_json::from_value(value).map(Some).map_err(|error| failed(error.to_string()))
     }
 
+    /// Errors: nobody listens, or not for this user.
     pub fn connect(&self) -> io::Result<UnixStream> {
         UnixStream::connect(self.file(SOCKET))
     }

@@ -224,6 +224,7 @@ impl Keeper {
         keeper.greet(daemon, 0);
         keeper.send();
         keeper.start(order);
+        keeper.obey_all(Instant::now());
         Ok(Some(keeper))
     }
 
@@ -458,6 +459,8 @@ impl Keeper {
         }
         if let Some(greeting) = self.strangers.hear(&self.token, &self.spool, now) {
             self.greet(greeting.peer, greeting.from);
+            // It may have said more than that.
+            self.obey_all(now);
         }
     }
 
@@ -477,19 +480,23 @@ impl Keeper {
     fn hear_daemon(&mut self, now: Instant) {
         let Some(daemon) = &mut self.daemon else { return };
         let is_open = daemon.fill();
-        loop {
-            let Some(daemon) = &mut self.daemon else { return };
+        self.obey_all(now);
+        if !is_open && self.daemon.is_some() {
+            self.part();
+        }
+    }
+
+    /// Does what has arrived as a whole.
+    fn obey_all(&mut self, now: Instant) {
+        while let Some(daemon) = &mut self.daemon {
             match daemon.next_order() {
                 Ok(Some(order)) => self.obey(order, now),
-                Ok(None) => break,
+                Ok(None) => return,
                 Err(error) => {
                     eprintln!("svc: {error}");
-                    return self.part();
+                    self.part();
                 }
             }
-        }
-        if !is_open {
-            self.part();
         }
     }
 

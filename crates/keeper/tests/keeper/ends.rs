@@ -1,14 +1,13 @@
 //! How a run ends, and that nothing of it stays.
 
-use super::support::{Room, Story, is_alive, program, wait_for};
+use super::support::{PATIENCE, Room, Story, is_alive, program, wait_for};
 use std::fs;
 use std::time::Duration;
 use svc_keeper::client;
 use svc_keeper::protocol::ToKeeper;
-use svc_sys::process::{Identity, Origin, identity_of, kill, origin};
+use svc_sys::process::{Identity, Origin, Spec, identity_of, kill, origin};
 
-/// Ways to get away from one's parent, each of which tells its process id and stays. The gate is opened when all
-/// have told, so that none is still on its way.
+/// Ways to get away from one's parent, each of which tells its process id and stays.
 const ESCAPES: &str = "
     setsid sh -c 'echo pid $$; exec sleep 1000' &
     ( ( setsid sh -c 'echo pid $$; exec sleep 1000' & ) & )
@@ -177,6 +176,18 @@ fn what_is_below_a_keeper_comes_from_its_agent() {
         assert_eq!(origin(process.pid, std::path::Path::new("/")), Origin::Agent(agent));
     }
     assert_eq!(origin(story.keeper().pid, &room.dir), Origin::Daemon);
+    // To a daemon that does not know this keeper, a process is what it says, unless it says nothing.
+    let pids = escaped.iter().copied().chain([story.keeper()]).map(|process| process.pid.to_string());
+    let args = ["origin".into(), room.dir.to_string_lossy().into_owned()];
+    let args: Vec<String> = args.into_iter().chain(pids).collect();
+    let mut ask = Spec::tool(program(), &[], &room.dir);
+    ask.args = args.into_iter().map(Into::into).collect();
+    let told = room.processes.capture(&ask, b"", PATIENCE, 9999).expect("it ends").stdout;
+    let mut told: Vec<&str> = std::str::from_utf8(&told).expect("text").lines().collect();
+    assert_eq!(told.pop(), Some("Daemon"));
+    told.sort_unstable();
+    let marked = format!("{:?}", Origin::Agent(agent));
+    assert_eq!(told, [&marked, &marked, &marked, "Inside", "Inside"]);
     assert_eq!(room.processes.strays(&room.dir, |_| false), 0, "a keeper is none");
     room.processes.sweep_strays();
     assert!(is_alive(story.keeper()));

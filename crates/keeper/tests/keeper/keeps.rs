@@ -2,9 +2,10 @@
 
 use super::support::{PATIENCE, Room, is_alive, program, wait_for};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use svc_keeper::client::{self, Next};
-use svc_keeper::protocol::ToKeeper;
+use svc_keeper::protocol::{ToKeeper, VERSION};
 use svc_sys::process::{Spec, kill};
 
 #[test]
@@ -45,6 +46,47 @@ fn what_has_happened_is_told_again_from_any_record_and_forgotten_once_it_is_take
     rest.taken(middle, 0);
     // Orders are heard in their order, and whoever greets next is heard after them.
     assert_eq!(room.find(end).link.welcome.first, middle);
+}
+
+#[test]
+fn a_program_has_nothing_of_its_keeper_but_its_pipes() {
+    let room = Room::new("plain");
+    // As a tool of the daemon's own has it.
+    let plain = "umask; trap; ls /proc/self/fd; grep -E '^Sig(Ign|Blk)' /proc/self/status";
+    let mut story = room.start(&format!("{plain}; env; pwd"));
+    story.until_end();
+    let own = room.processes.capture(&Spec::tool("sh", &["-c", plain], &room.dir), b"", PATIENCE, 9999);
+    let mut expected = String::from_utf8(own.expect("it ends").stdout).expect("text");
+    assert!(expected.contains("SigIgn"), "{expected}");
+    let dir = room.dir.display();
+    expected +=
+        &format!("PATH=/usr/bin:/bin\nPWD={dir}\nSVC_AGENT_ID=00abcdef\nSVC_PROJECT_DIR={dir}\n{dir}\n");
+    // A shell may add a few variables of its own.
+    let is_told = |line: &&str| !["OLDPWD", "SHLVL", "_="].iter().any(|own| line.starts_with(own));
+    let text = story.text();
+    let mut told: Vec<&str> = text.lines().filter(is_told).collect();
+    let mut expected: Vec<&str> = expected.lines().collect();
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn orders_right_behind_a_greeting_are_heard() {
+    let room = Room::new("behind");
+    let mut story = room.start("echo ready; exec cat");
+    story.until_out("ready");
+    let token = super::support::TOKEN.into();
+    let hello = ToKeeper::Hello { version: VERSION, token, from: story.end };
+    let write = ToKeeper::Write { seq: 1, note: None, bytes: b"at once\n".to_vec(), close: true };
+    let both = [hello.encode().expect("short"), write.encode().expect("short")].concat();
+    let mut socket = UnixStream::connect(room.dir.join("sock")).expect("it listens");
+    socket.write_all(&both).expect("sent");
+    // Its answer is for the one that has greeted; who comes next sees what has come of it.
+    story.until_gone();
+    let mut next = room.find(story.end);
+    next.until_end();
+    assert_eq!(next.text(), "at once\n");
 }
 
 #[test]

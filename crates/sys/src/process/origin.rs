@@ -80,8 +80,8 @@ pub fn origin(pid: u32, project_dir: &Path) -> Origin {
 }
 
 /// The agent that a process outside of our tree says it belongs to, as one that an earlier daemon has left
-/// may; an unknown one for the agent of another project and, if it is an ancestor, for another daemon or for a
-/// keeper that nobody has made known.
+/// may; an unknown one for the agent of another project and, if it is an ancestor, for another daemon or for
+/// a keeper that nobody has made known.
 fn mark_of(pid: u32, is_ancestor: bool, project_dir: &Path) -> Option<AgentId> {
     let environ = os::environ(pid);
     let is_foreign = || scan::is_marked(&environ) || (is_ancestor && (is_daemon(pid) || is_keeper(pid)));

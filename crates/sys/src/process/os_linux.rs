@@ -158,15 +158,15 @@ pub(super) fn own_adopted() -> Option<Vec<u32>> {
     Some(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// The children of all threads of a process, adopted ones included; `None` when it is gone, or the kernel lists
-/// none.
+/// The children of all threads of a process, adopted ones included; `None` when it is gone, or the kernel
+/// lists none.
 pub(super) fn children(pid: u32) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
-            // The thread has ended meanwhile, and has left its children to another; or there is no such file.
-            Err(_) if thread.path().exists() => return None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => return None,
+            // The thread has ended meanwhile, and has left its children to another.
             Err(_) => {}
         }
     }
