@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use svc_base::ids::AgentId;
 
@@ -41,7 +41,7 @@ const IGNORED: [i32; 10] = [
 ];
 
 /// What this process's mask for new files was before [`begin_keeping`]; no mask at all before that.
-static UMASK: AtomicU32 = AtomicU32::new(u32::MAX);
+static UMASK: AtomicU64 = AtomicU64::new(u64::MAX);
 
 impl Processes {
     /// Starts a keeper for this agent, in a session of its own, with nothing but `socket` as its standard
@@ -163,7 +163,7 @@ fn below() -> Option<Vec<os::Stat>> {
 pub fn begin_keeping() -> io::Result<UnixStream> {
     // SAFETY: both calls take numbers; no other thread runs yet.
     unsafe {
-        UMASK.store(u32::from(libc::umask(0o077)), Ordering::Relaxed);
+        UMASK.store(u64::from(libc::umask(0o077)), Ordering::Relaxed);
         for signal in IGNORED {
             libc::signal(signal, libc::SIG_IGN);
         }
