@@ -132,7 +132,9 @@ impl Tokens {
     /// Notes that an agent has read the file, or can.
     pub fn expose(&self) {
         if !self.is_exposed.swap(true, Ordering::Relaxed) && self.file.is_some() {
-            log::warn!("an agent has shown the person's token, or can read it: it proves only who is seen from here on");
+            log::warn!(
+                "an agent has shown the person's token, or can read it: it proves only who is seen from here on"
+            );
         }
     }
 

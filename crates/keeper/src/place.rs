@@ -9,7 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use svc_base::ids::AgentId;
-use svc_sys::process::Identity;
+use svc_sys::process::{Identity, identity_of};
 
 /// Says who the keeper of this run is.
 pub(crate) const FILE: &str = "keeper.json";
@@ -109,7 +109,17 @@ impl Folder {
 }
 
 /// Makes this process, whose folder is that of the run, one that can be found. The file appears last.
+///
+/// Errors: the disk refuses, or another keeper lives here; nothing of this one is left then.
 pub(crate) fn settle(place: &Place) -> io::Result<UnixListener> {
+    let there = Folder::open(Path::new("."))?.and_then(|folder| folder.place().ok().flatten());
+    if there.is_some_and(|there| identity_of(there.pid) == Some(there.identity())) {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "another keeper lives there"));
+    }
+    move_in(place).inspect_err(|_| leave())
+}
+
+fn move_in(place: &Place) -> io::Result<UnixListener> {
     // Of a keeper that was killed.
     let _ = fs::remove_file(SOCKET);
     let listener = UnixListener::bind(SOCKET)?;
@@ -124,7 +134,8 @@ pub(crate) fn settle(place: &Place) -> io::Result<UnixListener> {
 
 /// Takes back what [`settle`] has made.
 pub(crate) fn leave() {
-    for name in [FILE, SOCKET] {
+    for name in [FILE, NEW_FILE, SOCKET] {
+        // What is not there need not go.
         let _ = fs::remove_file(name);
     }
 }

@@ -52,10 +52,7 @@ fn keep(limits: Limits) -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut daemon = Peer::new(socket, None)?;
     let order = first_order(&mut daemon)?;
-    match Keeper::settle(order, daemon, term, limits)? {
-        Some(mut keeper) => keeper.run(),
-        None => Ok(()),
-    }
+    Keeper::settle(order, daemon, term, limits)?.run()
 }
 
 /// Waits for what is to be started.
@@ -176,8 +173,10 @@ struct Places {
 }
 
 impl Keeper {
-    /// Makes itself one that can be found, greets, and starts the program. `None` when it was not to be.
-    fn settle(order: Order, mut daemon: Peer, term: UnixStream, limits: Limits) -> io::Result<Option<Self>> {
+    /// Makes itself one that can be found, greets, and starts the program.
+    ///
+    /// Errors: it cannot be found; the daemon was told.
+    fn settle(order: Order, mut daemon: Peer, term: UnixStream, limits: Limits) -> io::Result<Self> {
         let own = identity_of(std::process::id()).ok_or(ErrorKind::NotFound)?;
         let place = Place {
             version: VERSION,
@@ -187,15 +186,21 @@ impl Keeper {
             agent: order.marker.agent,
         };
         let settled = std::env::set_current_dir(&order.run_dir).and_then(|()| settle(&place));
-        let prepared = settled.and_then(|listener| Ok((listener, Processes::start()?)));
+        let prepared = settled.and_then(|listener| match Processes::start() {
+            Ok(processes) => Ok((listener, processes)),
+            Err(error) => {
+                leave();
+                Err(error)
+            }
+        });
         let (listener, processes) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
                 daemon.answer(&FromKeeper::Refused {
                     why: format!("{} cannot be its place: {error}", order.run_dir.display()),
                 });
+                // It has room for one small frame.
                 let _ = daemon.flush();
-                leave();
                 return Err(error);
             }
         };
@@ -227,7 +232,7 @@ impl Keeper {
         keeper.send();
         keeper.start(order);
         keeper.obey_all(Instant::now());
-        Ok(Some(keeper))
+        Ok(keeper)
     }
 
     fn start(&mut self, order: Order) {

@@ -85,6 +85,9 @@ const ENGINES: [&str; 3] = ["/run/docker.sock", "/run/podman/podman.sock", "/run
 const TRY_LIMIT: Duration = Duration::from_secs(5);
 const TRY_OUTPUT_BYTES: usize = 1024;
 
+/// Tells in a room's folder, for the next daemon, that the project's own git was led elsewhere before.
+const LED: &str = "led";
+
 /// The folder of a room; removed on drop, with its content.
 pub struct RoomFolder {
     path: PathBuf,
@@ -99,6 +102,7 @@ impl RoomFolder {
     /// Errors: a sentence.
     pub fn make(project: &Path, name: &str) -> Result<Self, String> {
         let path = project.join(ROOMS).join(name);
+        let is_led = git::is_led(project);
         let made = || {
             remove(&path)?;
             let builder = |mode| {
@@ -114,17 +118,21 @@ impl RoomFolder {
                 builder(0o700).create(&part)?;
                 fs::set_permissions(&part, Permissions::from_mode(0o1777))?;
             }
+            if is_led {
+                fs::write(path.join(LED), "")?;
+            }
             [PLAN, IGNORED].iter().try_for_each(|name| {
                 take_along(&project.join(".svc").join(name), &path.join("svc").join(name))
             })
         };
         made().map_err(|error| format!("the room's folder {} cannot be made: {error}", path.display()))?;
-        Ok(Self { path, project: project.to_path_buf(), is_led: git::is_led(project) })
+        Ok(Self { path, project: project.to_path_buf(), is_led })
     }
 
     /// One that an earlier daemon has made.
     pub fn at(path: PathBuf, project: &Path) -> Self {
-        Self { path, project: project.to_path_buf() }
+        let is_led = path.join(LED).exists();
+        Self { path, project: project.to_path_buf(), is_led }
     }
 
     /// Where it is.

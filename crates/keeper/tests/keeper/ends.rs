@@ -122,6 +122,18 @@ fn a_keeper_that_cannot_settle_says_why_and_goes() {
 }
 
 #[test]
+fn a_folder_has_one_keeper() {
+    let room = Room::new("one");
+    let mut story = room.start("echo ready; exec cat");
+    story.until_out("ready");
+    let error = client::start(&room.processes, program(), &room.order("")).err().expect("no second");
+    assert!(error.contains("another keeper lives there"), "{error}");
+    story.write(1, "still here\n");
+    story.until_out("still here");
+    assert_eq!(room.find(story.end).keeper(), story.keeper());
+}
+
+#[test]
 fn a_program_does_not_outlive_its_keeper() {
     let room = Room::new("killed");
     let mut story = room.start("echo ready; exec sleep 1000");

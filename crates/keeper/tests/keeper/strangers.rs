@@ -85,6 +85,22 @@ fn garbage_is_not_answered_and_disturbs_nobody() {
 }
 
 #[test]
+fn a_daemon_that_breaks_the_protocol_is_parted_with_and_the_run_goes_on() {
+    let room = Room::new("broken");
+    let mut story = room.start("echo ready; exec cat");
+    story.until_out("ready");
+    for garbage in [&[0xff; 64][..], &[2, 0, 0, 0, 3, b'{', b'}'], &hello(VERSION, TOKEN, 0)] {
+        let mut socket = connect(&room);
+        socket.write_all(&[&hello(VERSION, TOKEN, story.end), garbage].concat()).expect("sent");
+        // Nothing but the end follows the welcome, if that still went out.
+        answer(socket);
+    }
+    let mut next = room.find(story.end);
+    next.write(1, "still here\n");
+    next.until_out("still here");
+}
+
+#[test]
 fn a_word_that_drips_is_not_waited_for() {
     let room = Room::new("drip").limits("hello_ms=300");
     let mut story = room.start("echo ready; exec cat");

@@ -18,6 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use svc_base::ids::AgentId;
 
@@ -38,6 +39,9 @@ const IGNORED: [i32; 10] = [
     libc::SIGIO,
     libc::SIGXFSZ,
 ];
+
+/// What this process's mask for new files was before [`begin_keeping`]; no mask at all before that.
+static UMASK: AtomicU64 = AtomicU64::new(u64::MAX);
 
 impl Processes {
     /// Starts a keeper for this agent, in a session of its own, with nothing but `socket` as its standard
@@ -159,7 +163,7 @@ fn below() -> Option<Vec<os::Stat>> {
 pub fn begin_keeping() -> io::Result<UnixStream> {
     // SAFETY: both calls take numbers; no other thread runs yet.
     unsafe {
-        libc::umask(0o077);
+        UMASK.store(u64::from(libc::umask(0o077)), Ordering::Relaxed);
         for signal in IGNORED {
             libc::signal(signal, libc::SIG_IGN);
         }
@@ -168,6 +172,15 @@ pub fn begin_keeping() -> io::Result<UnixStream> {
     news.set_nonblocking(true)?;
     signal_hook::low_level::pipe::register(libc::SIGTERM, sender)?;
     Ok(news)
+}
+
+/// Gives a program the mask that its keeper was started with. Called between fork and exec.
+pub(super) fn give_back_umask() {
+    let mask = UMASK.load(Ordering::Relaxed);
+    if let Some(mask) = libc::mode_t::try_from(mask).ok().filter(|mask| *mask <= 0o777) {
+        // SAFETY: it takes a number, and is safe after fork.
+        unsafe { libc::umask(mask) };
+    }
 }
 
 /// What tells a process from a later one with its number; `None` when there is none.

@@ -165,8 +165,8 @@ pub(super) fn children(pid: u32) -> Option<Vec<u32>> {
     for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(text) => found.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
-            // The thread has ended meanwhile, and has left its children to another; or there is no such file.
-            Err(_) if thread.path().exists() => return None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && thread.path().exists() => return None,
+            // The thread has ended meanwhile, and has left its children to another.
             Err(_) => {}
         }
     }

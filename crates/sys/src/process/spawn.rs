@@ -134,6 +134,7 @@ fn command(spec: &Spec, tie: Tie) -> io::Result<Command> {
         command.pre_exec(move || {
             if tie == Tie::ToParent {
                 os::die_with(own)?;
+                super::keep::give_back_umask();
             }
             prepare(mark)
         });
