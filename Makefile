@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check bench static install layout documents uninstall dist deb
+.PHONY: help build run demo run-skills test test-postgres check bench simulate mutants static install layout documents uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -48,6 +48,14 @@ check: ## formatting, lints, no async runtime in the tree
 
 bench: ## speed and memory, as a table with the machine
 	cargo bench --locked --profile dist --bench daemon --bench lines --bench indexer --bench skills
+
+simulate: export HOURS ?= 100
+simulate: export RUST_BACKTRACE = 0
+simulate: ## the whole daemon on a virtual clock for HOURS=100, on every core; SEED=.. STEPS=.. plays one again
+	@SEED=$(SEED) STEPS=$(STEPS) FIRST=$(FIRST) cargo bench --locked --profile release -p svc --bench simulate
+
+mutants: ## plant the bugs of tests/simulate/mutants.txt one at a time, and see which tests find them
+	tests/simulate/mutate target/mutants
 
 # The target is named although it is this machine's, so that the flags reach the program and not the
 # build scripts and macros.

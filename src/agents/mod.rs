@@ -31,7 +31,7 @@ pub mod worker_api;
 pub mod worker_jobs;
 pub mod worker_log;
 
-pub use life::{died_by_foreign_signal, run_report, silence};
+pub use life::{died_by_foreign_signal, let_go_if_idle, run_report, silence};
 pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use reason::{Awaited, Reason, StatusReason};

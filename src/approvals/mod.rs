@@ -447,11 +447,15 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     cx.moment(Moment::Decided { approval: id, approved: status == Status::Approved });
     let Some(lineage) = approval.lineage_id else { return };
     show_waiting(all, cx, lineage);
+    let Some(agent) = current(all, lineage) else { return };
     if matches!(approval.action, Action::ToolPermission { .. }) {
-        // Its provider waits for the answer and gets it, not a message.
+        // Its provider waits for the answer and gets it, not a message. If its turn has ended all the same,
+        // nothing else comes.
+        if awaited(all, lineage).is_none() {
+            agents::let_go_if_idle(all, cx, agent);
+        }
         return;
     }
-    let Some(agent) = current(all, lineage) else { return };
     let is_answer = matches!(approval.action, Action::Question { .. }) && status == Status::Rejected;
     // A refusal waits until the agent runs anyway; an answer, or a yes that work waits for, wakes it.
     let may_resume = is_answer || (status == Status::Approved && approval.action.blocks());

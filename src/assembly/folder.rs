@@ -43,8 +43,20 @@ pub fn load(
     kept: impl FnOnce(&Config) -> HashSet<AgentId>,
     now: Time,
 ) -> Result<State, String> {
-    ahead::recover(folder).map_err(|error| format!("what was written ahead of the state files: {error}"))?;
     let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
+    load_with(folder, user, kept, now)
+}
+
+/// As [`load`], with this in place of the user's own configuration.
+///
+/// Errors: as [`load`].
+pub fn load_with(
+    folder: &Path,
+    user: Map<String, Value>,
+    kept: impl FnOnce(&Config) -> HashSet<AgentId>,
+    now: Time,
+) -> Result<State, String> {
+    ahead::recover(folder).map_err(|error| format!("what was written ahead of the state files: {error}"))?;
     let project = read_object(&folder.join(Document::Config.path()))?;
     let reader = Reader { folder, now, set_aside: RefCell::default() };
     let settings = settings::State::new(user, project)

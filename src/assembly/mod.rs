@@ -10,7 +10,7 @@ mod clock;
 pub mod daemon;
 pub mod detect;
 pub mod documents;
-mod folder;
+pub mod folder;
 pub mod host;
 pub mod lock;
 mod moments;

@@ -28,6 +28,29 @@ fn what_waits_for_the_disk_is_told_when_everything_put_before_is_there() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A power cut between the two would leave a record that does not know what it is to do.
+#[test]
+fn a_task_is_on_disk_before_the_record_that_it_belongs_to() {
+    let folder = std::env::temp_dir().join(format!("svc-task-{}", std::process::id()));
+    let mut bench = crate::testing::Bench::new();
+    let agent = bench.agent("dev");
+    let lineage = bench.state.agents.get(agent).unwrap().lineage_id;
+    let task = folder.join(Document::Prompt(lineage).path());
+    fs::create_dir_all(task.join("in the way")).unwrap();
+    let logs = Arc::new(LogStore::open(&folder.join("logs")).unwrap());
+    let (tell, told) = crossbeam_channel::unbounded();
+    let store = Store::start(folder.clone(), logs, move |what| tell.send(what).unwrap()).unwrap();
+    let state = Arc::new(bench.state.clone());
+    store.put(Document::Agents, &state, SOON);
+    store.put(Document::Prompt(lineage), &state, SOON);
+    store.tell_when_stored(Timer::Snapshot);
+    let refused = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert!(matches!(refused, Told::Trouble(Some(_))));
+    assert!(!folder.join(Document::Agents.path()).exists(), "its task is not there");
+    drop(store);
+    fs::remove_dir_all(&folder).unwrap();
+}
+
 /// What grows with the history would make every change as slow as the history is long.
 #[test]
 fn what_somebody_waits_for_takes_along_what_is_due_soon_but_not_the_ledger() {

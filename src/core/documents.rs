@@ -9,9 +9,9 @@ macro_rules! document {
         /// One file of state. The one above is written first.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Document {
-            $($(#[$doc])* $Name,)*
-            /// The task of a lineage.
+            /// The task of a lineage. It is written before the record that it belongs to.
             Prompt(LineageId),
+            $($(#[$doc])* $Name,)*
         }
 
         impl Document {

@@ -206,6 +206,22 @@ fn issue_4_a_providers_question_goes_through_the_same_door() {
     assert!(pending(&mut bench).is_empty(), "nobody waits for the answer any more");
 }
 
+/// It would stay for ever, and keep a place that others need.
+#[test]
+fn an_agent_whose_turn_ended_before_its_question_was_answered_is_let_go_with_the_answer() {
+    let mut bench = bench();
+    let asked = Activity::PermissionAsked { question: "q7".into(), name: "Bash".into(), input: json!({}) };
+    hear(&mut bench, "web", vec![asked, Activity::TurnEnded(crate::providers::TurnEnd::default())]);
+    let finishes = |bench: &Bench| {
+        let is_it = |effect: &&Effect| matches!(effect, Effect::Run(_, agents::RunOrder::Finish));
+        bench.effects.iter().filter(is_it).count()
+    };
+    assert_eq!((state_of(&bench, "web").as_str(), finishes(&bench)), ("Waiting", 0));
+    let id = pending(&mut bench).pop().unwrap()["id"].as_str().unwrap().to_owned();
+    bench.ask("POST", &format!("/api/approvals/{id}/approve"), &json!({}));
+    assert_eq!(finishes(&bench), 1, "it has nothing to do");
+}
+
 #[test]
 fn decisions_2_overlaps_are_told_to_the_owners() {
     let mut bench = bench();

@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::cron::MINUTE_MS;
-use super::{CatchUp, LATE, MAX_HISTORY, Run, may_run, put};
+use super::{CatchUp, LATE, MAX_HISTORY, Run, Schedule, may_run, put};
 use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
@@ -44,16 +44,23 @@ pub fn clock_set(all: &mut All, cx: &mut Context, jump: Jump) {
 
 /// The daemon has started: every enabled schedule waits for its stored time, which may have passed meanwhile.
 pub fn started(all: &mut All, cx: &mut Context) {
-    let waiting: Vec<(ScheduleId, Option<Time>, Option<Time>)> = all
-        .schedules
-        .iter()
-        .map(|schedule| (schedule.id, schedule.next_run.filter(|_| schedule.enabled), schedule.due))
-        .collect();
-    for (id, next, due) in waiting {
-        if let Some(due) = due {
-            // The mark was kept and the order may have been given: a second one would be one too many.
-            let reason = "the daemon ended while it was being started".to_owned();
-            note(all, cx, id, Some(due), Outcome::Missed, Err(reason));
+    let waiting: Vec<Arc<Schedule>> = all.schedules.iter().cloned().collect();
+    for schedule in waiting {
+        let (id, next) = (schedule.id, schedule.next_run.filter(|_| schedule.enabled));
+        if let Some(due) = schedule.due {
+            // The mark was kept and the order may have been given: a second one would be one too many. A late
+            // run has used the minute that it was made in as well.
+            let minute = |at: Time| at.0 / MINUTE_MS;
+            let is_noted = |at: Time| {
+                let at = Some(at.to_string());
+                schedule.history.iter().any(|run| run.scheduled_for == at)
+            };
+            let made_in =
+                schedule.marked.filter(|marked| minute(*marked) != minute(due) && !is_noted(*marked));
+            for at in [Some(due), made_in].into_iter().flatten() {
+                let reason = "the daemon ended while it was being started".to_owned();
+                note(all, cx, id, Some(at), Outcome::Missed, Err(reason));
+            }
         }
         match next {
             Some(next) if next <= cx.now => {
@@ -70,16 +77,19 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     let Some(at) = schedule.next_run.filter(|_| schedule.enabled) else { return };
     let late = cx.now.since(at) > LATE;
-    let catch_up = schedule.catch_up;
-    if late && catch_up == CatchUp::Skip {
+    let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
+    let is_skipped = schedule.catch_up == CatchUp::Skip;
+    // Only a clock that was set back lets a run come late into a minute that has had one.
+    if late && (is_skipped || schedule.has_used(this_minute)) {
         schedule.marked = Some(at);
-        let reason = "the daemon did not run at that time (catchUp is skip)".to_owned();
+        let why =
+            if is_skipped { "catchUp is skip" } else { "and the minute to make up for it was used before" };
+        let reason = format!("the daemon did not run at that time ({why})");
         note(all, cx, id, Some(at), Outcome::Missed, Err(reason));
         // A time that came just now is not a missed one.
         return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
     }
     // One run makes up for all that were missed: the minute it is made in is used up with them.
-    let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
     schedule.marked = Some(if late { at.max(this_minute) } else { at });
     schedule.due = Some(at);
     plan_next(all, cx.now, id);

@@ -230,6 +230,47 @@ fn a_kill_between_mark_and_start_does_not_start_twice() {
     assert_eq!(bench.state.agents.iter().count(), 0);
 }
 
+/// A run that makes up for a missed time uses the minute that it is made in, even when a kill cuts it off and
+/// the clock says that minute again.
+#[test]
+fn a_late_run_that_a_kill_cut_off_has_used_its_minute_too() {
+    let (mut bench, _) = bench("*/5 * * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once", "maxConcurrent": 100}));
+    bench.disk_hangs = true;
+    // The machine slept over 00:05 and 00:10, and wakes at 00:15.
+    bench.now = bench.now + 15 * MINUTE;
+    bench.pass(Duration::from_secs(1));
+    bench.disk_hangs = false;
+    // After the kill the clock is ten minutes behind.
+    let behind = Time(bench.now.0 - 10 * MINUTE_MS);
+    let schedules = serde_json::to_vec(&bench.state.schedules.stored()).unwrap();
+    bench = Bench::new();
+    bench.now = behind;
+    bench.state.schedules = Arc::new(State::restore(serde_json::from_slice(&schedules).unwrap()));
+    bench.apply(Event::Detected(vec![]));
+    bench.pass(12 * MINUTE);
+    let started = |run: &&Value| run["outcome"] == "started";
+    let history = shown(&mut bench)["history"].as_array().unwrap().clone();
+    let times: Vec<_> = history.iter().filter(started).map(|run| run["scheduledFor"].clone()).collect();
+    assert_eq!(times, ["2026-01-01T00:10:00.000Z"], "00:15 was used: {history:?}");
+}
+
+#[test]
+fn a_late_run_does_not_come_into_a_minute_that_was_used_before_the_clock_was_set_back() {
+    use crate::core::time::Jump;
+    let (mut bench, _) = bench("*/5 * * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once", "maxConcurrent": 100}));
+    bench.pass(5 * MINUTE + Duration::from_secs(10));
+    assert_eq!(outcomes(&mut bench), ["started"]);
+    for (is_back, seconds) in [(true, 480), (false, 500)] {
+        let jump = Jump { is_back, by: Duration::from_secs(seconds) };
+        bench.now = bench.now.moved(jump);
+        bench.apply(Event::ClockSet(jump));
+        bench.pass(Duration::from_secs(1));
+    }
+    assert_eq!(outcomes(&mut bench), ["started", "missed"], "00:05 has had its run");
+}
+
 #[test]
 fn catch_up_skip_notes_missed_times_and_once_makes_up_with_one_run() {
     let (mut first, _) = bench("*/10 * * * *");

@@ -4,6 +4,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[allow(dead_code, reason = "shared with the farm's own program")]
+#[path = "../simulate/farm/mod.rs"]
+mod farm;
+
 mod api;
 mod callers;
 mod callers_proof;

@@ -63,11 +63,27 @@ impl World {
         Vec::new()
     }
 
+    /// Another daemon takes over, with what it has read.
+    pub fn restart(&mut self, state: State) {
+        self.state = state;
+        self.exit_sent = false;
+    }
+
+    /// The random bits of the last event.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The random bits of the events from here on follow this number.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+
     /// Applies one event and returns its effects, unrendered.
     pub fn apply(&mut self, event: Event) -> Vec<Effect> {
         // Snapshots of the counters need no randomness: the ids of a script do not depend on them.
         if !matches!(event, Event::Timer(Timer::Snapshot)) {
-            self.seed += 1;
+            self.seed = self.seed.wrapping_add(1);
         }
         let mut cx = Context::new(self.now, self.seed);
         cx.exit_sent = self.exit_sent;
@@ -246,7 +262,7 @@ impl World {
         for effect in effects.into_iter().filter(|effect| !is_counting(effect)) {
             // The disk of a script takes everything at once.
             let awaited = if let Effect::AwaitDisk(call) = &effect { Some(*call) } else { None };
-            lines.push(self.line(effect));
+            lines.push(self.line(&effect));
             if let Some(call) = awaited {
                 let then = self.apply(Event::OnDisk(call, Ok(())));
                 lines.extend(self.render(then));
@@ -259,7 +275,8 @@ impl World {
         self.state.agents.get(id).map_or_else(|| id.to_string(), |agent| agent.name.clone())
     }
 
-    fn line(&mut self, effect: Effect) -> String {
+    /// An effect, in a line.
+    pub fn line(&mut self, effect: &Effect) -> String {
         match effect {
             Effect::Reply(_, reply) | Effect::ReplyStored(_, reply) => self.reply(&reply.http()),
             Effect::Put(document, Durability::BeforeReply) => {
@@ -268,7 +285,7 @@ impl World {
             Effect::Put(document, Durability::Soon) => format!("! write {} soon", document.path()),
             Effect::Put(document, Durability::Later) => format!("! write {} later", document.path()),
             Effect::Append(_, line) => {
-                let entry: Value = serde_json::from_slice(&line).unwrap();
+                let entry: Value = serde_json::from_slice(line).unwrap();
                 format!(
                     "! audit {} by {}",
                     entry["event"].as_str().unwrap(),
@@ -289,15 +306,15 @@ impl World {
                 let removed: Vec<_> = changes.removed.iter().map(ToString::to_string).collect();
                 format!("~ state changed=[{}] removed=[{}]", changed.join(" "), removed.join(" "))
             }
-            Effect::Run(id, order) => format!("! {} {}", order_words(&order), self.name(id)),
+            Effect::Run(id, order) => format!("! {} {}", order_words(order), self.name(*id)),
             Effect::Integrations(order) => format!("! integration {order:?}"),
             Effect::Job(job) => {
-                if let agents::Job::Query { call, .. } = &job {
+                if let agents::Job::Query { call, .. } = job {
                     self.last_query = Some(*call);
                 }
-                format!("! job {}", job_words(&job))
+                format!("! job {}", job_words(job))
             }
-            Effect::Log(_, id, entry) => format!("! log {} {}", self.name(id), json!(entry)),
+            Effect::Log(_, id, entry) => format!("! log {} {}", self.name(*id), json!(entry)),
             Effect::Teams(look) => format!("! look at the plan of {}", self.name(look.0)),
             Effect::Warn(text) => format!("! warn {text}"),
             Effect::Gateways(order) => format!("! gateway {order:?}"),
@@ -309,7 +326,7 @@ impl World {
             }
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
-            Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(id)),
+            Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(*id)),
             Effect::LeaveRuns => "! leave all runs to their keepers".into(),
             Effect::Exit => "! exit".into(),
         }

@@ -1,0 +1,226 @@
+//! What goes wrong with the machine: power, clock, and people who end the daemon.
+
+use super::invariants::{Rule, ensure};
+use super::machine::Machine;
+use super::promises::Key;
+use crate::support::world::World;
+use serde_json::{Map, Value};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+use svc::agents::Status;
+use svc::assembly::documents::encode;
+use svc::assembly::folder;
+use svc::core::ids::AgentId;
+use svc::core::time::Jump;
+use svc::core::{Document, Event, State};
+use svc::programs::registry::Detection;
+
+/// Documents that a start takes over as they are.
+const UNCHANGED: [Document; 8] = [
+    Document::Schedules,
+    Document::Teams,
+    Document::Integrations,
+    Document::Config,
+    Document::Constraints,
+    Document::Gateways,
+    Document::Credentials,
+    Document::PmReviews,
+];
+
+impl Machine {
+    /// Agents whose processes outlive a daemon that was killed: none, as long as nobody else holds them.
+    fn survivors() -> BTreeSet<AgentId> {
+        BTreeSet::new()
+    }
+
+    /// The machine loses power: only what was written is there afterwards.
+    pub fn power_cut(&mut self) {
+        self.seen.count("power cuts");
+        let count = self.dice.roll(self.disk.round_len() + 1);
+        self.disk.cut(count);
+        self.note(|| "# The power goes.".to_owned());
+        self.gone();
+    }
+
+    /// The daemon is gone, and is started again; the clock of the machine may be wrong then.
+    fn gone(&mut self) {
+        self.lose_calls();
+        self.programs.cut();
+        self.chat.cut();
+        self.agent_decisions.clear();
+        self.is_up = false;
+        self.is_ending = false;
+        self.dies_soon = false;
+        let off = match self.dice.below(8) {
+            0 => self.dice.below(10 * 3_600_000),
+            1..=3 => self.dice.below(600_000),
+            _ => self.dice.below(20_000),
+        };
+        self.core.now = self.core.now + Duration::from_millis(off);
+        if self.dice.below(4) == 0 {
+            let by = Duration::from_millis(self.dice.below(900_000));
+            self.core.now = self.core.now.moved(Jump { is_back: true, by });
+            self.promises.forget(|key| matches!(key, Key::Lock(_)));
+            self.seen.count("starts with a clock that was set back");
+        }
+        self.disk.make(&self.folder.0);
+        let loaded = folder::load_with(&self.folder.0, Map::new(), |_| HashSet::new(), self.core.now);
+        ensure(Rule::NoPanic, loaded.is_ok(), || format!("the daemon does not start: {loaded:?}"));
+        let state = loaded.unwrap();
+        self.check_restored(&state);
+        self.start(state);
+    }
+
+    /// The daemon runs over this state, and looks for its programs.
+    pub fn start(&mut self, mut state: State) {
+        let project = Arc::make_mut(&mut state.project);
+        *project = (*World::new().state.project).clone();
+        project.started_at = self.core.now;
+        self.model = state
+            .agents
+            .iter()
+            .map(|agent| (agent.id, serde_json::to_string(&agent.live_view()).unwrap()))
+            .collect();
+        for agent in state.agents.iter() {
+            self.programs.fed.insert(agent.lineage_id, agent.tokens.total());
+        }
+        self.core.restart(state);
+        self.note(|| "# The daemon starts.".to_owned());
+        self.apply(Event::Detected(vec![Detection::installed("script", "1")]));
+        self.pass(0);
+        self.is_up = true;
+        self.promises.check(&self.core.state, self.core.now);
+    }
+
+    /// What was read is what stood on the disk.
+    fn check_restored(&self, state: &State) {
+        let aside = &state.health.set_aside;
+        ensure(Rule::NoPanic, aside.is_empty(), || format!("state files were put aside: {aside:?}"));
+        let survivors = Self::survivors();
+        for agent in state.agents.iter() {
+            let dead = !agent.status.is_live() || survivors.contains(&agent.id);
+            ensure(Rule::NobodySurvives, dead, || format!("{} is {:?}", agent.name, agent.status));
+            let task = Document::Prompt(agent.lineage_id);
+            let has_task = self.disk.files.contains_key(&task);
+            ensure(Rule::RestoredWhole, has_task, || format!("the task of {} is lost", agent.name));
+        }
+        let value = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
+        for document in UNCHANGED {
+            let Some(bytes) = self.disk.files.get(&document) else { continue };
+            let read = encode(document, state).map(Result::unwrap);
+            let same = read.as_ref().is_some_and(|read| value(read) == value(bytes));
+            let said =
+                || format!("{} was {} and is {}", document.path(), text(Some(bytes)), text(read.as_ref()));
+            ensure(Rule::RestoredWhole, same, said);
+        }
+        if let Some(bytes) = self.disk.files.get(&Document::Agents) {
+            check_records(&value(bytes), state);
+        }
+        if let Some(bytes) = self.disk.files.get(&Document::Approvals) {
+            let (was, is) =
+                (value(bytes)["approvals"].as_array().map_or(0, Vec::len), state.approvals.iter().count());
+            ensure(Rule::RestoredWhole, was == is, || format!("of {was} approvals {is} are there"));
+        }
+    }
+
+    /// The wall clock is set, or the machine has slept.
+    pub fn clock_jumps(&mut self) {
+        let is_back = self.dice.below(2) == 0;
+        let most = if self.dice.below(3) == 0 { 3 * 3_600_000 } else { 400_000 };
+        let jump = Jump { is_back, by: Duration::from_millis(5_000 + self.dice.below(most)) };
+        self.seen.count("jumps of the clock");
+        self.note(|| {
+            format!("# The clock goes {} {} s.", if is_back { "back" } else { "forward" }, jump.by.as_secs())
+        });
+        self.core.now = self.core.now.moved(jump);
+        self.promises.forget(|key| matches!(key, Key::Lock(_)));
+        self.apply(Event::ClockSet(jump));
+        self.pass(0);
+    }
+
+    /// Somebody ends the daemon in good order.
+    pub fn shut_down(&mut self) {
+        self.seen.count("ends in good order");
+        self.note(|| "* signal".to_owned());
+        self.is_ending = true;
+        self.apply(Event::Terminate);
+        for _ in 0..1000 {
+            if self.programs.exit_asked {
+                break;
+            }
+            if !self.wind_down() {
+                self.write();
+                self.pass(500);
+            }
+        }
+        let asked = self.programs.exit_asked;
+        ensure(Rule::ComesToRest, asked, || "the daemon was told to end and does not".to_owned());
+        // Everything that is due is written before the thread ends.
+        for _ in 0..100 {
+            if self.disk.is_busy() || self.disk.is_awaited() {
+                self.write();
+            }
+        }
+        self.core.now = self.core.now + Duration::from_secs(2);
+        self.disk.begin(&self.core.state, self.core.now);
+        let count = self.disk.round_len();
+        self.disk.cut(count);
+        self.gone();
+    }
+
+    /// Everything comes to rest: every call is answered, and a follower knows what GET knows.
+    pub fn settle(&mut self) {
+        let ids: Vec<String> = self.core.state.schedules.iter().map(|one| one.id.to_string()).collect();
+        for id in ids {
+            let path = format!("/api/schedules/{id}/disable");
+            let actor = svc::core::Actor::Operator;
+            self.ask(&actor, "POST", &path, &Value::Null, super::promises::Claim::Change);
+        }
+        let mut rests = 0;
+        for _ in 0..20_000 {
+            self.write();
+            if !self.wind_down() {
+                rests += 1;
+                self.pass(30_000);
+            }
+            if rests > 6 && self.programs.is_quiet() && !self.disk.is_busy() && !self.disk.is_awaited() {
+                break;
+            }
+        }
+        let quiet = self.programs.is_quiet();
+        ensure(Rule::ComesToRest, quiet, || format!("{} processes stay", self.programs.processes.len()));
+        let open = self.open_calls();
+        ensure(Rule::ComesToRest, open.is_empty(), || format!("nobody answers {open:?}"));
+        self.tell_followers();
+        let view =
+            |agent: &Arc<svc::agents::Agent>| (agent.id, serde_json::to_string(&agent.live_view()).unwrap());
+        let known = self.core.state.agents.iter().map(view).collect();
+        ensure(Rule::Follower, self.model == known, || "it knows something else at the end".to_owned());
+    }
+}
+
+fn text(bytes: Option<&Vec<u8>>) -> String {
+    bytes.map_or_else(|| "nothing".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// Each record is there, as it was; who was alive is interrupted.
+fn check_records(stored: &Value, state: &State) {
+    for was in stored["agents"].as_array().into_iter().flatten() {
+        let id = was["id"].as_str().and_then(|id| id.parse::<AgentId>().ok()).unwrap();
+        let is = state.agents.get(id);
+        ensure(Rule::RestoredWhole, is.is_some(), || format!("the record of {} is lost", was["name"]));
+        let is = is.unwrap();
+        let now = serde_json::to_value(&**is).unwrap();
+        for field in
+            ["name", "role", "lineageId", "queue", "tokens", "sessionId", "effort", "teamId", "scope", "exit"]
+        {
+            let said = || format!("{field} of {} was {} and is {}", was["name"], was[field], now[field]);
+            ensure(Rule::RestoredWhole, was[field] == now[field], said);
+        }
+        let was_live = serde_json::from_value::<Status>(was["status"].clone()).is_ok_and(Status::is_live);
+        let right = if was_live { is.status == Status::Interrupted } else { now["status"] == was["status"] };
+        let said = || format!("{} was {} and is {:?}", was["name"], was["status"], is.status);
+        ensure(Rule::RestoredWhole, right, said);
+    }
+}
