@@ -156,7 +156,9 @@ impl State {
             let is_question = matches!(approval.action, Action::ToolPermission { .. });
             let asks = approval.agent_id.and_then(|agent| agents.get(agent));
             let waits = asks.is_some_and(|agent| agent.status.is_live());
-            if is_question && approval.is_open() && !waits {
+            // Of what may go on, this daemon asks itself.
+            let is_old = matches!(approval.action, Action::ResumeAgents { .. });
+            if approval.is_open() && (is_old || is_question && !waits) {
                 // The run that asked ended with the earlier daemon.
                 let approval = Arc::make_mut(approval);
                 approval.status = Status::Expired;

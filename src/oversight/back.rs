@@ -11,7 +11,13 @@ use std::sync::Arc;
 
 /// The daemon has started and knows its providers.
 pub fn started(all: &mut All, cx: &mut Context) {
-    let lost = Arc::make_mut(&mut all.agents).take_lost();
+    let mut lost = Arc::make_mut(&mut all.agents).take_lost();
+    // What an earlier daemon asked, and nobody has answered, is asked along.
+    for approval in all.approvals.iter().filter(|approval| approval.status == approvals::Status::Expired) {
+        if let Action::ResumeAgents { agents, .. } = &approval.action {
+            lost.extend(agents.iter().copied().filter(|id| !lost.contains(id)).collect::<Vec<_>>());
+        }
+    }
     let lost: Vec<AgentId> = lost.into_iter().filter(|id| may_go_on(all, *id)).collect();
     if lost.is_empty() {
         return;
@@ -88,13 +94,20 @@ mod tests {
                 bench.does(id, vec![Activity::Session { id: format!("session-{name}"), model: None }]);
             }
         }
+        cut(&mut bench);
+        bench
+    }
+
+    /// The power is cut, and comes back.
+    fn cut(bench: &mut Bench) {
         let stored = serde_json::to_vec(&bench.state.agents.stored()).unwrap();
         let stored = serde_json::from_slice(&stored).unwrap();
         let restored = agents::State::restore(stored, |_| "p".into(), &HashSet::new(), bench.now);
         bench.state.agents = Arc::new(restored);
+        let stored = serde_json::to_vec(&bench.state.approvals.stored()).unwrap();
+        approvals::restore(&mut bench.state, serde_json::from_slice(&stored).unwrap(), bench.now);
         bench.effects.clear();
         bench.with(started);
-        bench
     }
 
     fn decide(bench: &mut Bench, id: &str, approved: bool) -> u16 {
@@ -152,6 +165,27 @@ mod tests {
         assert_eq!(decide(&mut bench, &id.to_string(), true), 200);
         assert_eq!(bench.state.agents.find("one").unwrap().id, one);
         assert_eq!(states(&mut bench), BACK);
+    }
+
+    /// A second cut before anybody has answered, and a third after one went on and ended again.
+    #[test]
+    fn a_question_that_nobody_has_answered_is_asked_again_as_one() {
+        let mut bench = after_a_cut("ask");
+        cut(&mut bench);
+        let cards: Vec<_> = bench.state.approvals.pending().cloned().collect();
+        assert_eq!(cards.len(), 1);
+        assert!(cards[0].action.description().starts_with("resume 2 agents"), "{:?}", cards[0].action);
+        assert_eq!(bench.ask("POST", "/api/agents/one/resume", &Value::Null).0, 200);
+        let one = bench.state.agents.find("one").unwrap().id;
+        bench.does(one, vec![Activity::Session { id: "session-one".into(), model: None }]);
+        cut(&mut bench);
+        let cards: Vec<_> = bench.state.approvals.pending().cloned().collect();
+        assert_eq!(cards.len(), 1);
+        assert!(cards[0].action.description().starts_with("resume 2 agents"), "{:?}", cards[0].action);
+        let id = cards[0].id.to_string();
+        assert_eq!(decide(&mut bench, &id, false), 200);
+        cut(&mut bench);
+        assert_eq!(bench.state.approvals.pending().count(), 0, "a no is a no");
     }
 
     #[test]

@@ -211,7 +211,14 @@ fn check_records(stored: &Value, state: &State) {
         let is = state.agents.get(id);
         ensure(Rule::RestoredWhole, is.is_some(), || format!("the record of {} is lost", was["name"]));
         let is = is.unwrap();
-        let now = serde_json::to_value(&**is).unwrap();
+        let mut now = serde_json::to_value(&**is).unwrap();
+        let mut was = was.clone();
+        // What was handed to a program that is gone is said again.
+        for message in
+            [&mut now, &mut was].into_iter().filter_map(|record| record["queue"].as_array_mut()).flatten()
+        {
+            message.as_object_mut().unwrap().remove("sent");
+        }
         for field in
             ["name", "role", "lineageId", "queue", "tokens", "sessionId", "effort", "teamId", "scope", "exit"]
         {

@@ -238,11 +238,12 @@ impl Machine {
                 other => orders.push(other),
             }
         }
-        for (call, response) in answers {
-            self.answered(call, &response);
-        }
+        // Whoever is answered may wish something else at once: the orders of this event come first.
         for order in orders {
             self.obey(order, before);
+        }
+        for (call, response) in answers {
+            self.answered(call, &response);
         }
     }
 
