@@ -7,17 +7,21 @@ use crate::core::ids::AgentId;
 use crate::core::{Context, Effect, Moment, State as All};
 use crate::providers;
 use crate::settings::ResumeOnStart;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The daemon has started and knows its providers.
 pub fn started(all: &mut All, cx: &mut Context) {
     let mut lost = Arc::make_mut(&mut all.agents).take_lost();
     // What an earlier daemon asked, and nobody has answered, is asked along.
-    for approval in all.approvals.iter().filter(|approval| approval.status == approvals::Status::Expired) {
+    let mut last_asked = BTreeMap::new();
+    for approval in all.approvals.iter() {
         if let Action::ResumeAgents { agents, .. } = &approval.action {
-            lost.extend(agents.iter().copied().filter(|id| !lost.contains(id)).collect::<Vec<_>>());
+            last_asked.extend(agents.iter().map(|id| (*id, approval.status)));
         }
     }
+    let unanswered = last_asked.into_iter().filter(|(_, status)| *status == approvals::Status::Expired);
+    lost.extend(unanswered.map(|(id, _)| id).filter(|id| !lost.contains(id)).collect::<Vec<_>>());
     let lost: Vec<AgentId> = lost.into_iter().filter(|id| may_go_on(all, *id)).collect();
     if lost.is_empty() {
         return;
