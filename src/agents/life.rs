@@ -25,6 +25,9 @@ const KEPT_CHARS: usize = 300;
 /// Handles a report of a run's threads. Reports of unknown runs are those of removed records.
 pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunReport) {
     if all.agents.get(id).is_none() {
+        if matches!(report, RunReport::Exited { .. } | RunReport::StartFailed { .. }) {
+            cx.push(Effect::Settled(id, LAST_CHECKPOINT));
+        }
         return;
     }
     match report {

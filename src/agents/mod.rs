@@ -237,6 +237,11 @@ impl State {
         self.iter().filter(|agent| agent.status.is_live())
     }
 
+    /// Whether some ended with the last daemon, and were not asked about.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Those that ended with the last daemon, told once.
     pub fn take_lost(&mut self) -> Vec<AgentId> {
         std::mem::take(&mut self.lost)

@@ -13,6 +13,7 @@ mod kept;
 mod lines;
 mod orders;
 mod output;
+mod projects;
 mod record_file;
 mod room;
 mod run;
@@ -22,6 +23,7 @@ pub use env::{Beside, own_program, process_spec};
 pub use fence::Temporary;
 pub use kept::{Kept, find as find_kept};
 pub use output::BATCHES_IN_FLIGHT;
+pub use projects::{note as note_project, user_folder};
 pub use room::{RoomFolder, remove_all as remove_rooms, why_none as why_no_room};
 
 use super::LAST_CHECKPOINT;

@@ -107,6 +107,9 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     })?;
     let unclean = lock.left_unclean();
     let started_at = clock::now();
+    if let Err(error) = worker::note_project(&project_dir) {
+        log::warn!("rooms of other projects show the state of this one: it cannot be noted: {error}");
+    }
     let mut kept = Vec::new();
     let find_kept = |config: &Config| {
         kept = worker::find_kept(&project_dir, config.keeper.orphan());
@@ -131,7 +134,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
     caller::prepare();
-    if unclean {
+    if unclean || state.agents.has_lost() {
         end_leftovers(&processes, &state, &kept);
     }
     let rooms: Vec<PathBuf> = kept.iter().filter_map(worker::Kept::room).collect();

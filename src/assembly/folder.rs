@@ -2,7 +2,7 @@
 
 use super::documents::{self, known_version};
 use super::{ahead, clock};
-use crate::agents::{self, Stored, StoredPrompt};
+use crate::agents::{self, Stored, StoredPrompt, worker};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Document, State};
@@ -43,7 +43,7 @@ pub fn load(
     kept: impl FnOnce(&Config) -> HashSet<AgentId>,
     now: Time,
 ) -> Result<State, String> {
-    let user = user_config_path().map_or_else(|| Ok(Map::new()), |path| read_object(&path))?;
+    let user = worker::user_folder().map_or_else(|| Ok(Map::new()), |folder| read_object(&folder.join("config.json")))?;
     load_with(folder, user, kept, now)
 }
 
@@ -80,14 +80,6 @@ pub fn load_with(
     clock::restored(&mut state, now);
     Arc::make_mut(&mut state.health).set_aside = reader.set_aside.into_inner();
     Ok(state)
-}
-
-/// `~/.config/svc/config.json`, or below `XDG_CONFIG_HOME`.
-fn user_config_path() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))?;
-    Some(base.join("svc/config.json"))
 }
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, String> {

@@ -244,6 +244,29 @@ fn is_gone(pid: u64) -> bool {
     stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with(['Z', 'X']))
 }
 
+/// Its agent would be shown as ended, and nobody could stop it any more.
+#[test]
+fn a_keeper_that_does_not_answer_is_ended_with_what_it_keeps() {
+    let folder = project();
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("hang");
+    daemon.wait_state(&id, &["running"]);
+    let keeper = keeper_of(&folder, &id);
+    assert_eq!(daemon.send("POST", "/api/shutdown?keep=true", &json!({})).0, 202);
+    assert_eq!(daemon.exit_code(), Some(0));
+    assert!(!of_project(folder.path()).is_empty(), "it was to be kept");
+    let file = folder.path().join(format!(".svc/run/{id}/keeper.json"));
+    let told = std::fs::read_to_string(&file).unwrap();
+    let mut told: Value = serde_json::from_str(&told).unwrap();
+    told["token"] = json!("0".repeat(told["token"].as_str().unwrap().len()));
+    std::fs::write(&file, told.to_string()).unwrap();
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    assert_eq!(daemon.get(&format!("/api/agents/{id}"))["state"], "interrupted", "{}", daemon.log());
+    wait_for("its keeper to be gone", || is_gone(keeper).then_some(()));
+    assert!(of_project(folder.path()).is_empty());
+    daemon.stop();
+}
+
 /// The process that keeps an agent.
 fn keeper_of(folder: &Folder, id: &str) -> u64 {
     let text = std::fs::read_to_string(folder.path().join(format!(".svc/run/{id}/keeper.json"))).unwrap();

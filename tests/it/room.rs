@@ -436,3 +436,27 @@ fn a_folder_that_is_swapped_while_rooms_are_made_moves_no_protection() {
     }
     assert!(made > 0, "no room was made");
 }
+
+/// Its token proves a person there, and its vault's key opens what it holds.
+#[test]
+fn the_state_of_other_projects_of_the_same_person_is_not_there() {
+    if !has_rooms() {
+        return;
+    }
+    let settings = Folder::in_target("settings");
+    let env = [("XDG_CONFIG_HOME", settings.path().to_str().unwrap())];
+    let (one, other) = (Arc::new(Folder::in_target("one")), Arc::new(Folder::in_target("other")));
+    other.write("README.md", "of the other project");
+    let _other = Daemon::start_in(Arc::clone(&other), &env);
+    let token = fs::read_to_string(other.path().join(".svc/token")).unwrap();
+    let place = other.path().display();
+    let command = format!("cat {place}/README.md; ls -A {place}/.svc; cat {place}/.svc/token; echo looked");
+    let steps = json!({"steps": [{"run": {"command": command}}, {"answer": "done"}]});
+    one.write(".svc/rehearsals/look.json", &steps.to_string());
+    let daemon = Daemon::start_in(one, &env);
+    let id = daemon.spawn("look");
+    daemon.wait_state(&id, &["completed"]);
+    let log = daemon.get(&format!("/api/agents/{id}/log?tail=100")).to_string();
+    assert!(log.contains("looked") && log.contains("of the other project"), "{log}");
+    assert!(!log.contains(token.trim()) && !log.contains("daemon.lock"), "{log}");
+}

@@ -93,6 +93,14 @@ impl From<String> for Failure {
     }
 }
 
+/// Ends a keeper that does not answer, and with it what it keeps, as far as the kernel does that.
+pub fn end(run_dir: &Path) {
+    let place = Folder::open(run_dir).ok().flatten().and_then(|folder| folder.place().ok().flatten());
+    if let Some(place) = place {
+        process::kill(place.identity());
+    }
+}
+
 fn connect(folder: &Folder, place: &Place, from: u64) -> Result<Link, Failure> {
     let socket = folder.connect().map_err(|error| format!("cannot be reached: {error}"))?;
     let found = peer(&socket).map_err(|error| format!("is not told by the system: {error}"))?;

@@ -67,7 +67,11 @@ fn all(project: &Path) -> Vec<Kept> {
                 }
             },
             Ok(None) => remove(&folder),
-            Err(error) => log::error!("the keeper of agent {agent} does not answer: {error}"),
+            Err(error) => {
+                // Nobody could stop it any more, and it would be shown as ended.
+                log::error!("the keeper of agent {agent} is ended, it does not answer: {error}");
+                client::end(folder.path());
+            }
         }
     }
     found

@@ -10,6 +10,7 @@
 mod git;
 
 use super::fence;
+use super::projects;
 use crate::agents::worker::ROOMS;
 use crate::providers::{self, Home, Info, LaunchRequest, Room};
 use std::ffi::OsString;
@@ -287,6 +288,10 @@ pub fn plan(
             Room::DOCKER => plan.write(ENGINES.map(PathBuf::from)),
             path => plan.write(from_home(path, around.home.as_deref())),
         }
+    }
+    // After what was granted: a grant of a folder is none of what other projects keep in it.
+    for state in projects::states_of_others(&request.project_dir) {
+        plan.hide(state);
     }
     plan.fence = request.fence.as_ref().map(|scope| {
         let mut places = fence::places(request, scope, info.id);
