@@ -43,7 +43,8 @@ pub fn load(
     kept: impl FnOnce(&Config) -> HashSet<AgentId>,
     now: Time,
 ) -> Result<State, String> {
-    let user = worker::user_folder().map_or_else(|| Ok(Map::new()), |folder| read_object(&folder.join("config.json")))?;
+    let user = worker::user_folder()
+        .map_or_else(|| Ok(Map::new()), |folder| read_object(&folder.join("config.json")))?;
     load_with(folder, user, kept, now)
 }
 
