@@ -83,8 +83,7 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
   await page.locator("#pill:not(.live)").waitFor();
   await daemon.start();
   await page.locator("#pill.live").waitFor();
-  await page.locator(".agent-top .status.interrupted").waitFor();
-  await page.getByRole("button", { name: "Resume" }).click();
+  // Its keeper has kept it at work.
   await page.locator(".agent-top .status.running").waitFor();
   page.away = false;
   await page.locator(".vlist").focus();
@@ -130,10 +129,12 @@ scenario("while the daemon is away nothing passes for the present", async (page)
   await daemon.start();
   await page.locator("#pill.live").waitFor();
   await banner.waitFor({ state: "hidden" });
-  await row.locator(".status.interrupted").waitFor();
+  await row.locator(".status.running").waitFor();
   const after = await look();
   check(after.enabled > 0 && after.figures === "none", `it does not come back: ${JSON.stringify(after)}`);
   page.away = false;
+  // Ended first, then removed.
+  await daemon.api("DELETE", "/api/agents/worker-ghost");
   await daemon.api("DELETE", "/api/agents/worker-ghost");
 });
 

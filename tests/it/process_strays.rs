@@ -3,6 +3,7 @@
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
+use crate::support::processes::keepers_of;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -160,9 +161,10 @@ fn decisions_2_the_daemon_ends_a_stray_with_its_agent_and_leaves_that_of_another
 #[test]
 fn decisions_2_a_stray_that_outlived_a_killed_daemon_is_ended_by_the_next() {
     let mut daemon = Daemon::start_open();
-    daemon.tie_agents();
     let (_, stray) = agent_with_a_stray(&daemon, "stray");
-    let killed = Command::new("kill").args(["-9", &daemon.pid().to_string()]).status().unwrap();
+    // With their keeper, which would have ended it.
+    let both = keepers_of(&daemon.project).into_iter().chain([daemon.pid()]).map(|pid| pid.to_string());
+    let killed = Command::new("kill").arg("-9").args(both).status().unwrap();
     assert!(killed.success());
     daemon.exit_code();
     assert!(is_there(stray));

@@ -68,7 +68,7 @@ impl Daemon {
 
     fn start_by(mut command: Command, folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
         command.args(["start", "--port", "0", "--project"]).arg(folder.path());
-        command.env_remove("SVC_AGENT_ID").env("XDG_CONFIG_HOME", folder.path().join(".config"));
+        command.env_remove("SVC_AGENT_ID").env("XDG_CONFIG_HOME", folder.path().join(".svc/user"));
         command.envs(env.iter().copied());
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
