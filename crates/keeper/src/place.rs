@@ -132,6 +132,12 @@ fn move_in(place: &Place) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// Whether a daemon that looks into this process's folder finds this keeper.
+pub(crate) fn is_there(own: Identity) -> bool {
+    let there = Folder::open(Path::new(".")).ok().flatten().and_then(|folder| folder.place().ok().flatten());
+    there.is_some_and(|there| there.identity() == own)
+}
+
 /// Takes back what [`settle`] has made.
 pub(crate) fn leave() {
     for name in [FILE, NEW_FILE, SOCKET] {

@@ -4,7 +4,7 @@ use super::ending::Ending;
 use super::input::{Input, Item};
 use super::limits::Limits;
 use super::peers::{Peer, Strangers};
-use super::place::{Place, leave, settle};
+use super::place::{Place, is_there, leave, settle};
 use super::protocol::{CHUNK_BYTES_MAX, FromKeeper, Note, Order, Record, ToKeeper, VERSION, Welcome};
 use super::spool::Spool;
 use std::fs::File;
@@ -25,6 +25,8 @@ const ORDER_LIMIT: Duration = Duration::from_secs(15);
 const PACE: Duration = Duration::from_millis(2);
 /// How long output gathers in the pipe, when a read has brought little.
 const REST: Duration = Duration::from_millis(1);
+/// While no daemon is there, a keeper looks this often whether one could still find it.
+const FOUND_EVERY: Duration = Duration::from_secs(2);
 /// Reads of what a daemon has left when another takes its place: more than a frame and a socket hold.
 const LAST_READS_MAX: usize = 512;
 /// Bytes of a read that are little: the pipe has room for many times as much meanwhile.
@@ -142,6 +144,8 @@ struct Keeper {
     daemon: Option<Peer>,
     /// Since when there is none.
     orphaned: Option<Instant>,
+    /// While there is none: when it looks whether one could still find it.
+    looks_at: Option<Instant>,
     strangers: Strangers,
     spool: Spool,
     input: Input,
@@ -214,6 +218,7 @@ impl Keeper {
             term,
             daemon: None,
             orphaned: None,
+            looks_at: None,
             strangers: Strangers::new(limits),
             spool: Spool::new(limits, ".".into()),
             input: Input::new(limits, None),
@@ -346,7 +351,7 @@ impl Keeper {
             Life::Drains { until, .. } => Some(*until),
             Life::Over { until } => self.leaves.or(*until),
         };
-        [life, self.rests, self.strangers.due(), self.input.stuck_at(), self.spool.retry()]
+        [life, self.looks_at, self.rests, self.strangers.due(), self.input.stuck_at(), self.spool.retry()]
             .into_iter()
             .flatten()
             .min()
@@ -364,6 +369,9 @@ impl Keeper {
     fn look(&mut self, now: Instant) {
         if self.rests.is_some_and(|rests| rests <= now) {
             self.rests = None;
+        }
+        if self.looks_at.is_some_and(|looks| looks <= now) {
+            self.look_for_itself(now);
         }
         self.input.look(now);
         self.spool.make_room(now);
@@ -401,6 +409,15 @@ impl Keeper {
             }
         }
         self.finish(now);
+    }
+
+    /// A daemon that did not find it yet may have removed its folder: then none ever will.
+    fn look_for_itself(&mut self, now: Instant) {
+        self.looks_at = self.daemon.is_none().then(|| now + FOUND_EVERY);
+        if self.daemon.is_none() && (self.orphan.is_zero() || !is_there(self.own)) {
+            self.is_forgotten = true;
+            self.stop(self.stop_grace, now);
+        }
     }
 
     /// Writes the last record once nothing can come before it any more.
@@ -450,6 +467,7 @@ impl Keeper {
     fn part(&mut self) {
         self.daemon = None;
         self.orphaned = Some(Instant::now());
+        self.looks_at = self.orphaned;
     }
 
     fn greet(&mut self, mut daemon: Peer, from: u64) {
@@ -466,6 +484,7 @@ impl Keeper {
         daemon.greeted(from);
         self.daemon = Some(daemon);
         self.orphaned = None;
+        self.looks_at = None;
     }
 
     fn hear_strangers(&mut self, somebody_came: bool, now: Instant) {

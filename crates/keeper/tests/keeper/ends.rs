@@ -92,6 +92,22 @@ fn a_run_without_a_daemon_ends_and_waits_to_be_told() {
     assert_eq!(next.text(), "ready\nstill here\n");
 }
 
+/// A daemon that was killed just after it had started a keeper: the next one found an empty folder.
+#[test]
+fn a_keeper_that_nobody_can_find_any_more_ends_its_run_and_goes() {
+    let room = Room::new("lost");
+    let mut order = room.order("echo ready; exec cat");
+    order.orphan_ms = 3_600_000;
+    let mut story = room.start_as(&order);
+    story.until_out("ready");
+    let (program, keeper) = (story.program.expect("started"), story.keeper());
+    std::fs::remove_file(order.run_dir.join("keeper.json")).expect("it is there");
+    assert!(is_alive(program), "while a daemon is there, it needs no file");
+    story.link.writer.close();
+    wait_for("the program is gone", || !is_alive(program));
+    wait_for("the keeper is gone", || !is_alive(keeper));
+}
+
 #[test]
 fn a_program_that_cannot_start_is_told() {
     let room = Room::new("missing");
