@@ -1,6 +1,6 @@
 //! A folder of a test's own, removed at its end.
 
-use super::processes::{keepers_of, of_project};
+use super::processes::{daemons_of, keepers_of, of_project};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         if self.0.join(".svc").is_dir() {
             // Agents outlive a daemon that was killed: here no other comes.
-            let left = of_project(&self.0).into_iter().chain(keepers_of(&self.0));
+            let left = daemons_of(&self.0).into_iter().chain(of_project(&self.0)).chain(keepers_of(&self.0));
             let pids: Vec<String> = left.map(|pid| pid.to_string()).collect();
             if !pids.is_empty() {
                 let _ = Command::new("kill").arg("-9").args(pids).stderr(Stdio::null()).status();

@@ -29,6 +29,17 @@ pub fn of_project(project: &std::path::Path) -> Vec<u32> {
     with_variable(&format!("SVC_PROJECT_DIR={}", project.display()))
 }
 
+/// Daemons of this project that were started by name, as `svc restart` does: nobody waits for them.
+pub fn daemons_of(project: &std::path::Path) -> Vec<u32> {
+    let is_its = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let named = |pair: &[&[u8]]| pair == [b"--project", project.as_os_str().as_encoded_bytes()];
+        words.contains(&&b"start"[..]) && words.windows(2).any(named)
+    };
+    all().into_iter().filter(is_its).collect()
+}
+
 /// The processes that keep agents of this project.
 pub fn keepers_of(project: &std::path::Path) -> Vec<u32> {
     let Ok(runs) = fs::read_dir(project.join(".svc/run")) else { return Vec::new() };
