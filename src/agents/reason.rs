@@ -321,9 +321,10 @@ impl Display for Reason {
             }
             Self::EndedByDaemon { signal } => write!(f, "the daemon ended it with signal {signal}"),
             Self::Vanished => f.write_str("its process vanished without an exit status"),
-            Self::Orphaned => {
-                f.write_str("no daemon was there for keeper.orphanMinutes: its keeper ended it")
-            }
+            Self::Orphaned => f.write_str(
+                "its keeper ended it: no daemon was there for keeper.orphanMinutes, or it was being \
+                     stopped when the last one died",
+            ),
             Self::KeeperGone => {
                 f.write_str("the process that kept it was ended by somebody, and it with it; resume goes on")
             }

@@ -36,8 +36,6 @@ pub struct RunFile {
     pub provider: String,
     /// The model that was named for it.
     pub model: Option<String>,
-    /// The token that its keeper asks for.
-    pub token: String,
     /// Where it works.
     pub working_dir: PathBuf,
     /// Its room, or its folder for temporary files.

@@ -30,12 +30,13 @@ impl Beside {
         request.fence.as_ref().map_or(Ok(Self::Nothing), |_| Temporary::make().map(Self::Temporary))
     }
 
-    /// What an earlier daemon has made for a process that still runs.
+    /// What an earlier daemon has made for a process that still runs. It is removed in the end: so a place
+    /// where it would not have made it, as somebody may have written there since, is none of ours.
     pub(super) fn of(file: &RunFile, project: &Path) -> Self {
         match &file.beside {
             None => Self::Nothing,
-            Some(path) if file.has_room => Self::Room(RoomFolder::at(path.clone(), project)),
-            Some(path) => Self::Temporary(Temporary::at(path.clone())),
+            Some(_) if file.has_room => Self::Room(RoomFolder::of(project, &file.agent.to_string())),
+            Some(path) => Temporary::at(path.clone()).map_or(Self::Nothing, Self::Temporary),
         }
     }
 

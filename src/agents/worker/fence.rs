@@ -34,6 +34,9 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("XDG_STATE_HOME", ".local/state/"),
 ];
 
+/// How the names of temporary folders begin.
+const NAME: &str = "svc-agent-";
+
 /// A folder for temporary files of one process and what it starts; it is removed on drop, with its content.
 pub struct Temporary(PathBuf);
 
@@ -42,15 +45,17 @@ impl Temporary {
     ///
     /// Errors: a sentence.
     pub fn make() -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("svc-agent-{:016x}", clock::random()));
+        let path = std::env::temp_dir().join(format!("{NAME}{:016x}", clock::random()));
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| format!("no temporary folder {} can be made: {error}", path.display()))?;
         Ok(Self(path))
     }
 
-    /// One that an earlier daemon has made.
-    pub fn at(path: PathBuf) -> Self {
-        Self(path)
+    /// One that an earlier daemon has made; `None` where none would have been.
+    pub fn at(path: PathBuf) -> Option<Self> {
+        let is_named =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(NAME));
+        (is_named && path.parent() == Some(&std::env::temp_dir())).then_some(Self(path))
     }
 
     /// Where it is.

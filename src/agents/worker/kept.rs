@@ -57,6 +57,10 @@ fn all(project: &Path) -> Vec<Kept> {
     for (agent, folder) in RunFolder::all(project) {
         match client::find(folder.path(), 0) {
             Ok(Some(link)) => match folder.read_run() {
+                Ok(file) if file.agent != agent => {
+                    log::error!("the keeper of agent {agent} is ended: its run.json is another's");
+                    forget(&link.writer, &folder);
+                }
                 Ok(file) => {
                     let project = project.to_path_buf();
                     found.push(Kept { agent, link, folder, file, project });

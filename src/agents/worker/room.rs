@@ -131,7 +131,8 @@ impl RoomFolder {
     }
 
     /// One that an earlier daemon has made.
-    pub fn at(path: PathBuf, project: &Path) -> Self {
+    pub fn of(project: &Path, name: &str) -> Self {
+        let path = project.join(ROOMS).join(name);
         let is_led = path.join(LED).exists();
         Self { path, project: project.to_path_buf(), is_led }
     }

@@ -8,6 +8,7 @@
 
 use super::checkpoint::{Checkpoint, RunFile, RunFolder};
 use super::env::{Beside, process_spec};
+use super::kept::forget;
 use super::orders::Order;
 use super::output::{Output, Taken};
 use super::stream::{Act, End, Stream};
@@ -106,9 +107,8 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
         Ok(restored) => restored,
         Err(error) => {
             log::error!("agent {} cannot be gone on with, and is ended: {error}", run.agent);
-            let _ = link.writer.send(&ToKeeper::Forget);
+            forget(&link.writer, &folder);
             drop(held);
-            let _ = folder.remove();
             return fail(inner, run, &output, format!("it could not be gone on with: {error}"));
         }
     };
@@ -338,7 +338,6 @@ fn launch(
         lineage: spec.lineage,
         provider: info.id.to_owned(),
         model: spec.request.model.clone(),
-        token: format!("{:016x}{:016x}", clock::random(), clock::random()),
         working_dir: spec.request.working_dir.clone(),
         beside,
         has_room,
@@ -347,7 +346,7 @@ fn launch(
     let made = folder.make().and_then(|()| folder.write_run(&file));
     made.map_err(|error| format!("its folder {} cannot be made: {error}", folder.path().display()))?;
     let order = KeeperOrder {
-        token: file.token.clone(),
+        token: format!("{:016x}{:016x}", clock::random(), clock::random()),
         run_dir: folder.path().to_path_buf(),
         program: process.program,
         args: process.args,
@@ -384,9 +383,8 @@ fn record_folders(
 /// The checkpoints of a run.
 struct Checkpointed {
     folder: RunFolder,
-    /// The newest: its number, its last deed, where it stands, and when it was made.
+    /// The newest: its number, where it stands, and when it was made.
     n: u64,
-    deed: u64,
     offset: u64,
     seq: u64,
     at: Instant,
@@ -396,15 +394,8 @@ struct Checkpointed {
 
 impl Checkpointed {
     fn first(inner: &Inner, folder: &RunFolder, stream: &Stream) -> Result<Self, String> {
-        let mut checkpointed = Self {
-            folder: folder.clone(),
-            n: 0,
-            deed: 0,
-            offset: 0,
-            seq: 0,
-            at: Instant::now(),
-            pending: None,
-        };
+        let mut checkpointed =
+            Self { folder: folder.clone(), n: 0, offset: 0, seq: 0, at: Instant::now(), pending: None };
         checkpointed
             .write(inner, stream, 0)
             .map_err(|error| format!("its folder {} cannot be used: {error}", folder.path().display()))?;
@@ -413,10 +404,10 @@ impl Checkpointed {
 
     fn at(folder: &RunFolder, found: &Checkpoint) -> Self {
         let Checkpoint { n, saved, .. } = found;
-        let (deed, offset, seq) = (saved.deed, saved.offset, saved.seq);
+        let (offset, seq) = (saved.offset, saved.seq);
         // Newer ones, whose state was not written, are none.
         folder.forget_after(*n);
-        Self { folder: folder.clone(), n: *n, deed, offset, seq, at: Instant::now(), pending: None }
+        Self { folder: folder.clone(), n: *n, offset, seq, at: Instant::now(), pending: None }
     }
 
     /// When the next one is to be made, if nothing else happens.
@@ -457,10 +448,10 @@ impl Checkpointed {
 
     fn write(&mut self, inner: &Inner, stream: &Stream, n: u64) -> std::io::Result<bool> {
         let Some(saved) = stream.save() else { return Ok(false) };
-        let (deed, offset, seq) = (saved.deed, saved.offset, saved.seq);
+        let (offset, seq) = (saved.offset, saved.seq);
         let raw = inner.logs.raw_place(stream.output.lineage)?;
         self.folder.write(&Checkpoint { n, raw, saved })?;
-        (self.n, self.deed, self.offset, self.seq) = (n, deed, offset, seq);
+        (self.n, self.offset, self.seq) = (n, offset, seq);
         Ok(true)
     }
 
