@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check bench simulate mutants static install layout documents uninstall dist deb
+.PHONY: help build run demo run-skills test test-postgres check judge-map bench simulate mutants fuzz soak kills powercuts static install layout documents uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -44,7 +44,15 @@ test-postgres: ## the marketplace on a real PostgreSQL, where one is installed
 check: ## formatting, lints, no async runtime in the tree
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo metadata --locked --format-version 1 --manifest-path tests/fuzz/Cargo.toml >/dev/null
 	tests/no-async-runtime
+
+recall: ## what a successor knows of 30 planted facts: ten shapes of sessions, two banks of phrases, as a table
+	cargo nextest run --locked -p svc --test it --no-capture recall::a_successor
+
+judge-map: ## is the file that a commit changed in the map of its message? REPOSITORIES='folder..', with history
+	cargo build --locked --release -p svc-map --example ask-map
+	tests/map/judge.py $(REPOSITORIES)
 
 bench: ## speed and memory, as a table with the machine
 	cargo bench --locked --profile dist --bench daemon --bench lines --bench indexer --bench skills
@@ -56,6 +64,23 @@ simulate: ## the whole daemon on a virtual clock for HOURS=100, on every core; S
 
 mutants: ## plant the bugs of tests/simulate/mutants.txt one at a time, and see which tests find them
 	tests/simulate/mutate target/mutants
+
+fuzz: SECONDS ?= 60
+fuzz: ## each parser of foreign bytes for SECONDS=60, coverage-guided; TARGET=.. for one of them
+	tests/fuzz/run $(SECONDS) $(TARGET)
+
+soak: MINUTES ?= $(if $(HOURS),$(shell echo $$(($(HOURS) * 60))),60)
+soak: build ## mixed work of all features for MINUTES=60 or HOURS=..; a table and a picture in target/soak
+	tests/soak/soak.py --svc target/release/svc --minutes $(MINUTES) --out target/soak
+
+kills: export COUNT ?= 1000
+kills: ## kill -9 of the daemon COUNT=1000 times while ten agents work, Codex and OpenCode too (tests/real/setup)
+	cargo test --locked -p svc --test it -- --nocapture storm::
+
+powercuts: STATES ?= 2000
+powercuts: build ## STATES=2000 states of a real file system that a power cut could leave (needs root)
+	cargo build --release --locked -p svc-skills
+	tests/powercuts/cuts.py --svc target/release/svc --market target/release/svc-skills --states $(STATES)
 
 # The target is named although it is this machine's, so that the flags reach the program and not the
 # build scripts and macros.

@@ -10,7 +10,7 @@ mod load;
 mod support;
 
 use serde_json::{Value, json};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -71,13 +71,14 @@ impl Table {
 type Section = fn(&mut Table);
 
 fn main() {
-    let sections: [(&str, Section); 8] = [
+    let sections: [(&str, Section); 9] = [
         ("start-up", start_up),
         ("idle", idle),
         ("requests", requests),
         ("callers", callers),
         ("changes", changes),
         ("agents", agents),
+        ("first-words", first_words),
         ("push", push),
         ("ingest", ingest),
     ];
@@ -374,6 +375,52 @@ fn agents(table: &mut Table) {
     }
     table.add("POST /api/agents to a running process", median(spawns), "ms");
     table.add("DELETE of a running agent, all descendants gone", median(kills), "ms");
+}
+
+/// From the wish to the first words on a WebSocket, beside the same program started by hand, in turns: what
+/// the daemon, its keeper and the room add to a program's own start.
+fn first_words(table: &mut Table) {
+    let steps = json!([{"say": "first words"}, {"ask": "what?"}]);
+    for (cage, words) in [("off", "no room"), ("auto", "a room")] {
+        let project = project(&[("speaks", steps.clone())]);
+        let settings = json!({"maxAgents": 100, "isolation": {"cage": cage}});
+        project.write(".svc/config.json", &settings.to_string());
+        let daemon = Daemon::start_in(project, &[]);
+        let mut socket = daemon.connect("?types=agent:output");
+        let (mut spawned, mut bare) = (Vec::new(), Vec::new());
+        for _ in 0..21 {
+            let began = Instant::now();
+            let id = daemon.spawn("speaks");
+            while !next_message(&mut socket).to_string().contains("first words") {}
+            spawned.push(millis(began));
+            daemon.send("DELETE", &format!("/api/agents/{id}"), &Value::Null);
+            bare.push(bare_first_words(&daemon));
+        }
+        let over = median(spawned) - median(bare);
+        let what = format!("spawn to first output, over the program's own start, {words}");
+        table.at_most(&what, over, "ms", 20.0);
+    }
+}
+
+/// The same program without a daemon, in milliseconds.
+fn bare_first_words(daemon: &Daemon) -> f64 {
+    let began = Instant::now();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_svc"))
+        .args(["agent-script", "--model", "speaks"])
+        .current_dir(&daemon.project)
+        .env("SVC_PROJECT_DIR", &daemon.project)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let prompt = json!({"type": "prompt", "text": "rehearse"});
+    writeln!(program.stdin.as_mut().unwrap(), "{prompt}").unwrap();
+    let lines = BufReader::new(program.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("first words")), "it says nothing");
+    let took = millis(began);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    took
 }
 
 fn wait_tight(look: impl Fn() -> bool) {

@@ -5,7 +5,7 @@
 //!
 //! The agents' programs are this one: it prints a provider's recordings again and again, one write a line, as
 //! fast as the daemon takes them. `cargo bench --bench lines -- claude codex` measures these alone,
-//! `--agents=8` with so many.
+//! `--agents=8` with so many; `-- --recorder` compares the same with and without the flight recorder.
 
 #[path = "support/bare.rs"]
 mod bare;
@@ -33,6 +33,8 @@ use support::wait::wait_for;
 
 /// Measurements of which the middle one is shown.
 const RUNS: usize = 3;
+/// Measurements with the recorder, and as many without.
+const RECORDER_RUNS: usize = 8;
 /// Lines of one measurement, all agents together: some tenths of a second, where a clock tick is a hundredth.
 const LINES: usize = 160_000;
 const AGENTS: [usize; 3] = [1, 8, 50];
@@ -75,6 +77,9 @@ fn main() {
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let only: Option<usize> =
         arguments.iter().find_map(|word| word.strip_prefix("--agents=")).map(|n| n.parse().expect("a count"));
+    if arguments.iter().any(|word| word == "--recorder") {
+        return compare_recorder(&wanted, only);
+    }
     println!(
         "{:<10} {:>10} {:>12} {:>6} {:>12} {:>12} {:>14} {:>14} {:>14}",
         "program",
@@ -95,7 +100,7 @@ fn main() {
         let bytes = to_f64(stream.len() as u64) / to_f64(lines_of(&stream) as u64);
         for agents in AGENTS.into_iter().filter(|agents| only.is_none_or(|only| only == *agents)) {
             let mut runs: Vec<Measured> =
-                (0..RUNS).map(|_| measure(program, provider, &stream, agents)).collect();
+                (0..RUNS).map(|_| measure(program, provider, &stream, agents, true)).collect();
             runs.sort_by(|a, b| a.micros.total_cmp(&b.micros));
             let middle = &runs[RUNS / 2];
             let worst = runs.iter().map(|run| run.health_p99).fold(0.0, f64::max);
@@ -110,6 +115,29 @@ fn main() {
                 if met { "ok" } else { "MISSED" }
             );
         }
+    }
+}
+
+/// What the flight recorder adds to a line: both in turn, so that both meet the same machine.
+fn compare_recorder(wanted: &[&String], only: Option<usize>) {
+    println!("{:<10} {:>6} {:>14} {:>14} {:>8}", "program", "agents", "us off/line", "us on/line", "ratio");
+    for (program, provider) in PROVIDERS {
+        if !wanted.is_empty() && !wanted.iter().any(|word| *word == program) {
+            continue;
+        }
+        let stream = stream(program);
+        let agents = only.unwrap_or(8);
+        let mut micros = [Vec::new(), Vec::new()];
+        for run in 0..2 * RECORDER_RUNS {
+            // On, off, off, on: what drifts meets both alike.
+            let is_on = matches!(run % 4, 0 | 3);
+            micros[usize::from(is_on)].push(measure(program, provider, &stream, agents, is_on).micros);
+        }
+        let [off, on] = micros.map(|mut all| {
+            all.sort_by(f64::total_cmp);
+            all[all.len() / 2]
+        });
+        println!("{program:<10} {agents:>6} {off:>14.3} {on:>14.3} {:>8.3}", on / off);
     }
 }
 
@@ -205,11 +233,12 @@ impl Drop for Over<'_> {
 }
 
 /// A project in which the programs on the path are this one.
-fn project(stream: &[u8], program: &str, lines: usize) -> (Arc<Folder>, PathBuf, String) {
+fn project(stream: &[u8], program: &str, lines: usize, recorded: bool) -> (Arc<Folder>, PathBuf, String) {
     let folder = Arc::new(Folder::new("lines"));
     // Nobody has used so much so quickly as an agent that repeats a session: it is to run on.
     let safety = json!({"tokenCeilingPerAgent": 1_000_000_000_000_u64});
-    let config = json!({"maxAgents": 100, "autoRotation": false, "safety": safety});
+    let config = json!({"maxAgents": 100, "autoRotation": false, "safety": safety,
+        "record": {"enabled": recorded}});
     folder.write(".svc/config.json", &config.to_string());
     let (file, go) = (folder.path().join("stream"), folder.path().join("go"));
     fs::write(&file, stream).unwrap();
@@ -227,9 +256,9 @@ fn project(stream: &[u8], program: &str, lines: usize) -> (Arc<Folder>, PathBuf,
     (folder, path, bin)
 }
 
-fn measure(program: &str, provider: &str, stream: &[u8], agents: usize) -> Measured {
+fn measure(program: &str, provider: &str, stream: &[u8], agents: usize, recorded: bool) -> Measured {
     let lines = LINES / agents;
-    let (folder, path, bin) = project(stream, program, lines);
+    let (folder, path, bin) = project(stream, program, lines, recorded);
     let daemon = Daemon::start_in(folder, &[("PATH", &bin)]);
     if provider != "acp" {
         wait_for("the program to be found", || {

@@ -21,6 +21,8 @@ macro_rules! features {
         triggers Triggers: state(State) => moment, heard, _;
         /// What agents use, and what follows from it.
         usage Usage: state(State) => moment, heard, api;
+        /// What models cost.
+        prices Prices: state(State) wish(Command) => _, _, api;
         /// What the counters said and what happened to agents.
         timeline Timeline: state(State) => moment, heard, _;
         /// Who owns which files.
@@ -39,6 +41,8 @@ macro_rules! features {
         pm Pm: state(State) wish(Command) => moment, _, _;
         /// The vault's sealed entries.
         credentials Credentials: state(State) wish(Command) => _, _, api;
+        /// Homes of providers' programs beside the default ones.
+        accounts Accounts: state(State) wish(Command) report(Report) => _, _, api;
         /// Teams around public APIs.
         toys Toys: wish(Command) => _, _, api;
         /// The integrations.
@@ -50,15 +54,19 @@ macro_rules! features {
         /// What is known of the project's files.
         workspace Workspace: state(State) wish(Command) report(Report) order(Order) => _, _, api;
         /// What a thread keeps ready for briefings.
-        context Context: state(State) report(Report) => _, _, api;
+        context Context: state(State) report(Report) => moment, _, api;
         /// Questions of the daemon's own to a model.
         questions Questions: state(State) => _, _, _;
         /// The installed skills.
         market Market: state(State) wish(Command) => _, _, api;
+        /// Whether one more agent fits on this machine.
+        governor Governor: state(State) report(Report) order(Order) => moment, _, api;
         /// When old things were removed last.
         cleanup Cleanup: state(State) report(Report) order(Order) => _, _, _;
         /// Other daemons.
         federation Federation: state(State) wish(Command) => _, _, api;
+        /// Questions over all that is known.
+        recall Recall: => _, _, api;
         /// The programs of the providers.
         programs Programs: => _, _, api;
         /// Health, metrics, audit, shutdown.
@@ -78,6 +86,12 @@ macro_rules! timers {
             StateNotice => agents::send_state;
             /// An agent inside a turn has said nothing for too long.
             Silence(agent: AgentId) => agents::silence;
+            /// A held agent goes on, now that its provider answers again.
+            LimitOpens(agent: AgentId) => agents::limit::opens;
+            /// The next life of a held agent is on the disk: its process is to be started.
+            LimitGoesOn(agent: AgentId) => agents::limit::go_on;
+            /// There is room for an agent that has waited, and that is on the disk: it is to be started.
+            QueueGoesOn(agent: AgentId) => agents::queue::go_on;
             /// A schedule's next time has come.
             ScheduleDue(id: ScheduleId) => schedules::due;
             /// A schedule's agent is to be started, now that its time is marked on the disk.
@@ -127,6 +141,8 @@ pub(crate) use timers;
 macro_rules! documents {
     ($take:ident) => {
         $take! {
+            /// The prices that a person has given.
+            Prices = "state/prices.json": compact prices;
             /// The ledger. It is written first: an account is closed on disk before its record is gone from
         /// there.
             Usage = "state/usage.json": compact usage by restore;
@@ -136,6 +152,8 @@ macro_rules! documents {
             Agents = "state/agents.json";
             /// Sealed keys and tokens.
             Credentials = "credentials.json": pretty credentials;
+            /// Which accounts there are.
+            Accounts = "state/accounts.json": compact accounts;
             /// Who holds which shared resources.
             Locks = "state/locks.json": compact coordination by restore;
             /// What waits for a person, and what was decided last.
@@ -170,6 +188,8 @@ macro_rules! documents {
             Skills = "state/skills.json": pretty market;
             /// What the counters said and what happened.
             Timeline = "state/timeline.json": compact timeline;
+            /// What agents of each kind have used of the machine.
+            Governor = "state/governor.json": compact governor;
         }
     };
 }

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 use svc::assembly::daemon::{self, DaemonOptions};
-use svc_cli::StartDaemon;
+use svc::assembly::replay::{self, Part};
 use svc_cli::session::{Failure, Outcome};
+use svc_cli::{Recordings, StartDaemon};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -16,16 +17,24 @@ fn main() -> ExitCode {
         Some(svc::providers::ollama::SUB_COMMAND) => svc::ollama::main(args[1..].iter().map(lossy)),
         Some(svc_sys::confine::SUB_COMMAND) => svc_sys::confine::main(&args[1..]),
         Some(svc_keeper::SUB_COMMAND) => svc_keeper::main(),
+        Some(svc_keeper::terminal::SUB_COMMAND) => svc_keeper::terminal::main(&args[1..]),
         Some(svc_room::SUB_COMMAND) => svc_room::main(&args[1..]),
         _ => {
             svc_sys::secrets::hide();
             if is_tool_server_of_an_agent(&args) {
                 svc_sys::secrets::show_memory();
             }
-            ExitCode::from(svc_cli::run(args, start))
+            ExitCode::from(svc_cli::run(args, start, RECORDINGS))
         }
     }
 }
+
+/// What plays recordings.
+const RECORDINGS: Recordings = Recordings {
+    export: svc::record::worker_tape::export,
+    wordless: replay::wordless,
+    play: |file, from, until, line| replay::play(file, Part::new(from, until)?, line),
+};
 
 /// Whether this is `svc mcp` inside an agent. It lives as long as the agent and has nothing that the agent
 /// has not; and while an agent's process hides, the person's token is worth less.

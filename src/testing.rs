@@ -1,16 +1,21 @@
 //! For the pure tests of the features: a core, its clock, and agents to act with.
 
+use crate::accounts;
 use crate::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
 use crate::assembly::apply::apply;
 use crate::assembly::routes::table;
+use crate::assembly::spawn;
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
-use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Response, State};
+use crate::core::{Actor, CallId, Command, Context, Effect, Event, Journal, Project, Response, State};
 use crate::endpoint::{Ask, Handler};
+use crate::programs::registry::{Detection, State as Programs};
 use crate::providers::Activity;
-use serde_json::Value;
+use crate::providers::login::Login;
+use crate::record::tests::Again;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +33,12 @@ pub struct Bench {
     pub disk_hangs: bool,
     /// What the disk says to a call that waits for it; `None` while it says nothing.
     pub disk: Option<Result<(), String>>,
+    /// The head lines of all requests.
+    pub headers: Vec<(String, String)>,
+    /// The last answer that came with time.
+    pub late: Option<Reply>,
+    /// One event in so many is also played out of a recording: for tests of very many.
+    pub again_every: u64,
     table: Table<Handler>,
     seed: u64,
 }
@@ -51,9 +62,29 @@ impl Bench {
             effects,
             disk_hangs: false,
             disk: Some(Ok(())),
+            headers: Vec::new(),
+            late: None,
+            again_every: 1,
             table,
             seed: 1,
         }
+    }
+
+    /// An empty daemon of the project `/project`.
+    pub fn in_project() -> Self {
+        let mut bench = Self::new();
+        let (dir, host) = ("/project".into(), "127.0.0.1".into());
+        bench.state.project = Arc::new(Project { dir, host, port: 31415, ..Project::default() });
+        bench
+    }
+
+    /// An empty daemon with the programs of several providers.
+    pub fn with_programs() -> Self {
+        let mut bench = Self::new();
+        let programs =
+            ["claude-code", "codex", "opencode", "aider"].map(|id| Detection::installed(id, "1.0"));
+        bench.state.providers = Arc::new(Programs::new(programs.to_vec()));
+        bench
     }
 
     /// Runs `change` as one event would.
@@ -75,7 +106,12 @@ impl Bench {
     pub fn respond(&mut self, event: Event) -> Option<Response> {
         self.seed += 1;
         let mut cx = Context::new(self.now, self.seed);
+        let is_looked_at = self.seed.is_multiple_of(self.again_every);
+        let again = is_looked_at.then(|| Again::of(&self.state, self.now, self.seed, &event)).flatten();
         apply(&mut self.state, &mut cx, event);
+        if let Some(again) = again {
+            again.comes_to(&self.state);
+        }
         let mut answer = None;
         let mut awaited = Vec::new();
         let mut stored = Vec::new();
@@ -117,12 +153,29 @@ impl Bench {
 
     /// As [`Bench::ask`]; `None` when the answer is still to come.
     pub fn wish(&mut self, method: &str, target: &str, body: &Value) -> Option<(u16, Value)> {
-        let reply = match self.route(method, target, body) {
-            Ok(reply) => reply,
-            Err(command) => self.command(command)?,
-        };
-        let body = serde_json::from_slice(reply.body.bytes()).unwrap_or(Value::Null);
-        Some((reply.status, body))
+        self.reply(method, target, body).map(|reply| parsed(&reply))
+    }
+
+    /// As [`Bench::wish`], with the head lines.
+    pub fn reply(&mut self, method: &str, target: &str, body: &Value) -> Option<Reply> {
+        match self.route(method, target, body) {
+            Ok(reply) => Some(reply),
+            Err(command) => self.command(command),
+        }
+    }
+
+    /// GET that must answer 200.
+    pub fn get(&mut self, target: &str) -> Value {
+        let (status, body) = self.ask("GET", target, &Value::Null);
+        assert_eq!(status, 200, "{target}: {body}");
+        body
+    }
+
+    /// POST that must succeed.
+    pub fn post(&mut self, target: &str, body: &Value) -> Value {
+        let (status, answer) = self.ask("POST", target, body);
+        assert!((200..300).contains(&status), "{target}: {answer}");
+        answer
     }
 
     fn route(&self, method: &str, target: &str, body: &Value) -> Result<Reply, Command> {
@@ -133,7 +186,7 @@ impl Bench {
             path: path.to_owned(),
             segments: path.trim_start_matches('/').split('/').map(ToOwned::to_owned).collect(),
             query: crate::api::parse_query(query).unwrap(),
-            headers: Vec::new(),
+            headers: self.headers.clone(),
             body: if body.is_null() { Vec::new() } else { body.to_string().into_bytes() },
             peer: address,
             local: address,
@@ -156,8 +209,26 @@ impl Bench {
                 Ok(command) => Err(command),
                 Err(problem) => refuse(problem),
             },
+            // Of what does I/O first, only this is a command of its own behind it.
+            Handler::Work(..) if request.path == "/api/agents" => match spawn::parse(request) {
+                Ok((agent, timing)) => Err(spawn::command(agent, timing)),
+                Err(problem) => refuse(problem),
+            },
             Handler::Work(..) => panic!("{} does I/O", request.path),
         }
+    }
+
+    /// Adds an account whose folder is there.
+    pub fn account(&mut self, name: &str, provider: &str, home: Option<&str>) -> (u16, Value) {
+        let home = home.map(str::to_owned);
+        let command = accounts::Command::Add { name: name.into(), provider: provider.into(), home };
+        parsed(&self.command(Command::Accounts(command)).expect("an answer"))
+    }
+
+    /// A program has said whether somebody is logged in to an account, or to a provider's default one.
+    pub fn logged_in(&mut self, key: &str, is_in: bool) {
+        let login = Some(Login { is_in, told: "told".into() });
+        self.apply(Event::Accounts(accounts::Report::Logins(vec![(key.into(), login)])));
     }
 
     /// A running agent of this name.
@@ -175,6 +246,17 @@ impl Bench {
         let name = request.name.clone().expect("a name");
         self.command(Command::Agents(agents::Command::Spawn(Box::new(request))));
         let id = self.state.agents.find(&name).expect("spawned").id;
+        self.apply(Event::Run(id, RunReport::Started { pid: 1, start_ticks: 1 }));
+        id
+    }
+
+    /// A running agent that was spawned by a request with this body, of `script` if it names no provider.
+    pub fn spawn(&mut self, body: &Value) -> AgentId {
+        let mut body = body.clone();
+        if body["provider"].is_null() && body["account"].is_null() {
+            body["provider"] = json!("script");
+        }
+        let id = self.post("/api/agents", &body)["id"].as_str().unwrap().parse().unwrap();
         self.apply(Event::Run(id, RunReport::Started { pid: 1, start_ticks: 1 }));
         id
     }
@@ -200,13 +282,18 @@ impl Bench {
 
     /// Replaces an agent by a successor that runs.
     pub fn rotates(&mut self, name: &str) -> AgentId {
-        let old = self.state.agents.find(name).expect("known").id;
-        self.command(Command::Agents(agents::Command::Rotate(name.into())));
-        self.apply(Event::Job(agents::JobReport::Brief(old, Ok("brief".into()))));
-        self.exits(old, 0);
-        let new = self.state.agents.find(name).expect("known").id;
+        self.hands_over(name, "brief")
+    }
+
+    /// As [`Bench::rotates`], with this brief.
+    pub fn hands_over(&mut self, target: &str, brief: &str) -> AgentId {
+        let old = self.state.agents.find(target).expect("known").clone();
+        self.command(Command::Agents(agents::Command::Rotate(target.into())));
+        self.apply(Event::Job(agents::JobReport::Brief(old.id, Ok(brief.into()))));
+        self.exits(old.id, 0);
+        let new = self.state.agents.find(&old.name).expect("known").id;
         self.apply(Event::Run(new, RunReport::Started { pid: 2, start_ticks: 2 }));
-        assert_ne!(old, new);
+        assert_ne!(old.id, new);
         new
     }
 
@@ -216,7 +303,9 @@ impl Bench {
         while let Some((at, _)) = self.state.timers.next().filter(|(at, _)| *at <= until) {
             self.now = self.now.max(at);
             let timer = Arc::make_mut(&mut self.state.timers).take_due(self.now).expect("due");
-            self.apply(Event::Timer(timer));
+            if let Some(late) = self.apply(Event::Timer(timer)) {
+                self.late = Some(late);
+            }
         }
         self.now = until;
     }
@@ -230,6 +319,13 @@ impl Bench {
         self.effects.iter().filter_map(body).collect()
     }
 
+    /// All notices since the last look; the effects so far are forgotten with it.
+    pub fn told(&mut self) -> Vec<Value> {
+        let message =
+            |effect| if let Effect::Notice(notice) = effect { Some(notice.message()) } else { None };
+        self.effects.drain(..).filter_map(message).collect()
+    }
+
     /// The entries of the audit log so far, those of this event.
     pub fn audited(&self, event: &str) -> Vec<Value> {
         let entry = |effect: &Effect| match effect {
@@ -238,4 +334,32 @@ impl Bench {
         };
         self.effects.iter().filter_map(entry).filter(|entry| entry["event"] == event).collect()
     }
+}
+
+/// The status and the body as JSON, or as text; null where there is none.
+pub fn parsed(reply: &Reply) -> (u16, Value) {
+    let bytes = reply.body.bytes();
+    if bytes.is_empty() {
+        return (reply.status, Value::Null);
+    }
+    let body = serde_json::from_slice(bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(bytes)));
+    (reply.status, body)
+}
+
+/// A file is written.
+pub fn writes(path: &str) -> Vec<Activity> {
+    write_ended(path, false)
+}
+
+/// A file is to be written, and whether that failed or was refused.
+pub fn write_ended(path: &str, error: bool) -> Vec<Activity> {
+    let id = format!("w-{path}");
+    let started = Activity::ToolStarted {
+        id: id.clone(),
+        name: "write".into(),
+        input: json!({"path": path, "content": "x"}),
+        path: Some(path.to_owned()),
+        writes: true,
+    };
+    vec![started, Activity::ToolEnded { id, error, output: String::new() }]
 }

@@ -1,12 +1,16 @@
 //! `/api/agents`: fields in, records out.
 
+use super::queue::Priority;
 use super::record::View;
-use super::{Agent, Command, Deliver, Isolation, Patch, Reason, SpawnRequest, scope, spawn, worker_api};
+use super::{
+    Agent, Command, Deliver, Isolation, Patch, Reason, SpawnRequest, Wish, scope, spawn, worker_api,
+};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
 use crate::core::State;
 use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, Permission, Purpose};
+use crate::settings::OnLimit;
 use serde_json::{Map, Value, json};
 
 /// Characters of a prompt, instruction or question.
@@ -15,6 +19,9 @@ const MAX_ROLE_CHARS: usize = 50;
 const MAX_NAME_CHARS: usize = 64;
 const MAX_LIST: usize = 50;
 const MAX_WORD_CHARS: usize = 200;
+
+/// The kind of terminal that most are.
+const DEFAULT_TERM: &str = "xterm-256color";
 
 const EFFORTS: [&str; 4] = ["low", "medium", "high", "max"];
 const PERMISSIONS: [&str; 2] = ["auto", "full"];
@@ -27,9 +34,27 @@ pub fn routes(spawn: Worker) -> Vec<Route<Handler>> {
 }
 
 fn talk_routes() -> Vec<Route<Handler>> {
-    use Access::Anyone;
+    use Access::{Anyone, OperatorOnly};
     use Handler::Write;
     vec![
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/attach",
+            "Let a person be at the program's own screen: 'svc attach' asks until there is a token",
+            Write(OperatorOnly, attach),
+        )
+        .body(|| schema_of(wish))
+        .replies(&[
+            (200, "agentId, agentName, token: null until the screen is there"),
+            (409, "its program has no such screen, there is no session, or it is about something else"),
+        ]),
+        Route::new(
+            Method::Delete,
+            "/api/agents/:id/attach",
+            "Withdraw the wish, or let the person leave the screen",
+            Write(OperatorOnly, |ask| command(Command::GiveBack(target(ask)))),
+        )
+        .replies(&[(200, "it is on its way"), (409, "nobody is there or waits")]),
         Route::new(
             Method::Post,
             "/api/agents/:id/instruct",
@@ -198,7 +223,10 @@ pub fn spawn_request(mut fields: Fields) -> Result<SpawnRequest, Problem> {
 fn asked(fields: &mut Fields) -> SpawnRequest {
     // Only here: what agents write (plans, schedules, recommendations) has no such field.
     let env = env_field(fields).unwrap_or_default();
-    SpawnRequest { env, ..described(fields) }
+    let on_limit = on_limit(fields);
+    let priority = fields.choice("priority", Priority::WORDS).and_then(Priority::of).unwrap_or_default();
+    let account = bounded_word(fields, "account");
+    SpawnRequest { env, on_limit, account, priority, ..described(fields) }
 }
 
 /// Reads the fields of an agent, wherever they stand: in a request, a schedule, a recommendation.
@@ -243,7 +271,15 @@ fn described(fields: &mut Fields) -> SpawnRequest {
         worktree: None,
         command,
         env: Extra::default(),
+        on_limit: None,
+        account: None,
+        priority: Priority::default(),
     }
+}
+
+/// What a person says for one agent.
+fn on_limit(fields: &mut Fields) -> Option<OnLimit> {
+    fields.choice("onLimit", OnLimit::WORDS).and_then(OnLimit::of)
 }
 
 fn isolation(fields: &mut Fields) -> Isolation {
@@ -265,6 +301,7 @@ fn changes(fields: &mut Fields) -> Patch {
         effort: effort(fields),
         permission: permission(fields),
         team_id: bounded_word(fields, "teamId"),
+        on_limit: on_limit(fields),
     }
 }
 
@@ -289,6 +326,18 @@ fn instruction(fields: &mut Fields) -> (String, Deliver) {
         _ => Deliver::Rotation,
     };
     (message, deliver)
+}
+
+fn attach(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    command(Command::Attach(target(ask), ask.request.read(wish)?))
+}
+
+fn wish(fields: &mut Fields) -> Wish {
+    let now = fields.boolean("now").unwrap_or(false);
+    fields.tell("term", || json!({"pattern": "^[A-Za-z0-9+._-]{1,64}$"}));
+    let term = fields.string("term").unwrap_or(DEFAULT_TERM).to_owned();
+    word(fields, "term", &term, MAX_NAME_CHARS, "+._-");
+    Wish { now, term }
 }
 
 fn query(ask: &Ask) -> Result<crate::core::Command, Problem> {
@@ -451,7 +500,7 @@ fn record_schema() -> Value {
         "properties": {
             "status": {"enum": ["active", "completed", "crashed", "killed", "interrupted"]},
             "state": {"enum": [
-                "starting", "running", "waiting", "rotating", "completed", "crashed", "killed", "interrupted",
+                "starting", "running", "waiting", "rotating", "limited", "completed", "crashed", "killed", "interrupted",
             ]},
             "statusReason": {"type": "string", "description": "a sentence for people; its wording may change"},
             "statusCode": {

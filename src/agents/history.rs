@@ -1,8 +1,10 @@
 //! The history of rotations, and how fast tokens were used before and after each.
 
+use super::last_word::LastWord;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Document, Durability, Effect, State as All, Timer, Timers};
+use crate::usage;
 use crate::usage::ledger::VELOCITY_WINDOW;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -14,7 +16,7 @@ pub const MAX_HISTORY: usize = 500;
 pub const NATURAL_COMPACTION: &str = "natural_compaction";
 
 /// Past rotations.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct History {
     /// All there ever were; natural compactions are none.
     pub total: u64,
@@ -23,7 +25,7 @@ pub struct History {
 }
 
 /// A past rotation, in JSON as in `GET /api/rotation`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// The agent that was replaced.
@@ -52,6 +54,9 @@ pub struct Entry {
     /// What the lineage had used by then.
     #[serde(default)]
     pub tokens_before: u64,
+    /// What became of the question before it; `None` where none was asked.
+    #[serde(default)]
+    pub last_word: Option<LastWord>,
 }
 
 impl History {
@@ -124,14 +129,17 @@ pub fn compacted(all: &mut All, cx: &mut Context, id: AgentId) {
 
 /// Ten minutes are over since the rotation to `new`: measures what was used in them.
 pub fn velocity_due(all: &mut All, cx: &mut Context, new: AgentId) {
-    let usage = Arc::clone(&all.usage);
+    let ledger = Arc::clone(&all.usage);
     let history = Arc::make_mut(&mut Arc::make_mut(&mut all.agents).rotations);
     let open = |entry: &&mut Entry| entry.new == new && entry.pre_velocity.is_some();
     let Some(entry) = history.entries.iter_mut().rev().find(open) else { return };
-    let used = entry.lineage_id.map_or(0, |lineage| usage.tokens_of(lineage));
+    let used = entry.lineage_id.map_or(0, |lineage| ledger.tokens_of(lineage));
     let after = used.saturating_sub(entry.tokens_before);
     entry.post_velocity = Some(after);
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     entry.velocity_delta = entry.pre_velocity.map(|before| signed(before) - signed(after));
+    if let Some(lineage) = entry.lineage_id {
+        usage::saving::due(all, cx, lineage, new);
+    }
     cx.push(Effect::Put(Document::Agents, Durability::Soon));
 }

@@ -2,9 +2,9 @@
 
 use super::LAST_CHECKPOINT;
 use super::reason::{Reason, Remark};
-use super::record::{Agent, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
+use super::record::{Agent, Attached, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, Keeper, RunReport};
-use super::{LogEntry, Outcome, RunOrder, rotation, say, touch, wait};
+use super::{LogEntry, Outcome, RunOrder, attach, limit, rotation, say, touch, wait};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All, Timer};
@@ -46,7 +46,14 @@ pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunRepor
             exited(all, cx, id, &Exit { code, signal, signalled, complaints: &stderr_tail, keeper });
             cx.push(Effect::Settled(id, LAST_CHECKPOINT));
         }
-        RunReport::Checkpoint(n) => cx.push(Effect::Settled(id, n)),
+        RunReport::Checkpoint { n, deed } => {
+            // A message that was taken has a number, too, and no batch that tells it.
+            if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+                agent.heard = agent.heard.max(deed);
+            }
+            touch(all, cx, Durability::Soon);
+            cx.push(Effect::Settled(id, n));
+        }
         RunReport::CaughtUp => caught_up(all, cx, id),
         RunReport::Left => {
             if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
@@ -60,10 +67,16 @@ pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunRepor
 fn started(all: &mut All, cx: &mut Context, id: AgentId, pid: u32, start_ticks: u64) {
     let now = cx.now;
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
+        agent.held = None;
+        agent.has_prompt();
+        agent.queued = None;
         agent.pid = Some(pid);
         agent.start_ticks = start_ticks;
-        if agent.phase == Phase::Working {
-            agent.set_status(now, Status::Running, Reason::ProcessRuns);
+        agent.opening = None;
+        match agent.phase {
+            Phase::Working => agent.set_status(now, Status::Running, Reason::ProcessRuns),
+            Phase::Attached => agent.set_status(now, Status::Running, Reason::Attached),
+            _ => {}
         }
     }
     watch_silence(all, id, now);
@@ -76,6 +89,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
     let mut calls = Vec::new();
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
+        agent.opening = None;
         let (status, reason) = match &phase {
             // It was to end anyway: that it never started is no crash then.
             Phase::Stopping(..) => verdict(agent, &phase, &Exit::NONE),
@@ -84,6 +98,8 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
         agent.set_status(cx.now, status, reason);
         agent.error = (status == Status::Crashed).then(|| error.to_owned());
         agent.turn_open = false;
+        (agent.held, agent.queued) = (None, None);
+        agent.nothing_on_its_way();
         if let Phase::Stopping(_, waiting) = phase {
             calls = waiting;
         }
@@ -125,8 +141,11 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     if used {
         know_window(&usage, settings.config(), agent);
     }
+    let is_limit = |activity: &&Activity| matches!(activity, Activity::Limit(_));
+    let told: Vec<Activity> = batch.activities.iter().filter(is_limit).cloned().collect();
     cx.push(Effect::Output(batch));
     watch_silence(all, id, now);
+    limit_told(all, cx, id, &told);
     if turn_over {
         turn_ended(all, cx, id);
     } else if used || tool_over {
@@ -134,6 +153,14 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
         rotation::begin_if_due(all, cx, id);
     }
     touch(all, cx, Durability::Soon);
+}
+
+/// What a provider told of its windows concerns those that wait for one.
+fn limit_told(all: &mut All, cx: &mut Context, id: AgentId, told: &[Activity]) {
+    for activity in told {
+        let (Activity::Limit(told), Some(agent)) = (activity, all.agents.get(id).cloned()) else { continue };
+        limit::window_told(all, cx, &agent, told);
+    }
 }
 
 /// A person's own word on the window of its model comes first, then the program's, then the table's.
@@ -149,6 +176,10 @@ fn know_window(usage: &usage::State, config: &Config, agent: &mut Agent) {
 /// Takes one activity into the record; whether it ended a turn.
 fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
     agent.open_tools.take(activity);
+    if let Activity::Text { .. } | Activity::Thinking { .. } | Activity::ToolStarted { .. } = activity {
+        // Its model answers again.
+        agent.told = None;
+    }
     if let Some(touched) = agent.open_files.take(activity) {
         touch_file(agent, &touched.path, touched.writes);
     }
@@ -164,11 +195,11 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
                 agent.actual_model.clone_from(model);
             }
         }
-        Activity::TurnStarted => agent.turn_open = true,
+        Activity::TurnStarted => (agent.turn_open, agent.turn_presumed) = (true, false),
         Activity::Text { text } => agent.current_activity = Some(first_words(text)),
         Activity::Thinking { .. } => agent.current_activity = Some("thinking".into()),
         Activity::ToolStarted { name, path, input, .. } => {
-            agent.turn_open = true;
+            (agent.turn_open, agent.turn_presumed) = (true, false);
             let what = path.as_deref().or_else(|| said_most(input));
             agent.current_activity =
                 Some(what.map_or_else(|| name.clone(), |what| first_words(&format!("{name} {what}"))));
@@ -178,6 +209,7 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
         Activity::Trouble { text } => {
             agent.set_status(now, agent.status, Reason::Trouble { text: text.clone() });
         }
+        Activity::Limit(limit) => agent.told_limit(limit, now),
         Activity::Compacted => agent.current_activity = Some("the provider compacted its context".into()),
         Activity::TurnEnded(end) => {
             note_turn_end(agent, end, now);
@@ -199,7 +231,7 @@ fn note_usage(agent: &mut Agent, usage: &Usage) {
 }
 
 fn note_turn_end(agent: &mut Agent, end: &TurnEnd, now: Time) {
-    agent.turn_open = false;
+    (agent.turn_open, agent.turn_presumed) = (false, false);
     agent.turns += 1;
     agent.current_activity = None;
     let text = if end.is_error { &end.error } else { &end.text };
@@ -208,7 +240,13 @@ fn note_turn_end(agent: &mut Agent, end: &TurnEnd, now: Time) {
         (false, []) => Reason::TurnEnded,
         (false, denied) => Reason::TurnEndedWithRefusals { denied: denied.to_vec() },
     };
-    agent.set_status(now, agent.status, reason);
+    if !end.is_error {
+        agent.turn_was_good();
+    }
+    // Of one with a person that says more.
+    if agent.attached != Attached::Here {
+        agent.set_status(now, agent.status, reason);
+    }
     agent.last_turn =
         Some(LastTurn { is_error: end.is_error, text: first_words(text), denied: end.denied.len() });
 }
@@ -241,22 +279,32 @@ fn first_words(text: &str) -> String {
 /// then is done.
 fn caught_up(all: &mut All, cx: &mut Context, id: AgentId) {
     watch_silence(all, id, cx.now);
+    cx.moment(Moment::CaughtUp(id));
     let Some(agent) = all.agents.get(id) else { return };
     if agent.phase != Phase::Working || agent.turn_open {
         return;
     }
-    if !rotation::begin_if_due(all, cx, id) && !say::deliver_idle(all, cx, id) {
-        let_go_if_idle(all, cx, id);
-    }
+    between_turns(all, cx, id);
 }
 
-/// A turn is over: let a successor go on if one is due, say what waits to be said, or let the program end.
+/// A turn is over.
 fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
     cx.moment(Moment::TurnEnded(id));
-    if rotation::begin_if_due(all, cx, id) {
+    rotation::turn_ended(all, cx, id);
+    if all.agents.get(id).is_some_and(|agent| agent.is_at_limit()) {
+        // Whatever it is told now is refused: it ends, and is held.
+        return let_go_if_idle(all, cx, id);
+    }
+    between_turns(all, cx, id);
+}
+
+/// No turn is open: a person takes its screen, a successor goes on, what waits is said, or it may end.
+pub(super) fn between_turns(all: &mut All, cx: &mut Context, id: AgentId) {
+    if attach::at_turn_end(all, cx, id) {
         return;
     }
-    if !say::deliver_idle(all, cx, id) {
+    let is_kept = limit::reserve::is_kept(all, cx.now, id);
+    if is_kept || (!rotation::begin_if_due(all, cx, id) && !say::deliver_idle(all, cx, id)) {
         let_go_if_idle(all, cx, id);
     }
 }
@@ -280,17 +328,21 @@ pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
 
 /// Orders an agent to end. `call` is answered when every descendant is gone.
 pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Option<CallId>) {
+    if all.agents.get(id).is_some_and(|agent| agent.has_no_run()) {
+        return limit::ended(all, cx, id, why, call);
+    }
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
     let reason = match why {
         Stop::Kill => Reason::Stopping,
         Stop::Rotate => Reason::BeingReplaced,
+        Stop::Attach => Reason::HandingOver,
         Stop::Limit => Reason::StoppingAtLimit,
         Stop::Shutdown => Reason::DaemonStopping,
     };
     match &mut agent.phase {
         Phase::Stopping(earlier, calls) => {
-            // A wish to end outranks a rotation.
-            if *earlier == Stop::Rotate {
+            // A wish to end outranks one to go on otherwise.
+            if matches!(earlier, Stop::Rotate | Stop::Attach) {
                 *earlier = why;
             }
             calls.extend(call);
@@ -324,33 +376,51 @@ impl Exit<'_> {
 fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
     Arc::make_mut(&mut all.timers).clear(Timer::Silence(id));
     let mut calls = Vec::new();
-    let mut why = None;
+    let (mut why, mut was_open) = (None, false);
+    let mut is_held = false;
+    // Taken before `agents` is borrowed for writing; both are only looked at.
+    let snapshot = all.clone();
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         let phase = std::mem::replace(&mut agent.phase, Phase::Ended);
         if let Phase::Stopping(stop, waiting) = &phase {
             why = Some(*stop);
             calls.clone_from(waiting);
         }
+        agent.opening = None;
         agent.exit = Some(ExitInfo { code: exit.code, signal: exit.signal, at: cx.now });
-        let (status, reason) = verdict(agent, &phase, exit);
-        if status == Status::Crashed && !exit.complaints.trim().is_empty() {
-            agent.error = Some(exit.complaints.to_owned());
-        } else if status == Status::Crashed {
-            agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
+        let (mut status, mut reason) = verdict(agent, &phase, exit);
+        (agent.held, agent.queued) = (None, None);
+        // What a person does at the screen is not done again by itself.
+        let may_hold = agent.attached != Attached::Here;
+        if status == Status::Crashed && exit.keeper == Keeper::Told && may_hold {
+            let held = limit::of_end(&snapshot, cx.now, agent, exit.complaints);
+            is_held = limit::holds(agent, cx.now, held);
+            if let Some(stopped) = limit::stops(&snapshot, agent, exit.complaints).filter(|_| !is_held) {
+                (status, reason) = (Status::Killed, stopped);
+            }
         }
-        agent.set_status(cx.now, status, reason);
-        if status == Status::Crashed && agent.session_id.is_some() && !agent.session_confirmed {
-            // The provider does not know the session any more: the next resume must not fail in the same way.
-            agent.session_id = None;
-            agent.session_counted = Tokens::default();
-            agent.status_reason.remark(Remark::SessionGone);
+        if !is_held {
+            if status == Status::Crashed && !exit.complaints.trim().is_empty() {
+                agent.error = Some(exit.complaints.to_owned());
+            } else if status == Status::Crashed {
+                agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
+            }
+            agent.set_status(cx.now, status, reason);
+            let is_lost = agent.session_id.is_some() && !agent.session_confirmed;
+            if status == Status::Crashed && is_lost && agent.attached != Attached::Here {
+                // The provider does not know the session any more: the next resume must not fail in the same
+                // way.
+                agent.session_id = None;
+                agent.session_counted = Tokens::default();
+                agent.status_reason.remark(Remark::SessionGone);
+            }
         }
-        agent.turn_open = false;
+        was_open = std::mem::take(&mut agent.turn_open);
         agent.current_activity = None;
-        for message in &mut agent.queue {
-            // Written to its input but not confirmed: the next life hears it, rather twice than never.
-            message.sent = false;
-        }
+        leave_words(agent, exit);
+    }
+    if is_held {
+        return held(all, cx, id);
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
@@ -364,9 +434,29 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
         cx.moment(Moment::Ended(id));
         awaits_brief = rotation::prepare_handoff(all, cx, id);
     }
+    if attach::go_on(all, cx, id, why, (was_open, exit.keeper == Keeper::Told)) {
+        return touch(all, cx, Durability::BeforeReply);
+    }
     // With a brief on its way it goes on when that is there, instead of in its full session.
     if why.is_none() && !awaits_brief {
         say::resume_if_spoken_to(all, cx, id);
+    }
+    touch(all, cx, Durability::BeforeReply);
+}
+
+/// What it was started with has reached it if it ran, whether or not that was told; nothing else will.
+fn leave_words(agent: &mut Agent, exit: &Exit) {
+    if exit.code.or(exit.signal).is_some() {
+        agent.has_prompt();
+    }
+    agent.nothing_on_its_way();
+}
+
+/// Its process is gone because its provider answers nothing: it is not over.
+fn held(all: &mut All, cx: &mut Context, id: AgentId) {
+    limit::arrange(all, cx, id);
+    if rotation::under_way(all, id) {
+        rotation::given_up(all, cx, id);
     }
     touch(all, cx, Durability::BeforeReply);
 }
@@ -377,6 +467,7 @@ fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, Reason) {
     match phase {
         Phase::Stopping(Stop::Kill, _) => return (Status::Killed, Reason::Stopped),
         Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, Reason::Replaced),
+        Phase::Stopping(Stop::Attach, _) => return (Status::Killed, Reason::HandingOver),
         Phase::Stopping(Stop::Limit, _) => {
             let limit = agent.limit.as_deref().unwrap_or("it has used what it may").to_owned();
             return (Status::Killed, Reason::LimitReached { limit, name: agent.name.clone() });
@@ -386,8 +477,14 @@ fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, Reason) {
     }
     match exit.keeper {
         Keeper::Told => {}
+        // An earlier daemon was replacing it, and so does this one.
+        Keeper::Orphaned if agent.status == Status::Rotating => return (Status::Killed, Reason::Replaced),
         Keeper::Orphaned => return (Status::Interrupted, Reason::Orphaned),
         Keeper::Gone => return (Status::Crashed, Reason::KeeperGone),
+        Keeper::Ceiling { held, ceiling } => return super::ceiling::verdict(agent, held, ceiling),
+    }
+    if let Some(reason) = attach::left(agent, exit.code) {
+        return (Status::Completed, reason);
     }
     if let (None, Some(signal), false) = (exit.code, exit.signal, exit.signalled) {
         // Whatever its turn came to: some programs end a turn well, others badly, because of the signal.
@@ -396,7 +493,7 @@ fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, Reason) {
     let turn = agent.last_turn.as_ref();
     if let Some(turn) = turn.filter(|turn| turn.is_error) {
         let error = turn.text.clone();
-        let reason = match login_remedy(&agent.provider, &error) {
+        let reason = match login_remedy(agent, &error) {
             Some(remedy) => Reason::LoginNeeded { error, remedy },
             None => Reason::LastTurnFailed { error },
         };
@@ -430,14 +527,16 @@ fn cause(complaints: &str) -> Option<String> {
 }
 
 /// What to do about a turn that failed because nobody is logged in to the provider's program.
-fn login_remedy(provider: &str, error: &str) -> Option<String> {
-    let remedy = login::remedy(providers::by_id(provider)?.info());
+fn login_remedy(agent: &Agent, error: &str) -> Option<String> {
+    let usual = || login::remedy(providers::info_of(&agent.provider));
+    let own = |name: &String| format!("log in to its account {name}: svc account list says how");
+    let remedy = agent.account.as_ref().map_or_else(usual, own);
     (!remedy.is_empty() && login::is_missing(error)).then_some(remedy)
 }
 
-/// Whether a signal ended it that nobody here sent, for example for want of memory: no person wished that.
+/// Whether a signal ended it that no person wished, for example for want of memory.
 pub fn died_by_foreign_signal(agent: &Agent) -> bool {
-    matches!(agent.status_reason.why(), Reason::ForeignSignal { .. })
+    matches!(agent.status_reason.why(), Reason::ForeignSignal { .. } | Reason::MemoryCeiling { .. })
 }
 
 fn completed_reason(agent: &Agent) -> Reason {
@@ -449,7 +548,7 @@ fn completed_reason(agent: &Agent) -> Reason {
     }
 }
 
-fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
+pub(super) fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = all.agents.get(id) else { return };
     let exit = agent.exit;
     let text = format!("{:?}: {}", agent.status, agent.status_reason).to_lowercase();
@@ -465,7 +564,7 @@ fn announce_exit(all: &mut All, cx: &mut Context, id: AgentId) {
     });
 }
 
-fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
+pub(super) fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
     let Some(agent) = all.agents.get(id) else { return };
     let (status, leaked) = (agent.status, all.health.leaked);
     for call in calls {
@@ -476,7 +575,7 @@ fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<CallId>) {
 fn watch_silence(all: &mut All, id: AgentId, now: Time) {
     let Some(agent) = all.agents.get(id) else { return };
     let timers = Arc::make_mut(&mut all.timers);
-    if agent.turn_open && agent.status.is_live() {
+    if agent.turn_open && agent.status.is_live() && agent.attached != Attached::Here {
         timers.set(Timer::Silence(id), now + SILENCE);
     } else {
         timers.clear(Timer::Silence(id));

@@ -1,15 +1,32 @@
 //! The agents: their registry, the life of a run, what is said to them.
 //!
-//! **Invariant:** a record that shows a live status has a process, or an order to start one is under way.
+//! **Invariant:** a record that shows a live status has a process, or an order to start one is under way, or
+//! it is held at its provider's limit or waits for room on this machine.
 //! **Invariant:** one lineage has one record; the ids of its earlier lives lead to it.
 //! **Invariant:** names are unique among the records.
 
+#[cfg(test)]
+mod answers_tests;
 pub mod api;
+mod attach;
+mod ceiling;
+mod choice;
 pub mod history;
+mod last_word;
+#[cfg(test)]
+mod last_word_tests;
 mod life;
+pub mod limit;
+#[cfg(test)]
+mod limit_nights;
+#[cfg(test)]
+mod limit_tests;
+mod limit_words;
+mod open_tools;
 mod outcome;
 mod patch;
 mod paths;
+pub mod queue;
 mod reason;
 mod record;
 pub mod report;
@@ -18,7 +35,9 @@ pub mod rights;
 mod rights_tests;
 pub mod rotation;
 mod say;
-mod scope;
+#[cfg(test)]
+mod say_tests;
+pub mod scope;
 mod spawn;
 mod store;
 #[cfg(test)]
@@ -31,28 +50,29 @@ pub mod worker_api;
 pub mod worker_jobs;
 pub mod worker_log;
 
-pub use life::{died_by_foreign_signal, let_go_if_idle, run_report, silence};
+pub use attach::Wish;
+pub use life::{died_by_foreign_signal, run_report, silence};
 pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use reason::{Awaited, Reason, StatusReason};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Phase, Status, Stop};
-pub use report::LogEntry;
+pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
+pub use rotation::{go_on as go_on_with_rotations, why_rotated};
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
 pub use spawn::{
-    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent,
+    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent, start_again,
     working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
 pub use touched::touched;
-pub use wait::{note, set_waiting, tell};
+pub use wait::{decided, note, set_waiting, show, tell};
 
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
-use crate::credentials::SecretVariable;
-use crate::providers::{LaunchRequest, Permission, Ruling, Tokens};
+use crate::providers::{Permission, Ruling, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -69,7 +89,7 @@ pub const LAST_CHECKPOINT: u64 = u64::MAX;
 pub const STATE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The registry.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     records: ChunkedMap<AgentId, Arc<Agent>>,
     /// Earlier lives: id to lineage, in the order they ended.
@@ -77,21 +97,25 @@ pub struct State {
     alias_order: Arc<VecDeque<AgentId>>,
     rotations: Arc<history::History>,
     pending_rotations: BTreeMap<AgentId, rotation::Rotation>,
-    /// Handoff briefs of ended agents whose context is full, for the case that they go on. Not stored:
-    /// without one an agent goes on in its session.
-    handoffs: BTreeMap<AgentId, Arc<str>>,
+    /// Handoff briefs that no life has made use of yet: of lineages whose successor has not ended a turn
+    /// well, and of ended agents that are not to go on in their session. A document each.
+    handoffs: BTreeMap<LineageId, Arc<str>>,
     queries: BTreeMap<CallId, AgentId>,
     /// Tokens of questions, kept apart from the agents' own.
     qa_tokens: Tokens,
     /// Those that ended with the last daemon. Not stored: it is asked once whether they go on.
     lost: Vec<AgentId>,
+    /// Of those the ones whose program was never started.
+    unbegun: Vec<AgentId>,
+    /// Those that are held at a limit, or about to go on.
+    limited: BTreeSet<AgentId>,
     changes: AgentChanges,
     last_notice_at: Time,
     next_message: u64,
 }
 
 /// What changed in the registry since the last `state` message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct AgentChanges {
     /// Records that are new or different.
     pub changed: BTreeSet<AgentId>,
@@ -106,7 +130,7 @@ impl AgentChanges {
 }
 
 /// A wish about agents. Targets are ids, earlier ids or exact names.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Start a new agent.
     Spawn(Box<SpawnRequest>),
@@ -126,6 +150,10 @@ pub enum Command {
     },
     /// Replace it by a fresh one with a handoff brief.
     Rotate(String),
+    /// Let a person be at its own screen.
+    Attach(String, Wish),
+    /// Let the person leave it.
+    GiveBack(String),
     /// Continue an ended agent.
     Resume {
         target: String,
@@ -155,42 +183,25 @@ pub enum RunOrder {
     Interrupt,
     /// Its work is done: let it end.
     Finish,
+    /// What the settings say of its keeper has changed.
+    Settings,
     /// End it with everything it started.
     Stop,
 }
 
-/// A one-off job.
-#[derive(Debug)]
-pub enum Job {
-    /// Build the handoff brief of an agent from its log.
-    Brief {
-        agent: AgentId,
-        /// Where its log is.
-        lineage: LineageId,
-        /// What the record knows.
-        facts: Box<crate::context::brief::Facts>,
-    },
-    /// Ask a question in a process of its own.
-    Query {
-        call: CallId,
-        agent: AgentId,
-        provider: &'static str,
-        request: Box<LaunchRequest>,
-        env: Vec<(String, String)>,
-        /// Variables whose values are still sealed.
-        secrets: Vec<SecretVariable>,
-    },
-    /// Nobody waits for this question any more: end its process.
-    CancelQuery(CallId),
-}
-
-/// What came of a [`Job`].
-#[derive(Debug, Clone)]
-pub enum JobReport {
-    /// The brief, or why there is none.
-    Brief(AgentId, Result<String, String>),
-    /// The answer and what it cost, or why there is none.
-    Query(CallId, Result<(String, Tokens), String>),
+impl RunOrder {
+    /// What it says, in a word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Start(_) => "start",
+            Self::Say { .. } => "say",
+            Self::Decide { .. } => "decide",
+            Self::Interrupt => "interrupt",
+            Self::Finish => "finish",
+            Self::Settings => "settings",
+            Self::Stop => "stop",
+        }
+    }
 }
 
 impl State {
@@ -272,6 +283,7 @@ impl State {
     /// Forgets an agent, its earlier lives with it.
     fn remove(&mut self, id: AgentId) -> Option<Arc<Agent>> {
         let removed = self.take(id)?;
+        self.handoffs.remove(&removed.lineage_id);
         self.forget_lives(removed.lineage_id);
         Some(removed)
     }
@@ -285,7 +297,6 @@ impl State {
 
     fn take(&mut self, id: AgentId) -> Option<Arc<Agent>> {
         let taken = self.records.remove(&id)?;
-        self.handoffs.remove(&id);
         self.changes.changed.remove(&id);
         self.changes.removed.insert(id);
         Some(taken)
@@ -341,7 +352,13 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         }
         Command::Patch(target, patch) => {
             let name = patch.name.clone();
+            let on_limit = patch.on_limit;
             let result = patch::apply(all, cx, &target, *patch);
+            if let (Ok(agent), Some(on_limit), true) = (all.agents.find(&target), on_limit, result.is_ok()) {
+                let told = json!({"agentId": agent.id, "name": agent.name, "onLimit": on_limit});
+                cx.audit("limit.consent", &told);
+                limit::policy_changed(all, cx);
+            }
             if result.is_ok() {
                 audit(all, cx, "agent.patch", name.as_ref().unwrap_or(&target));
             }
@@ -362,6 +379,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::Rotate(target) => {
             rotation::rotate(all, cx, call, &target);
         }
+        Command::Attach(target, wish) => attach::attach(all, cx, call, &target, wish),
+        Command::GiveBack(target) => attach::give_back(all, cx, call, &target),
         Command::Resume { target, message } => {
             let result = say::resume(all, cx, &target, message);
             if result.is_ok() {
@@ -386,6 +405,7 @@ fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
         Command::Query { target, .. } => (target, "question"),
         Command::Rotate(target) => (target, "rotate"),
         Command::Resume { target, .. } => (target, "resume"),
+        Command::Attach(target, _) | Command::GiveBack(target) => (target, "take over"),
     };
     // Nobody of that name: the command itself says so.
     let Ok(agent) = all.agents.find(target) else { return Ok(()) };
@@ -398,6 +418,9 @@ fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
         }
         Command::Patch(_, patch) if patch.permission == Some(Permission::Full) && !has_full => {
             Err(rights::refusal(caller, "give the full permission, which it does not have itself"))
+        }
+        Command::Patch(_, patch) if patch.on_limit.is_some() => {
+            Err(rights::refusal(caller, "say what an agent does at a limit"))
         }
         Command::Patch(_, patch) if patch.scope.is_some() => {
             Err(rights::refusal(caller, "change which files an agent owns"))
@@ -431,6 +454,7 @@ fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     if agent.status.is_live() {
         return life::stop(all, cx, agent.id, Stop::Kill, Some(call));
     }
+    rotation::forget_handoff(all, cx, agent.lineage_id);
     let agents = Arc::make_mut(&mut all.agents);
     agents.remove(agent.id);
     cx.push(Effect::Remove(Document::Prompt(agent.lineage_id)));
@@ -465,23 +489,35 @@ pub fn leave_all(all: &mut All, cx: &mut Context) {
 
 /// Whether no agent is alive any more, but for those that were left to their keepers.
 pub fn all_quiet(agents: &State) -> bool {
-    agents.live().all(|agent| agent.phase == Phase::Left)
+    agents.live().all(|agent| agent.phase == Phase::Left || agent.has_no_run())
 }
 
 /// Something has happened to an agent.
 pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
-    if let Moment::Ended(id) = *moment {
-        say::tell_undelivered(all, cx, id);
+    match *moment {
+        Moment::Ended(id) => say::tell_undelivered(all, cx, id),
+        Moment::SettingsChanged => {
+            limit::policy_changed(all, cx);
+            ceiling::settings_changed(all, cx);
+        }
+        Moment::Measured => {
+            ceiling::measured(all, cx);
+            queue::measured(all, cx);
+        }
+        _ => {}
     }
 }
 
 /// A one-off job reports.
 pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
     match report {
-        JobReport::Brief(agent, brief) => {
-            rotation::brief_ready(all, cx, agent, brief);
-        }
+        JobReport::Brief(agent, brief) => rotation::brief_ready(all, cx, agent, brief),
+        // Told to the feature that asked.
+        JobReport::Learned(..) => {}
         JobReport::Query(call, result) => {
+            if last_word::is_one(call) {
+                return last_word::answered(all, cx, call, result);
+            }
             say::query_done(all, cx, call, result);
         }
     }
@@ -505,6 +541,8 @@ fn touch(all: &mut All, cx: &mut Context, durability: Durability) {
 pub fn clock_set(all: &mut All, cx: &Context, jump: Jump) {
     let agents = Arc::make_mut(&mut all.agents);
     agents.last_notice_at = agents.last_notice_at.moved(jump);
+    limit::clock_set(all, jump);
+    let agents = Arc::make_mut(&mut all.agents);
     if jump.is_back {
         Arc::make_mut(&mut agents.rotations).move_future(cx.now, |at| at.moved(jump));
     }
@@ -540,9 +578,9 @@ fn prune(all: &mut All, cx: &mut Context) {
         .map(|agent| (agent.status_since, agent.id, agent.lineage_id))
         .collect();
     oldest.sort_unstable();
-    let agents = Arc::make_mut(&mut all.agents);
     for (_, id, lineage) in oldest.into_iter().take(ended - MAX_ENDED) {
-        agents.remove(id);
+        rotation::forget_handoff(all, cx, lineage);
+        Arc::make_mut(&mut all.agents).remove(id);
         cx.push(Effect::Remove(Document::Prompt(lineage)));
         cx.moment(Moment::Removed(id, lineage));
     }

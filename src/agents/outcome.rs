@@ -56,6 +56,14 @@ pub enum Outcome {
         reason: String,
         agent: Arc<Agent>,
     },
+    /// A person wishes to be at its screen, is there, or leaves.
+    Attached {
+        /// The life that was asked for, or the one that has begun.
+        id: AgentId,
+        name: String,
+        /// With which the person comes to the screen, once it is there.
+        token: Option<String>,
+    },
     /// A question was answered.
     Answered {
         id: AgentId,
@@ -100,6 +108,9 @@ impl Outcome {
             Self::Rotated { old, reason, agent } => Reply::ok(&json!({
                 "old": old, "new": agent.id, "handoffBrief": true, "reason": reason, "agent": agent.rest(),
             })),
+            Self::Attached { id, name, token } => {
+                Reply::ok(&json!({"ok": true, "agentId": id, "agentName": name, "token": token}))
+            }
             Self::Answered { id, name, answer, tokens } => Reply::ok(&json!({
                 "answer": answer, "agentId": id, "agentName": name, "tokens": tokens,
             })),

@@ -7,13 +7,14 @@ use crate::api::{Problem, Reply, Validator};
 use crate::core::ids::AgentId;
 use crate::core::{Context, Durability, State as All};
 use crate::providers::{Effort, Permission};
+use crate::settings::OnLimit;
 use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
 use svc_base::names;
 
 /// The changes; `None` leaves a field as it is.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Patch {
     pub name: Option<String>,
     pub scope: Option<Vec<String>>,
@@ -23,6 +24,8 @@ pub struct Patch {
     pub permission: Option<Permission>,
     /// Another team, by id or name; `__unassigned__` for none.
     pub team_id: Option<String>,
+    /// What it does at its provider's limit.
+    pub on_limit: Option<OnLimit>,
 }
 
 /// Applies the changes: 200 with the record.
@@ -52,6 +55,7 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
             // Of the running program's model it is told again with the next figures.
             agent.context_window = 0;
         }
+        agent.on_limit = patch.on_limit.or(agent.on_limit);
         agent.effort = patch.effort.unwrap_or(agent.effort);
         agent.permission = patch.permission.unwrap_or(agent.permission);
         if let Some(team) = team {

@@ -2,13 +2,18 @@
 //! for people. Nothing decides by the sentences: [`StatusReason`] gives its text to no comparison.
 
 use crate::core::ids::AgentId;
+use crate::core::time::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter};
 
+#[cfg(test)]
+#[path = "reason_tests.rs"]
+mod tests;
+
 /// Why an agent is in its status. The names of the variants in kebab-case are `statusCode` of the API and
 /// stand in the state file, so they never change; the sentences may.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "code", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Reason {
     /// The order to start it was given.
@@ -42,6 +47,30 @@ pub enum Reason {
         /// The first words of the error.
         error: String,
     },
+    /// Its provider's usage limit is reached.
+    Limited {
+        error: String,
+        /// When the provider says that it opens.
+        resets: Option<Time>,
+        /// When it goes on by itself; `None` when a person has to say so.
+        next: Option<Time>,
+        name: String,
+        /// No more is left of it than a person keeps.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_kept: bool,
+    },
+    /// Its provider has too much to do, or cannot be reached.
+    ProviderBusy {
+        /// The first words of the refusal.
+        error: String,
+        /// When it is asked again.
+        next: Option<Time>,
+    },
+    /// It waits for room on this machine.
+    Queued {
+        /// That it does, and why there was none.
+        text: String,
+    },
     /// It waits for a person.
     AwaitsDecision(Awaited),
     /// What it waited for was decided.
@@ -57,6 +86,12 @@ pub enum Reason {
     Stopping,
     /// It is being ended because its successor is ready.
     BeingReplaced,
+    /// It ends because a person is to be at its screen.
+    HandingOver,
+    /// A person is at its screen.
+    Attached,
+    /// The person has left its screen.
+    GivenBack,
     /// It is being ended because it has used what it may.
     StoppingAtLimit,
     /// It is being ended because the daemon stops.
@@ -112,6 +147,8 @@ pub enum Reason {
     Orphaned,
     /// The process that kept it is gone.
     KeeperGone,
+    /// It was ended because it held more memory than one agent may: megabytes.
+    MemoryCeiling { used: u64, ceiling: u64, name: String },
     /// There never was a process.
     StartFailed { error: String },
     /// Words of a state file that has no code.
@@ -119,7 +156,7 @@ pub enum Reason {
 }
 
 /// What an agent waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct Awaited {
     /// The id of the approval.
     pub approval: String,
@@ -139,12 +176,18 @@ impl Reason {
         "turn-ended",
         "turn-ended-with-refusals",
         "turn-failed",
+        "limited",
+        "provider-busy",
+        "queued",
         "awaits-decision",
         "decided",
         "rotating",
         "rotation-failed",
         "stopping",
         "being-replaced",
+        "handing-over",
+        "attached",
+        "given-back",
         "stopping-at-limit",
         "daemon-stopping",
         "stopped",
@@ -165,6 +208,7 @@ impl Reason {
         "vanished",
         "orphaned",
         "keeper-gone",
+        "memory-ceiling",
         "start-failed",
         "other",
     ];
@@ -181,12 +225,18 @@ impl Reason {
             Self::TurnEnded => "turn-ended",
             Self::TurnEndedWithRefusals { .. } => "turn-ended-with-refusals",
             Self::TurnFailed { .. } => "turn-failed",
+            Self::Limited { .. } => "limited",
+            Self::ProviderBusy { .. } => "provider-busy",
+            Self::Queued { .. } => "queued",
             Self::AwaitsDecision(_) => "awaits-decision",
             Self::Decided => "decided",
             Self::Rotating { .. } => "rotating",
             Self::RotationFailed { .. } => "rotation-failed",
             Self::Stopping => "stopping",
             Self::BeingReplaced => "being-replaced",
+            Self::HandingOver => "handing-over",
+            Self::Attached => "attached",
+            Self::GivenBack => "given-back",
             Self::StoppingAtLimit => "stopping-at-limit",
             Self::DaemonStopping => "daemon-stopping",
             Self::Stopped => "stopped",
@@ -207,6 +257,7 @@ impl Reason {
             Self::Vanished => "vanished",
             Self::Orphaned => "orphaned",
             Self::KeeperGone => "keeper-gone",
+            Self::MemoryCeiling { .. } => "memory-ceiling",
             Self::StartFailed { .. } => "start-failed",
             Self::Other { .. } => "other",
         }
@@ -221,7 +272,7 @@ impl Reason {
     /// The reason of a state file that tells only its words. What rules ask for is known again by them; in no
     /// other place are the words of a reason read.
     fn of_words(text: String) -> Self {
-        const FIXED: [Reason; 15] = [
+        const FIXED: [Reason; 18] = [
             Reason::Starting,
             Reason::ProcessRuns,
             Reason::Working,
@@ -229,6 +280,9 @@ impl Reason {
             Reason::Decided,
             Reason::Stopping,
             Reason::BeingReplaced,
+            Reason::HandingOver,
+            Reason::Attached,
+            Reason::GivenBack,
             Reason::StoppingAtLimit,
             Reason::DaemonStopping,
             Reason::Stopped,
@@ -259,6 +313,9 @@ impl Reason {
 
 /// How the sentence about one begins that goes on after a decision.
 const AWAITS: &str = "finished so far, and goes on after the decision: ";
+/// Why a keeper has ended its run.
+const ORPHANED: &str = "its keeper ended it: no daemon was there for keeper.orphanMinutes, or it was being \
+                        stopped when the last one died";
 /// What stands before the id of the approval.
 const APPROVAL: &str = "it waits for approval ";
 
@@ -268,6 +325,30 @@ impl Display for Awaited {
     }
 }
 
+/// That a usage limit is reached, or the rest kept, when it opens, and what happens then.
+fn limited(f: &mut Formatter<'_>, reason: &Reason) -> fmt::Result {
+    let Reason::Limited { error, resets, next, name, is_kept } = reason else { return Ok(()) };
+    let kept = "the rest of its provider's window is kept for you";
+    f.write_str(if *is_kept { kept } else { "its provider's usage limit is reached" })?;
+    if let Some(resets) = resets {
+        write!(f, " and opens at {resets}")?;
+    }
+    match next {
+        Some(next) => write!(f, "; it goes on by itself at {next}")?,
+        None => write!(f, "; svc resume {name} lets it go on, see svc quota")?,
+    }
+    write!(f, ": {error}")
+}
+
+/// What it held in megabytes, and what it may.
+fn above_ceiling(f: &mut Formatter<'_>, used: u64, ceiling: u64, name: &str) -> fmt::Result {
+    write!(
+        f,
+        "ended alone: it and what it had started held {used} MB of memory, and an agent may hold {ceiling} \
+         (governor.agentMegabytes); svc resume {name} continues it"
+    )
+}
+
 impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -275,7 +356,7 @@ impl Display for Reason {
             Self::Succeeding { old, rotation } => write!(f, "it succeeds {old} ({rotation})"),
             Self::ProcessRuns => f.write_str("its process runs"),
             Self::Working => f.write_str("working"),
-            Self::Trouble { text } | Self::Other { text } => f.write_str(text),
+            Self::Trouble { text } | Self::Queued { text } | Self::Other { text } => f.write_str(text),
             Self::Silent { seconds, before: None } => {
                 write!(f, "no output for {seconds} s inside an open turn")
             }
@@ -287,12 +368,22 @@ impl Display for Reason {
                 write!(f, "its turn ended with {} refused tool calls: {}", denied.len(), denied.join(", "))
             }
             Self::TurnFailed { error } => write!(f, "its turn failed: {error}"),
+            Self::Limited { .. } => limited(f, self),
+            Self::ProviderBusy { error, next: Some(next) } => {
+                write!(f, "its provider does not answer now; it is asked again at {next}: {error}")
+            }
+            Self::ProviderBusy { error, next: None } => {
+                write!(f, "its provider does not answer now: {error}")
+            }
             Self::AwaitsDecision(awaited) => awaited.fmt(f),
             Self::Decided => f.write_str("what it waited for was decided"),
             Self::Rotating { rotation } => write!(f, "a rotation ({rotation}) prepares its successor"),
             Self::RotationFailed { error } => write!(f, "its rotation failed: {error}"),
             Self::Stopping => f.write_str("being stopped on request"),
             Self::BeingReplaced => f.write_str("being replaced by its successor"),
+            Self::HandingOver => f.write_str("handed over to a person at its screen"),
+            Self::Attached => f.write_str("a person is at its screen"),
+            Self::GivenBack => f.write_str("the person has left its screen"),
             Self::StoppingAtLimit => f.write_str("being stopped at its limit"),
             Self::DaemonStopping => f.write_str("being stopped because the daemon stops"),
             Self::Stopped => f.write_str("stopped on request"),
@@ -321,20 +412,18 @@ impl Display for Reason {
             }
             Self::EndedByDaemon { signal } => write!(f, "the daemon ended it with signal {signal}"),
             Self::Vanished => f.write_str("its process vanished without an exit status"),
-            Self::Orphaned => f.write_str(
-                "its keeper ended it: no daemon was there for keeper.orphanMinutes, or it was being \
-                     stopped when the last one died",
-            ),
+            Self::Orphaned => f.write_str(ORPHANED),
             Self::KeeperGone => {
                 f.write_str("the process that kept it was ended by somebody, and it with it; resume goes on")
             }
+            Self::MemoryCeiling { used, ceiling, name } => above_ceiling(f, *used, *ceiling, name),
             Self::StartFailed { error } => write!(f, "its process could not be started: {error}"),
         }
     }
 }
 
 /// What people have to know beside the reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remark {
     /// The provider does not know its session any more.
@@ -360,7 +449,7 @@ impl Display for Remark {
 ///
 /// In the state file: `statusReason`, the words; `statusCause`, the reason with its `code`; `statusRemarks`.
 /// A file of an earlier version has the words alone; a cause that this version does not know counts as none.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct StatusReason {
     why: Reason,
     remarks: Vec<Remark>,
@@ -447,75 +536,5 @@ impl<'de> Deserialize<'de> for StatusReason {
             Some((why, remarks)) => Self { why, remarks },
             None => Reason::of_words(words).into(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// A reason with this code; the fields of all reasons are there.
-    fn of_code(code: &str) -> Reason {
-        let words = json!({
-            "code": code, "old": "00000001", "rotation": "full", "text": "words", "seconds": 120,
-            "denied": if code == "turn-ended-with-refusals" { json!(["Bash"]) } else { json!(2) },
-            "error": "oops", "approval": "apr-00000001", "action": "run it", "limit": "cost", "name": "a-1",
-            "remedy": "log in", "exit": 3, "cause": null, "signal": 9, "pid": null, "before": null,
-        });
-        serde_json::from_value(words).unwrap_or_else(|error| panic!("{code}: {error}"))
-    }
-
-    #[test]
-    fn each_reason_has_one_code_that_stands_in_the_list_and_in_the_state_file() {
-        // The refusal names all variants there are.
-        let refusal = serde_json::from_value::<Reason>(json!({"code": "x"})).unwrap_err().to_string();
-        let known: Vec<String> = Reason::CODES.iter().map(|code| format!("`{code}`")).collect();
-        assert_eq!(refusal, format!("unknown variant `x`, expected one of {}", known.join(", ")));
-        for &code in Reason::CODES {
-            let reason = of_code(code);
-            assert_eq!(reason.code(), code);
-            assert_eq!(serde_json::to_value(&reason).unwrap()["code"], code);
-            assert!(!reason.to_string().is_empty(), "{code}");
-        }
-    }
-
-    #[test]
-    fn a_reason_and_its_remarks_come_back_from_the_state_file() {
-        for &code in Reason::CODES {
-            let mut reason: StatusReason = of_code(code).into();
-            reason.remark(Remark::SessionGone);
-            reason.remark(Remark::Undelivered { count: 2, name: "a-1".into() });
-            let file = serde_json::to_value(&reason).unwrap();
-            assert!(file["statusReason"].as_str().unwrap().ends_with(
-                "; its session is gone, the next resume starts a new one; 2 instructions were not delivered, \
-                 svc resume a-1 delivers them"
-            ));
-            let read: StatusReason = serde_json::from_value(file).unwrap();
-            assert_eq!((read.why(), read.to_string()), (reason.why(), reason.to_string()));
-        }
-    }
-
-    #[test]
-    fn a_state_file_without_codes_loads_and_rules_know_what_they_ask_for() {
-        let read = |words: &str| {
-            let reason: StatusReason = serde_json::from_value(json!({"statusReason": words})).unwrap();
-            assert_eq!(reason.to_string(), words);
-            reason.code()
-        };
-        assert_eq!(read("replaced by its successor"), "replaced");
-        assert_eq!(read("working"), "working");
-        assert_eq!(read("signal 9 ended it; the daemon did not send it"), "foreign-signal");
-        let awaits = "finished so far, and goes on after the decision: it waits for approval apr-1: x: y";
-        assert_eq!(read(awaits), "finished-awaits-decision");
-        assert_eq!(read("it exited with code 3: oops"), "other");
-        assert_eq!(read("signal strength is low"), "other");
-    }
-
-    #[test]
-    fn a_cause_that_this_version_does_not_know_leaves_the_words() {
-        let file = json!({"statusReason": "it dreams", "statusCause": {"code": "dreams"}});
-        let read: StatusReason = serde_json::from_value(file).unwrap();
-        assert_eq!((read.code(), read.to_string().as_str()), ("other", "it dreams"));
     }
 }

@@ -1,20 +1,28 @@
 //! The record of an agent, and how it is shown.
 
+use super::ceiling::Near;
+use super::limit::Held;
+use super::open_tools::OpenTools;
+use super::queue::{Priority, Queued};
 use super::reason::StatusReason;
 use super::touched::OpenFiles;
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Time, rfc3339};
+use crate::prices;
 use crate::providers::environment::Extra;
-use crate::providers::{Activity, Effort, Permission, Tokens};
-use crate::usage::{self, prices};
+use crate::providers::limit::{Kind, Limit};
+use crate::providers::{Effort, Permission, Provider, SessionStart, Tokens};
+use crate::settings::OnLimit;
+use crate::usage;
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Arguments;
 use std::sync::Arc;
 
 /// Where an agent is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The order to start it was given.
@@ -24,6 +32,10 @@ pub enum Status {
     Waiting,
     /// Its replacement is being prepared.
     Rotating,
+    /// Its provider answers nothing for now. It has no process, and goes on later.
+    Limited,
+    /// It waits for room on this machine. It has no process, and goes on by itself.
+    Queued,
     /// It ended by itself, without an error.
     Completed,
     /// It ended with an error.
@@ -35,14 +47,16 @@ pub enum Status {
 }
 
 impl Status {
-    /// Whether a process is there or on its way.
+    /// Whether a process is there, on its way, or only put off.
     pub fn is_live(self) -> bool {
-        matches!(self, Self::Starting | Self::Running | Self::Waiting | Self::Rotating)
+        !matches!(self, Self::Completed | Self::Crashed | Self::Killed | Self::Interrupted)
     }
 }
 
 /// When a message is to be delivered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Deliver {
     /// With the next rotation.
@@ -70,7 +84,9 @@ impl Deliver {
 }
 
 /// Where an agent's changes go first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
     /// Into the project's folder, as everybody's. In stored wishes of earlier versions it may be empty.
@@ -82,7 +98,7 @@ pub enum Isolation {
 }
 
 /// A message that waits for delivery.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct Instruction {
     /// Unique within this daemon's life and its state file.
     pub id: u64,
@@ -92,13 +108,16 @@ pub struct Instruction {
     /// Handed to the program, which has not confirmed yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sent: bool,
+    /// It stands in the prompt of the life that is being started, whose program does not run yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_prompt: bool,
     /// The daemon's own remark: it goes with whatever is said next and is worth no turn of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_note: bool,
 }
 
 /// How its process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct ExitInfo {
     /// The exit code, if it exited.
     pub code: Option<i32>,
@@ -109,19 +128,53 @@ pub struct ExitInfo {
 }
 
 /// How often a file was read and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 pub struct FileTouch {
     pub reads: u32,
     pub writes: u32,
 }
 
+/// Whether a person is at its own screen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "lowercase")]
+pub enum Attached {
+    #[default]
+    No,
+    /// A person wishes to be.
+    Wanted {
+        /// The kind of the person's terminal.
+        term: String,
+    },
+    /// This life is one with a person.
+    Here,
+}
+
+impl Attached {
+    fn is_no(&self) -> bool {
+        *self == Self::No
+    }
+
+    /// The word on the wire.
+    pub fn word(&self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::Wanted { .. } => Some("wanted"),
+            Self::Here => Some("here"),
+        }
+    }
+}
+
 /// Why a live agent was ordered to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Stop {
     /// A person or program wished it.
     Kill,
     /// Its replacement is ready.
     Rotate,
+    /// A person is to be at its screen.
+    Attach,
     /// It has used what it may, and gets no successor.
     Limit,
     Shutdown,
@@ -134,21 +187,47 @@ pub enum Stop {
 ///    │                                       │                 ▲
 ///    └──────────── stop ordered ─────────────┴──▶ Stopping ────┘
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Phase {
     Working,
     /// Told to end by itself.
     Finishing,
     /// Being ended; these callers wait.
     Stopping(Stop, Vec<CallId>),
+    /// A person is at its screen, and nothing is said to it but there.
+    Attached,
     /// Left to its keeper: this daemon hears no more of it.
     Left,
     #[default]
     Ended,
 }
 
+/// What an agent's program is to be started with, kept until it runs: a daemon that is killed before leaves
+/// it to the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Opening {
+    /// Its first message.
+    pub prompt: String,
+    /// The rotation that it is the successor of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succession: Option<Succession>,
+}
+
+/// What a rotation still has to do once the successor runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Succession {
+    /// The life before.
+    pub old: AgentId,
+    /// Why it was replaced.
+    pub reason: String,
+    /// Tokens in its context.
+    pub old_context_tokens: u64,
+}
+
 /// The facts of one agent. Stored as it is, but for what `serde(skip)` marks.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     /// This life.
@@ -244,9 +323,42 @@ pub struct Agent {
     /// Whether a turn is open.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub turn_open: bool,
+    /// Why it is held, and until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Box<Held>>,
+    /// What is kept of its start while there is no room for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued: Option<Box<Queued>>,
+    /// Who goes on first when there is room.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
+    /// The account of its provider; `None` is the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// What a person has said for it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<OnLimit>,
+    /// What its provider told of the limit that its turn has come to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Box<Limit>>,
+    /// How often it has come to a limit since its last good turn.
+    #[serde(default)]
+    pub tries: u32,
+    /// Words that it was given since then; the task where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub under_way: Vec<Arc<str>>,
+    /// Whether it is open only because something was said that will begin one, and that may not arrive.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub turn_presumed: bool,
+    /// Whether a person is at its screen.
+    #[serde(default, skip_serializing_if = "Attached::is_no")]
+    pub attached: Attached,
     /// The last deed of its run that this record has taken in: the same one comes to it once.
     #[serde(default)]
     pub heard: u64,
+    /// What its program is to be started with; `None` once it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<Arc<Opening>>,
     /// Tool calls that have begun and not ended, by id.
     #[serde(skip)]
     pub open_tools: OpenTools,
@@ -259,6 +371,9 @@ pub struct Agent {
     /// Calls under way that name a file.
     #[serde(skip)]
     pub open_files: OpenFiles,
+    /// What it holds, when that is near to what it may.
+    #[serde(skip)]
+    pub near_ceiling: Option<Near>,
     /// Whether the current silence was announced.
     #[serde(skip)]
     pub stalled: bool,
@@ -267,59 +382,12 @@ pub struct Agent {
     pub phase: Phase,
 }
 
-/// Calls that are remembered as begun; beyond them no place in the turn is safe.
-const OPEN_TOOLS_MAX: usize = 256;
-
-/// The tool calls of a turn that are under way.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OpenTools {
-    ids: Arc<BTreeSet<String>>,
-    /// Some were begun that are not remembered.
-    beyond: bool,
-    /// A call has ended, and nothing else has happened since.
-    between: bool,
-}
-
-impl OpenTools {
-    /// Takes in what happens in a turn.
-    pub fn take(&mut self, activity: &Activity) {
-        match activity {
-            Activity::ToolStarted { id, .. } => {
-                self.between = false;
-                if self.ids.len() < OPEN_TOOLS_MAX {
-                    Arc::make_mut(&mut self.ids).insert(id.clone());
-                } else {
-                    self.beyond = true;
-                }
-            }
-            Activity::ToolEnded { id, .. } => {
-                Arc::make_mut(&mut self.ids).remove(id);
-                self.between = self.ids.is_empty() && !self.beyond;
-            }
-            Activity::TurnStarted | Activity::TurnEnded(_) => *self = Self::default(),
-            Activity::Text { .. } | Activity::Thinking { .. } | Activity::PermissionAsked { .. } => {
-                self.between = false;
-            }
-            Activity::Session { .. }
-            | Activity::Usage(_)
-            | Activity::Trouble { .. }
-            | Activity::Compacted
-            | Activity::Noise { .. } => {}
-        }
-    }
-
-    /// Whether a call has just ended, none is under way, and the model has not answered yet.
-    pub fn is_between(&self) -> bool {
-        self.between
-    }
-}
-
 fn is_plain(env: &Extra) -> bool {
     env.is_empty()
 }
 
 /// What is kept of a turn's end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct LastTurn {
     /// The provider called it a failure.
@@ -330,6 +398,21 @@ pub struct LastTurn {
 }
 
 impl Agent {
+    /// How its next life begins: in its session, if there is one that its program can go on with.
+    pub(super) fn session_start(&self, provider: &dyn Provider) -> SessionStart {
+        match self.session_id.clone().filter(|_| provider.info().capabilities.resume) {
+            Some(id) => SessionStart::Resume { id, counted: self.session_counted },
+            None => SessionStart::Fresh,
+        }
+    }
+
+    /// Its next life begins in a session of its own.
+    pub(super) fn leave_session(&mut self) {
+        self.session_id = None;
+        self.session_counted = Tokens::default();
+        self.context_tokens = 0;
+    }
+
     /// Fraction of the context window in use, 0.0 when the window is unknown.
     #[allow(clippy::cast_precision_loss, reason = "a fraction for people; token counts are far below 2^52")]
     pub fn context_usage(&self) -> f64 {
@@ -343,6 +426,12 @@ impl Agent {
     /// Whether it runs and was not told to end.
     pub fn is_working(&self) -> bool {
         self.phase == Phase::Working
+    }
+
+    /// Whether its model may be at work: one that was told to end may still begin a turn with what it took
+    /// last.
+    pub fn may_spend(&self) -> bool {
+        self.turn_open && matches!(self.phase, Phase::Working | Phase::Finishing)
     }
 
     /// Sets status and reason; the time moves only when the status does.
@@ -379,7 +468,7 @@ struct Shown<'a> {
     name: &'a str,
     role: &'a str,
     status: &'a str,
-    state: Status,
+    state: &'a str,
     status_reason: Arguments<'a>,
     status_code: &'static str,
     #[serde(with = "rfc3339")]
@@ -408,15 +497,22 @@ struct Shown<'a> {
     session_id: Option<&'a str>,
     lineage_id: LineageId,
     predecessor_id: Option<AgentId>,
-    cost_usd: f64,
+    cost_usd: Option<f64>,
     unpriced_tokens: u64,
     turns: u64,
     exit: Option<ExitInfo>,
     error: Option<&'a str>,
+    limit: Option<Value>,
+    account: &'a str,
+    on_limit: Option<OnLimit>,
+    priority: Priority,
     pending_instructions: usize,
     isolation: Isolation,
     worktree: Option<&'a str>,
     started_by: Option<LineageId>,
+    attached: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Near>,
 }
 
 /// Characters of the prompt in lists and pushed records; `GET /api/agents/:id` shows all.
@@ -430,6 +526,10 @@ impl Serialize for View<'_> {
             Status::Running => "running",
             Status::Waiting => "waiting",
             Status::Rotating => "rotating",
+            // Only a used-up window is a limit to people: the rest is waiting.
+            Status::Limited if agent.held.as_ref().is_some_and(|held| held.kind != Kind::Window) => "waiting",
+            Status::Limited => "limited",
+            Status::Queued => "queued",
             Status::Completed => "completed",
             Status::Crashed => "crashed",
             Status::Killed => "killed",
@@ -442,7 +542,7 @@ impl Serialize for View<'_> {
             name: &agent.name,
             role: &agent.role,
             status: if self.rest && agent.status.is_live() { "active" } else { fine },
-            state: agent.status,
+            state: fine,
             status_reason: format_args!("{}", agent.status_reason),
             status_code: agent.status_reason.code(),
             status_since: agent.status_since,
@@ -468,15 +568,21 @@ impl Serialize for View<'_> {
             session_id: agent.session_id.as_deref(),
             lineage_id: agent.lineage_id,
             predecessor_id: agent.predecessor_id,
-            cost_usd: prices::rounded(agent.cost_usd),
+            cost_usd: prices::known(agent.cost_usd, agent.unpriced_tokens),
             unpriced_tokens: agent.unpriced_tokens,
             turns: agent.turns,
             exit: agent.exit,
             error: agent.error.as_deref(),
+            limit: agent.held.as_ref().map(|held| held.shown()),
+            account: agent.account_name(),
+            on_limit: agent.on_limit,
+            priority: agent.priority,
             pending_instructions: agent.queue.len(),
             isolation: agent.isolation,
             worktree: agent.worktree.as_deref(),
             started_by: agent.started_by,
+            attached: agent.attached.word(),
+            memory: agent.near_ceiling.filter(|_| agent.status.is_live()),
         }
         .serialize(serializer)
     }

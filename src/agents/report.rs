@@ -1,8 +1,10 @@
-//! What the threads of a run tell the core, and what stands in an agent's log.
+//! What the threads of a run tell the core, one-off jobs, and what stands in an agent's log.
 
-use crate::core::ids::AgentId;
+use crate::core::CallId;
+use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::providers::Activity;
+use crate::credentials::SecretVariable;
+use crate::providers::{Activity, LaunchRequest, Tokens};
 use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::Arc;
@@ -25,6 +27,12 @@ impl Credit {
     }
 }
 
+impl Default for Credit {
+    fn default() -> Self {
+        Self::free()
+    }
+}
+
 impl std::fmt::Debug for Credit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Credit")
@@ -35,22 +43,24 @@ impl std::fmt::Debug for Credit {
 pub const BATCH_MAX: usize = 256;
 
 /// Output of one run: already logged, already encoded for the WebSocket clients.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Batch {
     /// What happened, in order; at most [`BATCH_MAX`].
     pub activities: Vec<Activity>,
     /// `agent:output` messages, in order: JSON objects **without their closing brace**, to which the hub
     /// appends `,"seq":N,"ts":"..."}`.
+    #[recorded(skip)]
     pub frames: Packed,
     /// The number of its last deed within the run, from 1: what comes after it has a larger one, also from
     /// the threads of a later daemon.
     pub upto: u64,
     /// Given back when the hub has taken the frames.
+    #[recorded(skip)]
     pub credit: Credit,
 }
 
 /// How the end of a run came to be known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Keeper {
     /// Its keeper has told it.
     #[default]
@@ -59,10 +69,12 @@ pub enum Keeper {
     Orphaned,
     /// Its keeper is gone, and what it kept was ended.
     Gone,
+    /// Its keeper, or the kernel in its place, has ended it at its ceiling of memory: bytes.
+    Ceiling { held: u64, ceiling: u64 },
 }
 
 /// A fact from the threads of a run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum RunReport {
     Started {
         /// Its process id, which also is its process group and session.
@@ -93,7 +105,13 @@ pub enum RunReport {
         keeper: Keeper,
     },
     /// The next daemon could go on from here. Answered by an order once the state of this moment is on disk.
-    Checkpoint(u64),
+    Checkpoint {
+        /// Its number.
+        n: u64,
+        /// The last deed before it: all up to it have been reported, also messages that the program has
+        /// taken.
+        deed: u64,
+    },
     /// All that happened while no daemon was there has been reported.
     CaughtUp,
     /// The run is left to its keeper and the next daemon: nothing follows.
@@ -123,7 +141,7 @@ pub struct LogRecord {
 }
 
 /// What a log line says. In JSON `type` is the activity's own type, or `user`, or `life`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(untagged)]
 pub enum LogEntry {
     /// Something the agent did.
@@ -144,7 +162,7 @@ impl LogEntry {
 }
 
 /// Log lines that are not of the agent's own doing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum Other {
     /// A message to the agent.
@@ -154,4 +172,48 @@ pub enum Other {
         /// For people.
         text: String,
     },
+}
+
+/// A one-off job.
+#[derive(Debug)]
+pub enum Job {
+    /// Build the handoff brief of an agent from its log.
+    Brief {
+        agent: AgentId,
+        /// Where its log is.
+        lineage: LineageId,
+        /// What the record knows.
+        facts: Box<crate::context::brief::Facts>,
+    },
+    /// Read the log of an agent whose life is over for what others may learn from it.
+    Learn {
+        agent: AgentId,
+        /// Where its log is.
+        lineage: LineageId,
+        /// What it takes to read it.
+        facts: Box<crate::context::brief::Facts>,
+    },
+    /// Ask a question in a process of its own.
+    Query {
+        call: CallId,
+        agent: AgentId,
+        provider: &'static str,
+        request: Box<LaunchRequest>,
+        env: Vec<(String, String)>,
+        /// Variables whose values are still sealed.
+        secrets: Vec<SecretVariable>,
+    },
+    /// Nobody waits for this question any more: end its process.
+    CancelQuery(CallId),
+}
+
+/// What came of a [`Job`].
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
+pub enum JobReport {
+    /// The brief, or why there is none.
+    Brief(AgentId, Result<String, String>),
+    /// What the log teaches; nothing where it cannot be read.
+    Learned(AgentId, Vec<crate::memory::Learned>),
+    /// The answer and what it cost, or why there is none.
+    Query(CallId, Result<(String, Tokens), String>),
 }

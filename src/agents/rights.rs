@@ -19,7 +19,7 @@ use std::sync::Arc;
 use svc_base::scopes;
 
 /// What somebody may do. What is absent in a file of an earlier version was a person's.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Rights {
     /// The globs it may write to unasked; `None` is the whole project.
@@ -171,7 +171,7 @@ fn is_below(folder: &str, place: &str) -> bool {
 }
 
 /// Who starts agents, now or by a schedule or plan later.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Maker {
     /// The agent, over all its lives; `None` for a person and the daemon.

@@ -1,48 +1,85 @@
 //! Rotation: an agent is replaced by a fresh one that gets a handoff brief.
 //!
 //! ```text
+//! begin ──▶ Asking ──answer, or its time is over──▶ Briefing
 //! begin ──▶ Briefing ──brief──▶ Ending ──old is gone──▶ Starting ──it runs──▶ complete
 //!              │                   │                        │
 //!              └──── no brief, or the agent ended by itself, or no start ────▶ failed
 //! ```
+//! A session that is planned to end is asked for its last word first, where it can be (`last_word.rs`).
+//!
 //! The replacement is prepared first, then the old agent is ended, then the new one started with
 //! everything the old one had.
 //!
 //! An agent that has ended with a full context is not replaced at once, for it has no work left. Its brief
 //! is kept, and if somebody speaks to it, its next life begins at `Starting` instead of in the full
 //! session.
+//!
+//! **Invariant:** a brief is on disk before the old agent is ended, and stays until a successor has ended a
+//! turn well: whatever becomes of successors and daemons before that, the next fresh life begins with it.
 
 use super::history::{self, Entry};
-use super::reason::Reason;
-use super::record::{Agent, Status, Stop};
-use super::{Job, Outcome, RunOrder, life, say, spawn, touch};
+use super::last_word::{self, LastWord};
+use super::limit::{handover, reserve};
+use super::reason::{Awaited, Reason};
+use super::record::{Agent, Attached, Opening, Status, Stop, Succession};
+use super::{Job, Outcome, RunOrder, State, life, say, spawn, touch};
 use crate::api::Problem;
 use crate::context::triggers::{self, Due, FULL};
 use crate::context::{brief, briefing};
-use crate::core::ids::AgentId;
+use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All};
-use crate::providers::{SessionStart, Tokens};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, Notice, State as All};
+use crate::providers::{self, SessionStart, Tokens};
 use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Briefs that are kept; beyond that the one goes whose agent has ended first, and it goes on without.
+const MAX_HANDOFFS: usize = 64;
+/// A life that ended so soon and without the end of a turn may have left its program no session to go on in.
+const EARLY: Duration = Duration::from_secs(60);
+
+/// Why an agent is replaced that somebody wants replaced.
+const MANUAL: &str = "manual";
+/// Why an agent is replaced by a successor where only that it was to be is known of an earlier daemon.
+const BEGUN_BEFORE: &str = "an earlier daemon had begun it";
+/// Why it fails when its agent is not there any more.
+const GONE: &str = "the agent was removed or resumed meanwhile";
 
 /// One rotation under way, keyed by the agent whose report moves it on: the old one, then the new one.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Rotation {
     step: Step,
     old: AgentId,
     reason: String,
     /// Its turn was open when it began, and its program was asked to leave it.
     interrupted: bool,
+    /// What its old life waits for, which is shown again when it gets no successor.
+    pub(super) awaited: Option<Awaited>,
     calls: Vec<CallId>,
+    last_word: Option<LastWord>,
 }
 
-#[derive(Debug, Clone)]
+impl Rotation {
+    fn new(step: Step, old: AgentId, reason: String) -> Self {
+        Self { step, old, reason, interrupted: false, awaited: None, calls: Vec::new(), last_word: None }
+    }
+}
+
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 enum Step {
+    /// The old session was asked for its last word.
+    Asking {
+        call: CallId,
+        since: Time,
+    },
     Briefing,
     Ending(String),
-    Starting { old_context_tokens: u64, delivered: Vec<u64> },
+    Starting {
+        old_context_tokens: u64,
+    },
 }
 
 /// `POST /api/agents/:id/rotate`; answered when the successor runs.
@@ -56,9 +93,20 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
         let text = format!("agent {name} has ended ({why}); svc resume {name} starts its next life");
         return cx.reply(call, Problem::new(409, "agent_ended", text));
     }
+    if agent.has_no_run() {
+        let (name, why) = (&agent.name, &agent.status_reason);
+        let text =
+            format!("agent {name} has no process to be replaced ({why}); svc resume {name} lets it go on");
+        return cx.reply(call, Problem::new(409, "agent_limited", text));
+    }
     if under_way(all, agent.id) {
         let text = format!("a rotation of {} is under way already", agent.name);
         return cx.reply(call, Problem::new(409, "rotation_under_way", text));
+    }
+    if agent.attached == Attached::Here {
+        let text =
+            format!("a person is at the screen of {}; it can be rotated when they have left", agent.name);
+        return cx.reply(call, Problem::new(409, "attached", text));
     }
     if matches!(agent.phase, super::Phase::Stopping(..)) {
         let text = format!("agent {} is being stopped", agent.name);
@@ -68,7 +116,10 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     if let Err(problem) = usage::check_budget(all, cx.now) {
         return cx.reply(call, problem);
     }
-    begin(all, cx, agent.id, "manual", Some(call));
+    if let Some(problem) = reserve::refusal(all, cx, &agent) {
+        return cx.reply(call, problem);
+    }
+    begin(all, cx, agent.id, MANUAL, Some(call));
 }
 
 /// Begins a rotation if one is due without anybody asking. To be called when usage was reported and when a
@@ -76,6 +127,10 @@ pub fn rotate(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
 pub fn begin_if_due(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     if under_way(all, id) {
         return true;
+    }
+    // What a person does at its screen is the person's own affair.
+    if all.agents.get(id).is_some_and(|agent| agent.attached == Attached::Here) {
+        return false;
     }
     match triggers::due(all, cx.now, id) {
         Some(Due::Rotate(reason)) => {
@@ -106,6 +161,11 @@ fn stop_at_limit(all: &mut All, cx: &mut Context, id: AgentId, why: String) {
     life::stop(all, cx, id, Stop::Limit, None);
 }
 
+/// Why this agent is being replaced, if it is.
+pub fn why_rotated(agents: &State, id: AgentId) -> Option<&str> {
+    agents.pending_rotations.get(&id).map(|rotation| rotation.reason.as_str())
+}
+
 /// Whether a rotation of this agent is under way.
 pub fn under_way(all: &All, id: AgentId) -> bool {
     all.agents.pending_rotations.contains_key(&id)
@@ -117,13 +177,14 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
         return;
     }
     let Some(agent) = all.agents.get(id).cloned() else { return };
-    let rotation = Rotation {
-        step: Step::Briefing,
-        old: id,
-        reason: reason.to_owned(),
-        interrupted: false,
-        calls: call.into_iter().collect(),
+    let awaited = match agent.status_reason.why() {
+        Reason::AwaitsDecision(awaited) => Some(awaited.clone()),
+        _ => None,
     };
+    let asked = last_word::ask(all, cx, &agent, reason, call.is_some());
+    let step = asked.map_or(Step::Briefing, |call| Step::Asking { call, since: cx.now });
+    let calls = call.into_iter().collect();
+    let rotation = Rotation { awaited, calls, ..Rotation::new(step, id, reason.to_owned()) };
     let agents = Arc::make_mut(&mut all.agents);
     agents.pending_rotations.insert(id, rotation);
     if let Some(record) = agents.edit(id) {
@@ -132,16 +193,61 @@ pub fn begin(all: &mut All, cx: &mut Context, id: AgentId, reason: &str, call: O
     cx.audit("agent.rotate", &json!({"agentId": id, "name": agent.name, "reason": reason}));
     let (agent_name, reason_told) = (agent.name.clone(), reason.to_owned());
     cx.notice(Notice::RotationStart { agent_id: id, agent_name, reason: reason_told });
-    let facts = Box::new(brief::Facts::of(all, &agent, reason));
-    cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
+    if asked.is_none() {
+        order_brief(all, cx, &agent, reason, None);
+    }
     touch(all, cx, Durability::Soon);
 }
 
-/// An agent has ended: if its context is full, has a brief made in case that it goes on. Whether one comes.
+fn order_brief(all: &All, cx: &mut Context, agent: &Agent, reason: &str, last_word: Option<String>) {
+    let facts = Box::new(brief::Facts { last_word, ..brief::Facts::of(all, agent, reason) });
+    cx.push(Effect::Job(Job::Brief { agent: agent.id, lineage: agent.lineage_id, facts }));
+}
+
+/// Rotations that wait for the last word of an old session.
+pub(super) fn asking(agents: &State) -> usize {
+    agents.pending_rotations.values().filter(|rotation| matches!(rotation.step, Step::Asking { .. })).count()
+}
+
+/// Since when the rotation of this agent waits for this answer, if it does.
+pub(super) fn asked_since(all: &All, id: AgentId, call: CallId) -> Option<Time> {
+    match all.agents.pending_rotations.get(&id)?.step {
+        Step::Asking { call: asked, since } if asked == call => Some(since),
+        _ => None,
+    }
+}
+
+/// The old session has had its last word, or has none: has the brief made.
+pub(super) fn write_brief(
+    all: &mut All,
+    cx: &mut Context,
+    id: AgentId,
+    answer: Option<String>,
+    told: Option<LastWord>,
+) {
+    let Some(agent) = all.agents.get(id).cloned() else { return fail(all, cx, id, id, GONE) };
+    let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.get_mut(&id) else { return };
+    (rotation.step, rotation.last_word) = (Step::Briefing, told);
+    let reason = rotation.reason.clone();
+    order_brief(all, cx, &agent, &reason, answer);
+}
+
+/// An agent has ended: if it is hardly to go on in its session, has a brief made in case that it goes on.
+/// Whether one comes.
 pub fn prepare_handoff(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     let Some(agent) = all.agents.get(id).cloned() else { return false };
-    let resumable = agent.status == Status::Completed && agent.session_id.is_some();
-    let awaited = resumable && !under_way(all, id) && triggers::is_full(all, &agent);
+    let has_done = agent.status == Status::Completed;
+    let is_wanted = if has_done && has_session(&agent) {
+        triggers::is_full(all, &agent)
+    } else if has_done {
+        // Its program knows nothing of what it did.
+        !providers::info_of(&agent.provider).capabilities.resume
+    } else {
+        // What it was handed over is brought up to its end; of one whose session is gone, the log knows it.
+        all.agents.handoffs.contains_key(&agent.lineage_id)
+            || (agent.session_id.is_none() && agent.predecessor_id.is_some())
+    };
+    let awaited = is_wanted && !under_way(all, id);
     if awaited {
         let facts = Box::new(brief::Facts::of(all, &agent, FULL));
         cx.push(Effect::Job(Job::Brief { agent: id, lineage: agent.lineage_id, facts }));
@@ -149,21 +255,69 @@ pub fn prepare_handoff(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     awaited
 }
 
-/// The brief with which an ended agent is to go on, if one was made and a rotation is allowed now.
-pub fn take_handoff(all: &mut All, now: Time, agent: &Agent) -> Option<Arc<str>> {
-    if !all.agents.handoffs.contains_key(&agent.id) {
-        return None;
+fn has_session(agent: &Agent) -> bool {
+    agent.session_id.is_some() && providers::info_of(&agent.provider).capabilities.resume
+}
+
+/// The brief with which an ended agent is to go on instead of in its session, and whether that is a rotation:
+/// then its session is full, and one is allowed now.
+pub fn handoff_of(all: &All, now: Time, agent: &Agent) -> Option<(Arc<str>, bool)> {
+    let brief = Arc::clone(all.agents.handoffs.get(&agent.lineage_id)?);
+    let lived = agent.exit.map_or(Duration::MAX, |exit| exit.at.since(agent.spawned_at));
+    let has_done = agent.status == Status::Completed;
+    if !has_session(agent) || (!has_done && agent.last_turn.is_none() && lived < EARLY) {
+        return Some((brief, false));
     }
-    let brief = Arc::make_mut(&mut all.agents).handoffs.remove(&agent.id)?;
-    triggers::may_rotate(all, now, agent).then_some(brief)
+    let is_full = has_done && triggers::is_full(all, agent) && triggers::may_rotate(all, now, agent);
+    is_full.then_some((brief, true))
+}
+
+/// The brief that a life without a session is to begin with.
+pub fn kept_handoff(all: &All, agent: &Agent) -> Option<Arc<str>> {
+    all.agents.handoffs.get(&agent.lineage_id).cloned()
+}
+
+/// Keeps a brief for the next fresh life of a lineage.
+pub(super) fn keep_handoff(all: &mut All, cx: &mut Context, lineage: LineageId, brief: &str) {
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.handoffs.insert(lineage, brief.into());
+    cx.push(Effect::Put(Document::Handoff(lineage), Durability::BeforeReply));
+    if agents.handoffs.len() > MAX_HANDOFFS {
+        let kept = agents.iter().filter(|agent| agents.handoffs.contains_key(&agent.lineage_id));
+        let ended = kept.filter(|agent| !agent.status.is_live());
+        let oldest = ended.min_by_key(|agent| agent.status_since).map(|agent| agent.lineage_id);
+        if let Some(oldest) = oldest {
+            forget_handoff(all, cx, oldest);
+        }
+    }
+}
+
+/// Its work goes on without it, or nobody can ask for it any more.
+pub fn forget_handoff(all: &mut All, cx: &mut Context, lineage: LineageId) {
+    if all.agents.handoffs.contains_key(&lineage) {
+        Arc::make_mut(&mut all.agents).handoffs.remove(&lineage);
+        cx.push(Effect::Remove(Document::Handoff(lineage)));
+    }
+}
+
+/// A turn of an agent is over: after a good one its session holds what it was handed over.
+pub fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    if !under_way(all, id) && agent.last_turn.as_ref().is_some_and(|turn| !turn.is_error) {
+        forget_handoff(all, cx, agent.lineage_id);
+    }
 }
 
 /// An ended agent goes on with its brief: that is a rotation whose old process has ended already.
 pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
-    let step = Step::Starting { old_context_tokens: old.context_tokens, delivered: Vec::new() };
-    let rotation =
-        Rotation { step, old: old.id, reason: FULL.to_owned(), interrupted: false, calls: Vec::new() };
-    Arc::make_mut(&mut all.agents).pending_rotations.insert(new, rotation);
+    let step = Step::Starting { old_context_tokens: old.context_tokens };
+    let rotation = Rotation::new(step, old.id, FULL.to_owned());
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.pending_rotations.insert(new, rotation);
+    if let Some(opening) = agents.edit(new).and_then(|agent| agent.opening.as_mut()) {
+        Arc::make_mut(opening).succession =
+            Some(Succession { old: old.id, reason: FULL.to_owned(), old_context_tokens: old.context_tokens });
+    }
     cx.audit("agent.rotate", &json!({"agentId": old.id, "name": old.name, "reason": FULL}));
     let (agent_name, reason) = (old.name.clone(), FULL.to_owned());
     cx.notice(Notice::RotationStart { agent_id: old.id, agent_name, reason });
@@ -171,13 +325,19 @@ pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
 
 /// The brief is there: end the old agent. If it has ended and is not replaced, keep the brief.
 pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<String, String>) {
-    let ended = all.agents.get(id).is_some_and(|agent| !agent.status.is_live());
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    if agent.has_no_run() {
+        return handover::briefed(all, cx, id, brief);
+    }
+    let ended = !agent.status.is_live();
+    if let Ok(brief) = &brief
+        && (ended || under_way(all, id))
+    {
+        keep_handoff(all, cx, agent.lineage_id, brief);
+    }
     let agents = Arc::make_mut(&mut all.agents);
     let Some(rotation) = agents.pending_rotations.get_mut(&id) else {
         if ended {
-            if let Ok(brief) = brief {
-                agents.handoffs.insert(id, brief.into());
-            }
             // What was said to it while it ended waits for this.
             say::resume_if_spoken_to(all, cx, id);
         }
@@ -196,13 +356,21 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
             }
         }
         Err(error) => {
-            if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id).filter(|a| a.status.is_live()) {
-                let reason = Reason::RotationFailed { error: error.clone() };
-                agent.set_status(cx.now, Status::Running, reason);
+            let awaited = rotation.awaited.take();
+            if let Some(agent) = agents.edit(id).filter(|agent| agent.status.is_live()) {
+                let (status, reason) = match awaited {
+                    Some(awaited) => (Status::Waiting, Reason::AwaitsDecision(awaited)),
+                    None => (Status::Running, Reason::RotationFailed { error: error.clone() }),
+                };
+                agent.set_status(cx.now, status, reason);
             }
             fail(all, cx, id, id, &error);
             // It was interrupted for nothing.
-            if interrupted && all.agents.get(id).is_some_and(|agent| agent.status.is_live()) {
+            let agents = Arc::make_mut(&mut all.agents);
+            if interrupted && let Some(agent) = agents.edit(id).filter(|agent| agent.status.is_live()) {
+                if !agent.turn_open {
+                    (agent.turn_open, agent.turn_presumed) = (true, true);
+                }
                 cx.push(Effect::Run(id, RunOrder::Say { message_id: 0, text: briefing::GO_ON.to_owned() }));
                 return;
             }
@@ -218,14 +386,19 @@ pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<S
 /// The old agent is gone: start the new one.
 pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let Some(old) = all.agents.get(old_id).cloned() else {
-        return fail(all, cx, old_id, old_id, "the agent was removed or resumed meanwhile");
+        return fail(all, cx, old_id, old_id, GONE);
     };
     let provider = match spawn::provider_of(&old) {
         Ok(provider) => provider,
         Err(problem) => return fail(all, cx, old_id, old_id, &problem.error),
     };
     // Its place is free unless it had ended by itself and somebody else has taken it since.
-    if let Err(problem) = spawn::check_capacity(all) {
+    let may_start = spawn::check_capacity(all).and_then(|()| usage::check_budget(all, cx.now));
+    if let Err(problem) = may_start {
+        if let Some(agent) = Arc::make_mut(&mut all.agents).edit(old_id) {
+            let reason = Reason::RotationFailed { error: problem.error.clone() };
+            agent.set_status(cx.now, Status::Crashed, reason);
+        }
         return fail(all, cx, old_id, old_id, &problem.error);
     }
     // From here the successor's reports move it on, so that it is filed under the successor's id below.
@@ -240,15 +413,57 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     agent.context_tokens = 0;
     let reason = Reason::Succeeding { old: old_id, rotation: rotation.reason.clone() };
     agent.set_status(cx.now, Status::Starting, reason);
-    // They stand in its prompt, and leave the queue only when it runs: a failed start loses none.
-    let delivered = agent.queue.iter().map(|message| message.id).collect();
     let prompt = briefing::after_rotation(all, &agent, &brief);
+    agent.begins_with_queue();
     let agents = Arc::make_mut(&mut all.agents);
     agents.retire(old_id);
-    let step = Step::Starting { old_context_tokens, delivered };
+    let succession = Succession { old: old_id, reason: rotation.reason.clone(), old_context_tokens };
+    agent.opening = Some(Arc::new(Opening { prompt: String::new(), succession: Some(succession) }));
+    let step = Step::Starting { old_context_tokens };
+    let is_asked = rotation.reason == MANUAL;
     agents.pending_rotations.insert(id, Rotation { step, ..rotation });
-    spawn::start(all, cx, provider, agent, prompt, SessionStart::Fresh);
+    match reserve::keeps(all, cx, &agent).filter(|_| !is_asked) {
+        // It begins with its brief when the window opens.
+        Some(scarce) => reserve::hold(all, cx, agent, scarce),
+        None => spawn::start(all, cx, provider, agent, prompt, SessionStart::Fresh),
+    }
     touch(all, cx, Durability::BeforeReply);
+}
+
+/// After a start of the daemon: rotations that an earlier one had begun, of agents that live or whose end is
+/// still to be heard. Briefs are made anew, see [`go_on`]; a successor that lives has only to be heard of.
+pub fn restored(agents: &mut State) {
+    let live: Vec<Arc<Agent>> = agents.live().cloned().collect();
+    for agent in live {
+        succession_restored(agents, &agent);
+        if agent.status == Status::Rotating {
+            let reason = match agent.status_reason.why() {
+                Reason::Rotating { rotation } => rotation.clone(),
+                _ => BEGUN_BEFORE.to_owned(),
+            };
+            agents.pending_rotations.insert(agent.id, Rotation::new(Step::Briefing, agent.id, reason));
+        }
+    }
+}
+
+/// What a rotation still has to do once this successor runs.
+pub fn succession_restored(agents: &mut State, agent: &Agent) {
+    let succession = agent.opening.as_ref().and_then(|opening| opening.succession.clone());
+    let Some(Succession { old, reason, old_context_tokens }) = succession else { return };
+    let step = Step::Starting { old_context_tokens };
+    let rotation = Rotation::new(step, old, reason);
+    agents.pending_rotations.insert(agent.id, rotation);
+}
+
+/// Has the briefs of [`restored`] rotations made.
+pub fn go_on(all: &All, cx: &mut Context) {
+    let pending = all.agents.pending_rotations.iter();
+    for (id, rotation) in pending.filter(|(_, rotation)| matches!(rotation.step, Step::Briefing)) {
+        if let Some(agent) = all.agents.get(*id) {
+            let facts = Box::new(brief::Facts::of(all, agent, &rotation.reason));
+            cx.push(Effect::Job(Job::Brief { agent: agent.id, lineage: agent.lineage_id, facts }));
+        }
+    }
 }
 
 /// The new agent runs: done.
@@ -260,11 +475,10 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
     }
     let agents = Arc::make_mut(&mut all.agents);
     let Some(rotation) = agents.pending_rotations.remove(&id) else { return };
-    let Step::Starting { old_context_tokens, delivered } = rotation.step else { return };
+    let Step::Starting { old_context_tokens } = rotation.step else { return };
     let mut name = String::new();
     let mut lineage = None;
-    if let Some(agent) = agents.edit(id) {
-        agent.queue.retain(|message| !delivered.contains(&message.id));
+    if let Some(agent) = agents.get(id) {
         name.clone_from(&agent.name);
         lineage = Some(agent.lineage_id);
     }
@@ -277,6 +491,7 @@ pub fn successor_started(all: &mut All, cx: &mut Context, id: AgentId) {
         timestamp: cx.now,
         lineage_id: lineage,
         tokens_saved: old_context_tokens,
+        last_word: rotation.last_word.clone(),
         ..Entry::default()
     };
     history::record(all, cx.now, entry);
@@ -309,10 +524,12 @@ pub fn successor_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &st
 pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(rotation) = all.agents.pending_rotations.get(&id) else { return };
     let Some(agent) = all.agents.get(id) else { return };
-    let by_itself = agent.status == Status::Completed || agent.status == Status::Crashed;
+    // An earlier daemon had its brief and ended it, or was about to.
+    let is_replaced = matches!(agent.status_reason.why(), Reason::Replaced);
+    let by_itself = is_replaced || agent.status == Status::Completed || agent.status == Status::Crashed;
     match rotation.step {
         // The brief is still being written; the successor carries on even if the old one is done.
-        Step::Briefing if by_itself => {}
+        Step::Asking { .. } | Step::Briefing if by_itself => {}
         _ => {
             let reason = agent.status_reason.to_string();
             let old = rotation.old;
@@ -323,6 +540,9 @@ pub fn given_up(all: &mut All, cx: &mut Context, id: AgentId) {
 
 fn fail(all: &mut All, cx: &mut Context, key: AgentId, old: AgentId, error: &str) {
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&key) else { return };
+    if let Step::Asking { call, .. } = rotation.step {
+        last_word::cancel(all, cx, call);
+    }
     cx.notice(Notice::RotationFailed { agent_id: old, error: error.to_owned() });
     if all.agents.get(key).is_some_and(|agent| !agent.status.is_live()) {
         // It has ended, and no successor comes.

@@ -1,16 +1,18 @@
 //! Talking to agents: instructions, questions, and continuing an ended agent.
 //!
-//! **Invariant:** an acknowledged instruction stays in the record until a program has taken it.
+//! **Invariant:** an acknowledged instruction stays in the record until a program has taken it. One that
+//! stands in a prompt is taken when the program that gets the prompt runs.
 
+use super::limit::reserve;
 use super::reason::Remark;
-use super::record::{Agent, Deliver, Instruction, Phase, Status};
-use super::{Job, Outcome, RunOrder, life, rotation, spawn, touch, wait};
+use super::record::{Agent, Attached, Deliver, Instruction, Phase, Status};
+use super::{Job, Outcome, RunOrder, last_word, life, limit, queue, rotation, spawn, touch, wait};
+use crate::accounts;
 use crate::api::Problem;
 use crate::context::briefing;
 use crate::core::ids::AgentId;
 use crate::core::notice::{Notice, Undelivered};
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
-use crate::credentials;
 use crate::providers::{self, Purpose, SessionStart, Tokens};
 use crate::usage;
 use serde_json::json;
@@ -54,6 +56,11 @@ pub fn instruct(
         Deliver::Auto => Deliver::Rotation,
         named => named,
     };
+    // What an agent says to another is not to begin a turn in what is kept: it waits for its end.
+    let is_kept = cx.actor.agent().is_some() && reserve::is_kept(all, cx.now, agent.id);
+    let deliver = if is_kept { Deliver::Idle } else { deliver };
+    // A person is at its screen: it hears it when the person has left.
+    let deliver = if agent.attached == Attached::Here { Deliver::Idle } else { deliver };
     let agents = Arc::make_mut(&mut all.agents);
     agents.next_message += 1;
     let message_id = agents.next_message;
@@ -61,17 +68,11 @@ pub fn instruct(
     // In every other phase its input is closed, or closes soon: the message waits for the next life.
     let now = deliver == Deliver::Now && live_input && record.phase == Phase::Working;
     let text: Arc<str> = message.into();
-    record.queue.push(Instruction {
-        id: message_id,
-        text: Arc::clone(&text),
-        deliver,
-        sent: now,
-        is_note: false,
-    });
+    record.queue.push(Instruction { sent: now, ..Instruction::new(message_id, Arc::clone(&text), deliver) });
     let queued = record.queue.len();
     if now {
         cx.push(Effect::Run(agent.id, RunOrder::Say { message_id, text: text.to_string() }));
-    } else if deliver == Deliver::Now && !live_input {
+    } else if deliver == Deliver::Now && !live_input && !agent.has_no_run() {
         // A program without live input can be told at once only by starting it anew.
         rotation::begin(all, cx, agent.id, "manual", None);
     }
@@ -83,10 +84,21 @@ pub fn instruct(
 /// A program took a message, or did not.
 pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, delivered: bool) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
-    let Some(at) = agent.queue.iter().position(|message| message.id == message_id) else { return };
+    if std::mem::take(&mut agent.turn_presumed) && !delivered {
+        // What was to begin a turn has not arrived: none will end.
+        agent.turn_open = false;
+    }
+    let Some(at) = agent.queue.iter().position(|message| message.id == message_id) else {
+        if message_id == 0 {
+            // The daemon's own word is in no queue.
+            life::let_go_if_idle(all, cx, id);
+        }
+        return;
+    };
     if delivered {
         // The run has logged it where it took it, among its other lines.
-        agent.queue.remove(at);
+        let message = agent.queue.remove(at);
+        agent.work_on(&message.text);
     } else {
         // It stays, and is said to the next life when this one has ended.
         agent.queue[at].sent = false;
@@ -98,8 +110,10 @@ pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, deliv
 /// A turn is over and no rotation is due: says what waits, also what waited for a rotation, for without
 /// another message the run ends here. Whether anything was said.
 pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
+    // Another turn is something new, too: it ends, and what waits is told as not delivered.
+    let is_spent = usage::check_budget(all, cx.now).is_err() || reserve::is_kept(all, cx.now, id);
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return false };
-    if agent.phase != Phase::Working || !wait::takes_input(&agent.provider) {
+    if agent.phase != Phase::Working || !wait::takes_input(&agent.provider) || is_spent {
         return false;
     }
     let Some(message) = agent.queue.iter_mut().find(|message| !message.sent && !message.is_note) else {
@@ -107,7 +121,7 @@ pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     };
     message.sent = true;
     // The program takes it as a new turn, but says so only later: until then it must not pass for idle.
-    agent.turn_open = true;
+    (agent.turn_open, agent.turn_presumed) = (true, true);
     let order = RunOrder::Say { message_id: message.id, text: message.text.to_string() };
     cx.push(Effect::Run(id, order));
     true
@@ -168,6 +182,12 @@ pub fn resume(
     message: Option<String>,
 ) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
+    if agent.status == Status::Limited {
+        return limit::resume(all, cx, &agent, message);
+    }
+    if agent.is_queued() {
+        return queue::resume(all, cx, &agent, message);
+    }
     if agent.status.is_live() {
         let text =
             format!("agent {} is alive ({}); use instruct to talk to it", agent.name, agent.status_reason);
@@ -175,6 +195,66 @@ pub fn resume(
     }
     let next = continue_with(all, cx, &agent, message)?;
     Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: false })
+}
+
+/// An agent goes on with what it was about when its life ended.
+///
+/// Errors: as [`resume`].
+pub fn go_on(all: &mut All, cx: &mut Context, agent: &Agent) -> Result<(), Problem> {
+    continue_with(all, cx, agent, None).map(drop)
+}
+
+/// Puts a message with which an agent is to go on into its queue, to be given to its next life.
+///
+/// Errors: 409 `queue_full`.
+pub(super) fn enqueue(all: &mut All, agent: &mut Agent, message: String) -> Result<(), Problem> {
+    if agent.queue.len() >= MAX_QUEUED {
+        let name = &agent.name;
+        let text = format!(
+            "{MAX_QUEUED} messages wait for {name} already; svc resume {name} without a message delivers them"
+        );
+        return Err(Problem::new(409, "queue_full", text));
+    }
+    let agents = Arc::make_mut(&mut all.agents);
+    agents.next_message += 1;
+    agent.queue.push(Instruction::new(agents.next_message, message.into(), Deliver::Rotation));
+    Ok(())
+}
+
+impl Instruction {
+    /// One that waits.
+    pub(super) fn new(id: u64, text: Arc<str>, deliver: Deliver) -> Self {
+        Self { id, text, deliver, sent: false, in_prompt: false, is_note: false }
+    }
+}
+
+impl Agent {
+    /// All that waits stands in the prompt of the life that is to begin, and is kept until that runs: while
+    /// it is started the power may go, and it may fail.
+    pub(super) fn begins_with_queue(&mut self) {
+        for message in &mut self.queue {
+            message.in_prompt = true;
+        }
+    }
+
+    /// Its program runs: what it was started with has reached it.
+    pub(super) fn has_prompt(&mut self) {
+        let (taken, waiting) =
+            std::mem::take(&mut self.queue).into_iter().partition(|message| message.in_prompt);
+        self.queue = waiting;
+        let taken: Vec<Instruction> = taken;
+        for message in taken {
+            self.work_on(&message.text);
+        }
+    }
+
+    /// Its program is gone, or never came. What was on its way and is not confirmed is heard by the next
+    /// life, rather twice than never.
+    pub(super) fn nothing_on_its_way(&mut self) {
+        for message in &mut self.queue {
+            (message.sent, message.in_prompt) = (false, false);
+        }
+    }
 }
 
 /// Starts the next life of an ended agent with a message, in its provider session where there is one and
@@ -186,35 +266,41 @@ fn continue_with(
     message: Option<String>,
 ) -> Result<Arc<Agent>, Problem> {
     let provider = spawn::provider_of(old)?;
+    accounts::check(all, &old.provider, old.account.as_deref())?;
     spawn::check_share(all, cx.actor.agent().is_some())?;
     usage::check_budget(all, cx.now)?;
+    queue::check(all, cx.now, &old.provider, &old.role, old.priority)?;
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
-    let handoff = rotation::take_handoff(all, cx.now, old);
-    let can_resume = provider.info().capabilities.resume;
-    // With a brief the session is left behind: it was full, and would be again.
-    let session = match agent.session_id.clone().filter(|_| can_resume && handoff.is_none()) {
-        Some(session) => SessionStart::Resume { id: session, counted: agent.session_counted },
-        None => SessionStart::Fresh,
-    };
-    let mut words: Vec<String> = agent.queue.drain(..).map(|message| message.text.to_string()).collect();
-    words.extend(message);
+    message.map(|message| enqueue(all, &mut agent, message)).transpose()?;
+    let (handoff, is_rotation) = rotation::handoff_of(all, cx.now, old).unzip();
+    // With a brief the session is left behind: it was full, and would be again, or nobody knows it.
+    let session = if handoff.is_some() { SessionStart::Fresh } else { agent.session_start(provider) };
+    let queue = std::mem::take(&mut agent.queue);
+    // What it was told without coming to the end of a turn is told again to a fresh session, unless the brief
+    // has it.
+    agent.under_way.retain(|words| {
+        let first = words.lines().next().unwrap_or_default();
+        session == SessionStart::Fresh && handoff.as_ref().is_none_or(|brief| !brief.contains(first))
+    });
+    let waiting = queue.iter().map(|message| &message.text);
+    let words: Vec<String> = agent.under_way.iter().chain(waiting).map(ToString::to_string).collect();
     let prompt = match (&session, &handoff) {
         (SessionStart::Resume { .. }, _) if words.is_empty() => briefing::GO_ON.to_owned(),
         (SessionStart::Resume { .. }, _) => words.join("\n\n"),
         (_, Some(brief)) => briefing::spoken_to_after_rotation(all, &agent, brief, &words),
         (_, None) => briefing::without_session(all, &agent, &words),
     };
+    agent.queue = queue;
+    agent.begins_with_queue();
     if session == SessionStart::Fresh {
-        agent.session_id = None;
-        agent.session_counted = Tokens::default();
-        agent.context_tokens = 0;
+        agent.leave_session();
     }
     let agents = Arc::make_mut(&mut all.agents);
     // Before the start, for a lineage has one record and a name one holder.
     agents.retire(old.id);
-    spawn::start(all, cx, provider, agent, prompt, session);
-    if handoff.is_some() {
+    queue::start(all, cx, provider, agent, prompt, session);
+    if is_rotation == Some(true) {
         rotation::hand_over(all, cx, old, id);
     }
     cx.moment(Moment::Resumed { old: old.id, new: id });
@@ -236,6 +322,9 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
         let text = format!("{MAX_QUERIES} questions are under way already; retry when one is answered");
         return cx.reply(call, Problem::new(429, "too_many_queries", text).with_header("Retry-After", "5"));
     }
+    if let Some(problem) = reserve::refusal(all, cx, &agent) {
+        return cx.reply(call, problem);
+    }
     let capabilities = provider.info().capabilities;
     let (session, prompt) = match agent.session_id.clone().filter(|_| capabilities.resume) {
         // A copy of the session knows what the agent knows, and leaves the agent's own untouched.
@@ -252,7 +341,7 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
         provider: provider.info().id,
         request: Box::new(request),
         env,
-        secrets: credentials::variables(all, &agent.provider, agent.team_id.as_deref()),
+        secrets: spawn::secrets(all, &agent),
     }));
 }
 
@@ -288,6 +377,9 @@ pub fn end_query(all: &mut All, cx: &mut Context, call: CallId, result: Result<O
 
 /// A question has taken too long: 504.
 pub fn query_timeout(all: &mut All, cx: &mut Context, call: CallId) {
+    if last_word::is_one(call) {
+        return last_word::timeout(all, cx, call);
+    }
     let seconds = QUERY_TIMEOUT.as_secs();
     let problem =
         Problem::new(504, "query_timeout", format!("no answer within {seconds} s; ask again or instruct"));

@@ -39,10 +39,7 @@ pub fn overlaps<'a>(one: &'a [String], other: &'a [String]) -> Vec<(&'a str, &'a
     let mut pairs = Vec::new();
     for a in one {
         for b in other {
-            let (head_a, head_b) = (literal_head(a), literal_head(b));
-            let whole = head_a.len() == a.len() && head_b.len() == b.len();
-            let meet = if whole { a == b } else { head_a.starts_with(head_b) || head_b.starts_with(head_a) };
-            if meet {
+            if meet(tidied(a), tidied(b)) {
                 pairs.push((a.as_str(), b.as_str()));
             }
         }
@@ -50,8 +47,28 @@ pub fn overlaps<'a>(one: &'a [String], other: &'a [String]) -> Vec<(&'a str, &'a
     pairs
 }
 
+fn meet(a: &str, b: &str) -> bool {
+    let (head_a, head_b) = (literal_head(a), literal_head(b));
+    let is_literal = head_a.len() == a.len() && head_b.len() == b.len();
+    // A glob without wildcards names a file, or all below a folder.
+    let names = |wide: &str, narrow: &str| {
+        wide.is_empty()
+            || narrow.strip_prefix(wide).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if is_literal {
+        names(a, b) || names(b, a)
+    } else {
+        head_a.starts_with(head_b) || head_b.starts_with(head_a)
+    }
+}
+
+/// A glob as the matching of scopes has it; the whole project is empty.
+fn tidied(glob: &str) -> &str {
+    let glob = glob.trim_start_matches("./").trim_end_matches('/');
+    if glob == "." { "" } else { glob }
+}
+
 fn literal_head(glob: &str) -> &str {
-    let glob = glob.trim_start_matches("./");
     let end = glob.find(['*', '?', '[', '{']).unwrap_or(glob.len());
     &glob[..end]
 }
@@ -77,6 +94,14 @@ mod tests {
             overlaps(&globs(&["src/**"]), &globs(&["src/api/*", "docs/**"])),
             [("src/**", "src/api/*")]
         );
+        // A folder's name, and that of the project, stand for all below.
+        for wide in ["src", "./src/", ".", "./", "./."] {
+            for narrow in ["src/a.rs", "src/[a-z]*"] {
+                assert_eq!(overlaps(&globs(&[wide]), &globs(&[narrow])).len(), 1, "{wide} {narrow}");
+                assert_eq!(overlaps(&globs(&[narrow]), &globs(&[wide])).len(), 1, "{narrow} {wide}");
+            }
+        }
+        assert!(overlaps(&globs(&["sr", "src/a"]), &globs(&["src/ab/c"])).is_empty());
         assert!(overlaps(&globs(&["src/a.rs"]), &globs(&["src/b.rs", "src/a.rs.bak"])).is_empty());
         assert!(overlaps(&globs(&["web/**"]), &globs(&["server/**"])).is_empty());
         assert_eq!(overlaps(&globs(&["a.rs"]), &globs(&["a.rs"])).len(), 1);

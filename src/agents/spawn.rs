@@ -1,18 +1,23 @@
 //! Starting agents: checks against the registry, and the order to start a process.
 
+use super::open_tools::OpenTools;
+use super::queue::{self, Priority};
 use super::reason::Reason;
-use super::record::{Agent, Isolation, OpenTools, Phase, Status};
+use super::record::{Agent, Attached, Isolation, Opening, Phase, Status, Succession};
 use super::touched::OpenFiles;
-use super::{LogEntry, Maker, Outcome, RunOrder, rights, scope, touch};
+use super::{LogEntry, Maker, Outcome, RunOrder, choice, rights, rotation, scope, touch};
+use crate::accounts;
 use crate::api::{Problem, Validator};
 use crate::context::briefing;
 use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
 use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::market;
+use crate::memory;
 use crate::providers::environment::Extra;
 use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, Room, SessionStart, Tokens};
-use crate::settings::{Cage, Enforcement};
+use crate::settings::{Cage, Enforcement, OnLimit};
 use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,7 +26,7 @@ use std::sync::Arc;
 use svc_base::names;
 
 /// What `POST /api/agents` asks for, each field checked on its own. Teams, schedules and plans store it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SpawnRequest {
     /// Required.
@@ -55,6 +60,15 @@ pub struct SpawnRequest {
     /// What a person adds to its environment.
     #[serde(skip_serializing_if = "Extra::is_empty")]
     pub env: Extra,
+    /// What a person says that it does at its provider's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<OnLimit>,
+    /// Whose login it uses: an account of its provider, `auto`; `None` is the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// Who goes on first when agents wait for room on this machine.
+    #[serde(skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
 }
 
 /// What the threads of a run need to start it.
@@ -70,6 +84,10 @@ pub struct StartOrder {
     pub secrets: Vec<SecretVariable>,
     /// Skills to be linked while it runs.
     pub skills: Vec<market::Attached>,
+    /// For a person at its screen: since when what is said there is to be told.
+    pub at_screen: Option<Time>,
+    /// What its first message is to tell of the files, once they are looked at.
+    pub map: Option<svc_map::Order>,
 }
 
 /// Starts a new agent that somebody asks for.
@@ -92,12 +110,18 @@ pub fn spawn_agent(
     maker: &Maker,
     mut request: SpawnRequest,
 ) -> Result<AgentId, Problem> {
-    let provider = choose_provider(all, &request)?;
+    let provider = choice::provider(all, &request)?;
     // What an agent's child gets is what a person has settled, never more.
     if !request.env.is_empty() && !matches!(cx.actor, Actor::Operator | Actor::Daemon) {
         let text = format!("{} may not set the environment of an agent; a person has to", cx.actor);
         return Err(Problem::new(403, "agent_may_not", text));
     }
+    if request.on_limit.is_some() && maker.lineage.is_some() {
+        let text = format!("{} may not say what an agent does at a limit; a person has to", cx.actor);
+        return Err(Problem::new(403, "agent_may_not", text));
+    }
+    queue::check_priority(maker, cx, request.priority)?;
+    choice::settle_account(all, cx.now, maker, provider.info(), &mut request)?;
     let mut validator = Validator::default();
     if let Some(name) = &request.name {
         let taken = all.agents.iter().any(|agent| agent.name == *name);
@@ -109,6 +133,7 @@ pub fn spawn_agent(
     maker.meet(all, &mut request)?;
     check_share(all, maker.lineage.is_some())?;
     usage::check_budget(all, cx.now)?;
+    queue::check(all, cx.now, provider.info().id, &request.role, request.priority)?;
     Ok(register(all, cx, provider, maker, request))
 }
 
@@ -117,7 +142,8 @@ pub fn spawn_agent(
 ///
 /// Errors: 400 with every fault, 403 `agent_may_not`.
 pub fn check_pattern(all: &All, maker: &Maker, request: &mut SpawnRequest) -> Result<(), Problem> {
-    let provider = choose_provider(all, request)?;
+    let provider = choice::provider(all, request)?;
+    choice::check_account(all, maker, provider.info(), request)?;
     let mut validator = Validator::default();
     check_request(all, provider, request, &mut validator);
     validator.finish()?;
@@ -134,7 +160,7 @@ fn check_request(
         request.team_id = all.teams.member_of(&team, validator);
     }
     if let Some(model) = request.model.as_deref().filter(|model| *model != "auto") {
-        check_model(provider.info(), model, validator);
+        choice::check_model(provider.info(), model, validator);
     }
     let model = request.model.as_deref().filter(|model| *model != "auto");
     if let Err((field, fault)) = provider.check(model, &request.command) {
@@ -162,13 +188,17 @@ fn register(
     agent.fenced = maker.fences(provider.info());
     let told = json!({
         "agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider,
-        "startedBy": agent.started_by,
+        "account": agent.account_name(), "startedBy": agent.started_by,
     });
     cx.audit("agent.spawn", &told);
+    if let Some(on_limit) = agent.on_limit {
+        cx.audit("limit.consent", &json!({"agentId": id, "name": agent.name, "onLimit": on_limit}));
+    }
     usage::routing::decide(all, cx, &agent);
     let prompt = briefing::first_message(all, &agent);
+    memory::told_in(all, lineage, &prompt);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
-    start(all, cx, provider, agent, prompt, SessionStart::Fresh);
+    queue::start(all, cx, provider, agent, prompt, SessionStart::Fresh);
     touch(all, cx, Durability::BeforeReply);
     cx.moment(Moment::Spawned(id));
     id
@@ -188,8 +218,40 @@ pub fn provider_of(agent: &Agent) -> Result<&'static dyn providers::Provider, Pr
     })
 }
 
-/// Registers a record and orders its process to be started with `prompt` as the first message.
+/// Registers a record and orders its process to be started, room or none ([`queue::start`] asks), with
+/// `prompt` as the first message.
 pub fn start(
+    all: &mut All,
+    cx: &mut Context,
+    provider: &dyn providers::Provider,
+    mut agent: Agent,
+    prompt: String,
+    session: SessionStart,
+) {
+    cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::user(prompt.clone())));
+    let succession = agent.opening.as_ref().and_then(|opening| opening.succession.clone());
+    agent.opening = Some(Arc::new(Opening { prompt: prompt.clone(), succession }));
+    order_start(all, cx, provider, agent, prompt, session);
+}
+
+/// Starts an agent whose order to start an earlier daemon did not carry out before it was killed.
+pub fn start_again(all: &mut All, cx: &mut Context, id: AgentId) -> Result<(), Problem> {
+    let Some(mut agent) = all.agents.get(id).map(|agent| Agent::clone(agent)) else { return Ok(()) };
+    let Some(opening) = agent.opening.clone().filter(|_| !agent.status.is_live()) else { return Ok(()) };
+    let provider = provider_of(&agent)?;
+    let session = agent.session_start(provider);
+    let reason = match &opening.succession {
+        Some(Succession { old, reason, .. }) => Reason::Succeeding { old: *old, rotation: reason.clone() },
+        None => Reason::Starting,
+    };
+    agent.set_status(cx.now, Status::Starting, reason);
+    rotation::succession_restored(Arc::make_mut(&mut all.agents), &agent);
+    order_start(all, cx, provider, agent, opening.prompt.clone(), session);
+    touch(all, cx, Durability::BeforeReply);
+    Ok(())
+}
+
+fn order_start(
     all: &mut All,
     cx: &mut Context,
     provider: &dyn providers::Provider,
@@ -199,17 +261,58 @@ pub fn start(
 ) {
     agent.phase = Phase::Working;
     agent.turn_open = true;
-    cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::user(prompt.clone())));
-    let order = StartOrder {
-        lineage: agent.lineage_id,
-        provider: provider.info().id,
-        request: launch_request(all, &agent, Purpose::Work, prompt, session),
-        env: environment(all, &agent),
-        secrets: credentials::variables(all, &agent.provider, agent.team_id.as_deref()),
-        skills: all.market.attached(&agent.skills),
-    };
+    agent.turn_presumed = false;
+    let map = briefing::map_order(all, &agent, &prompt);
+    let order = StartOrder { map, ..start_order(all, provider, &agent, prompt, session) };
     cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
     Arc::make_mut(&mut all.agents).insert(agent);
+}
+
+/// Registers a record and orders its program's own screen for a person, whose terminal is of this kind.
+/// `is_open`: a turn of the session was left.
+pub fn start_at_screen(
+    all: &mut All,
+    cx: &mut Context,
+    provider: &dyn providers::Provider,
+    mut agent: Agent,
+    session: SessionStart,
+    (term, is_open): (&str, bool),
+) {
+    agent.phase = Phase::Attached;
+    agent.turn_open = is_open;
+    agent.turn_presumed = false;
+    let words = "a person goes on at the program's own screen".to_owned();
+    cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::life(words)));
+    let mut order = start_order(all, provider, &agent, String::new(), session);
+    order.env.push(("TERM".to_owned(), term.to_owned()));
+    order.at_screen = Some(cx.now);
+    cx.push(Effect::Run(agent.id, RunOrder::Start(Box::new(order))));
+    Arc::make_mut(&mut all.agents).insert(agent);
+}
+
+fn start_order(
+    all: &All,
+    provider: &dyn providers::Provider,
+    agent: &Agent,
+    prompt: String,
+    session: SessionStart,
+) -> StartOrder {
+    StartOrder {
+        lineage: agent.lineage_id,
+        provider: provider.info().id,
+        request: launch_request(all, agent, Purpose::Work, prompt, session),
+        env: environment(all, agent),
+        secrets: secrets(all, agent),
+        skills: all.market.attached(&agent.skills),
+        at_screen: None,
+        map: None,
+    }
+}
+
+/// What its processes get from the vault.
+pub fn secrets(all: &All, agent: &Agent) -> Vec<SecretVariable> {
+    let key = agent.account.as_deref().map(accounts::key_name);
+    credentials::variables(all, &agent.provider, key.as_deref(), agent.team_id.as_deref())
 }
 
 /// What a provider is asked to run for `agent`.
@@ -221,6 +324,8 @@ pub fn launch_request(
     session: SessionStart,
 ) -> LaunchRequest {
     let fence = fence(all, agent, purpose);
+    let account = agent.account.as_deref();
+    let own = accounts::environment(all, &agent.provider, account);
     LaunchRequest {
         purpose,
         prompt,
@@ -235,8 +340,8 @@ pub fn launch_request(
         // With every permission: a full one is let through, and what it writes outside of its scope is noted.
         hook_program: all.project.program.clone(),
         fence,
-        room: room(all),
-        extra_env: all.settings.config().env.of(&agent.provider).then(&agent.env),
+        room: room(all).map(|room| Room { hidden: accounts::others(all, account), ..room }),
+        extra_env: all.settings.config().env.of(&agent.provider).then(&agent.env).then(&own),
     }
 }
 
@@ -249,7 +354,7 @@ pub fn room(all: &All) -> Option<Room> {
         Cage::Auto => all.project.can_cage,
         Cage::Require => true,
     };
-    wanted.then(|| Room { home: isolation.home, grants: isolation.grants.clone() })
+    wanted.then(|| Room { home: isolation.home, grants: isolation.grants.clone(), hidden: Vec::new() })
 }
 
 /// Where alone an agent may write, if the kernel is to see to it: in its scope where enforcement is the
@@ -331,36 +436,6 @@ pub fn check_share(all: &All, for_agent: bool) -> Result<(), Problem> {
     ))
 }
 
-fn choose_provider(all: &All, request: &SpawnRequest) -> Result<&'static dyn providers::Provider, Problem> {
-    let id = request.provider.as_deref().unwrap_or(&all.settings.config().default_provider);
-    let installed = all.providers.installed_ids().collect::<Vec<_>>().join(", ");
-    let refuse = |fault: String| {
-        let mut validator = Validator::default();
-        validator.fail("provider", fault);
-        match validator.finish() {
-            Err(problem) => problem,
-            Ok(()) => Problem::bad_request("validation_failed", "provider is wrong"),
-        }
-    };
-    let Some(provider) = providers::by_id(id) else {
-        return Err(refuse(format!("provider {id:?} is unknown; installed are {installed}")));
-    };
-    // `acp` is a protocol: whether the agent it is to run is installed shows when it starts.
-    if id != "acp" && !all.providers.is_installed(id) {
-        let hint = provider.info().install_command;
-        return Err(refuse(format!("provider {id:?} is not installed ({hint}); installed are {installed}")));
-    }
-    Ok(provider)
-}
-
-fn check_model(info: &providers::Info, model: &str, validator: &mut Validator) {
-    let known = info.any_model || info.models.iter().any(|known| known.id == model);
-    validator.check(known, "model", || {
-        let ids: Vec<_> = info.models.iter().map(|known| known.id).collect();
-        format!("model {model:?} is unknown to provider {}; it has {}", info.id, ids.join(", "))
-    });
-}
-
 fn default_name(all: &All, role: &str) -> String {
     names::numbered(|name| all.agents.has_name(name), |n| format!("{role}-{n}"))
 }
@@ -374,11 +449,9 @@ fn new_record(
     request: SpawnRequest,
 ) -> Agent {
     let name = request.name.unwrap_or_else(|| default_name(all, &request.role));
-    let model = request.model.or_else(|| {
-        let model = &all.settings.config().default_model;
-        let is_default = provider == all.settings.config().default_provider;
-        (is_default && model != "auto").then(|| model.clone())
-    });
+    let config = all.settings.config();
+    let is_default = provider == config.default_provider && config.default_model != "auto";
+    let model = request.model.or_else(|| is_default.then(|| config.default_model.clone()));
     Agent {
         id,
         lineage_id,
@@ -425,11 +498,23 @@ fn new_record(
         files: Arc::new(BTreeMap::new()),
         last_turn: None,
         turn_open: true,
+        held: None,
+        on_limit: request.on_limit,
+        account: request.account,
+        priority: request.priority,
+        queued: None,
+        told: None,
+        tries: 0,
+        under_way: Vec::new(),
+        turn_presumed: false,
         open_tools: OpenTools::default(),
         limit: None,
         session_confirmed: false,
+        attached: Attached::No,
         heard: 0,
+        opening: None,
         open_files: OpenFiles::default(),
+        near_ceiling: None,
         stalled: false,
         phase: Phase::Working,
     }
@@ -457,11 +542,15 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         error: None,
         last_turn: None,
         turn_open: true,
+        told: None,
+        turn_presumed: false,
         open_tools: OpenTools::default(),
         limit: None,
         session_confirmed: false,
         heard: 0,
+        opening: None,
         open_files: OpenFiles::default(),
+        near_ceiling: None,
         stalled: false,
         phase: Phase::Working,
         ..old.clone()

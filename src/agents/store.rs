@@ -1,8 +1,8 @@
 //! The registry as it stands on disk, and what becomes of it after the daemon has died.
 
 use super::reason::Reason;
-use super::record::{Agent, Phase, Status};
-use super::{MAX_ENDED, State, history::History};
+use super::record::{Agent, Attached, Phase, Status};
+use super::{MAX_ENDED, State, history::History, rotation};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::Tokens;
@@ -26,16 +26,19 @@ pub struct Stored {
     pub next_message: u64,
 }
 
-/// `.svc/state/prompts/<lineage>.json`, written once.
+/// `.svc/state/prompts/<lineage>.json`, written once, and `.svc/state/handoffs/<lineage>.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StoredPrompt {
     pub version: u32,
-    /// The task as it was given.
+    /// The task as it was given; the brief.
     pub prompt: Arc<str>,
 }
 
 /// The version this code writes.
 pub const VERSION: u32 = 1;
+/// Numbers of messages that an earlier daemon may have given in its last second and not stored: a keeper can
+/// have messages of that daemon, and none of this one is to be taken for them.
+const NUMBERS_UNKNOWN: u64 = 10_000;
 
 impl State {
     /// The registry to be written.
@@ -58,6 +61,19 @@ impl State {
         Some(StoredPrompt { version: VERSION, prompt: Arc::clone(&agent.prompt) })
     }
 
+    /// The handoff brief of a lineage, to be written.
+    pub fn stored_handoff(&self, lineage: LineageId) -> Option<StoredPrompt> {
+        let brief = self.handoffs.get(&lineage)?;
+        Some(StoredPrompt { version: VERSION, prompt: Arc::clone(brief) })
+    }
+
+    /// The handoff briefs after a start; none of a record that is gone.
+    pub fn restore_handoffs(&mut self, brief: impl FnMut(LineageId) -> Option<Arc<str>>) {
+        let lineages: Vec<LineageId> = self.iter().map(|agent| agent.lineage_id).collect();
+        let mut brief = brief;
+        self.handoffs = lineages.into_iter().filter_map(|of| Some((of, brief(of)?))).collect();
+    }
+
     /// The registry after a start. Those `kept` by a keeper live on; whatever else was alive is
     /// `interrupted`, for its processes are gone or will be ended before anything else happens. Of ended
     /// records the newest [`MAX_ENDED`] are taken, so that no start and no first change has thousands of them
@@ -71,28 +87,60 @@ impl State {
         let mut state = Self {
             rotations: Arc::new(stored.rotations),
             qa_tokens: stored.qa_tokens,
-            next_message: stored.next_message,
+            next_message: stored.next_message + if kept.is_empty() { 0 } else { NUMBERS_UNKNOWN },
             ..Self::default()
         };
         for agent in newest(stored.agents) {
             let mut agent = Arc::unwrap_or_clone(agent);
             agent.prompt = prompt(agent.lineage_id);
-            if agent.status.is_live() && kept.contains(&agent.id) {
-                agent.phase = Phase::Working;
-                if agent.status == Status::Rotating {
-                    // Whoever began that is gone; what has led to it will do so again.
-                    agent.set_status(now, Status::Running, Reason::Working);
-                }
+            // The run of one that is held is over, also where its keeper has not heard that this is known.
+            let runs = agent.status.is_live() && !matches!(agent.status, Status::Limited | Status::Queued);
+            if runs && kept.contains(&agent.id) {
+                let is_here = agent.attached == Attached::Here;
+                agent.phase = if is_here { Phase::Attached } else { Phase::Working };
             } else if agent.interrupted(now) {
                 state.lost.push(agent.id);
             }
             state.records.insert(agent.id, Arc::new(agent));
         }
+        rotation::restored(&mut state);
         let known: HashSet<LineageId> = state.iter().map(|agent| agent.lineage_id).collect();
         for (id, lineage) in stored.aliases.into_iter().filter(|(_, lineage)| known.contains(lineage)) {
             state.alias(id, lineage);
         }
         state
+    }
+
+    /// Tells lost agents whose order to start was carried out from those for which no keeper was ever there.
+    pub fn tell_unbegun(&mut self, has_begun: impl Fn(AgentId) -> bool) {
+        let is_unbegun = |agent: &Agent| {
+            agent.opening.is_some() && agent.pid.is_none() && agent.heard == 0 && !has_begun(agent.id)
+        };
+        let lost = std::mem::take(&mut self.lost);
+        for id in lost {
+            if self.records.get(&id).is_some_and(|agent| is_unbegun(agent)) {
+                // With the same prompt: what stands in it stays so.
+                self.unbegun.push(id);
+            } else {
+                self.edit(id).into_iter().for_each(Agent::nothing_on_its_way);
+                self.lost.push(id);
+            }
+        }
+    }
+
+    /// Tells that the last daemon was ending these for their successors, which it may not have written down.
+    pub fn tell_replaced(&mut self, now: Time, replaced: Vec<(AgentId, String)>) {
+        for (id, rotation) in replaced {
+            if let Some(agent) = self.edit(id).filter(|agent| agent.status.is_live()) {
+                agent.set_status(now, Status::Rotating, Reason::Rotating { rotation });
+            }
+        }
+        rotation::restored(self);
+    }
+
+    /// Those that were to be started by the last daemon and were not, told once.
+    pub fn take_unbegun(&mut self) -> Vec<AgentId> {
+        std::mem::take(&mut self.unbegun)
     }
 }
 
@@ -100,11 +148,28 @@ impl Agent {
     /// It ended with an earlier daemon, or before; whether with it.
     fn interrupted(&mut self, now: Time) -> bool {
         self.phase = Phase::Ended;
-        self.turn_open = false;
-        for message in &mut self.queue {
-            // Written to its input but not confirmed: the next life hears it, rather twice than never.
-            message.sent = false;
+        (self.turn_open, self.turn_presumed) = (false, false);
+        if self.is_queued() {
+            // What stands in its first message stays there.
+            return false;
         }
+        // That it goes on is on disk: it is started as whatever else was to be, if it was not.
+        self.queued = None;
+        let is_started_again = self.opening.is_some() && self.held.is_none();
+        for message in &mut self.queue {
+            message.sent = false;
+            message.in_prompt &= is_started_again;
+        }
+        if let Some(held) =
+            self.held.as_mut().filter(|_| matches!(self.status, Status::Limited | Status::Starting))
+        {
+            // Of a life that was to begin no process is there: it has had nothing issued to it.
+            held.next_try = if held.is_due { Some(now) } else { held.next_try };
+            held.is_due = false;
+            self.status = Status::Limited;
+            return false;
+        }
+        self.attached = Attached::No;
         let was_live = self.status.is_live();
         if was_live {
             let reason = Reason::DaemonEnded { pid: self.pid };
@@ -184,6 +249,11 @@ mod tests {
     fn who_was_kept_lives_on_as_it_was_and_who_was_not_is_interrupted() {
         let mut bench = Bench::new();
         let (kept, lost) = (bench.agent("kept"), bench.agent("lost"));
+        let asks = bench.agent("asks");
+        bench.actor = crate::core::Actor::Agent(asks);
+        assert_eq!(bench.ask("POST", "/api/questions", &json!({"question": "may I?"})).0, 202);
+        bench.actor = crate::core::Actor::Operator;
+        assert_eq!(bench.state.agents.get(asks).unwrap().status, Status::Waiting);
         let say = json!({"message": "go on", "deliver": "now"});
         for name in ["kept", "lost"] {
             assert_eq!(bench.ask("POST", &format!("/api/agents/{name}/instruct"), &say).0, 200);
@@ -198,9 +268,31 @@ mod tests {
         );
         let (kept, lost) = (state.get(kept).unwrap(), state.get(lost).unwrap());
         assert_eq!((kept.status, &kept.phase), (before.status, &Phase::Working));
+        assert!(
+            state.next_message > bench.state.agents.next_message + 100,
+            "some may be said that are not stored"
+        );
         assert!(kept.turn_open == before.turn_open && kept.queue == before.queue && kept.queue[0].sent);
         assert_eq!((lost.status, &lost.phase), (Status::Interrupted, &Phase::Ended));
         assert!(!lost.turn_open && !lost.queue[0].sent, "its next life hears it");
+        assert_eq!(state.get(asks).unwrap().status, Status::Interrupted, "nobody is there to be answered");
+    }
+
+    /// Their numbers tell messages apart that wait for one agent.
+    #[test]
+    fn no_message_of_a_later_daemon_has_the_number_of_an_earlier_one() {
+        let mut bench = Bench::new();
+        bench.agent("dev");
+        let wait = json!({"message": "later", "deliver": "idle"});
+        assert_eq!(bench.ask("POST", "/api/agents/dev/instruct", &wait).0, 200);
+        let stored = serde_json::to_vec(&bench.state.agents.stored()).unwrap();
+        let stored = serde_json::from_slice(&stored).unwrap();
+        let state = State::restore(stored, |_| "p".into(), &HashSet::new(), bench.now);
+        bench.state.agents = Arc::new(state);
+        assert_eq!(bench.ask("POST", "/api/agents/dev/instruct", &wait).0, 200);
+        let queue = &bench.state.agents.find("dev").unwrap().queue;
+        assert_eq!(queue.len(), 2);
+        assert_ne!(queue[0].id, queue[1].id);
     }
 
     #[test]

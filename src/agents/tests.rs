@@ -76,7 +76,7 @@ fn the_environment_is_what_persons_have_settled_the_closest_wish_last() {
     let config = json!({"env": {"pass": ["A"], "set": {"X": "1", "Y": "1"},
         "providers": {"codex": {"pass": ["B_*"], "set": {"X": "2"}}}}});
     assert_eq!(bench.ask("PATCH", "/api/config", &config).0, 200);
-    let own = Extra { pass: vec!["C".into()], set: [("Y".to_owned(), None)].into() };
+    let own = Extra { pass: vec!["C".into()], set: [("Y".to_owned(), None)].into(), ..Extra::default() };
     let launch = launched(&mut bench, SpawnRequest { env: own, ..request("codex") });
     assert_eq!(launch.extra_env.pass, ["A", "B_*", "C"]);
     assert_eq!(json!(launch.extra_env.set), json!({"X": "2", "Y": null}));
@@ -287,4 +287,34 @@ fn closed_words_of_records_and_wishes_are_as_they_were_and_old_files_load() {
         assert_eq!(wish.isolation, wanted);
     }
     assert_eq!(json!([Started, Skipped, Missed, Failed]), json!(["started", "skipped", "missed", "failed"]));
+}
+
+#[test]
+fn a_checkpoint_counts_what_no_batch_tells_of() {
+    let mut bench = bench(&["script"], true);
+    let id = bench.agent("dev");
+    bench.effects.clear();
+    bench.apply(Event::Run(id, RunReport::Checkpoint { n: 3, deed: 7 }));
+    // Else no checkpoint would be as old as the state on disk, once the earlier ones are gone.
+    assert_eq!(bench.state.agents.get(id).unwrap().heard, 7);
+    let at = |is_it: fn(&Effect) -> bool| bench.effects.iter().position(is_it).expect("an effect");
+    let put = at(|effect| matches!(effect, Effect::Put(crate::core::Document::Agents, _)));
+    let settled = at(|effect| matches!(effect, Effect::Settled(_, 3)));
+    assert!(put < settled, "it is told when this is on disk");
+}
+
+/// What is to begin a turn, and does not arrive, leaves nobody waiting for the end of that turn.
+#[test]
+fn who_cannot_be_told_between_turns_is_let_go() {
+    let ends = || Activity::TurnEnded(TurnEnd { text: "ok".into(), ..TurnEnd::default() });
+    let finishes =
+        |bench: &Bench| bench.effects.iter().any(|effect| matches!(effect, Effect::Run(_, RunOrder::Finish)));
+    let mut bench = bench(&["script"], true);
+    let id = bench.agent("queued");
+    let wish = json!({"message": "go on", "deliver": "idle"});
+    assert_eq!(bench.ask("POST", "/api/agents/queued/instruct", &wish).0, 200);
+    bench.does(id, vec![ends()]);
+    let message_id = bench.state.agents.get(id).unwrap().queue[0].id;
+    bench.apply(Event::Run(id, RunReport::Said { message_id, delivered: false }));
+    assert!(finishes(&bench), "what waits is said to its next life");
 }

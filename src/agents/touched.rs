@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const MAX_OPEN: usize = 256;
 
 /// The calls under way of one life that name a file: path, and whether they write it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct OpenFiles(BTreeMap<String, (String, bool)>);
 
 /// A file that a call has read or written.

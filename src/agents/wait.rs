@@ -1,9 +1,10 @@
 //! What other features do to a living agent: show that it waits for a person, and tell it the outcome.
 
 use super::reason::{Awaited, Reason};
-use super::record::{Deliver, Instruction, Status};
-use super::{life, say, touch};
+use super::record::{Agent, Deliver, Instruction, Phase, Status};
+use super::{life, rotation, say, touch};
 use crate::core::ids::AgentId;
+use crate::core::time::Time;
 use crate::core::{Context, Durability, Effect, State as All};
 use crate::providers;
 use std::sync::Arc;
@@ -11,7 +12,14 @@ use std::sync::Arc;
 /// Shows a running agent as `waiting` for this, or lets a waiting one run on. One that has completed
 /// stays so, for it has no process, but its reason says what it waits for.
 pub fn set_waiting(all: &mut All, cx: &mut Context, id: AgentId, awaited: Option<Awaited>) {
-    let Some(agent) = all.agents.get(id) else { return };
+    if show(all, cx.now, id, awaited) {
+        touch(all, cx, Durability::Soon);
+    }
+}
+
+/// As [`set_waiting`], at a start: nobody is to be told. Whether the record is another now.
+pub fn show(all: &mut All, now: Time, id: AgentId, awaited: Option<Awaited>) -> bool {
+    let Some(agent) = all.agents.get(id) else { return false };
     let ended_but_waits = matches!(agent.status_reason.why(), Reason::FinishedAwaitsDecision(_));
     let (next, reason) = match (agent.status, awaited) {
         (Status::Running | Status::Waiting, Some(awaited)) => {
@@ -20,12 +28,18 @@ pub fn set_waiting(all: &mut All, cx: &mut Context, id: AgentId, awaited: Option
         (Status::Waiting, None) => (Status::Running, Reason::Decided),
         (Status::Completed, Some(awaited)) => (Status::Completed, Reason::FinishedAwaitsDecision(awaited)),
         (Status::Completed, None) if ended_but_waits => (Status::Completed, Reason::Finished),
-        _ => return,
+        (Status::Rotating, awaited) => {
+            if let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.get_mut(&id) {
+                rotation.awaited = awaited;
+            }
+            return false;
+        }
+        _ => return false,
     };
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
-        agent.set_status(cx.now, next, reason);
+        agent.set_status(now, next, reason);
     }
-    touch(all, cx, Durability::Soon);
+    true
 }
 
 /// Tells an agent something that concerns its work now: at once where it takes input, else when its run ends.
@@ -46,10 +60,24 @@ pub fn tell(all: &mut All, cx: &mut Context, id: AgentId, text: String, may_resu
     if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
         let text = text.into();
         let deliver = Deliver::Idle;
-        agent.queue.push(Instruction { id: message, text, deliver, sent: false, is_note: false });
+        agent.queue.push(Instruction::new(message, text, deliver));
     }
     life::let_go_if_idle(all, cx, id);
     touch(all, cx, Durability::BeforeReply);
+}
+
+/// Its program is told by its provider what a person decided. Where its turn has ended all the same, nothing
+/// else comes: what waits to be said is said now, and without any it is let go.
+pub fn decided(all: &mut All, cx: &mut Context, id: AgentId) {
+    let may_go_on = |agent: &Arc<Agent>| {
+        let is_told = agent.queue.iter().any(|message| message.sent);
+        agent.phase == Phase::Working && !agent.turn_open && !is_told && !agent.is_at_limit()
+    };
+    if all.agents.get(id).is_some_and(may_go_on) && !rotation::under_way(all, id) {
+        life::between_turns(all, cx, id);
+        return touch(all, cx, Durability::Soon);
+    }
+    life::let_go_if_idle(all, cx, id);
 }
 
 /// Leaves a note for an agent's next handoff. A full queue keeps what it has: a note is worth less than a
@@ -61,7 +89,7 @@ pub fn note(all: &mut All, cx: &mut Context, id: AgentId, text: String) {
     if let Some(agent) = agents.edit(id).filter(|agent| agent.queue.len() < say::MAX_QUEUED) {
         let text = text.into();
         let deliver = Deliver::Rotation;
-        agent.queue.push(Instruction { id: message, text, deliver, sent: false, is_note: true });
+        agent.queue.push(Instruction { is_note: true, ..Instruction::new(message, text, deliver) });
     }
     touch(all, cx, Durability::Soon);
 }

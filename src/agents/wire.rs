@@ -86,6 +86,7 @@ impl Wire {
             Activity::Usage(usage) => self.usage(out, usage),
             Activity::TurnStarted
             | Activity::Trouble { .. }
+            | Activity::Limit(_)
             | Activity::Compacted
             | Activity::PermissionAsked { .. }
             | Activity::Noise { .. } => return false,

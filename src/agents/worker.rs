@@ -11,17 +11,19 @@ mod env;
 mod fence;
 mod kept;
 mod lines;
+mod notes;
 mod orders;
 mod output;
 mod projects;
 mod record_file;
 mod room;
 mod run;
+mod session_record;
 mod stream;
 
 pub use env::{Beside, own_program, process_spec};
-pub use fence::Temporary;
-pub use kept::{Kept, find as find_kept};
+pub use fence::{Temporary, place_below};
+pub use kept::{Found, Kept, find as find_kept};
 pub use output::BATCHES_IN_FLIGHT;
 pub use projects::{note as note_project, user_folder};
 pub use room::{RoomFolder, remove_all as remove_rooms, why_none as why_no_room};
@@ -31,8 +33,9 @@ use super::report::RunReport;
 use super::wire::Wire;
 use super::worker_log::LogStore;
 use crate::core::ids::{AgentId, LineageId};
+use crate::core::time::Time;
 use crate::providers::{LaunchRequest, Provider, Ruling};
-use checkpoint::RunFolder;
+pub use checkpoint::RunFolder;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use orders::{Order, Orders};
 use output::Output;
@@ -43,7 +46,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use svc_keeper::client::Writer;
-use svc_sys::process::{Prepare, Processes, STOP_GRACE};
+use svc_sys::process::{Prepare, Processes, STOP_GRACE, let_answers_go_first};
 
 /// After the order to finish and the last output, how long a program may take to end by itself.
 pub const FINISH_GRACE: Duration = Duration::from_secs(10);
@@ -73,7 +76,18 @@ pub struct RunSpec {
     pub prepare: Vec<Prepare>,
     /// How long its keeper lets it go on without a daemon; zero ends it at once.
     pub orphan: Duration,
+    /// How far it stands back behind what else wants the processor, 0 to 19 as for `nice`.
+    pub nice: u32,
+    /// Bytes of memory above which it is ended; 0 for no ceiling.
+    pub ceiling: u64,
+    /// For a person at the program's own screen: since when what is said there is to be told.
+    pub at_screen: Option<Time>,
+    /// What is to be added to the request when everything else is ready.
+    pub complete: Option<Complete>,
 }
+
+/// Completes what a provider is asked to run.
+pub type Complete = Box<dyn FnOnce(&mut LaunchRequest) + Send>;
 
 /// Times that tests shorten.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +106,9 @@ impl Default for Limits {
 
 /// What the state knows of a run that its keeper has kept.
 pub struct Known {
+    /// Whose log it writes.
+    pub lineage: LineageId,
+    pub provider: &'static dyn Provider,
     /// The deeds that it has heard.
     pub heard: u64,
     /// Its program, if it has heard of that.
@@ -102,6 +119,8 @@ pub struct Known {
     pub prepare: Vec<Prepare>,
     /// How long its keeper lets it go on without a daemon.
     pub orphan: Duration,
+    /// Bytes of memory above which it is ended; 0 for no ceiling.
+    pub ceiling: u64,
 }
 
 /// One run, as others than its thread see it.
@@ -186,9 +205,8 @@ impl Runs {
     ///
     /// Errors: as [`Runs::start`].
     pub fn go_on(&self, kept: Kept, known: Known) -> Result<(), String> {
-        let file = &kept.file;
-        let provider = crate::providers::by_id(&file.provider).map_or("", |provider| provider.info().id);
-        let output = self.output(file.agent, file.lineage, provider, file.model.as_ref());
+        let model = kept.file.model.as_ref();
+        let output = self.output(kept.agent, known.lineage, known.provider.info().id, model);
         self.on_thread(kept.agent, move |inner, run| run::go_on(inner, run, kept, known, output))
     }
 
@@ -228,7 +246,10 @@ impl Runs {
         }
         let alive = Alive::new(Arc::clone(&inner));
         let builder = std::thread::Builder::new().name(format!("run-{agent}")).stack_size(STACK_BYTES);
-        match builder.spawn(move || body(&alive.0, &run)) {
+        match builder.spawn(move || {
+            let_answers_go_first();
+            body(&alive.0, &run);
+        }) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 inner.forget(agent);
@@ -253,6 +274,12 @@ impl Runs {
     /// Asks the program to leave its turn; harmless where it cannot be asked.
     pub fn interrupt(&self, agent: AgentId) {
         self.order(agent, Order::Interrupt);
+    }
+
+    /// Tells the keeper of a run what holds from now on: how long it may go on without a daemon, and bytes of
+    /// memory above which it is ended.
+    pub fn settings(&self, agent: AgentId, orphan: Duration, ceiling: u64) {
+        self.order(agent, Order::Settings { orphan, ceiling });
     }
 
     /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is

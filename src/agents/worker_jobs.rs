@@ -68,6 +68,7 @@ impl Jobs {
         let means = Arc::clone(&self.means);
         let failed = match &job {
             Job::Brief { agent, .. } => Some(JobReport::Brief(*agent, Err("no thread for it".into()))),
+            Job::Learn { agent, .. } => Some(JobReport::Learned(*agent, Vec::new())),
             Job::Query { call, .. } => {
                 lock(&self.means.asked).insert(*call, None);
                 Some(JobReport::Query(*call, Err("no thread for it".into())))
@@ -97,6 +98,13 @@ impl Means {
         match job {
             Job::Brief { agent, lineage, facts } => {
                 (self.report)(JobReport::Brief(agent, self.brief(lineage, &facts)));
+            }
+            Job::Learn { agent, lineage, facts } => {
+                let learned = worker_brief::learn(&self.logs, lineage, &facts).unwrap_or_else(|error| {
+                    log::warn!("the log of agent {agent} cannot be read to learn from it: {error}");
+                    Vec::new()
+                });
+                (self.report)(JobReport::Learned(agent, learned));
             }
             Job::Query { call, agent, provider, request, env, .. } => {
                 let answer = self.ask(call, agent, provider, &request, &env);
@@ -134,7 +142,7 @@ impl Means {
         let marker = Marker { agent, project_dir: self.project.clone() };
         let beside = Beside::make(request, &RoomFolder::name_of_question())?;
         let spec = process_spec(&launch, provider.info(), env, request, &marker, &beside);
-        let running = self.processes.spawn(&spec).map_err(|error| error.to_string())?;
+        let running = self.processes.spawn_tied(&spec).map_err(|error| error.to_string())?;
         let identity = running.identity;
         let wanted = match lock(&self.asked).get_mut(&call) {
             Some(slot) => {
@@ -216,6 +224,8 @@ impl Heard {
                     }
                 }
                 Step::CloseInput => *input = None,
+                // Nobody is at the screen of a question.
+                Step::Said(_) => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 //! ```text
 //! <dir>/<lineage>/000000000001.jsonl   LogRecord lines, named by the number of the first
 //!                 000000000001.index   every 64 KiB: number, time and offset of a line
+//!                 000000000001.words   which words stand in which block of it, made when it has grown
 //!                 raw-000001.jsonl     what the program really printed, the oldest dropped first
 //! ```
 //!
@@ -15,20 +16,27 @@
 mod index;
 mod lineage;
 mod raw;
+mod search;
+mod words;
 
-use super::report::{LogEntry, LogRecord};
+use super::report::{LogEntry, LogRecord, Other};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use lineage::Lineage;
 pub use raw::{RawLines, RawPlace};
+pub use search::{Found, Searched};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Lineages whose files stay open; each takes two descriptors.
 const OPEN_LINEAGES_MAX: usize = 64;
+/// Entries after which a look at the indexes of words is worth it: fewer are read as they are.
+pub const GROWN_ENTRIES: u64 = 1_000;
 /// Entries of one page.
 pub const PAGE_ENTRIES_MAX: usize = 1000;
 /// Bytes of one page; a single larger entry is a page of its own.
@@ -40,6 +48,9 @@ pub struct LogStore {
     dir: PathBuf,
     slots: Mutex<Slots>,
     health: Mutex<LogHealth>,
+    /// Entries since the indexes of words were looked at last.
+    grown: AtomicU64,
+    bell: OnceLock<Sender<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -115,7 +126,13 @@ impl LogStore {
     /// Errors: the folder cannot be made.
     pub fn open(dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(dir)?;
-        Ok(Self { dir: dir.to_path_buf(), slots: Mutex::default(), health: Mutex::default() })
+        Ok(Self {
+            bell: OnceLock::new(),
+            dir: dir.to_path_buf(),
+            slots: Mutex::default(),
+            health: Mutex::default(),
+            grown: AtomicU64::new(0),
+        })
     }
 
     /// Adds an entry and returns its number. A time before the last entry's is replaced by that.
@@ -124,6 +141,14 @@ impl LogStore {
     /// append tries again, and [`LogStore::health`] counts it.
     pub fn append(&self, lineage: LineageId, agent: AgentId, ts: Time, entry: &LogEntry) -> io::Result<u64> {
         let slot = self.slot(lineage);
+        if matches!(entry, LogEntry::Other(Other::Life { .. })) {
+            // A daemon that was killed may have told it already: the next one hears of the same end.
+            let outline = lock(&slot).outline()?;
+            let last = outline.map(|outline| outline.last_of(agent, true, |_| true)).transpose()?.flatten();
+            if last.as_ref() == Some(entry) {
+                return Ok(lock(&slot).last());
+            }
+        }
         let mut files = lock(&slot);
         let (_, result) = files.append(agent, ts, 0, std::slice::from_ref(entry));
         self.note(lineage, result.map(|()| files.last()))
@@ -142,6 +167,7 @@ impl LogStore {
         let slot = self.slot(lineage);
         let mut files = lock(&slot);
         let (done, result) = files.append(agent, ts, deed, entries);
+        self.grows(entries.len() as u64);
         if result.is_ok() {
             return;
         }
@@ -159,6 +185,20 @@ impl LogStore {
         let slot = self.slot(lineage);
         let outline = lock(&slot).outline()?;
         outline.map_or(Ok(0), |outline| outline.last_deed(agent))
+    }
+
+    /// Adds what a life was started with, unless it stands there: a daemon that was killed has written its
+    /// record, and may not have come to this.
+    ///
+    /// Errors: the system's words.
+    pub fn append_prompt(&self, lineage: LineageId, agent: AgentId, ts: Time, text: &str) -> io::Result<()> {
+        let is_message = |entry: &LogEntry| matches!(entry, LogEntry::Other(Other::User { .. }));
+        let outline = lock(&self.slot(lineage)).outline()?;
+        let found = outline.map(|outline| outline.last_of(agent, false, is_message)).transpose()?.flatten();
+        if found.is_none() {
+            self.append(lineage, agent, ts, &LogEntry::user(text))?;
+        }
+        Ok(())
     }
 
     /// How much the programs of a lineage have printed so far.
@@ -228,6 +268,25 @@ impl LogStore {
             }
         }
         result.map(|()| removed)
+    }
+
+    /// Rings when the logs have grown by [`GROWN_ENTRIES`] since it rang last. Who asks first hears it.
+    pub fn growth(&self) -> Receiver<()> {
+        let (bell, heard) = bounded(1);
+        // Set once; a second listener's bell never rings.
+        let _ = self.bell.set(bell);
+        heard
+    }
+
+    fn grows(&self, entries: u64) {
+        if self.grown.fetch_add(entries, Ordering::Relaxed) + entries < GROWN_ENTRIES {
+            return;
+        }
+        self.grown.store(0, Ordering::Relaxed);
+        if let Some(bell) = self.bell.get() {
+            // One that rings already is enough.
+            let _ = bell.try_send(());
+        }
     }
 
     /// Whether appends have failed.

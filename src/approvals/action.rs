@@ -34,7 +34,9 @@ const SECRET_WORDS: &[&str] = &[
 ];
 
 /// How sure it is that an agent did what is said of it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
     /// Its own tool call says so.
@@ -47,7 +49,7 @@ pub enum Certainty {
 }
 
 /// A gated action. On the wire `action` with its `type`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Action {
     /// Writing a file outside of the agent's own scope.

@@ -45,13 +45,13 @@ pub const MAX_OPEN_OF_AGENTS: usize = 190;
 pub const MAX_RESOLVED: usize = 50;
 
 /// All approvals that matter, in the order of their requests.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     list: Vec<Arc<Approval>>,
 }
 
 /// A wish about approvals.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     Decide {
         /// Its id, for example `apr-0123abcd`.
@@ -69,7 +69,7 @@ pub enum Command {
 }
 
 /// What a person says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Decision {
     Approve,
     Reject,
@@ -174,8 +174,15 @@ impl State {
 }
 
 /// Takes over the approvals of an earlier daemon.
-pub fn restore(all: &mut All, stored: Stored, _now: Time) {
+pub fn restore(all: &mut All, stored: Stored, now: Time) {
     all.approvals = Arc::new(State::restore(stored, &all.agents, Arc::make_mut(&mut all.timers)));
+    // Agents that have lived on: their records are of another moment than the approvals.
+    let live: Vec<(AgentId, LineageId)> =
+        all.agents.live().map(|agent| (agent.id, agent.lineage_id)).collect();
+    for (agent, lineage) in live {
+        let awaited = awaited_by(all, lineage);
+        agents::show(all, now, agent, awaited);
+    }
 }
 
 /// The wall clock has jumped: set back, it must not make an approval live longer.
@@ -394,7 +401,6 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             follow(all, cx, new);
         }
         Moment::Resumed { new, .. } => follow(all, cx, new),
-        // A rotation that failed, too, leaves it running as if nothing were pending.
         Moment::Started(id) | Moment::TurnEnded(id) => {
             if let Some(lineage) = lineage_of(all, Some(id)) {
                 show_waiting(all, cx, lineage);
@@ -451,10 +457,9 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
     show_waiting(all, cx, lineage);
     let Some(agent) = current(all, lineage) else { return };
     if matches!(approval.action, Action::ToolPermission { .. }) {
-        // Its provider waits for the answer and gets it, not a message. If its turn has ended all the same,
-        // nothing else comes.
+        // Its provider waits for the answer and gets it, not a message.
         if awaited(all, lineage).is_none() {
-            agents::let_go_if_idle(all, cx, agent);
+            agents::decided(all, cx, agent);
         }
         return;
     }
@@ -493,11 +498,15 @@ pub fn awaited(all: &All, lineage: LineageId) -> Option<&Arc<Approval>> {
 /// An agent is shown as waiting exactly while an approval of it is pending.
 fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
     let Some(agent) = current(all, lineage) else { return };
-    let awaited = awaited(all, lineage).map(|approval| agents::Awaited {
+    let awaited = awaited_by(all, lineage);
+    agents::set_waiting(all, cx, agent, awaited);
+}
+
+fn awaited_by(all: &All, lineage: LineageId) -> Option<agents::Awaited> {
+    awaited(all, lineage).map(|approval| agents::Awaited {
         approval: approval.id.to_string(),
         action: approval.action.description().to_owned(),
-    });
-    agents::set_waiting(all, cx, agent, awaited);
+    })
 }
 
 /// The open approvals of a lineage name its present life.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 /// Names an approval: `apr-` and 8 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub struct ApprovalId(pub u32);
 
 impl fmt::Display for ApprovalId {
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for ApprovalId {
 }
 
 /// Where an approval is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// A person has to decide.
@@ -67,7 +67,7 @@ impl Status {
 }
 
 /// The facts of one approval, as they are stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     pub id: ApprovalId,

@@ -241,7 +241,9 @@ fn an_agent_that_completed_meanwhile_goes_on_when_approved_only() {
         let record = bench.state.agents.find("a").expect("known");
         assert_eq!(record.status.is_live(), goes_on, "{decision}");
         assert!(!record.status_reason.to_string().contains("waits"), "{decision}: {}", record.status_reason);
-        assert_eq!(record.queue.len(), usize::from(!goes_on), "a rejected one hears it in its next life");
+        assert_eq!(record.queue.len(), 1);
+        let is_told = record.queue[0].in_prompt;
+        assert_eq!(is_told, goes_on, "a rejected one hears it in its next life, whenever that begins");
     }
 }
 
@@ -314,6 +316,74 @@ fn an_approval_follows_its_lineage_over_a_rotation_and_ends_with_the_record() {
     assert_eq!(bench.ask("DELETE", "/api/agents/a", &Value::Null).0, 200);
     let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
     assert_eq!(body["status"], "expired");
+}
+
+#[test]
+fn an_approval_follows_its_lineage_into_a_life_that_is_resumed() {
+    let mut bench = Bench::new();
+    let old = bench.agent("a");
+    let (id, _) = ask_for(&mut bench, Some(old), exec(&json!({})));
+    bench.exits(old, 1);
+    assert_eq!(bench.ask("POST", "/api/agents/a/resume", &Value::Null).0, 200);
+    let new = bench.state.agents.find("a").expect("known").id;
+    let (_, body) = bench.ask("GET", &format!("/api/approvals/{id}"), &Value::Null);
+    assert_eq!((body["agentId"] == json!(new), body["agentId"] == json!(old)), (true, false));
+}
+
+/// The timer may come late; what it was to end is worth nothing all the same.
+#[test]
+fn an_approval_whose_time_is_over_lets_nothing_through_before_its_timer_comes() {
+    let mut bench = Bench::new();
+    let agent = bench.agent("a");
+    let (id, _) = ask_for(&mut bench, Some(agent), exec(&json!({})));
+    decide(&mut bench, &id, "approve");
+    let verdict = |bench: &Bench, now| check(&bench.state, now, &id, Some(agent), &exec(&json!({})));
+    let end = bench.state.approvals.find(&id).expect("known").expires_at;
+    assert_eq!(verdict(&bench, bench.now), Verdict::Approved);
+    assert_eq!(verdict(&bench, end), Verdict::Expired);
+}
+
+#[test]
+fn an_agent_whose_rotation_fails_is_shown_to_wait_for_what_it_has_asked_meanwhile() {
+    for (asks_before, decides) in [(false, false), (true, false), (false, true)] {
+        let mut bench = Bench::new();
+        let agent = bench.agent("a");
+        let ask = |bench: &mut Bench| ask_for(bench, Some(agent), exec(&json!({}))).0;
+        let before = asks_before.then(|| ask(&mut bench));
+        bench.command(crate::core::Command::Agents(agents::Command::Rotate("a".into())));
+        let id = before.unwrap_or_else(|| ask(&mut bench));
+        if decides {
+            decide(&mut bench, &id, "approve");
+        }
+        let failed = agents::JobReport::Brief(agent, Err("no log".into()));
+        bench.apply(crate::core::Event::Job(failed));
+        let expected = if decides { agents::Status::Running } else { agents::Status::Waiting };
+        assert_eq!(bench.state.agents.get(agent).expect("known").status, expected, "{asks_before} {decides}");
+    }
+}
+
+#[test]
+fn after_a_start_who_has_lived_on_is_shown_to_wait_as_its_approvals_say() {
+    let mut bench = Bench::new();
+    let (asks, was_told) = (bench.agent("asks"), bench.agent("told"));
+    let without = bench.state.agents.clone();
+    ask_for(&mut bench, Some(asks), exec(&json!({})));
+    let (id, _) = ask_for(&mut bench, Some(was_told), exec(&json!({})));
+    let with = bench.state.agents.clone();
+    decide(&mut bench, &id, "approve");
+    let stored = |bench: &Bench| -> Stored {
+        let bytes = encode(Document::Approvals, &bench.state).expect("a document").expect("JSON");
+        serde_json::from_slice(&bytes).expect("as it was written")
+    };
+    let status = |bench: &Bench, id| bench.state.agents.get(id).expect("known").status;
+    for records in [without, with] {
+        // The records are of another moment than the approvals.
+        bench.state.agents = records;
+        let (stored, now) = (stored(&bench), bench.now);
+        restore(&mut bench.state, stored, now);
+        assert_eq!(status(&bench, asks), agents::Status::Waiting);
+        assert_eq!(status(&bench, was_told), agents::Status::Running);
+    }
 }
 
 #[test]
@@ -394,6 +464,7 @@ fn approvals_survive_a_restart_with_their_deadlines() {
     assert_eq!(next.state.approvals.stored().approvals, bench.state.approvals.stored().approvals);
     next.pass(LIFETIME);
     assert_eq!(check(&next.state, next.now, &id, None, &exec(&json!({}))), Verdict::Expired);
+    assert_eq!(next.state.approvals.find(&id).expect("known").status, Status::Expired, "and it is seen to");
 }
 
 #[test]

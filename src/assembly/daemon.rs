@@ -4,10 +4,10 @@ use super::agent_tokens::AgentTokens;
 use super::detect::Programs;
 use super::host::Host;
 use super::lock::{Lock, LockError};
-use super::outbox::{FRAMES, Keys, Outbox, state_body};
+use super::outbox::{FRAMES, Outbox, state_body};
 use super::service::Service;
 use super::shared_replies::SharedReplies;
-use super::state_thread::{Core, RunningCore};
+use super::state_thread::{Core, RunningCore, StateThread};
 use super::tokens::{self, Tokens};
 use super::{caller, detect, folder};
 use crate::agents::worker;
@@ -15,6 +15,7 @@ use crate::agents::worker_log::LogStore;
 use crate::agents::working_folder;
 use crate::console::worker_sessions::Sessions;
 use crate::context::{self, worker_documents};
+use crate::core::time::Time;
 use crate::core::{Event, Project, State};
 use crate::credentials::Vault;
 use crate::credentials::worker::KEY_FILE;
@@ -22,12 +23,15 @@ use crate::federation::worker::Keeper;
 use crate::integrations;
 use crate::market::worker_client::Marketplace;
 use crate::programs::registry;
+use crate::recall::worker as recall;
+use crate::record::worker_tape::{Recorder, Tape};
 use crate::settings::Config;
 use crate::workspace;
 use crate::workspace::worker_index::Indexer;
+use crate::workspace::worker_map::Mapper;
 use crate::workspace::worker_watch::Watcher;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use svc_sys::http::{self, Bound, Policy};
@@ -35,7 +39,7 @@ use svc_sys::process::Processes;
 use svc_sys::signals::Signals;
 use svc_sys::threads::Thread;
 use svc_sys::ws::Hub;
-use svc_sys::{clock, confine, logger, memory, reserve, secrets};
+use svc_sys::{clock, confine, control_group, logger, memory, reserve, secrets};
 
 /// What `svc start` asks for.
 pub struct DaemonOptions {
@@ -87,10 +91,30 @@ fn failed(message: impl fmt::Display) -> DaemonError {
 /// How long open connections may finish when the daemon ends.
 const CONNECTION_GRACE: Duration = Duration::from_secs(3);
 
+/// The state of an earlier daemon, its runs that their keepers have kept, and whether others ended with it.
+fn load(
+    project_dir: &Path,
+    state_folder: &Path,
+    now: Time,
+) -> Result<(State, Vec<worker::Kept>, bool), DaemonError> {
+    let mut found = worker::Found::default();
+    let find_kept = |config: &Config| {
+        found = worker::find_kept(project_dir, config.keeper.orphan());
+        found.kept.iter().map(|kept| kept.agent).collect()
+    };
+    let mut state = folder::load(state_folder, find_kept, now).map_err(failed)?;
+    let has_lost = state.agents.has_lost();
+    let worker::Found { kept, begun, replaced } = found;
+    Arc::make_mut(&mut state.agents).tell_replaced(now, replaced);
+    Arc::make_mut(&mut state.agents).tell_unbegun(|agent| begun.contains(&agent));
+    Ok((state, kept, has_lost))
+}
+
 /// Runs the daemon until it is told to end.
 ///
 /// Errors: the folder cannot be used, another daemon has the project, no port is free.
 pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
+    memory::share_pools();
     secrets::keep_memory();
     let project_dir = options
         .project_dir
@@ -99,23 +123,13 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     let state_folder = folder::prepare(&project_dir).map_err(failed)?;
     logger::start(&state_folder, options.stderr_is_log);
     reserve::fill();
-    let mut lock = Lock::take(&state_folder).map_err(|error| match error {
-        LockError::Held(whose) => failed(format!(
-            "a daemon of this project runs already ({whose}); stop it with svc stop, or use it as it is"
-        )),
-        LockError::Io(error) => failed(format!("the lock file cannot be used: {error}")),
-    })?;
+    let mut lock = Lock::take(&state_folder).map_err(not_locked)?;
     let unclean = lock.left_unclean();
     let started_at = clock::now();
     if let Err(error) = worker::note_project(&project_dir) {
         log::warn!("rooms of other projects show the state of this one: it cannot be noted: {error}");
     }
-    let mut kept = Vec::new();
-    let find_kept = |config: &Config| {
-        kept = worker::find_kept(&project_dir, config.keeper.orphan());
-        kept.iter().map(|kept| kept.agent).collect()
-    };
-    let mut state = folder::load(&state_folder, find_kept, started_at).map_err(failed)?;
+    let (mut state, kept, has_lost) = load(&project_dir, &state_folder, started_at)?;
     let bound = bind(&options, &state)?;
     let project = Project {
         dir: project_dir,
@@ -124,6 +138,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         started_at,
         host: bound.address.ip().to_string(),
         port: bound.address.port(),
+        zone: jiff::tz::TimeZone::system().iana_name().unwrap_or_default().to_owned(),
         can_fence: confine::is_possible(),
         can_cage: false,
         no_cage: String::new(),
@@ -133,8 +148,13 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     state.providers = Arc::new(registry::State::new(detect::at_first()));
     let processes =
         Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
+    // Keepers and their agents are where this puts the daemon.
+    match control_group::prepare() {
+        Ok(()) => log::info!("each agent has a control group of its own"),
+        Err(why) => log::info!("agents have no control groups of their own: {why}"),
+    }
     caller::prepare();
-    if unclean || state.agents.has_lost() {
+    if unclean || has_lost {
         end_leftovers(&processes, &state, &kept);
     }
     let rooms: Vec<PathBuf> = kept.iter().filter_map(worker::Kept::room).collect();
@@ -160,6 +180,15 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     daemon.wait();
     lock.release();
     Ok(())
+}
+
+fn not_locked(error: LockError) -> DaemonError {
+    match error {
+        LockError::Held(whose) => failed(format!(
+            "a daemon of this project runs already ({whose}); stop it with svc stop, or use it as it is"
+        )),
+        LockError::Io(error) => failed(format!("the lock file cannot be used: {error}")),
+    }
 }
 
 fn bind(options: &DaemonOptions, state: &State) -> Result<Bound, DaemonError> {
@@ -200,7 +229,8 @@ struct Daemon {
     state: RunningCore,
     programs: Arc<Programs>,
     indexing: Indexing,
-    _documents: worker_documents::Watch,
+    /// Of documents, and of what the logs say.
+    _watches: (worker_documents::Watch, recall::Indexing),
     processes: Arc<Processes>,
 }
 
@@ -208,7 +238,7 @@ impl Daemon {
     fn start(
         state: State,
         bound: Bound,
-        folder: &std::path::Path,
+        folder: &Path,
         processes: Arc<Processes>,
         logs: &Arc<LogStore>,
         kept: Vec<worker::Kept>,
@@ -216,12 +246,11 @@ impl Daemon {
     ) -> std::io::Result<Self> {
         let project = Arc::clone(&state.project);
         let project_dir = project.dir.clone();
-        let (core, thread) = Core::new(state);
+        let (core, thread, recorder) = recorded(state, folder);
         let to_core = core.clone();
         // Before anything else runs: from here on a signal is an orderly end at any moment.
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
-        let snapshot = core.clone();
-        let seq = clock::now().0.saturating_mul(1000);
+        let (snapshot, seq) = (core.clone(), clock::now().0.saturating_mul(1000));
         let hub = Hub::start(seq, Some(&folder.join(FRAMES)), move || state_body(&snapshot.snapshot()))?;
         let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
         let sealed = core.snapshot().credentials.iter().count();
@@ -230,22 +259,24 @@ impl Daemon {
                 "{sealed} credentials cannot be opened: {KEY_FILE} is missing; restore it, or set them again"
             );
         }
-        let federation = Keeper::new(folder, clock::now());
         let policy = Policy::local(bound.address.ip());
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
         let console = Arc::new(Sessions::default());
         let agent_tokens = Arc::new(AgentTokens::open(folder)?);
         let host = Arc::new(Host {
+            core: core.clone(),
             project: project_dir.clone(),
             logs: Arc::clone(logs),
             console: Arc::clone(&console),
-            vault: Arc::clone(&vault),
+            vault,
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
+            map: Arc::new(Mapper::new(project_dir.clone())),
             market: Marketplace::new(),
-            federation,
+            federation: Keeper::new(folder, clock::now()),
             programs: Arc::clone(&programs),
+            recorder,
             counters: OnceLock::new(),
             strays: Mutex::default(),
         });
@@ -264,8 +295,7 @@ impl Daemon {
             // They have worked without a room, and may have read it.
             service.tokens.expose();
         }
-        let keys = Keys { vault, agent_tokens };
-        let outbox = Outbox::start(&core, hub, folder, &processes, logs, keys, kept)?;
+        let outbox = Outbox::start(&core, hub, folder, &host, agent_tokens, kept)?;
         let state = RunningCore::start(core.clone(), thread, outbox)?;
         // Before the first request, so that nobody is told that what is installed is not.
         programs.look();
@@ -276,8 +306,8 @@ impl Daemon {
         let counters = move || stats.counters().into_iter().chain(hub_handle.counters()).collect();
         // Set once, here.
         let _ = host.counters.set(Box::new(counters));
-        let documents = watch_documents(&core, &project_dir)?;
-        let indexing = start_indexing(&core, &host.indexer)?;
+        let watches = (watch_documents(&core, &project_dir)?, recall::Indexing::start(Arc::clone(logs))?);
+        let indexing = start_indexing(&core, &host)?;
         Ok(Self {
             _signals: signals,
             server,
@@ -286,7 +316,7 @@ impl Daemon {
             state,
             programs,
             indexing,
-            _documents: documents,
+            _watches: watches,
             processes,
         })
     }
@@ -301,11 +331,11 @@ impl Daemon {
             state,
             programs,
             indexing,
-            _documents: documents,
+            _watches: watches,
             processes,
         } = self;
         state.wait();
-        drop(documents);
+        drop(watches);
         drop(core);
         drop(indexing);
         programs.stop();
@@ -328,12 +358,28 @@ fn unpublished(error: &std::io::Error) -> std::io::Error {
     std::io::Error::new(error.kind(), text)
 }
 
-fn tokens(folder: &std::path::Path, bound: &Bound) -> std::io::Result<Tokens> {
+fn tokens(folder: &Path, bound: &Bound) -> std::io::Result<Tokens> {
     let operator = tokens::of_variable(std::env::var_os(tokens::VARIABLE))?;
     Tokens::open(folder, !bound.address.ip().is_loopback(), operator, secrets::random)
 }
 
-fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<worker_documents::Watch> {
+/// The core, and what records it where that is wanted. Without a recorder the daemon works all the same.
+fn recorded(state: State, folder: &Path) -> (Core, StateThread, Option<Arc<Recorder>>) {
+    let wanted = state.settings.config().record;
+    let (core, thread) = Core::new(state);
+    if !wanted.enabled {
+        return (core, thread, None);
+    }
+    match Tape::start(folder, wanted.max_megabytes << 20) {
+        Ok((tape, recorder)) => (core, thread.recorded_on(tape), Some(recorder)),
+        Err(error) => {
+            log::warn!("the flight recorder does not run: {error}");
+            (core, thread, None)
+        }
+    }
+}
+
+fn watch_documents(core: &Core, project: &Path) -> std::io::Result<worker_documents::Watch> {
     let known = core.snapshot().context.architecture().cloned();
     let core = core.clone();
     worker_documents::Watch::start(project, known, move |report| core.control(Event::Context(report)))
@@ -342,21 +388,24 @@ fn watch_documents(core: &Core, project: &std::path::Path) -> std::io::Result<wo
 /// The first scan of the codebase. Dropping it waits for a scan that was told to stop.
 struct Indexing {
     indexer: Arc<Indexer>,
+    map: Arc<Mapper>,
     _thread: Thread,
 }
 
 impl Drop for Indexing {
     fn drop(&mut self) {
         self.indexer.stop();
+        self.map.stop();
     }
 }
 
 /// Scans the codebase once, beside everything else: nobody waits for it.
-fn start_indexing(core: &Core, indexer: &Arc<Indexer>) -> std::io::Result<Indexing> {
+fn start_indexing(core: &Core, host: &Host) -> std::io::Result<Indexing> {
+    let (indexer, map) = (&host.indexer, Arc::clone(&host.map));
     let (core, theirs) = (core.clone(), Arc::clone(indexer));
     let thread = Thread::spawn("indexer", move || match theirs.scan(clock::now()) {
         Ok(index) => core.report(Event::Workspace(workspace::Report::Indexed(Arc::new(index)))),
         Err(error) => log::info!("{error}"),
     })?;
-    Ok(Indexing { indexer: Arc::clone(indexer), _thread: thread })
+    Ok(Indexing { indexer: Arc::clone(indexer), map, _thread: thread })
 }

@@ -5,14 +5,16 @@
 //! so each is asked on a thread of its own, and what it says is reported by itself.
 
 use super::state_thread::Core;
-use crate::agents::worker::Temporary;
+use crate::agents::worker::{Temporary, place_below};
 use crate::core::Event;
 use crate::core::ids::AgentId;
 use crate::programs::registry::{Detection, Presence};
+use crate::providers::environment::Extra;
 use crate::providers::login::{Answer, Login, Source, StateFile};
 use crate::providers::{Info, Program, environment};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +36,10 @@ const VERSION_TRIES: u32 = 3;
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// A login that was told is not asked about again before this time is over.
 const LOGIN_FRESH: Duration = Duration::from_secs(5);
+/// What was told of the login of an account is forgotten after this.
+const ACCOUNT_KEPT: Duration = Duration::from_secs(600);
+/// Programs that are asked at once who is logged in to accounts.
+const ASKED_AT_ONCE: usize = 4;
 /// The `PATH` is not looked at again before this time is over, unless for a program that was absent.
 const PATH_FRESH: Duration = Duration::from_millis(500);
 /// How long somebody may wait for what is still to be told.
@@ -47,11 +53,16 @@ const PACKAGE_LEVELS: usize = 4;
 /// From here on processes of the daemon's own are marked, one number a provider, as those of agents are: what
 /// they say to the daemon is never a person's word.
 const FIRST_MARK: u32 = 0xFFFF_FF00;
+/// Those that are asked for accounts have marks of their own: what is left of one when it has ended is ended
+/// by its mark, and several of one provider are asked at once.
+const FIRST_ACCOUNT_MARK: u32 = 0xFFFF_FF80;
 
 /// What is known of the programs, and the threads that ask them.
 pub struct Programs {
     shared: Arc<Shared>,
     threads: Mutex<Vec<Thread>>,
+    /// Held by who asks for accounts.
+    asking: Mutex<()>,
 }
 
 struct Shared {
@@ -67,6 +78,9 @@ struct Shared {
 struct Known {
     looked: Option<Instant>,
     programs: BTreeMap<&'static str, Entry>,
+    /// Of accounts, and when it was told: as many as there are names, [`crate::accounts::MAX_ACCOUNTS`] and
+    /// the providers.
+    accounts: BTreeMap<String, (Instant, Option<Login>)>,
 }
 
 struct Entry {
@@ -126,7 +140,7 @@ impl Programs {
             told: Condvar::new(),
             is_over: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared), threads: Mutex::default() }
+        Self { shared: Arc::new(shared), threads: Mutex::default(), asking: Mutex::default() }
     }
 
     /// Looks at the `PATH`, reports what has changed, and lets new programs be asked for their version.
@@ -148,6 +162,44 @@ impl Programs {
             known = self.shared.told.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         known.programs.values().map(|entry| entry.detection.clone()).collect()
+    }
+
+    /// Asks who is logged in with the variables of some accounts, a few programs at a time; what was told a
+    /// moment ago is not asked again, and left out.
+    pub fn logins_of(&self, wanted: Vec<(String, &'static Info, Extra)>) -> Vec<(String, Option<Login>)> {
+        // One after the other: the marks are in use.
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.shared.lock();
+        let names: Vec<&String> = wanted.iter().map(|(name, ..)| name).collect();
+        known.accounts.retain(|name, (told, _)| names.contains(&name) || told.elapsed() < ACCOUNT_KEPT);
+        let is_old =
+            |name: &String| known.accounts.get(name).is_none_or(|(told, _)| told.elapsed() >= LOGIN_FRESH);
+        let asked: Vec<_> = wanted.into_iter().filter(|(name, ..)| is_old(name)).collect();
+        drop(known);
+        let mut answers = Vec::with_capacity(asked.len());
+        for some in asked.chunks(ASKED_AT_ONCE) {
+            std::thread::scope(|scope| {
+                let ask = |(mark, (name, info, extra)): (u32, &(String, &'static Info, Extra))| {
+                    let (name, info, extra) = (name.clone(), *info, extra.clone());
+                    scope.spawn(move || {
+                        let program = find(info).map(|file| file.path);
+                        (name, self.shared.login(info, program.as_deref(), &extra, mark))
+                    })
+                };
+                let asking: Vec<_> = (FIRST_ACCOUNT_MARK..).zip(some).map(ask).collect();
+                answers.extend(asking.into_iter().filter_map(|thread| thread.join().ok()));
+            });
+        }
+        let mut known = self.shared.lock();
+        for (name, login) in &answers {
+            known.accounts.insert(name.clone(), (Instant::now(), login.clone()));
+        }
+        answers
+    }
+
+    /// What was told of the login of an account.
+    pub fn known_login(&self, name: &str) -> Option<Login> {
+        self.shared.lock().accounts.get(name)?.1.clone()
     }
 
     /// Ends what is being asked, and waits for that.
@@ -241,7 +293,7 @@ impl Shared {
                     self.report(info.id, path, |entry| entry.told_version(answer.as_ref()));
                 }
                 Question::Login(path) => {
-                    let login = self.login(info, path.as_deref());
+                    let login = self.login(info, path.as_deref(), &Extra::default(), mark_of(info));
                     self.report(info.id, path.as_deref().unwrap_or(Path::new("")), |entry| {
                         entry.detection.login = login;
                         entry.login_told = Some(Instant::now());
@@ -293,16 +345,23 @@ impl Shared {
         }
     }
 
-    fn login(&self, info: &'static Info, program: Option<&Path>) -> Option<Login> {
+    /// Who is logged in; with the variables of an account, in there.
+    fn login(
+        &self,
+        info: &'static Info,
+        program: Option<&Path>,
+        account: &Extra,
+        mark: u32,
+    ) -> Option<Login> {
         match info.login.source {
             Source::Nowhere => None,
             Source::Program(args, read) => {
-                let (text, is_success) = self.run(info, program?, args, LOGIN_TIMEOUT, &[])?;
+                let (text, is_success) = self.run(info, program?, args, LOGIN_TIMEOUT, account, mark)?;
                 read(Answer { text: &text, is_success })
             }
-            Source::File(file) => Some(login_in(&file).unwrap_or_else(|| Login {
+            Source::File(file) => Some(login_in(&file, account).unwrap_or_else(|| Login {
                 is_in: false,
-                told: format!("no login found in ~/{}/{}", file.folder, file.name),
+                told: format!("no login found in {}", shown_place(&file, account)),
             })),
             Source::Endpoint => Some(match crate::ollama::look() {
                 Ok(address) => Login { is_in: true, told: format!("answers at {address}") },
@@ -318,13 +377,14 @@ impl Shared {
             return Some((version, true));
         }
         if info.home_variable.is_empty() {
-            return self.run(info, program, args, VERSION_TIMEOUT, &[]);
+            return self.run(info, program, args, VERSION_TIMEOUT, &Extra::default(), mark_of(info));
         }
         let folder = Temporary::make()
             .inspect_err(|error| log::warn!("{} is not asked for its version: {error}", info.id))
             .ok()?;
-        let home = folder.path().to_str()?.to_owned();
-        self.run(info, program, args, VERSION_TIMEOUT, &[(info.home_variable.to_owned(), home)])
+        let home = Some(folder.path().to_str()?.to_owned());
+        let own = Extra { set: [(info.home_variable.to_owned(), home)].into(), ..Extra::default() };
+        self.run(info, program, args, VERSION_TIMEOUT, &own, mark_of(info))
     }
 
     /// What a program prints, and whether it ended well; it gets what its agents get, and `own` ones.
@@ -334,27 +394,30 @@ impl Shared {
         program: &Path,
         args: &[&str],
         timeout: Duration,
-        own: &[(String, String)],
+        own: &Extra,
+        mark: u32,
     ) -> Option<(String, bool)> {
         let state = self.core.snapshot();
-        let index = crate::providers::all().iter().position(|provider| provider.info().id == info.id)?;
-        let extra = state.settings.config().env.of(info.id);
+        let extra = state.settings.config().env.of(info.id).then(own);
         let spec = Spec {
             program: program.into(),
             args: args.iter().map(Into::into).collect(),
-            env: environment::of_child(env::vars_os(), info, &extra, own, &[]),
+            env: environment::of_child(env::vars_os(), info, &extra, &[], &[]),
             // Not in the project, whose files agents write: programs take settings from where they stand.
             cwd: PathBuf::from("/"),
             stdin: Stdin::Null,
-            marker: Some(Marker {
-                agent: AgentId(FIRST_MARK + u32::try_from(index).ok()?),
-                project_dir: state.project.dir.clone(),
-            }),
+            marker: Some(Marker { agent: AgentId(mark), project_dir: state.project.dir.clone() }),
         };
         let told = self.processes.capture_unless(&spec, b"", timeout, ANSWER_BYTES, &self.is_over).ok()?;
         let text = [&told.stdout[..], b"\n", &told.stderr].concat();
         Some((String::from_utf8_lossy(&text).into_owned(), told.is_success()))
     }
+}
+
+/// The mark of the processes that are asked for a provider.
+fn mark_of(info: &Info) -> u32 {
+    let index = crate::providers::all().iter().position(|provider| provider.info().id == info.id);
+    FIRST_MARK + u32::try_from(index.unwrap_or_default()).unwrap_or_default()
 }
 
 /// What is on the `PATH` now, without asking any program.
@@ -394,13 +457,21 @@ fn version_in(answer: Option<&(String, bool)>) -> String {
     printable.take(VERSION_CHARS).collect()
 }
 
-fn login_in(file: &StateFile) -> Option<Login> {
-    let named = (!file.variable.is_empty()).then(|| env::var_os(file.variable)).flatten();
-    let folder = match named {
-        Some(folder) => PathBuf::from(folder),
-        None => PathBuf::from(env::var_os("HOME")?).join(file.folder),
+fn login_in(file: &StateFile, account: &Extra) -> Option<Login> {
+    (file.read)(&json_in(&place_of(file, account)?)?)
+}
+
+fn place_of(file: &StateFile, account: &Extra) -> Option<PathBuf> {
+    let variable = |name: &str| match account.set.get(name) {
+        Some(set) => set.as_ref().map(OsString::from),
+        None => env::var_os(name),
     };
-    (file.read)(&json_in(&folder.join(file.name))?)
+    place_below(Path::new(&env::var_os("HOME")?), file.path, &variable)
+}
+
+fn shown_place(file: &StateFile, account: &Extra) -> String {
+    let own = place_of(file, account).filter(|_| !account.set.is_empty());
+    own.map_or_else(|| format!("~/{}", file.path), |place| place.display().to_string())
 }
 
 /// The version of the npm package of this name, if the program stands in it.

@@ -35,6 +35,7 @@ macro_rules! kept {
                 $($(Document::$Name => $how(&state.$part.stored()),)?)*
                 Document::Agents => compact(&state.agents.stored()),
                 Document::Prompt(lineage) => compact(&state.agents.stored_prompt(lineage)?),
+                Document::Handoff(lineage) => compact(&state.agents.stored_handoff(lineage)?),
                 Document::Config => pretty(&json!(state.settings.stored())),
                 Document::Constraints => pretty(&state.memory.stored_constraints()),
                 Document::Discoveries => pretty(&state.memory.stored_discoveries()),

@@ -65,15 +65,16 @@ pub fn load_with(
     let stored: Stored = reader.read(Document::Agents)?.unwrap_or_default();
     known_version(Document::Agents, stored.version, agents::STORED_VERSION)?;
     let mut trouble = None;
-    let prompt = |lineage| match reader.read::<StoredPrompt>(Document::Prompt(lineage)) {
-        Ok(Some(stored)) => stored.prompt,
-        Ok(None) => Arc::from(""),
+    let mut text = |document| match reader.read::<StoredPrompt>(document) {
+        Ok(stored) => stored.map(|stored| stored.prompt),
         Err(error) => {
             trouble = Some(error);
-            Arc::from("")
+            None
         }
     };
-    let agents = agents::State::restore(stored, prompt, &kept(settings.config()), now);
+    let prompt = |lineage| text(Document::Prompt(lineage)).unwrap_or_default();
+    let mut agents = agents::State::restore(stored, prompt, &kept(settings.config()), now);
+    agents.restore_handoffs(|lineage| text(Document::Handoff(lineage)));
     trouble.map_or(Ok(()), Err)?;
     let mut state = State { agents: Arc::new(agents), settings: Arc::new(settings), ..State::default() };
     documents::restore(&reader, &mut state, now)?;
@@ -125,11 +126,15 @@ impl Reader<'_> {
     }
 }
 
-/// Tasks of agents whose records are gone: a daemon that ended before it removed them has left them.
+/// Tasks and briefs of agents whose records are gone: a daemon that ended before it removed them has left
+/// them.
 pub fn orphaned_tasks(folder: &Path, state: &State) -> Vec<Document> {
-    let Ok(entries) = fs::read_dir(folder.join("state/prompts")) else { return Vec::new() };
     let known: HashSet<LineageId> = state.agents.iter().map(|agent| agent.lineage_id).collect();
     let lineage = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
-    let orphans = entries.flatten().filter_map(lineage).filter(|lineage| !known.contains(lineage));
-    orphans.map(Document::Prompt).collect()
+    let orphans = |beneath: &str, document: fn(LineageId) -> Document| {
+        let entries = fs::read_dir(folder.join(beneath)).into_iter().flatten();
+        let lineages = entries.flatten().filter_map(lineage);
+        lineages.filter(|lineage| !known.contains(lineage)).map(document).collect::<Vec<_>>()
+    };
+    [orphans("state/prompts", Document::Prompt), orphans("state/handoffs", Document::Handoff)].concat()
 }

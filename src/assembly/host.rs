@@ -8,7 +8,9 @@ use crate::core::ids::AgentId;
 use crate::credentials::Vault;
 use crate::federation::worker::Keeper;
 use crate::market::worker_client::Marketplace;
+use crate::record::worker_tape::Recorder;
 use crate::workspace::worker_index::Indexer;
+use crate::workspace::worker_map::Mapper;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ pub type Counter = (&'static str, &'static str, &'static str, u64);
 
 /// The means of handlers that do I/O on their connection's thread.
 pub struct Host {
+    /// The core, for what is to be known there before a wish.
+    pub core: Core,
     /// The project's root, absolute and without links.
     pub project: PathBuf,
     /// The agents' logs.
@@ -34,12 +38,16 @@ pub struct Host {
     pub processes: Arc<Processes>,
     /// Scans the codebase.
     pub indexer: Arc<Indexer>,
+    /// Knows which files a task is about.
+    pub map: Arc<Mapper>,
     /// Asks the skills marketplace.
     pub market: Marketplace,
     /// The key by which other daemons know this one.
     pub federation: Keeper,
     /// The programs of the providers.
     pub programs: Arc<Programs>,
+    /// What the flight recorder does; `None` where it is switched off.
+    pub recorder: Option<Arc<Recorder>>,
     /// Counters of the HTTP server and the hub, known once they run.
     pub counters: OnceLock<Box<dyn Fn() -> Vec<Counter> + Send + Sync>>,
     /// The strays that were counted last, and when.
@@ -56,6 +64,11 @@ impl Host {
         let count = self.processes.strays(&self.project, lives);
         *last = Some((Instant::now(), count));
         count
+    }
+
+    /// The folder of this program's own settings of the user.
+    pub fn user_folder(&self) -> Option<PathBuf> {
+        crate::agents::worker::user_folder()
     }
 
     /// Counters of the edge and the hub, for `/metrics`.

@@ -3,7 +3,7 @@
 //! knows it but by [`host::Host`].
 
 mod agent_tokens;
-mod ahead;
+pub mod ahead;
 pub mod apply;
 pub mod caller;
 mod clock;
@@ -15,12 +15,14 @@ pub mod host;
 pub mod lock;
 mod moments;
 mod outbox;
+pub mod replay;
 pub mod routes;
 mod rules;
 mod service;
 mod shared_replies;
 pub mod spawn;
 pub mod state_thread;
+pub mod step;
 pub mod store;
 pub(crate) mod tokens;
 pub mod unwritten;

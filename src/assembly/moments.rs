@@ -10,6 +10,9 @@ use crate::workspace;
 pub fn job(state: &mut State, cx: &mut Context, report: JobReport) {
     match &report {
         JobReport::Brief(agent, Ok(text)) => crate::memory::brief_written(state, *agent, text),
+        JobReport::Learned(agent, learned) => {
+            return crate::context::learned::read(state, cx, *agent, learned);
+        }
         JobReport::Query(call, result) if questions::is_own(*call) => {
             return questions::answered(state, cx, *call, result);
         }
@@ -30,6 +33,7 @@ pub fn asked_of_files(state: &mut State, cx: &Context, command: &Command) {
 
 /// Tells every listener that the daemon has started and knows its providers.
 pub fn started(state: &mut State, cx: &mut Context) {
+    crate::agents::limit::started(state);
     crate::oversight::back::started(state, cx);
     crate::teams::phases::settle(state, cx);
     crate::schedules::started(state, cx);

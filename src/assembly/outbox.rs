@@ -2,13 +2,16 @@
 
 use super::agent_tokens::{self, AgentTokens};
 use super::folder::orphaned_tasks;
+use super::host::Host;
 use super::state_thread::Core;
 use super::store::{Store, Told};
 use crate::agents::report::RunReport;
-use crate::agents::worker::{Kept, Known, RunSpec, Runs, own_program};
+use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, own_program};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
-use crate::agents::{AgentChanges, Job, JobReport, RunOrder, StartOrder};
+use crate::agents::{
+    AgentChanges, Job, JobReport, Phase, RunOrder, StartOrder, Stop, why_rotated, working_folder,
+};
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, Response, SOON, State};
 use crate::credentials::Vault;
@@ -19,10 +22,12 @@ use crate::market::worker_links::{self, Links};
 use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::commands::baseline;
 use crate::ownership::worker_look::Looker;
-use crate::providers;
+use crate::providers::{self, LaunchRequest};
+use crate::settings::Config;
 use crate::teams::worker::PlanReader;
 use crate::workspace::Report;
 use crate::workspace::worker_import::Imports;
+use crate::workspace::worker_map::Mapper;
 use crossbeam_channel::Sender;
 use serde_json::json;
 use std::io;
@@ -30,7 +35,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_sys::clock;
-use svc_sys::process::{Prepare, Processes};
+use svc_sys::process::Prepare;
 use svc_sys::ws::{Hub, HubMessage};
 
 /// The threads that take orders. Fields in the order in which they end.
@@ -39,6 +44,8 @@ pub struct Outbox {
     core: Core,
     /// Opens the keys that agents get.
     vault: Arc<Vault>,
+    /// Tells agents of the files.
+    map: Arc<Mapper>,
     /// Makes what agents show of themselves.
     agent_tokens: Arc<AgentTokens>,
     gateways: Gateways,
@@ -53,6 +60,7 @@ pub struct Outbox {
     hub: Hub,
     journalist: crate::journalist::Writer,
     looker: Looker,
+    governor: crate::governor::Watch,
     cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
     store: Store,
@@ -62,14 +70,6 @@ pub struct Outbox {
 
 /// What WebSocket clients may have missed while a daemon takes the place of another, below `.svc/`.
 pub const FRAMES: &str = "state/frames";
-
-/// What opens and makes the secrets that agents get.
-pub struct Keys {
-    /// Opens the keys of providers and integrations.
-    pub vault: Arc<Vault>,
-    /// Makes their own tokens.
-    pub agent_tokens: Arc<AgentTokens>,
-}
 
 /// Where the threads report.
 fn reports<R: 'static>(core: &Core, event: fn(R) -> Event) -> impl Fn(R) + Send + Sync + use<R> {
@@ -85,12 +85,12 @@ impl Outbox {
         core: &Core,
         hub: Hub,
         folder: &Path,
-        processes: &Arc<Processes>,
-        logs: &Arc<LogStore>,
-        keys: Keys,
+        host: &Host,
+        agent_tokens: Arc<AgentTokens>,
         kept: Vec<Kept>,
     ) -> io::Result<Self> {
-        let Keys { vault, agent_tokens } = keys;
+        let Host { processes, logs, .. } = host;
+        let (vault, map) = (Arc::clone(&host.vault), Arc::clone(&host.map));
         let project = core.snapshot().project.dir.clone();
         let (theirs, to_core) = (|| Arc::clone(processes), core.clone());
         let of_run = Arc::new(move |agent, report| to_core.report(Event::Run(agent, report)));
@@ -105,7 +105,10 @@ impl Outbox {
         }
         let of_tools = Arc::new(reports(core, Event::Integrations));
         let runs = Runs::new(theirs(), Arc::clone(logs), of_run, own_program());
-        let working_dirs: Vec<_> = kept.iter().map(|kept| kept.working_dir().to_path_buf()).collect();
+        let state = core.snapshot();
+        log_prompts(&state, logs);
+        let agents = kept.iter().filter_map(|kept| state.agents.get(kept.agent));
+        let working_dirs: Vec<_> = agents.map(|agent| working_folder(&state, agent)).collect();
         let links = Arc::new(Links::start(&project, &working_dirs));
         go_on_with(kept, &runs, &links, core);
         Ok(Self {
@@ -129,8 +132,10 @@ impl Outbox {
                 Arc::new(move |id, progress| of_import((id, progress))),
             ),
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
+            governor: crate::governor::Watch::start(core.clone())?,
             looker: Looker::start(project, reports(core, Event::Ownership))?,
             vault,
+            map,
             agent_tokens,
             hub,
             store,
@@ -176,6 +181,7 @@ impl Outbox {
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Teams(look) => self.plans.order(look),
             Effect::Ownership(order) => self.unless(self.looker.order(order), Event::Ownership),
+            Effect::Governor(order) => self.governor.order(order),
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::ReplyStored(..) | Effect::Exit => {}
         }
@@ -228,15 +234,31 @@ impl Outbox {
         match order {
             RunOrder::Start(start) => {
                 let Some(provider) = providers::by_id(start.provider) else { return };
-                let StartOrder { lineage, request, env, secrets, skills, .. } = *start;
+                let StartOrder { lineage, request, env, secrets, skills, at_screen, map, .. } = *start;
                 let links = worker_links::prepare(&self.links, &request.working_dir, skills);
                 let tools = worker_mcp_file::prepare(start.provider, &request);
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let own = (agent_tokens::VARIABLE.to_owned(), self.agent_tokens.token_of(agent));
                     let env_extra = env.into_iter().chain(secrets).chain([own]).collect();
-                    let orphan = state.settings.config().keeper.orphan();
-                    self.runs.start(RunSpec { agent, lineage, request, provider, env_extra, prepare, orphan })
+                    let Config { keeper, governor, .. } = state.settings.config();
+                    self.runs.start(RunSpec {
+                        agent,
+                        lineage,
+                        request,
+                        provider,
+                        env_extra,
+                        prepare,
+                        orphan: keeper.orphan(),
+                        nice: keeper.nice,
+                        ceiling: governor.ceiling(),
+                        at_screen,
+                        complete: map.map(|order| {
+                            let map = Arc::clone(&self.map);
+                            Box::new(move |request: &mut LaunchRequest| map.tell(&order, &mut request.prompt))
+                                as Complete
+                        }),
+                    })
                 });
                 if let Err(error) = started {
                     self.core.control(Event::Run(agent, RunReport::StartFailed { error }));
@@ -254,7 +276,39 @@ impl Outbox {
             RunOrder::Decide { question, ruling } => self.runs.decide(agent, &question, &ruling),
             RunOrder::Interrupt => self.runs.interrupt(agent),
             RunOrder::Finish => self.runs.finish(agent),
-            RunOrder::Stop => self.runs.stop(agent),
+            RunOrder::Settings => {
+                let Config { keeper, governor, .. } = state.settings.config();
+                self.runs.settings(agent, keeper.orphan(), governor.ceiling());
+            }
+            RunOrder::Stop => {
+                note_replaced(agent, state);
+                self.runs.stop(agent);
+            }
+        }
+    }
+}
+
+/// What an order to end is for is not in the state file yet; a daemon that is killed leaves it here.
+fn note_replaced(agent: AgentId, state: &State) {
+    let record = state.agents.get(agent);
+    if !record.is_some_and(|agent| matches!(agent.phase, Phase::Stopping(Stop::Rotate, _))) {
+        return;
+    }
+    let Some(rotation) = why_rotated(&state.agents, agent) else { return };
+    let noted = RunFolder::of(&state.project.dir, agent).note_replaced(rotation);
+    if let Err(error) = noted {
+        log::warn!("agent {agent}: that it is being replaced cannot be noted: {error}");
+    }
+}
+
+/// What was to be started, and had not told that it runs, is in the state file before it is in the log.
+fn log_prompts(state: &State, logs: &LogStore) {
+    for agent in state.agents.iter() {
+        let Some(opening) = agent.opening.as_ref().filter(|opening| !opening.prompt.is_empty()) else {
+            continue;
+        };
+        if let Err(error) = logs.append_prompt(agent.lineage_id, agent.id, clock::now(), &opening.prompt) {
+            log::warn!("what agent {} was started with is not in its log: {error}", agent.id);
         }
     }
 }
@@ -263,19 +317,32 @@ impl Outbox {
 fn go_on_with(kept: Vec<Kept>, runs: &Runs, links: &Arc<Links>, core: &Core) {
     let state = core.snapshot();
     for kept in kept {
-        let Some(agent) = state.agents.get(kept.agent).filter(|agent| agent.status.is_live()) else {
+        let agent = state.agents.get(kept.agent);
+        let Some(agent) = agent.filter(|agent| agent.status.is_live() && !agent.has_no_run()) else {
             kept.end();
             continue;
         };
-        let links = worker_links::prepare_again(links, kept.working_dir());
+        let Some(provider) = providers::by_id(&agent.provider) else {
+            core.control(Event::Run(
+                kept.agent,
+                RunReport::StartFailed { error: "its provider is gone".to_owned() },
+            ));
+            kept.end();
+            continue;
+        };
+        let working_dir = working_folder(&state, agent);
+        let links = worker_links::prepare_again(links, &working_dir);
         let has_tools = !agent.integrations.is_empty();
-        let tools = worker_mcp_file::prepare_again(&agent.provider, has_tools, kept.working_dir());
+        let tools = worker_mcp_file::prepare_again(&agent.provider, has_tools, &working_dir);
         let known = Known {
+            lineage: agent.lineage_id,
+            provider,
             heard: agent.heard,
             process: agent.pid.map(|pid| (pid, agent.start_ticks)),
             sent: agent.queue.iter().filter(|message| message.sent).map(|message| message.id).collect(),
             prepare: [links, tools].into_iter().flatten().collect(),
             orphan: state.settings.config().keeper.orphan(),
+            ceiling: state.settings.config().governor.ceiling(),
         };
         let id = kept.agent;
         if let Err(error) = runs.go_on(kept, known) {

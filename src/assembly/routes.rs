@@ -18,6 +18,9 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::pm::routes());
     routes.extend(crate::context::triggers_api::routes());
     routes.extend(crate::agents::api::routes(super::spawn::spawn));
+    routes.extend(crate::record::api::routes(|host, ask| {
+        crate::record::worker_api::replay(host, ask, super::replay::answer)
+    }));
     rules::routes(&mut routes);
     Table::new(routes)
 }

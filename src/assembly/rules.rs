@@ -17,6 +17,58 @@ macro_rules! call {
     ($feature:ident $rule:ident ($($given:expr),*)) => { crate::$feature::$rule($($given),*) };
 }
 
+/// What the wishes and reports of a feature are about, for people.
+macro_rules! about {
+    ($kind:ident approvals) => {
+        "approvals and questions"
+    };
+    ($kind:ident ownership) => {
+        "who owns which files"
+    };
+    ($kind:ident coordination) => {
+        "locks"
+    };
+    ($kind:ident gateways) => {
+        "chats"
+    };
+    ($kind:ident pm) => {
+        "the project manager"
+    };
+    ($kind:ident credentials) => {
+        "the vault"
+    };
+    ($kind:ident toys) => {
+        "public APIs"
+    };
+    ($kind:ident isolation) => {
+        "worktrees"
+    };
+    ($kind:ident settings) => {
+        "the configuration"
+    };
+    ($kind:ident workspace) => {
+        "the project's files"
+    };
+    ($kind:ident context) => {
+        "what briefings say"
+    };
+    ($kind:ident market) => {
+        "skills"
+    };
+    ($kind:ident governor) => {
+        "room on the machine"
+    };
+    ($kind:ident cleanup) => {
+        "the daily cleanup"
+    };
+    ($kind:ident federation) => {
+        "other daemons"
+    };
+    ($kind:ident $feature:ident) => {
+        stringify!($feature)
+    };
+}
+
 macro_rules! rules {
     ($(
         #[doc = $doc:literal]
@@ -81,24 +133,24 @@ macro_rules! rules {
             $(call!($feature $routes (routes));)*
         }
 
-        /// The name of an event, for the log.
+        /// What an event is, in people's words: for the log and for replays.
         pub fn name_of(event: &Event) -> &'static str {
             match event {
                 $($(Event::Call(_, _, Command::$Name(_)) => {
-                    concat!(stringify!($feature), "::", stringify!($Wish))
+                    concat!("a wish about ", about!($Wish $feature))
                 })?)*
-                $($(Event::$Name(_) => concat!(stringify!($feature), "::", stringify!($Report)),)?)*
-                Event::Call(_, _, Command::Shutdown { .. }) => "a shutdown command",
-                Event::Run(..) => "a run report",
-                Event::Job(_) => "a job report",
-                Event::Detected(_) => "a detection report",
-                Event::Storage(_) => "a storage report",
-                Event::OnDisk(..) => "a report of a write",
-                Event::Timer(_) => "a timer",
+                $($(Event::$Name(_) => concat!("a report about ", about!($Report $feature)),)?)*
+                Event::Call(_, _, Command::Shutdown { .. }) => "a wish that the daemon ends",
+                Event::Run(..) => "a report about an agent's program",
+                Event::Job(_) => "a report about a job for an agent",
+                Event::Detected(_) => "a report about installed programs",
+                Event::Storage(_) => "a report about the disk",
+                Event::OnDisk(..) => "a report about what was written",
+                Event::Timer(timer) => words_of(timer),
                 Event::WrongToken { .. } => "a wrong token",
                 Event::ClockSet(_) => "a jump of the clock",
-                Event::Panicked => "a panic",
-                Event::Terminate => "a signal",
+                Event::Panicked => "a rule that has failed",
+                Event::Terminate => "a signal to end",
             }
         }
     };
@@ -106,13 +158,46 @@ macro_rules! rules {
 crate::features::features!(rules);
 
 macro_rules! deadlines {
-    ($($(#[$doc:meta])* $Name:ident $(($id:ident: $Of:ident))? => $($rule:ident)::+;)*) => {
+    ($(#[doc = $doc:literal] $Name:ident $(($id:ident: $Of:ident))? => $($rule:ident)::+;)*) => {
         /// Applies the rule of a deadline that has come.
         fn due(state: &mut State, cx: &mut Context, timer: Timer) {
             match timer {
                 $(Timer::$Name $(($id))? => crate::$($rule)::+(state, cx $(, $id)?),)*
             }
         }
+
+        /// What a deadline is for, in people's words.
+        pub fn words_of(timer: &Timer) -> &'static str {
+            match timer {
+                $(Timer::$Name $(($id))? => {
+                    $(let _ = $id;)?
+                    concat!("a deadline:", $doc)
+                })*
+            }
+        }
     };
 }
 crate::features::timers!(deadlines);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Actor;
+
+    #[test]
+    fn events_are_told_in_peoples_words() {
+        let wish = Command::Memory(crate::memory::Command::RemoveConstraint(String::new()));
+        let told = [
+            Event::Call(CallId(1), Actor::Operator, wish),
+            Event::Ownership(None),
+            Event::Timer(Timer::Silence(AgentId(1))),
+        ];
+        let told: Vec<&str> = told.iter().map(name_of).collect();
+        let words = [
+            "a wish about memory",
+            "a report about who owns which files",
+            "a deadline: An agent inside a turn has said nothing for too long.",
+        ];
+        assert_eq!(told, words);
+    }
+}

@@ -2,11 +2,14 @@
 //! features know the agents, and the agents none of them.
 
 use super::host::Host;
+use crate::accounts;
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Fields, Problem, Request};
 use crate::core::Command;
 use crate::endpoint::{Answer, Ask};
+use crate::governor;
 use crate::isolation::worker_worktree::{prepare, unmake};
+use crate::providers;
 use crate::schedules::{self, Timing};
 use std::sync::Arc;
 
@@ -31,11 +34,20 @@ pub fn command(request: SpawnRequest, timing: Option<Timing>) -> Command {
 /// The handler.
 pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let (mut request, timing) = parse(ask.request)?;
+    let account = request.account.as_deref();
+    if request.provider.is_none() {
+        request.provider =
+            account.and_then(|name| ask.state.accounts.get(name)).map(|known| known.provider.clone());
+    }
     let provider = request.provider.as_deref().unwrap_or(&ask.state.settings.config().default_provider);
     if !ask.state.providers.is_installed(provider) {
         // It may have been installed since; what is found goes before the wish.
         host.programs.look();
     }
+    if request.account.as_deref() == Some(accounts::AUTO) {
+        accounts::worker::look(host, ask.state, Some(providers::info_of(provider)));
+    }
+    governor::worker::look_before(&host.core, ask.state, ask.now);
     prepare(host, ask, &mut request)?;
     let worktree = request.worktree.clone();
     let command = command(request, timing);

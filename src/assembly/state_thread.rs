@@ -1,19 +1,20 @@
 //! The one thread that owns all state: it takes events from its lanes, applies them, publishes the new
 //! snapshot, and only then performs the effects, so that a client reads its own writes.
 
-use super::apply::apply;
 use super::outbox::Outbox;
 use super::rules::name_of;
+use super::step::step;
 use super::unwritten::MAX_UNWRITTEN;
 use crate::api::Problem;
-use crate::core::{Actor, CallId, Command, Context, Durability, Effect, Event, Response, State, time::Time};
+use crate::core::{Actor, CallId, Command, Durability, Effect, Event, Response, State};
+use crate::record::worker_tape::Tape;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use std::collections::HashMap;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use svc_sys::clock;
+use svc_sys::clock_set::ClockSet;
 use svc_sys::threads::Thread;
 
 /// Waiting control events at most; a further one is dropped with a warning (they repeat or are idempotent).
@@ -29,8 +30,10 @@ const DISK_LANE: usize = MAX_UNWRITTEN + CALL_LANE;
 const TURN_EVENTS: usize = 64;
 /// A turn over this is logged with its events.
 const SLOW_TURN: Duration = Duration::from_millis(50);
-/// The loop wakes at least this often.
+/// Where the kernel does not tell when the clock is set, the loop looks this often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
+/// The loop wakes at least this often.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 /// A caller waits for its answer this long; longer than any deferred answer of the core.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -46,6 +49,7 @@ pub struct Core {
     calls: Sender<CallMessage>,
     disk: Sender<Event>,
     work: Sender<Event>,
+    clock: Sender<()>,
     snapshot: Snapshot,
 }
 
@@ -71,12 +75,22 @@ impl Core {
         let (calls, calls_in) = bounded(CALL_LANE);
         let (disk, disk_in) = bounded(DISK_LANE);
         let (work, work_in) = bounded(WORK_LANE);
+        let (clock, clock_in) = bounded(1);
         let snapshot = Snapshot::default();
         snapshot.publish(Arc::new(state.clone()));
-        let core = Self { control, calls, disk, work, snapshot: snapshot.clone() };
-        let lanes = Lanes { control: control_in, calls: calls_in, disk: disk_in, work: work_in };
-        let thread =
-            StateThread { state, lanes, snapshot, waiting: HashMap::new(), next_call: 0, exit_sent: false };
+        let core = Self { control, calls, disk, work, clock, snapshot: snapshot.clone() };
+        let lanes =
+            Lanes { control: control_in, calls: calls_in, disk: disk_in, work: work_in, clock: clock_in };
+        let thread = StateThread {
+            state,
+            lanes,
+            snapshot,
+            waiting: HashMap::new(),
+            next_call: 0,
+            exit_sent: false,
+            longest_wait: HEARTBEAT,
+            tape: Tape::off(),
+        };
         (core, thread)
     }
 
@@ -126,6 +140,12 @@ impl Core {
         }
     }
 
+    /// Has the core look at the clock, which was set.
+    fn look_at_clock(&self) {
+        // Full, it is about to look.
+        let _ = self.clock.try_send(());
+    }
+
     /// Asks the core to end, as a signal does. Blocks while its lane is full, so that this is never lost.
     fn end(&self) {
         // Unsent, the thread has ended already.
@@ -143,6 +163,8 @@ struct Lanes {
     calls: Receiver<CallMessage>,
     disk: Receiver<Event>,
     work: Receiver<Event>,
+    /// A look at the clock is due.
+    clock: Receiver<()>,
 }
 
 /// The body of the state thread.
@@ -153,6 +175,8 @@ pub struct StateThread {
     waiting: HashMap<CallId, Sender<Response>>,
     next_call: u64,
     exit_sent: bool,
+    longest_wait: Duration,
+    tape: Tape,
 }
 
 /// The state thread, running. Dropped, it is told to end and waited for: whatever fails while the daemon is
@@ -160,17 +184,25 @@ pub struct StateThread {
 pub struct RunningCore {
     core: Core,
     thread: Option<Thread>,
+    /// Without it, the thread looks at the clock by itself.
+    _clock: Option<ClockSet>,
 }
 
 impl RunningCore {
     /// Runs `body` on a thread of its own, with `outbox`.
     ///
     /// Errors: the system gives no thread.
-    pub fn start(core: Core, body: StateThread, mut outbox: Outbox) -> io::Result<Self> {
+    pub fn start(core: Core, mut body: StateThread, mut outbox: Outbox) -> io::Result<Self> {
+        let teller = core.clone();
+        let clock = ClockSet::start(move || teller.look_at_clock());
+        match &clock {
+            Ok(_) => body.longest_wait = LONGEST_WAIT,
+            Err(error) => log::info!("the kernel does not tell when the clock is set ({error}): looked at"),
+        }
         let thread = Thread::with_stack("state", STACK_BYTES, move || {
             body.run(&mut outbox);
         })?;
-        Ok(Self { core, thread: Some(thread) })
+        Ok(Self { core, thread: Some(thread), _clock: clock.ok() })
     }
 
     /// Waits until something else has told it to end, and it has.
@@ -192,6 +224,13 @@ impl Drop for RunningCore {
 type Turn = Vec<(Vec<Effect>, &'static str)>;
 
 impl StateThread {
+    /// Writes down on `tape` what it takes in.
+    #[must_use]
+    pub fn recorded_on(mut self, tape: Tape) -> Self {
+        self.tape = tape;
+        self
+    }
+
     /// Runs until [`Effect::Exit`]; gives the last state back.
     pub fn run(mut self, outbox: &mut Outbox) -> State {
         loop {
@@ -199,10 +238,10 @@ impl StateThread {
             let began = Instant::now();
             let mut turn = Turn::new();
             if let Some(jump) = clock::follow() {
-                self.step(Event::ClockSet(jump), &mut turn);
+                self.step(Event::ClockSet(jump), false, &mut turn);
             }
             if let Some(event) = first {
-                self.step(event, &mut turn);
+                self.step(event, false, &mut turn);
             }
             self.drain(&mut turn);
             self.due_timers(&mut turn);
@@ -211,6 +250,7 @@ impl StateThread {
             }
             let published = Arc::new(self.state.clone());
             self.snapshot.publish(Arc::clone(&published));
+            self.tape.turn_over(&published);
             let took = began.elapsed();
             if took > SLOW_TURN {
                 let names: Vec<_> = turn.iter().map(|(_, name)| *name).collect();
@@ -228,15 +268,17 @@ impl StateThread {
                 exit |= self.perform(effects, &published, outbox);
             }
             if exit {
+                self.tape.end(&self.state);
                 return self.state;
             }
         }
     }
 
-    /// Waits for an event, a deadline or the heartbeat.
+    /// Waits for an event, a deadline or a look at the clock.
     fn wait(&mut self) -> Option<Event> {
         let now = clock::now();
-        let due = self.state.timers.next().map_or(HEARTBEAT, |(at, _)| at.since(now).min(HEARTBEAT));
+        let longest = self.longest_wait;
+        let due = self.state.timers.next().map_or(longest, |(at, _)| at.since(now).min(longest));
         if let Ok(event) = self.lanes.control.try_recv() {
             return Some(event);
         }
@@ -245,6 +287,7 @@ impl StateThread {
             recv(self.lanes.calls) -> message => message.ok().map(|message| self.admit(message)),
             recv(self.lanes.disk) -> event => event.ok(),
             recv(self.lanes.work) -> event => event.ok(),
+            recv(self.lanes.clock) -> _ => None,
             default(due) => None,
         }
     }
@@ -253,27 +296,27 @@ impl StateThread {
     fn drain(&mut self, turn: &mut Turn) {
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.control.try_recv() else { break };
-            self.step(event, turn);
+            self.step(event, false, turn);
         }
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.disk.try_recv() else { break };
-            self.step(event, turn);
+            self.step(event, false, turn);
         }
         for _ in 0..TURN_EVENTS {
             let Ok(message) = self.lanes.calls.try_recv() else { break };
             let event = self.admit(message);
-            self.step(event, turn);
+            self.step(event, false, turn);
         }
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.work.try_recv() else { break };
-            self.step(event, turn);
+            self.step(event, false, turn);
         }
     }
 
     fn due_timers(&mut self, turn: &mut Turn) {
         let now = clock::now();
         while let Some(timer) = Arc::make_mut(&mut self.state.timers).take_due(now) {
-            self.step(Event::Timer(timer), turn);
+            self.step(Event::Timer(timer), true, turn);
         }
     }
 
@@ -285,42 +328,16 @@ impl StateThread {
         Event::Call(call, actor, command)
     }
 
-    /// Applies one event. A panic costs that event alone: the old state stays.
-    fn step(&mut self, event: Event, turn: &mut Turn) {
+    /// Applies one event; `is_due`: a deadline that was taken from the state.
+    fn step(&mut self, event: Event, is_due: bool, turn: &mut Turn) {
         let name = name_of(&event);
-        let (call, is_written) = match &event {
-            Event::Call(call, ..) => (Some(*call), false),
-            Event::OnDisk(call, _) => (Some(*call), true),
-            _ => (None, false),
-        };
-        let mut next = self.state.clone();
-        let mut cx = self.context(clock::now());
-        let outcome = catch_unwind(AssertUnwindSafe(|| apply(&mut next, &mut cx, event)));
-        if outcome.is_ok() {
-            self.state = next;
-            self.exit_sent = cx.exit_sent;
-            turn.push((cx.take(), name));
-            return;
+        let (now, seed) = (clock::now(), clock::random());
+        self.tape.take(&self.state, self.exit_sent, now, seed, is_due, &event);
+        let step = step(&mut self.state, &mut self.exit_sent, now, seed, event);
+        if step.panicked {
+            log::error!("handling {name} panicked; the state before it was kept");
         }
-        log::error!("handling {name} panicked; the state before it was kept");
-        let mut cx = self.context(clock::now());
-        apply(&mut self.state, &mut cx, Event::Panicked);
-        let bug = "this request met a bug in svc; the daemon goes on";
-        match call {
-            // What is on disk of it is taken back.
-            Some(call) if is_written => {
-                apply(&mut self.state, &mut cx, Event::OnDisk(call, Err(bug.into())));
-            }
-            Some(call) => cx.reply(call, Problem::new(500, "internal", bug)),
-            None => {}
-        }
-        turn.push((cx.take(), "panicked"));
-    }
-
-    fn context(&self, now: Time) -> Context {
-        let mut cx = Context::new(now, clock::random());
-        cx.exit_sent = self.exit_sent;
-        cx
+        turn.push((step.effects, if step.panicked { "panicked" } else { name }));
     }
 
     /// Performs the effects of one event; whether the daemon is to end. Replies wait for the disk when the

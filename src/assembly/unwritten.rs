@@ -144,6 +144,9 @@ fn withdraw(state: &State, cx: &mut Context, change: &Unwritten, why: &str) {
             Document::Prompt(lineage) if state.agents.stored_prompt(*lineage).is_none() => {
                 Effect::Remove(*document)
             }
+            Document::Handoff(lineage) if state.agents.stored_handoff(*lineage).is_none() => {
+                Effect::Remove(*document)
+            }
             _ => Effect::Put(*document, Durability::BeforeReply),
         });
     }

@@ -55,6 +55,7 @@ fn world() -> World {
         json!({"name": "off", "cron": "0 0 * * *", "agent": agent, "enabled": false}),
     );
     made("POST", "/api/teams", json!({"name": "crew"}));
+    made("POST", "/api/prices", prices("old"));
     let rule = made("POST", "/api/memory/constraints", json!({"text": "Use tabs"}))["hash"].clone();
     let gateway = made("POST", "/api/gateways", json!({"type": "telegram", "chatId": "7"}))["id"].clone();
     made("POST", "/api/integrations", json!({"id": "hub", "command": "hub-server", "env": ["HUB_KEY"]}));
@@ -71,15 +72,23 @@ fn world() -> World {
     let run = bench.state.gateways.get(id).unwrap().run;
     bench.apply(Event::Gateways(gateways::Report::Connected { gateway: id, run, bot: "bot".into() }));
     bench.command(put_key("codex"));
+    assert_eq!(bench.account("work", "codex", Some("/srv/work")).0, 201);
     let (id, key, masked) = ("hub".into(), "HUB_KEY".into(), "k".into());
     let set = integrations::Command::SetCredential { id, key, sealed: sealed(), masked };
     bench.command(Command::Integrations(set));
     let ended = bench.agent("ended");
     bench.exits(ended, 0);
     let one = bench.agent("one");
+    bench.agent("wanted");
+    bench.ask("POST", "/api/agents/wanted/attach", &json!({}));
     let new = approvals::NewApproval { agent: Some(one), action: approvals::Action::question("may I?") };
     let (approval, _) = bench.with(|all, cx| approvals::request(all, cx, new)).unwrap();
     World { bench, approval: approval.to_string(), gateway, rule }
+}
+
+fn prices(source: &str) -> Value {
+    let model = json!({"id": "a", "input": 1, "output": 1, "cacheRead": 1, "cacheCreation": 1});
+    json!({"asOf": "1970-01-01", "source": source, "models": [model]})
 }
 
 fn word(value: &Value) -> String {
@@ -102,6 +111,8 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
     let none = Value::Null;
     vec![
         ("POST /api/agents/:id/instruct", "agents/one/instruct".into(), say),
+        ("POST /api/agents/:id/attach", "agents/one/attach".into(), json!({})),
+        ("DELETE /api/agents/:id/attach", "agents/wanted/attach".into(), none.clone()),
         ("POST /api/agents/:id/resume", "agents/ended/resume".into(), none.clone()),
         ("PATCH /api/agents/:id", "agents/one".into(), json!({"effort": "high"})),
         ("DELETE /api/agents/:id", "agents/ended".into(), none.clone()),
@@ -112,6 +123,7 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/coordination/declare", "coordination/declare".into(), lock),
         ("POST /api/coordination/complete", "coordination/complete".into(), json!({"agentId": "me"})),
         ("DELETE /api/credentials/:provider", "credentials/codex".into(), none.clone()),
+        ("DELETE /api/accounts/:name", "accounts/work".into(), none.clone()),
         ("POST /api/gateways", "gateways".into(), json!({"type": "slack"})),
         ("PATCH /api/gateways/:id", format!("gateways/{gateway}"), json!({"chatId": "8"})),
         ("DELETE /api/gateways/:id", format!("gateways/{gateway}"), none.clone()),
@@ -137,6 +149,8 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/schedules/:id/run", "schedules/tidy/run".into(), none.clone()),
         ("POST /api/schedules/:id/enable", "schedules/off/enable".into(), none.clone()),
         ("POST /api/schedules/:id/disable", "schedules/tidy/disable".into(), none.clone()),
+        ("POST /api/prices", "prices".into(), prices("new")),
+        ("DELETE /api/prices", "prices".into(), none.clone()),
         ("PATCH /api/config", "config".into(), json!({"maxAgents": 33})),
         ("POST /api/teams", "teams".into(), json!({"name": "other"})),
         ("PATCH /api/teams/:name", "teams/crew".into(), json!({"name": "renamed"})),
@@ -247,7 +261,8 @@ fn a_refused_change_leaves_what_happened_meanwhile() {
     assert_eq!(bench.audited("change.withdrawn").len(), 1);
 }
 
-/// The stored record of a resumed agent holds its waiting words no more: by then the log has them.
+/// The record of a resumed agent lets go of its waiting words when it runs: the log has them before it is
+/// stored as on its way.
 #[test]
 fn words_are_in_the_log_before_the_document_that_no_longer_holds_them() {
     let mut bench = Bench::new();
@@ -272,7 +287,8 @@ fn words_are_in_the_log_before_the_document_that_no_longer_holds_them() {
         assert_eq!(logged(&bench), 1, "once, not again when it is in force");
         let is_told = bench.effects.iter().any(|effect| tells(effect, "came to nothing"));
         assert_eq!(is_told, disk.is_err());
-        let waits = bench.state.agents.find("one").unwrap().queue.len();
+        let queue = &bench.state.agents.find("one").unwrap().queue;
+        let waits = queue.iter().filter(|message| !message.in_prompt).count();
         assert_eq!(waits, usize::from(disk.is_err()), "a refused resume leaves them waiting");
     }
 }
@@ -294,6 +310,21 @@ fn what_was_left_out_of_what_was_written_is_not_in_force() {
     let left = bench.apply(Event::OnDisk(calls[1], Err(LEFT_OUT.into()))).unwrap();
     assert_eq!((refused.status, left.status), (503, 503));
     assert_eq!(bench.state.coordination.iter().count(), 0);
+}
+
+/// What was left out, and is not granted by the state as it has become either, is judged and answered once.
+#[test]
+fn what_was_left_out_and_comes_to_nothing_is_answered_once() {
+    let mut bench = Bench::new();
+    bench.disk = None;
+    let lock = |who: &str| json!({"agentId": who, "operation": "o", "resources": ["db"]});
+    for who in ["a", "b"] {
+        assert!(bench.wish("POST", "/api/coordination/declare", &lock(who)).is_none());
+    }
+    let calls: Vec<_> = bench.state.unwritten.iter().map(|change| change.call).collect();
+    let granted = bench.apply(Event::OnDisk(calls[0], Ok(()))).unwrap();
+    let left = bench.apply(Event::OnDisk(calls[1], Err(LEFT_OUT.into()))).unwrap();
+    assert_eq!((granted.status, left.status), (200, 423));
 }
 
 /// What was wished first is granted first; the other is judged by the state as it has become.

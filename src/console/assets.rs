@@ -64,6 +64,7 @@ pub static ALL: &[Asset] = &[
     asset!("prose.js", false),
     asset!("map.js", false),
     asset!("audit.js", false),
+    asset!("replay.js", false),
     asset!("locks.js", false),
     asset!("files.js", false),
     asset!("settings.js", false),

@@ -11,6 +11,8 @@ pub const CONVERGED_SESSIONS: usize = 10;
 pub const MAX_PROFILES: usize = 500;
 /// From this score on a session raises its threshold.
 const GOOD_SCORE: f64 = 70.0;
+/// A session says something of a threshold only if its context came as near to it.
+pub const NEAR: f64 = 0.1;
 /// Below this score a session lowers its threshold.
 const BAD_SCORE: f64 = 40.0;
 const RAISE: f64 = 0.02;
@@ -22,7 +24,7 @@ const STILL: f64 = 0.01 + 1e-9;
 pub type Profiles = BTreeMap<String, BTreeMap<String, Profile>>;
 
 /// What was learned of one provider and role.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Profile {
     /// How far the threshold is from `rotationThreshold`: a change of that setting still shows.
@@ -59,13 +61,13 @@ impl Profile {
         }
     }
 
-    /// Whether the threshold has found its place: ten sessions whose moves alternate or keep still, after it
-    /// has really moved.
+    /// Whether the threshold has found its place: ten sessions whose moves keep still or go to and fro about
+    /// one place, after it has really moved. Moves that add up to more than one step lead somewhere else.
     pub fn is_converged(&self) -> bool {
         let still = self.moves.iter().all(|moved| moved.abs() <= STILL);
-        let mut pairs = self.moves.iter().zip(self.moves.iter().skip(1));
-        let alternating = pairs.all(|(one, next)| one * next < 0.0);
-        self.moves.len() == CONVERGED_SESSIONS && self.moved && (still || alternating)
+        let both = [1.0, -1.0].iter().all(|way| self.moves.iter().any(|moved| moved * way > STILL));
+        let alternates = both && self.moves.iter().sum::<f64>().abs() <= -LOWER + STILL;
+        self.moves.len() == CONVERGED_SESSIONS && self.moved && (still || alternates)
     }
 }
 

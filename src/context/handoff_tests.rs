@@ -62,7 +62,7 @@ fn an_agent_that_has_finished_with_a_full_context_is_handed_over_when_it_goes_on
     let (_, chain) = bench.ask("GET", "/api/memory/handoff-chain/dev", &Value::Null);
     assert_eq!(chain["entries"][0]["body"], "# Handoff of one");
     let (_, tokens) = bench.ask("GET", "/api/tokens/summary", &Value::Null);
-    assert_eq!((&tokens["totalUsed"], &tokens["breakdown"]["rotation"]), (&json!(900), &json!(900)));
+    assert_eq!((&tokens["totalUsed"], &tokens["breakdown"]["rotation"]), (&json!(900), &json!(0)));
     assert_eq!(tokens["breakdown"]["coldStart"], 0, "its session is not resumed");
 }
 
@@ -125,8 +125,10 @@ fn an_instruction_that_waited_when_the_program_ended_well_begins_the_next_life()
     bench.ask("POST", "/api/agents/one/instruct", &json!({"message": "use tabs"}));
     bench.exits(id, 0);
     assert_eq!(last_start(&bench).0.lines().last(), Some("> use tabs"));
-    let next = bench.state.agents.find("one").unwrap();
-    assert!(next.id != id && next.queue.is_empty() && next.status.is_live());
+    let next = bench.state.agents.find("one").unwrap().id;
+    bench.apply(Event::Run(next, RunReport::Started { pid: 2, start_ticks: 2 }));
+    let agent = bench.state.agents.get(next).unwrap();
+    assert!(next != id && agent.queue.is_empty() && agent.status.is_live());
     assert!(bench.notices("instruction:undelivered").is_empty());
 }
 

@@ -7,12 +7,15 @@ pub mod briefing;
 #[cfg(test)]
 mod briefing_tests;
 #[cfg(test)]
+mod fifty_lives_tests;
+#[cfg(test)]
 mod handoff_tests;
+pub mod learned;
+#[cfg(test)]
+mod lives_tests;
 pub mod quality;
 #[cfg(test)]
 mod safe_points_tests;
-#[cfg(test)]
-pub(crate) mod testing;
 pub mod triggers;
 pub mod triggers_api;
 #[cfg(test)]
@@ -30,13 +33,14 @@ pub const ARCHITECTURE_PATHS: [&str; 3] =
     ["ARCHITECTURE.md", "docs/architecture.md", ".github/ARCHITECTURE.md"];
 
 /// What a thread keeps ready for briefings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     architecture: Option<Arc<Architecture>>,
+    learning: learned::Learning,
 }
 
 /// The project's architecture document, as far as agents are told.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct Architecture {
     /// One of [`ARCHITECTURE_PATHS`].
     pub path: &'static str,
@@ -63,7 +67,7 @@ impl Architecture {
 impl State {
     /// With this document.
     pub fn new(architecture: Option<Architecture>) -> Self {
-        Self { architecture: architecture.map(Arc::new) }
+        Self { architecture: architecture.map(Arc::new), learning: learned::Learning::default() }
     }
 
     /// The architecture document, if the project has one.
@@ -73,16 +77,18 @@ impl State {
 }
 
 /// A fact from the thread that watches documents.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Report {
     /// The architecture document has changed, come or gone.
     Architecture(Option<Architecture>),
 }
 
+pub use learned::moment;
+
 /// A document has changed.
 pub fn report(all: &mut All, _cx: &mut Context, report: Report) {
     let Report::Architecture(architecture) = report;
-    all.context = Arc::new(State::new(architecture));
+    Arc::make_mut(&mut all.context).architecture = architecture.map(Arc::new);
 }
 
 /// The indexer's summary of the project; `None` before the first scan.

@@ -6,19 +6,24 @@
 //! is under way and the model has not answered yet. There only programs that take live input are replaced
 //! for their context or their quality: the others take one prompt a run and end by themselves.
 //!
-//! The ceiling is a safety limit: it is acted on after a tool call of every program, and at once when a life
-//! has passed it by [`RUNAWAY`]. What it counts is [`weighed`]. It never outruns the daily budget, and a
-//! lineage that comes to it again and again is stopped instead of replaced.
+//! The ceiling is a safety limit. What it counts is [`weighed`]. It waits for the end of the turn; past
+//! [`OVERDUE`] it is acted on after a tool call of every program, and past [`RUNAWAY`] at once. A lineage
+//! that comes to it with a second life is stopped, and people are asked.
 //!
-//! An agent whose turn has ended well and for whom nothing waits has no work left to hand over: a full
-//! context does not replace it. If somebody speaks to it later, it goes on through a handoff
-//! (`agents::rotation`). Work of poor quality is handed over all the same: that it is done is then only its
-//! own word.
+//! The daily budget comes before all: nobody outruns it by more than a turn (`usage::budget`).
+//!
+//! An agent whose turn has ended well and for whom nothing waits has no work left to hand over: neither a
+//! full context nor red tests on the way replace it. If somebody speaks to it later, it goes on through a
+//! handoff (`agents::rotation`).
+//!
+//! Inside of a turn a full context is replaced only where that is expected to be cheaper than to go on
+//! ([`pays`]), or where it is full to the [`BRIM`].
 //!
 //! `autoRotation: false` puts off all but the ceiling; a spent budget puts off all, and stops whoever comes
 //! to the ceiling.
 
-use super::adaptive::{MAX_PROFILES, Profile, Profiles};
+use super::adaptive::{self, MAX_PROFILES, Profile, Profiles};
+use super::briefing;
 use super::quality::{self, Window};
 use crate::agents::{Agent, Status, history};
 use crate::core::ids::{AgentId, LineageId};
@@ -26,6 +31,7 @@ use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
 use crate::memory;
 use crate::providers::{self, Activity, Tokens, Usage};
+use crate::settings::MidTurn;
 use crate::usage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -35,16 +41,23 @@ use std::time::Duration;
 
 /// Between two rotations of a lineage, the ceiling's apart.
 pub const COOLDOWN: Duration = Duration::from_secs(300);
-/// Between two rotations of a lineage at the ceiling.
-pub const CEILING_COOLDOWN: Duration = Duration::from_secs(60);
-/// So many rotations of a lineage at the ceiling within [`CEILING_WINDOW`] are the last ones.
-pub const CEILING_ROTATIONS: usize = 3;
-/// See [`CEILING_ROTATIONS`].
-pub const CEILING_WINDOW: Duration = Duration::from_secs(3_600);
+/// So many lives of a lineage may come to the ceiling within [`CEILING_WINDOW`]; the last of them gets no
+/// successor before a person says so.
+pub const CEILING_LIVES: usize = 2;
+/// See [`CEILING_LIVES`].
+pub const CEILING_WINDOW: Duration = Duration::from_secs(86_400);
+/// For a life that has used so many times its ceiling the end of its turn is not waited for.
+pub const OVERDUE: f64 = 1.25;
 /// A life that has used so many times its ceiling is ended wherever it is.
-pub const RUNAWAY: f64 = 1.25;
+pub const RUNAWAY: f64 = 1.5;
 /// What a token read from the provider's cache weighs at the ceiling: about what it costs beside a fresh one.
 pub const CACHE_READ_WEIGHT: f64 = 0.1;
+/// A context that is as much fuller than its threshold is replaced whatever it costs.
+const BRIM: f64 = 0.1;
+/// Tokens of a successor's handoff brief.
+const BRIEF_TOKENS: f64 = 4_000.0;
+/// What a successor reads again, as a share of its predecessor's context.
+const RE_READ: f64 = 0.15;
 /// A context that falls by this share of its peak was compacted.
 const COMPACTION_DROP: f64 = 0.25;
 /// A peak below this says nothing.
@@ -56,17 +69,21 @@ pub const FULL: &str = "context_threshold";
 pub const CEILING: &str = "token_limit_exceeded";
 
 /// What is known of the lives under way, and what was learned from earlier ones.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     lives: BTreeMap<LineageId, Arc<Life>>,
     profiles: Arc<Profiles>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 struct Life {
     window: Window,
     /// The fullest its context has been since it was last empty or compacted.
     peak: f64,
+    /// The fullest it has been at all.
+    fullest: f64,
+    /// Calls of the model since this turn began.
+    calls: u32,
     /// The context window, as last told.
     context_window: u64,
     /// The score with which its last life ended.
@@ -144,8 +161,16 @@ pub fn weighed(tokens: Tokens) -> u64 {
 /// What is to be done with `id` now, if anything.
 pub fn due(all: &All, now: Time, id: AgentId) -> Option<Due> {
     let agent = all.agents.get(id)?;
-    let works = matches!(agent.status, Status::Running | Status::Waiting) && agent.is_working();
-    if !works || all.health.writable().is_err() {
+    let is_live = matches!(agent.status, Status::Running | Status::Waiting);
+    if !is_live || all.health.writable().is_err() {
+        return None;
+    }
+    if agent.may_spend()
+        && let Some(why) = over_budget(all, now, agent)
+    {
+        return Some(Due::Stop(why));
+    }
+    if !agent.is_working() {
         return None;
     }
     let (used, ceiling) = (weighed(agent.instance_tokens), ceiling(all, &agent.role));
@@ -157,44 +182,74 @@ pub fn due(all: &All, now: Time, id: AgentId) -> Option<Due> {
     if !safe || agent.status == Status::Waiting || !may_rotate(all, now, agent) {
         return None;
     }
-    if is_full(all, agent) && !has_finished(agent) {
+    if has_finished(agent) {
+        return None;
+    }
+    if is_full(all, agent) && (!agent.turn_open || is_brimful(all, agent) || pays(all, agent)) {
         return Some(Due::Rotate(FULL));
     }
     has_degraded(all, agent).then_some(Due::Rotate("quality_degradation"))
 }
 
+fn is_brimful(all: &All, agent: &Agent) -> bool {
+    let brim = threshold(all, &agent.provider, &agent.role) + BRIM;
+    agent.context_usage() >= brim.min(adaptive::RANGE.1)
+}
+
+/// Whether it is expected to be cheaper to go on in a fresh context: for the calls to come, reading the
+/// present one from the cache again and again, against briefing, brief and what is read again, written to a
+/// cold cache once and read from it then.
+#[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+fn pays(all: &All, agent: &Agent) -> bool {
+    // In relation to each other prices hardly differ, and that is all that counts here.
+    let known = usage::price_of(all, agent).filter(|price| price.cache_creation > 0.0);
+    let price = known.unwrap_or_else(|| crate::prices::dearest(all));
+    let life = all.triggers.lives.get(&agent.lineage_id);
+    // A turn is expected to go on for as long as it has gone on.
+    let calls = f64::from(life.map_or(0, |life| life.calls).max(1));
+    let context = agent.context_tokens as f64;
+    let briefing = briefing::budget_tokens(&agent.provider, agent.model.as_deref()) as f64;
+    let fresh = briefing + BRIEF_TOKENS + RE_READ * context;
+    context * price.cache_read * calls > fresh * (price.cache_creation + price.cache_read * calls)
+}
+
+/// Why an agent is to be stopped inside of its turn for the sake of the daily budget.
+fn over_budget(all: &All, now: Time, agent: &Agent) -> Option<String> {
+    let stops = all.settings.config().budget.mid_turn == MidTurn::Stop;
+    if stops && agent.open_tools.is_between() && usage::check_budget(all, now).is_err() {
+        return Some("the daily budget is spent, and budget.midTurn is stop".to_owned());
+    }
+    usage::budget::outrun(all, now)
+}
+
 /// The ceiling is passed: its successor, or its end.
 #[allow(clippy::cast_precision_loss, reason = "a bound; token counts are far below 2^52")]
 fn at_ceiling(all: &All, now: Time, agent: &Agent, used: u64, ceiling: u64) -> Option<Due> {
-    let runs_away = used as f64 > ceiling as f64 * RUNAWAY;
-    // Its program ends by itself, and its next life begins anew.
-    if !agent.turn_open && has_finished(agent) {
-        return None;
-    }
-    if agent.turn_open && !agent.open_tools.is_between() && !runs_away {
+    let times = used as f64 / ceiling as f64;
+    let waits = if agent.turn_open {
+        let is_overdue = times > OVERDUE && agent.open_tools.is_between();
+        times <= RUNAWAY && !is_overdue
+    } else {
+        // Its program ends by itself, and its next life begins anew.
+        has_finished(agent)
+    };
+    if waits {
         return None;
     }
     if usage::check_budget(all, now).is_err() {
         let why = "it has passed its token ceiling, and the daily budget is spent";
         return Some(Due::Stop(why.to_owned()));
     }
-    let history = all.agents.rotations();
-    let earlier = history.since(agent.lineage_id, CEILING, now, CEILING_WINDOW);
-    if earlier.len() >= CEILING_ROTATIONS {
-        let (times, minutes) = (earlier.len() + 1, CEILING_WINDOW.as_secs() / 60);
+    let earlier = all.agents.rotations().since(agent.lineage_id, CEILING, now, CEILING_WINDOW).len();
+    if earlier + 1 >= CEILING_LIVES {
+        let hours = CEILING_WINDOW.as_secs() / 3_600;
         return Some(Due::Stop(format!(
-            "it has passed its token ceiling {times} times in {minutes} minutes"
+            "{} of its lives have passed their token ceiling of {ceiling} tokens in {hours} hours; look at what \
+             it does before it goes on",
+            earlier + 1
         )));
     }
-    let cools = earlier.last().is_some_and(|last| now.since(*last) < CEILING_COOLDOWN);
-    match (cools, runs_away) {
-        (true, true) => {
-            let seconds = CEILING_COOLDOWN.as_secs();
-            Some(Due::Stop(format!("it has run past its token ceiling twice within {seconds} seconds")))
-        }
-        (true, false) => None,
-        (false, _) => Some(Due::Rotate(CEILING)),
-    }
+    Some(Due::Rotate(CEILING))
 }
 
 /// Whether an agent may be rotated unasked: the setting, the budget and the cooldown of its lineage.
@@ -212,12 +267,12 @@ pub fn is_full(all: &All, agent: &Agent) -> bool {
 
 /// Whether an agent between two turns has no work left, as far as it says.
 fn has_finished(agent: &Agent) -> bool {
-    agent.queue.is_empty() && agent.last_turn.as_ref().is_some_and(|turn| !turn.is_error)
+    !agent.turn_open && agent.queue.is_empty() && agent.last_turn.as_ref().is_some_and(|turn| !turn.is_error)
 }
 
 fn has_degraded(all: &All, agent: &Agent) -> bool {
     let Some(life) = all.triggers.lives.get(&agent.lineage_id) else { return false };
-    life.window.score().is_some_and(|score| score < quality_threshold(all, agent))
+    life.window.judged().is_some_and(|score| score < quality_threshold(all, agent))
 }
 
 fn quality_threshold(all: &All, agent: &Agent) -> f64 {
@@ -239,7 +294,14 @@ pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activit
                 life.peak = 0.0;
                 true
             }
-            Activity::Usage(usage) => life.has_dropped(usage),
+            Activity::Usage(usage) => {
+                life.calls = life.calls.saturating_add(u32::from(usage.context_tokens.is_some()));
+                life.has_dropped(usage)
+            }
+            Activity::TurnStarted | Activity::TurnEnded(_) => {
+                life.calls = 0;
+                false
+            }
             _ => false,
         };
         compactions += u32::from(compacted);
@@ -256,6 +318,7 @@ impl Life {
         self.context_window = usage.context_window.unwrap_or(self.context_window);
         let Some(tokens) = usage.context_tokens.filter(|_| self.context_window > 0) else { return false };
         let now = tokens as f64 / self.context_window as f64;
+        self.fullest = self.fullest.max(now);
         let dropped = self.peak >= COMPACTION_MIN_PEAK && now <= self.peak * (1.0 - COMPACTION_DROP);
         self.peak = if dropped { now } else { self.peak.max(now) };
         dropped
@@ -284,11 +347,14 @@ fn life_over(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
     let triggers = Arc::make_mut(&mut all.triggers);
     let life = triggers.life(agent.lineage_id);
-    let score = life.window.score();
+    let (score, judged, fullest) = (life.window.score(), life.window.judged(), life.fullest);
     *life = Life { last_score: score.or(life.last_score), ..Life::default() };
     let Some(score) = score else { return };
-    learn(all, cx, &agent, score);
     let threshold = threshold(all, &agent.provider, &agent.role);
+    if fullest >= threshold - adaptive::NEAR {
+        learn(all, cx, &agent, judged.unwrap_or(score));
+    }
+    let threshold = self::threshold(all, &agent.provider, &agent.role);
     memory::session_scored(all, cx, id, score, Some(threshold));
 }
 
@@ -329,6 +395,7 @@ pub fn shown_adaptive(all: &All) -> Value {
         let window = all.triggers.lives.get(&agent.lineage_id).map(|life| &life.window);
         let shown = json!({
             "score": window.and_then(Window::score),
+            "judged": window.and_then(Window::judged),
             "events": window.map_or(0, Window::count),
             "threshold": quality_threshold(all, agent),
         });

@@ -2,11 +2,13 @@
 //! connection's thread.
 
 use super::brief::{self, Built, Facts, Reader};
+use super::learned;
 use crate::agents::worker_log::{LogStore, Query, Since};
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::LineageId;
 use crate::endpoint::{Answer, Ask};
+use crate::memory::Learned;
 use serde_json::json;
 use std::io;
 
@@ -15,8 +17,26 @@ use std::io;
 ///
 /// Errors: the system's words.
 pub fn build(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<(Built, u64)> {
+    let (reader, read) = read(logs, lineage, facts, brief::RECORDS_READ)?;
+    Ok((reader.build(), read))
+}
+
+/// What the end of a lineage's log teaches others, oldest first.
+///
+/// Errors: the system's words.
+pub fn learn(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<Vec<Learned>> {
+    let (reader, _) = read(logs, lineage, facts, learned::RECORDS_READ)?;
+    Ok(learned::chosen(reader.learned()))
+}
+
+fn read<'a>(
+    logs: &LogStore,
+    lineage: LineageId,
+    facts: &'a Facts,
+    last: u64,
+) -> io::Result<(Reader<'a>, u64)> {
     let mut reader = Reader::new(facts);
-    let mut query = Query { tail: Some(brief::RECORDS_READ), ..Query::default() };
+    let mut query = Query { tail: Some(last), ..Query::default() };
     let mut read = 0_u64;
     loop {
         let page = logs.read(lineage, query)?;
@@ -27,7 +47,7 @@ pub fn build(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<(
             reader.take(record);
             read += 1;
         }
-        let Some(next) = page.next else { return Ok((reader.build(), read)) };
+        let Some(next) = page.next else { return Ok((reader, read)) };
         query = Query { since: Some(Since::Number(next)), ..Query::default() };
     }
 }

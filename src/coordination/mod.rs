@@ -35,7 +35,9 @@ pub const MAX_OPERATIONS: usize = 100;
 pub const MAX_HELD: usize = 5_000;
 
 /// Who holds a lock.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
     /// An agent, in whichever life.
@@ -45,7 +47,7 @@ pub enum Owner {
 }
 
 /// What an owner is about to do, and to what.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
     /// For people.
@@ -59,13 +61,13 @@ pub struct Operation {
 }
 
 /// All locks.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     held: BTreeMap<Owner, Vec<Operation>>,
 }
 
 /// A wish about locks. `agent_id` is an agent's id, earlier id or name, or any other text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     Declare {
         agent_id: String,

@@ -150,6 +150,23 @@ fn decisions_5_an_agents_end_frees_what_it_held_but_a_rotation_does_not() {
     assert_eq!((status, &body["code"]), (409, &json!("agent_ended")));
 }
 
+/// Who was interrupted may be resumed and keeps its locks; whose record is removed may not.
+#[test]
+fn a_record_that_is_removed_holds_nothing() {
+    let mut bench = Bench::new();
+    bench.agent("a");
+    assert_eq!(declare(&mut bench, "a", "o", &["r"]).0, 200);
+    let agents = encode(Document::Agents, &bench.state).expect("there").expect("encodes");
+    let nobody = std::collections::HashSet::default();
+    let stored = serde_json::from_slice(&agents).expect("reads");
+    let agents = crate::agents::State::restore(stored, |_| "".into(), &nobody, bench.now);
+    bench.state.agents = Arc::new(agents);
+    assert_eq!(bench.state.agents.find("a").expect("known").status, Status::Interrupted);
+    assert_eq!(operations(&mut bench).as_object().map(serde_json::Map::len), Some(1));
+    assert_eq!(bench.ask("DELETE", "/api/agents/a", &Value::Null).0, 200);
+    assert_eq!(operations(&mut bench), json!({}));
+}
+
 #[test]
 fn decisions_4_an_agent_speaks_for_itself_alone() {
     let mut bench = Bench::new();
@@ -234,6 +251,7 @@ fn decisions_5_no_interleaving_gives_a_resource_to_two() {
             random % n
         };
         let mut bench = Bench::new();
+        bench.again_every = 16;
         let names = ["a", "b", "c"];
         for name in names {
             bench.agent(name);

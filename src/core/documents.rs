@@ -7,10 +7,13 @@ use std::fmt;
 macro_rules! document {
     ($($(#[$doc:meta])* $Name:ident = $path:literal $(: $($kept:ident)+)?;)*) => {
         /// One file of state. The one above is written first.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
         pub enum Document {
             /// The task of a lineage. It is written before the record that it belongs to.
             Prompt(LineageId),
+            /// The handoff brief with which the next fresh life of a lineage begins. It is written before the
+            /// record, too.
+            Handoff(LineageId),
             $($(#[$doc])* $Name,)*
         }
 
@@ -20,6 +23,7 @@ macro_rules! document {
                 match self {
                     $(Self::$Name => $path.into(),)*
                     Self::Prompt(lineage) => format!("state/prompts/{lineage}.json"),
+                    Self::Handoff(lineage) => format!("state/handoffs/{lineage}.json"),
                 }
             }
         }
@@ -28,7 +32,7 @@ macro_rules! document {
 crate::features::documents!(document);
 
 /// A file of lines that only grows, until it is rotated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub enum Journal {
     /// Who changed what: JSON lines `{ts,event,actor,...}`.
     Audit,

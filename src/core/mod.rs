@@ -39,11 +39,11 @@ use std::sync::Arc;
 use time::Time;
 
 /// Names a waiting caller. The state thread knows the channel behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub struct CallId(pub u64);
 
 /// Facts about this daemon that never change while it runs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
@@ -57,6 +57,8 @@ pub struct Project {
     pub host: String,
     /// The bound port.
     pub port: u16,
+    /// The name of the time zone in which this machine's clock is read; an unknown one is UTC.
+    pub zone: String,
     /// Whether the kernel can fence a process in: see [`crate::providers::Info::needs_fence`].
     pub can_fence: bool,
     /// Whether this system can give a process a room of its own: see [`crate::providers::Room`].
@@ -77,7 +79,7 @@ impl Project {
 }
 
 /// Counters that tell whether the daemon itself is well.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Health {
     /// Events whose handling panicked; each cost only itself.
     pub panics: u64,
@@ -139,7 +141,7 @@ macro_rules! model {
             => $moment:tt, $heard:tt, $routes:tt;
     )*) => {
         /// All state. Cheap to clone: one `Arc` per feature.
-        #[derive(Debug, Clone, Default)]
+        #[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
         pub struct State {
             /// Fixed facts.
             pub project: Arc<Project>,
@@ -155,7 +157,7 @@ macro_rules! model {
         }
 
         /// A wish. REST, command line, chat and schedules all use this door.
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, svc_base::recorded::Recorded)]
         pub enum Command {
             $($(#[doc = $doc] $Name(crate::$feature::$Wish),)?)*
             /// End the daemon: with all agents, or leaving them to their keepers and the next daemon.
@@ -163,7 +165,7 @@ macro_rules! model {
         }
 
         /// A fact.
-        #[derive(Debug, Clone)]
+        #[derive(Debug, Clone, svc_base::recorded::Recorded)]
         pub enum Event {
             /// Somebody wishes something and waits for the answer.
             Call(CallId, Actor, Command),

@@ -11,6 +11,8 @@ pub enum Moment {
     Spawned(AgentId),
     /// Its process runs (first life, resume or successor).
     Started(AgentId),
+    /// It has gone on while no daemon was there, and all that it did is known now.
+    CaughtUp(AgentId),
     /// Its process is gone; the record says how. Not told of a life that a successor replaces.
     Ended(AgentId),
     /// A successor runs in its place, same lineage.
@@ -47,6 +49,8 @@ pub enum Moment {
         /// The team that has what was its.
         to: TeamId,
     },
+    /// It is known anew what the machine has left.
+    Measured,
     /// A setting of the project is another one.
     SettingsChanged,
 }

@@ -50,6 +50,8 @@ notices! {
     },
     /// No output inside an open turn.
     "agent:stalled" => AgentStalled { agent_id: AgentId, agent_name: String, reason: String },
+    /// An agent's provider answers nothing for now: it is held, and goes on later.
+    "agent:limited" => AgentLimited { agent_id: AgentId, agent_name: String, reason: String, limit: Value },
     /// The work of an agent was taken into the project.
     "agent:merged" => AgentMerged {
         agent_id: AgentId,
@@ -79,6 +81,9 @@ notices! {
         tokens_saved: u64,
         reason: String,
     },
+    /// Of the daily budget so many percent are spent; `usd` counts what has no price at the dearest known
+    /// one.
+    "budget:warning" => BudgetWarning { percent: u8, usd: f64, budget_usd: f64, text: String },
     /// No successor came.
     "rotation:failed" => RotationFailed { agent_id: AgentId, error: String },
     /// A person is to decide.

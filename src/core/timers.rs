@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 macro_rules! timer {
     ($($(#[$doc:meta])* $Name:ident $(($id:ident: $Of:ident))? => $($rule:ident)::+;)*) => {
         /// What a deadline is for.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
         pub enum Timer {
             $($(#[$doc])* $Name $(($Of))?,)*
         }
@@ -21,7 +21,7 @@ macro_rules! timer {
 crate::features::timers!(timer);
 
 /// The deadlines, findable by key and by time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Timers {
     by_key: BTreeMap<Timer, Time>,
     by_time: BTreeSet<(Time, Timer)>,
@@ -60,6 +60,11 @@ impl Timers {
             }
         }
         self.by_time = self.by_key.iter().map(|(timer, at)| (*at, *timer)).collect();
+    }
+
+    /// All deadlines, the earliest first.
+    pub fn iter(&self) -> impl Iterator<Item = &(Time, Timer)> {
+        self.by_time.iter()
     }
 
     /// The earliest deadline.

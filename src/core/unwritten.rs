@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub type Logged = (LineageId, AgentId, LogEntry);
 
 /// A change on its way to the disk.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Unwritten {
     /// Who waits for it.
     pub call: CallId,

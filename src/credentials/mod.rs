@@ -4,7 +4,8 @@
 //! ([`Vault::seal`]) and opens it where it is needed ([`Vault::open`]); only [`Secret`] carries it in
 //! between.
 //!
-//! Names: a provider's id (`claude-code`), `integration/<id>/<key>`, `gateway/<id>/<key>`, `toy/<id>`.
+//! Names: a provider's id (`claude-code`), `account/<name>`, `integration/<id>/<key>`, `gateway/<id>/<key>`,
+//! `toy/<id>`.
 //!
 //! **Invariant:** no plaintext of a secret is in the state, in an event, in an effect or in a file.
 
@@ -38,7 +39,7 @@ pub const MAX_NAME_BYTES: usize = 200;
 pub const STORED_VERSION: u32 = 1;
 
 /// One entry, as it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// What only the vault can read.
@@ -49,7 +50,7 @@ pub struct Entry {
 }
 
 /// All entries by name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     entries: BTreeMap<String, Arc<Entry>>,
 }
@@ -63,7 +64,7 @@ pub struct Stored {
 }
 
 /// A wish about credentials.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Keep a sealed secret under this name.
     Put {
@@ -72,6 +73,7 @@ pub enum Command {
         /// Sealed for exactly this name.
         sealed: Sealed,
         /// What the caller is shown of it.
+        #[recorded(skip)]
         masked: String,
     },
     Remove(String),
@@ -155,9 +157,16 @@ pub fn remove_below(all: &mut All, cx: &mut Context, prefix: &str) -> usize {
     names.iter().filter(|name| remove(all, cx, name)).count()
 }
 
-/// What the processes of an agent get from the vault: the key of its provider, that of its team's toy.
-pub fn variables(all: &All, provider: &str, team: Option<&str>) -> Vec<SecretVariable> {
-    let own = providers::by_id(provider).map(|provider| of_provider(all, provider.info()));
+/// What the processes of an agent get from the vault: the key of its provider, or of its account, whose entry
+/// is named so; that of its team's toy.
+pub fn variables(
+    all: &All,
+    provider: &str,
+    account: Option<&str>,
+    team: Option<&str>,
+) -> Vec<SecretVariable> {
+    let own = providers::by_id(provider)
+        .map(|provider| key_of(all, provider.info(), account.unwrap_or(provider.info().id)));
     own.unwrap_or_default().into_iter().chain(team.and_then(|team| of_team(all, team))).collect()
 }
 
@@ -172,10 +181,14 @@ fn of_team(all: &All, team: &str) -> Option<SecretVariable> {
 
 /// The key of a provider, for a process that runs it.
 pub fn of_provider(all: &All, info: &providers::Info) -> Vec<SecretVariable> {
-    let entry = all.credentials.get(info.id).filter(|_| !info.env_key.is_empty());
+    key_of(all, info, info.id)
+}
+
+fn key_of(all: &All, info: &providers::Info, name: &str) -> Vec<SecretVariable> {
+    let entry = all.credentials.get(name).filter(|_| !info.env_key.is_empty());
     let variable = |entry: &Arc<Entry>| SecretVariable {
         variable: info.env_key.to_owned(),
-        name: info.id.to_owned(),
+        name: name.to_owned(),
         sealed: entry.sealed.clone(),
     };
     entry.map(variable).into_iter().collect()

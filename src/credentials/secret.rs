@@ -3,6 +3,10 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use svc_base::hex;
+use svc_base::recorded::{Reader, Recorded};
+
+/// A recording that tells of a longer one is broken.
+const MAX_SEALED_BYTES: usize = 1 << 20;
 
 /// A secret as only the vault can read it: nonce, ciphertext and tag. In JSON as hexadecimal text.
 #[derive(Clone, PartialEq, Eq)]
@@ -11,6 +15,20 @@ pub struct Sealed(pub(super) Vec<u8>);
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sealed({} bytes)", self.0.len())
+    }
+}
+
+/// Its length alone: a recording is given to others.
+impl Recorded for Sealed {
+    const SHAPE: u64 = usize::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.0.len().write(to);
+    }
+
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    extern "C" fn read(from: &mut Reader) -> Self {
+        Self(vec![0; usize::read(from).min(MAX_SEALED_BYTES)])
     }
 }
 

@@ -131,9 +131,9 @@ fn a_providers_key_reaches_its_agents_and_no_others() {
         let sealed = vault.seal(name, &Secret::new(PLANTED)).unwrap();
         bench.with(|all, cx| put(all, cx, name, sealed)).unwrap();
     }
-    assert_eq!(variables(&bench.state, "script", None), [], "script has no variable for a key");
-    assert_eq!(variables(&bench.state, "claude-code", None), [], "nor is this one's set");
-    let sealed = variables(&bench.state, "codex", None);
+    assert_eq!(variables(&bench.state, "script", None, None), [], "script has no variable for a key");
+    assert_eq!(variables(&bench.state, "claude-code", None, None), [], "nor is this one's set");
+    let sealed = variables(&bench.state, "codex", None, None);
     assert_eq!(vault.variables(&sealed), Ok(vec![("OPENAI_API_KEY".into(), PLANTED.into())]));
     let list = crate::programs::api::shown(&bench.state, &[]);
     let has = |id: &str| list.iter().find(|p| p["id"] == id).unwrap()["hasKey"].clone();

@@ -40,7 +40,9 @@ pub const PAIRING_TTL: Duration = Duration::from_secs(10 * 60);
 pub const MAX_NAME_CHARS: usize = 100;
 
 /// How a daemon is called: 16 hexadecimal digits that follow from its key.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(transparent)]
 pub struct PeerId(Arc<str>);
 
@@ -62,7 +64,7 @@ impl fmt::Display for PeerId {
 }
 
 /// A public key, in JSON as 64 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct PublicKey(pub [u8; pairing::KEY_BYTES]);
 
 impl Serialize for PublicKey {
@@ -79,7 +81,7 @@ impl<'de> Deserialize<'de> for PublicKey {
 }
 
 /// A daemon that a person here has confirmed.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {
     /// How it is called.
@@ -95,7 +97,7 @@ pub struct Peer {
 }
 
 /// What was learned of the other side.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Other {
     pub key: [u8; pairing::KEY_BYTES],
     /// As it calls itself.
@@ -104,7 +106,7 @@ pub struct Other {
 }
 
 /// A pairing that is not yet confirmed here.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 struct Pairing {
     other: Other,
     stage: Stage,
@@ -112,7 +114,7 @@ struct Pairing {
     expires_at: Time,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 enum Stage {
     /// The other side has committed itself to a nonce.
     Committed { commitment: [u8; 32], own_key: [u8; pairing::KEY_BYTES], own_nonce: [u8; 32] },
@@ -121,7 +123,7 @@ enum Stage {
 }
 
 /// Peers and pairings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     peers: BTreeMap<PeerId, Arc<Peer>>,
     pairings: BTreeMap<PairingId, Arc<Pairing>>,
@@ -135,7 +137,7 @@ pub struct Stored {
 }
 
 /// What another daemon has offered, and what it is to be answered.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Offer {
     /// Who it says it is.
     pub other: Other,
@@ -147,7 +149,7 @@ pub struct Offer {
 }
 
 /// A wish about peers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Another daemon wants to be paired.
     Offered(Box<Offer>),

@@ -14,6 +14,7 @@ use crate::core::ids::PairingId;
 use crate::core::time::Time;
 use crate::credentials::{Sealed, Secret, Vault};
 use crate::endpoint::{Answer, Ask};
+use crate::prices;
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -269,7 +270,8 @@ fn seen_from_outside(agent: &Agent) -> Value {
         "teamId": agent.team_id,
         "tokensUsed": agent.tokens.total(),
         "contextUsage": agent.context_usage(),
-        "costUsd": agent.cost_usd,
+        "costUsd": prices::known(agent.cost_usd, agent.unpriced_tokens),
+        "unpricedTokens": agent.unpriced_tokens,
         "turns": agent.turns,
         "spawnedAt": agent.spawned_at.to_string(),
         "lastActivity": agent.last_activity.to_string(),

@@ -176,6 +176,21 @@ pub fn log(name: &str, entries: &[Value]) -> Text {
     if entries.is_empty() { text.plain(" has an empty log") } else { text }
 }
 
+/// What is known of a subject.
+pub fn recalled(answer: &Value) -> Text {
+    let hits = answer["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let word = |hit: &Value, field: &str| hit[field].as_str().unwrap_or_default().to_owned();
+    let row = |hit: &Value| {
+        let whose = Text::new().bold(word(hit, "source")).plain(" ").said(&word(hit, "agentName"));
+        let place = hit["n"].as_u64().map_or_else(String::new, |n| format!(" {n}"));
+        whose.plain(place).plain(": ").said(&first_line(&word(hit, "text"), LINE_CHARS))
+    };
+    match hits {
+        [] => Text::from("nothing is known of it; try other words"),
+        [first, rest @ ..] => rest.iter().map(row).fold(row(first), Text::line),
+    }
+}
+
 fn log_line(entry: &Value) -> Option<Text> {
     let word = |field: &str| entry[field].as_str().unwrap_or_default();
     let time = word("ts").get(11..16).unwrap_or_default().to_owned();
@@ -249,6 +264,8 @@ fn became(outcome: &Outcome) -> Text {
             " gets it with its next rotation or when its turn ends ({queued} waiting); /rotate {who} delivers it now"
         )),
         Outcome::Queued { name: who, deliver, .. } => name(who).plain(format!(" gets it: {}", deliver.word())),
+        // No chat has a word for it: only a person at this machine can be there.
+        Outcome::Attached { name: who, .. } => name(who).plain(" has a person at its screen"),
         Outcome::Answered { name: who, answer, .. } => {
             name(who).plain(format!(": {}", cut(answer.trim(), ANSWER_CHARS)))
         }

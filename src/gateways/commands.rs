@@ -41,7 +41,7 @@ pub fn looks_only(text: &str) -> bool {
 }
 
 /// All commands, in the order of the help.
-pub const ALL: [Described; 16] = [
+pub const ALL: [Described; 17] = [
     look("status", "how the daemon and its agents are"),
     look("agents", "list agents"),
     look("teams", "list teams"),
@@ -55,6 +55,7 @@ pub const ALL: [Described; 16] = [
     act("instruct", "<target> <message>", "say something to an agent or a team's lead"),
     act("query", "<target> <question>", "ask without disturbing"),
     act("log", "<target> [lines]", "what an agent did last"),
+    act("recall", "<words>", "what agents said, did and found out"),
     act("plan", "<description>", "have a planner design a team"),
     act("brief", "", "what happened lately"),
     act("tokens", "", "what was used"),
@@ -76,6 +77,8 @@ pub enum Plan {
     Do(Box<Command>),
     /// The last lines of a log are to be read.
     Log(String, LineageId, u64),
+    /// All that is known is to be asked for these words.
+    Recall(String),
 }
 
 /// The command in a message as `/name rest`; `None` for talk that is not for the bot. `bot` is our own name.
@@ -159,6 +162,8 @@ pub fn plan(all: &All, gateway: &Gateway, now: Time, text: &str) -> Plan {
         "instruct" => instruct(all, arguments),
         "query" => query(all, arguments),
         "log" => log(all, arguments),
+        "recall" if !arguments.is_empty() => Ok(Plan::Recall(arguments.to_owned())),
+        "recall" => Err(Refused::Usage),
         "plan" => planner(arguments),
         "brief" => Ok(Plan::Say(answers::brief(all, now))),
         "tokens" => Ok(Plan::Say(super::sources::tokens(all))),

@@ -17,7 +17,7 @@ pub const MAX_BYTES: usize = 6_000;
 const MAX_WORDS: usize = 200;
 
 /// What waits to be told.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Digest {
     lines: Vec<Text>,
     bytes: usize,
@@ -58,11 +58,14 @@ pub fn describe(all: &All, notice: &Notice) -> Option<(Preset, Text)> {
             return exit(agent_name, *status, reason, error.as_deref());
         }
         Notice::AgentStalled { agent_name, reason, .. } => line(agent_name, "is silent", reason),
+        Notice::AgentLimited { agent_name, reason, .. } => line(agent_name, "is at a limit", reason),
         Notice::RotationStart { agent_name, .. } => line(agent_name, "is being rotated", ""),
         Notice::RotationComplete { agent_name, reason, .. } => line(agent_name, "was rotated", reason),
         Notice::RotationFailed { agent_id, error } => {
             line(&name(all, *agent_id), "could not be rotated", error)
         }
+        Notice::BudgetWarning { percent: 100.., text, .. } => line("the daily budget", "is spent", text),
+        Notice::BudgetWarning { text, .. } => line("the daily budget", "is nearly spent", text),
         Notice::ConflictDetected { data } => conflict(data),
         Notice::InstructionUndelivered { agent_name, reason, .. } => {
             line(agent_name, "ended before it could be told what waited for it", reason)

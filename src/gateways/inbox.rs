@@ -37,7 +37,7 @@ pub const MAX_TEXT_CHARS: usize = 8_000;
 const AUDITED_CHARS: usize = 200;
 
 /// What somebody has said on a platform.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Heard {
     /// The platform's id of this message, unique within the gateway.
     pub key: String,
@@ -63,7 +63,7 @@ pub struct Heard {
 }
 
 /// A command that was taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// Unique within the project.

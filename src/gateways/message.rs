@@ -5,7 +5,9 @@ use crate::core::{untrusted_line, untrusted_text};
 use serde::{Deserialize, Serialize};
 
 /// How a part of a text is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
     #[default]
@@ -17,7 +19,7 @@ pub enum Style {
 }
 
 /// A part of a text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct Span {
     /// How it is shown.
     pub style: Style,
@@ -26,7 +28,7 @@ pub struct Span {
 }
 
 /// A text with emphasis. Whatever stands in it is shown literally.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct Text(pub Vec<Span>);
 
 impl Text {
@@ -154,7 +156,7 @@ impl From<Text> for Message {
 }
 
 /// Where a message stands on its platform, so that it can be changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct Place {
     /// The chat or channel.
     pub chat: String,

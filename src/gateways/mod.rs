@@ -63,7 +63,7 @@ pub const CONNECT_WAIT: Duration = Duration::from_secs(15);
 const MAX_CONNECTING: usize = 16;
 
 /// All gateways, and what is between them and the core.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     gateways: BTreeMap<GatewayId, Arc<Gateway>>,
     /// Commands taken and not yet done with, in order.
@@ -79,7 +79,7 @@ pub struct State {
 }
 
 /// What a gateway is to be; absent fields stay as they are.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Wish {
     /// For people.
     pub display_name: Option<String>,
@@ -97,7 +97,7 @@ pub struct Wish {
 }
 
 /// A wish about gateways. Targets are ids.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     Create(Kind, Box<Wish>),
     Change(String, Box<Wish>),
@@ -122,7 +122,7 @@ pub enum Command {
 }
 
 /// What a gateway's threads have the core do with what people say; commands by their number.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Errand {
     Take(GatewayId, Box<Heard>),
     /// A command that was held may be done.
@@ -197,7 +197,7 @@ pub enum Order {
 }
 
 /// A fact from a gateway's threads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Report {
     Connected {
         gateway: GatewayId,

@@ -27,7 +27,7 @@ pub const COALESCE: Duration = Duration::from_secs(3);
 const MAX_PARAMS_CHARS: usize = 1_500;
 
 /// An approval in a chat.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Card {
     pub gateway: GatewayId,

@@ -8,7 +8,19 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A chat platform.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Bot API, long polling.
@@ -65,7 +77,7 @@ impl Kind {
 }
 
 /// Names a gateway: its type, and 6 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub struct GatewayId {
     pub kind: Kind,
     /// 24 random bits.
@@ -111,7 +123,19 @@ impl<'de> Deserialize<'de> for GatewayId {
 }
 
 /// Which events a gateway is told of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
     #[default]
@@ -137,7 +161,9 @@ impl Preset {
 }
 
 /// What people in the chat may do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommandPermission {
     #[default]
@@ -152,7 +178,7 @@ impl CommandPermission {
 }
 
 /// The facts of one gateway. Stored as it is, but for what `serde(skip)` marks.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Gateway {
     /// Never changes.

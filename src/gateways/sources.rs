@@ -55,10 +55,14 @@ pub fn tokens(all: &All) -> Text {
     let summary = serde_json::json!(crate::usage::report::summary(all));
     let number = |name: &str| summary[name].as_u64().unwrap_or_default();
     let mut text = Text::new().bold("Tokens").plain(format!(
-        " {} used, {} saved · ${:.2}",
+        " {} used, about {} saved · {}",
         number("totalUsed"),
         number("totalSaved"),
-        summary["totalCostUsd"].as_f64().unwrap_or_default()
+        match (summary["totalCostUsd"].as_f64(), number("unpricedTokens")) {
+            (Some(usd), 0) => format!("${usd:.2}"),
+            (Some(usd), _) => format!("${usd:.2}+"),
+            (None, _) => "unpriced".to_owned(),
+        }
     ));
     for row in summary["perAgent"].as_array().into_iter().flatten().take(MAX_ROWS) {
         let name = row["name"].as_str().or_else(|| row["id"].as_str()).unwrap_or_default();

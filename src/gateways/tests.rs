@@ -227,5 +227,5 @@ fn a_text_without_end_is_cut_and_says_so() {
     assert!(pieces.last().unwrap().ends_with(r"(cut\)") || pieces.last().unwrap().ends_with("(cut)"));
     assert!(pieces.iter().all(|piece| piece.len() <= 2000 + 10));
     assert_eq!(Text::new().bold("a").0[0].style, Style::Bold);
-    assert_eq!(ALL.len(), 16);
+    assert_eq!(ALL.len(), 17);
 }

@@ -19,6 +19,7 @@ use crate::assembly::host::Core;
 use crate::core::{Actor, Event, Response};
 use crate::credentials::{Secret, Vault};
 use crossbeam_channel::{Sender, TrySendError, bounded};
+use serde_json::Value;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,6 +70,25 @@ impl Drop for Set {
     fn drop(&mut self) {
         self.stop();
         self.threads.clear();
+    }
+}
+
+/// What a message of a platform says to a bot with this id, or name for Telegram, if it is for us. No
+/// connection is needed, and no message may panic: they come from strangers.
+pub fn heard(kind: Kind, bot: &str, message: &Value) -> Option<Heard> {
+    match kind {
+        Kind::Telegram => {
+            worker_telegram::numbers(message)?;
+            worker_telegram::heard(bot, message)
+        }
+        Kind::Discord => {
+            let (identity, data) = (worker_discord::Identity::of(bot), &message["d"]);
+            match message["t"].as_str()? {
+                "MESSAGE_CREATE" => identity.message(data),
+                _ => identity.interaction(data).map(|(heard, _)| heard),
+            }
+        }
+        Kind::Slack => worker_slack::heard(bot, message, message["envelope_id"].as_str()?),
     }
 }
 

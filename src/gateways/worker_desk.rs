@@ -8,7 +8,8 @@ use super::worker::Shared;
 use super::{Entry, Errand, Receipt};
 use crate::agents::worker_log::Query;
 use crate::core::ids::LineageId;
-use crate::core::{Command as CoreCommand, Response};
+use crate::core::{Command as CoreCommand, Response, State};
+use crate::recall;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -23,6 +24,8 @@ const QUICK: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_secs(100);
 /// Answers that are waited for at once; the next command then waits too.
 const MAX_WAITERS: usize = 8;
+/// Answers of `/recall`: more do not fit a message.
+const RECALLED: usize = 6;
 /// Questions that wait for a choice; the oldest is forgotten.
 const MAX_QUESTIONS: usize = 50;
 /// A question is answered within this time, or asked again.
@@ -88,6 +91,10 @@ impl Desk {
                     let words = self.log(&name, lineage, count);
                     return self.finish(entry, words.into());
                 }
+                Plan::Recall(words) => {
+                    let words = self.recall(&state, words);
+                    return self.finish(entry, words.into());
+                }
                 Plan::Pick(question, number) => match self.picked(entry, question, number) {
                     Ok(line) => text = line,
                     Err(words) => return self.finish(entry, words.into()),
@@ -126,6 +133,14 @@ impl Desk {
                     Err(error) => log::error!("nobody waits for the answer to a chat command: {error}"),
                 }
             }
+        }
+    }
+
+    fn recall(&self, state: &State, words: String) -> Text {
+        let question = recall::Question { words, lineage: None, most: RECALLED };
+        match recall::ask(&self.shared.logs, state, &question) {
+            Ok(answer) => answers::recalled(&answer),
+            Err(error) => Text::from(format!("the logs cannot be read: {error}")),
         }
     }
 

@@ -82,10 +82,77 @@ enum End {
 
 /// Who we are, once READY has said it.
 #[derive(Debug, Clone, Default)]
-struct Identity {
+pub(super) struct Identity {
     user: String,
     name: String,
     application: String,
+}
+
+impl Identity {
+    /// Of a bot with this id.
+    pub(super) fn of(user: &str) -> Self {
+        Self { user: user.to_owned(), ..Self::default() }
+    }
+
+    /// What somebody has written, if it is for us.
+    pub(super) fn message(&self, data: &Value) -> Option<Heard> {
+        let author = &data["author"];
+        let is_program = author["bot"] == true || data.get("webhook_id").is_some_and(|id| !id.is_null());
+        if is_program || author["id"] == self.user.as_str() {
+            return None;
+        }
+        let is_direct = data.get("guild_id").is_none_or(Value::is_null);
+        let mut text = data["content"].as_str()?.trim();
+        let mut addressed = is_direct;
+        for mention in [format!("<@{}>", self.user), format!("<@!{}>", self.user)] {
+            if let Some(rest) = text.strip_prefix(&mention) {
+                text = rest;
+                addressed = true;
+            }
+        }
+        Some(Heard {
+            key: data["id"].as_str()?.to_owned(),
+            said_at: data["id"].as_str().and_then(time_of),
+            user: author["id"].as_str()?.to_owned(),
+            user_name: author["username"].as_str().unwrap_or_default().to_owned(),
+            chat: data["channel_id"].as_str()?.to_owned(),
+            text: normalise(text, "", addressed)?,
+            ..Heard::default()
+        })
+    }
+
+    /// A slash command or a click, and the kind of its acknowledgement.
+    pub(super) fn interaction(&self, data: &Value) -> Option<(Heard, u64)> {
+        let user = if data["member"]["user"].is_object() { &data["member"]["user"] } else { &data["user"] };
+        let place = data["channel_id"].as_str().or_else(|| data["channel"]["id"].as_str())?;
+        let token = data["token"].as_str()?;
+        let application = data["application_id"].as_str().unwrap_or(&self.application);
+        let inner = &data["data"];
+        let (text, kind, button, acknowledge) = match data["type"].as_u64()? {
+            2 => {
+                let arguments = inner["options"][0]["value"].as_str().unwrap_or_default();
+                let line = format!("/{} {arguments}", inner["name"].as_str()?);
+                // "Is thinking…" until the answer takes its place.
+                (line.trim_end().to_owned(), "slash", false, 5)
+            }
+            // The message stays as it is for now.
+            3 => (inner["custom_id"].as_str()?.to_owned(), "click", true, 6),
+            _ => return None,
+        };
+        let heard = Heard {
+            key: data["id"].as_str()?.to_owned(),
+            said_at: data["id"].as_str().and_then(time_of),
+            user: user["id"].as_str()?.to_owned(),
+            user_name: user["username"].as_str().unwrap_or_default().to_owned(),
+            chat: place.to_owned(),
+            text,
+            reply_to: format!("{kind}:{application}:{token}"),
+            button,
+            clicked: data["message"]["id"].as_str().unwrap_or_default().to_owned(),
+            ..Heard::default()
+        };
+        Some((heard, acknowledge))
+    }
 }
 
 struct Client<'a> {
@@ -275,7 +342,7 @@ impl Client<'_> {
                 self.shared.connected(&self.identity.name);
             }
             "MESSAGE_CREATE" => {
-                if let Some(heard) = self.message(data) {
+                if let Some(heard) = self.identity.message(data) {
                     return self.take(heard);
                 }
             }
@@ -363,36 +430,10 @@ impl Client<'_> {
         }
     }
 
-    fn message(&self, data: &Value) -> Option<Heard> {
-        let author = &data["author"];
-        let is_program = author["bot"] == true || data.get("webhook_id").is_some_and(|id| !id.is_null());
-        if is_program || author["id"] == self.identity.user.as_str() {
-            return None;
-        }
-        let is_direct = data.get("guild_id").is_none_or(Value::is_null);
-        let mut text = data["content"].as_str()?.trim();
-        let mut addressed = is_direct;
-        for mention in [format!("<@{}>", self.identity.user), format!("<@!{}>", self.identity.user)] {
-            if let Some(rest) = text.strip_prefix(&mention) {
-                text = rest;
-                addressed = true;
-            }
-        }
-        Some(Heard {
-            key: data["id"].as_str()?.to_owned(),
-            said_at: data["id"].as_str().and_then(time_of),
-            user: author["id"].as_str()?.to_owned(),
-            user_name: author["username"].as_str().unwrap_or_default().to_owned(),
-            chat: data["channel_id"].as_str()?.to_owned(),
-            text: normalise(text, "", addressed)?,
-            ..Heard::default()
-        })
-    }
-
     /// Takes a slash command or a click, and acknowledges it.
     fn interaction(&mut self, data: &Value) -> bool {
         let until = Instant::now() + ACK_TIMEOUT;
-        let Some((heard, acknowledge)) = self.interaction_heard(data) else { return true };
+        let Some((heard, acknowledge)) = self.identity.interaction(data) else { return true };
         let cursor = self.session.as_ref().map(Session::cursor);
         let heard = Heard { cursor, held: true, ..heard };
         let Some(receipt) = self.shared.hand_over(&heard) else { return false };
@@ -437,38 +478,6 @@ impl Client<'_> {
                 return Err(words);
             }
         }
-    }
-
-    fn interaction_heard(&self, data: &Value) -> Option<(Heard, u64)> {
-        let user = if data["member"]["user"].is_object() { &data["member"]["user"] } else { &data["user"] };
-        let place = data["channel_id"].as_str().or_else(|| data["channel"]["id"].as_str())?;
-        let token = data["token"].as_str()?;
-        let application = data["application_id"].as_str().unwrap_or(&self.identity.application);
-        let inner = &data["data"];
-        let (text, kind, button, acknowledge) = match data["type"].as_u64()? {
-            2 => {
-                let arguments = inner["options"][0]["value"].as_str().unwrap_or_default();
-                let line = format!("/{} {arguments}", inner["name"].as_str()?);
-                // "Is thinking…" until the answer takes its place.
-                (line.trim_end().to_owned(), "slash", false, 5)
-            }
-            // The message stays as it is for now.
-            3 => (inner["custom_id"].as_str()?.to_owned(), "click", true, 6),
-            _ => return None,
-        };
-        let heard = Heard {
-            key: data["id"].as_str()?.to_owned(),
-            said_at: data["id"].as_str().and_then(time_of),
-            user: user["id"].as_str()?.to_owned(),
-            user_name: user["username"].as_str().unwrap_or_default().to_owned(),
-            chat: place.to_owned(),
-            text,
-            reply_to: format!("{kind}:{application}:{token}"),
-            button,
-            clicked: data["message"]["id"].as_str().unwrap_or_default().to_owned(),
-            ..Heard::default()
-        };
-        Some((heard, acknowledge))
     }
 }
 

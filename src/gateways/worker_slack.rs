@@ -226,7 +226,7 @@ impl Client<'_> {
     /// Takes what an envelope brings, and acknowledges it.
     fn envelope(&self, socket: &mut Socket, message: &Value) -> Result<(), End> {
         let Some(id) = message["envelope_id"].as_str() else { return Ok(()) };
-        if let Some(heard) = self.heard(message, id)
+        if let Some(heard) = heard(&self.user, message, id)
             && self.shared.take(&heard) == Taken::NotYet
         {
             return Err(End::Over);
@@ -239,41 +239,41 @@ impl Client<'_> {
             None => Ok(()),
         }
     }
+}
 
-    fn heard(&self, message: &Value, envelope: &str) -> Option<Heard> {
-        let payload = &message["payload"];
-        match message["type"].as_str()? {
-            "events_api" => self.event(payload),
-            "slash_commands" => slash(payload, envelope),
-            "interactive" => click(payload, envelope),
-            _ => None,
-        }
+/// What an envelope with this id says to the bot `me`, if it is for us.
+pub(super) fn heard(me: &str, message: &Value, envelope: &str) -> Option<Heard> {
+    let payload = &message["payload"];
+    match message["type"].as_str()? {
+        "events_api" => event(me, payload),
+        "slash_commands" => slash(payload, envelope),
+        "interactive" => click(payload, envelope),
+        _ => None,
     }
+}
 
-    fn event(&self, payload: &Value) -> Option<Heard> {
-        let event = &payload["event"];
-        let is_program =
-            event.get("bot_id").is_some_and(|id| !id.is_null()) || event.get("subtype").is_some();
-        let is_ours = match event["type"].as_str()? {
-            "app_mention" => true,
-            "message" => event["channel_type"] == "im",
-            _ => false,
-        };
-        if !is_ours || is_program || event["user"] == self.user.as_str() {
-            return None;
-        }
-        let text = event["text"].as_str()?.trim();
-        let text = text.strip_prefix(&format!("<@{}>", self.user)).unwrap_or(text);
-        let user = event["user"].as_str()?.to_owned();
-        Some(Heard {
-            key: payload["event_id"].as_str()?.to_owned(),
-            user_name: user.clone(),
-            user,
-            chat: in_thread(event["channel"].as_str()?, event["thread_ts"].as_str()),
-            text: normalise(&unescaped(text), "", true)?,
-            ..Heard::default()
-        })
+fn event(me: &str, payload: &Value) -> Option<Heard> {
+    let event = &payload["event"];
+    let is_program = event.get("bot_id").is_some_and(|id| !id.is_null()) || event.get("subtype").is_some();
+    let is_ours = match event["type"].as_str()? {
+        "app_mention" => true,
+        "message" => event["channel_type"] == "im",
+        _ => false,
+    };
+    if !is_ours || is_program || event["user"] == me {
+        return None;
     }
+    let text = event["text"].as_str()?.trim();
+    let text = text.strip_prefix(&format!("<@{me}>")).unwrap_or(text);
+    let user = event["user"].as_str()?.to_owned();
+    Some(Heard {
+        key: payload["event_id"].as_str()?.to_owned(),
+        user_name: user.clone(),
+        user,
+        chat: in_thread(event["channel"].as_str()?, event["thread_ts"].as_str()),
+        text: normalise(&unescaped(text), "", true)?,
+        ..Heard::default()
+    })
 }
 
 /// Whether an envelope says that our tokens are worth nothing any more.

@@ -24,6 +24,8 @@ const POLL_UPDATES: u64 = 100;
 const MAX_CLICK_CHARS: usize = 200;
 /// At the first connection older messages are not for us: they were written before anybody set the bot up.
 const BACKLOG_SECONDS: u64 = 10 * 60;
+/// A longer wait than this is not believed.
+const MAX_WAIT_SECONDS: u64 = 24 * 60 * 60;
 /// Buttons in one row; more would be cut on a phone.
 const BUTTONS_PER_ROW: usize = 2;
 
@@ -140,16 +142,18 @@ fn refused(shared: &Shared, answer: &Answer) -> Outcome {
 
 fn wait_of(answer: &Answer) -> Duration {
     let seconds = answer.body["parameters"]["retry_after"].as_u64();
-    seconds.map(Duration::from_secs).or(answer.wait).unwrap_or(Duration::from_secs(1))
+    seconds
+        .map(|seconds| Duration::from_secs(seconds.min(MAX_WAIT_SECONDS)))
+        .or(answer.wait)
+        .unwrap_or(Duration::from_secs(1))
 }
 
 /// Takes one update; `false` when the gateway ends before it was taken.
 fn one(shared: &Shared, update: &Value, heard: Option<Heard>, offset: &mut i64) -> bool {
-    let Some(id) = update["update_id"].as_i64() else { return true };
+    let Some((id, next)) = numbers(update) else { return true };
     if id < *offset {
         return true;
     }
-    let next = id + 1;
     match heard {
         Some(heard) => {
             let heard = Heard { key: format!("update:{id}"), cursor: Some(next.to_string()), ..heard };
@@ -164,7 +168,14 @@ fn one(shared: &Shared, update: &Value, heard: Option<Heard>, offset: &mut i64) 
     true
 }
 
-fn heard(bot: &str, update: &Value) -> Option<Heard> {
+/// The number of an update, and that of the one behind it; `None` where there is none of either.
+pub(super) fn numbers(update: &Value) -> Option<(i64, i64)> {
+    let id = update["update_id"].as_i64()?;
+    Some((id, id.checked_add(1)?))
+}
+
+/// What an update says to `bot`, if it is for us.
+pub(super) fn heard(bot: &str, update: &Value) -> Option<Heard> {
     if let Some(click) = update.get("callback_query") {
         let from = &click["from"];
         return Some(Heard {
@@ -189,7 +200,7 @@ fn heard(bot: &str, update: &Value) -> Option<Heard> {
         user_name: name_of(from),
         chat: chat_of(message)?,
         text: normalise(message["text"].as_str()?, bot, addressed)?,
-        said_at: message["date"].as_u64().map(|seconds| Time(seconds * 1000)),
+        said_at: message["date"].as_u64().and_then(|seconds| seconds.checked_mul(1000)).map(Time),
         ..Heard::default()
     })
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// What an integration is for; by it the specification gates tools.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Repositories and their issues.
@@ -22,7 +24,7 @@ pub enum Kind {
 }
 
 /// A variable of a server's environment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct EnvKey {
     pub key: String,
     /// Whether the integration counts as configured only with it.
@@ -32,7 +34,7 @@ pub struct EnvKey {
 
 /// How a token is had from an authorisation server (RFC 6749 with PKCE, RFC 7636). The `*Key` fields name
 /// variables of the server's environment, under which the values are kept as credentials.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuth {
     /// Where the person consents.
@@ -58,7 +60,7 @@ pub struct OAuth {
 }
 
 /// An integration as the catalogue or the person who added it describes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Definition {
     /// Unique.

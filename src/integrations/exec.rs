@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const AUDIT_PARAMS_CHARS: usize = 200;
 
 /// `POST /api/integrations/:id/exec`, its fields checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Request {
     pub id: String,
     /// The tool's exact name.

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An installation that is under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Installing {
     waiting: Vec<CallId>,
     args: Vec<String>,
@@ -33,7 +33,7 @@ pub struct InstallOrder {
 }
 
 /// What was installed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Package {
     /// Its program, relative to the project.
     pub program: String,

@@ -30,7 +30,7 @@ pub const MAX_CRASHES: u32 = 3;
 const ERROR_CHARS: usize = 600;
 
 /// A server as the core knows it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Server {
     pub phase: Phase,
     /// Crashes since the last successful call.
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 /// Where a server stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Phase {
     #[default]
     Stopped,

@@ -53,11 +53,11 @@ pub const MAX_CALLS: usize = 256;
 pub const MAX_CUSTOM: usize = 100;
 
 /// One process life of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub struct RunId(pub u64);
 
 /// The integrations.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     installed: BTreeMap<String, Arc<Installed>>,
     /// Being installed: who waits for it.
@@ -80,7 +80,7 @@ pub struct State {
 }
 
 /// A call that waits for a server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 struct PendingCall {
     integration: String,
     /// Who wished it, for the audit log.
@@ -95,7 +95,7 @@ struct PendingCall {
 }
 
 /// A wish about integrations.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Install one of the catalogue, in this version or the pinned or newest one.
     Install(String, Option<String>),
@@ -111,6 +111,7 @@ pub enum Command {
         /// Sealed for `integration/<id>/<key>`.
         sealed: Sealed,
         /// What the caller is shown of it.
+        #[recorded(skip)]
         masked: String,
     },
     /// Forget a credential: the integration and the variable.
@@ -118,7 +119,7 @@ pub enum Command {
     /// Begin a consent flow.
     OAuthStart(Box<oauth::Start>),
     /// A browser comes back: the state, and the code or why there is none.
-    OAuthCallback(String, Result<String, String>),
+    OAuthCallback(String, #[recorded(secret)] Result<String, String>),
 }
 
 /// What a server's process needs.
@@ -155,12 +156,12 @@ pub enum Order {
 }
 
 /// A fact from the threads of the servers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Report {
     /// The handshake is over: the protocol version spoken, and the server's name.
     Ready(RunId, String, String),
     /// A call is answered.
-    Answered(RunId, CallId, Result<Value, String>),
+    Answered(RunId, CallId, #[recorded(secret)] Result<Value, String>),
     /// The server is gone, and every process it started; how, in words.
     Exited(RunId, String),
     /// The tokens for a code are there, or why not.

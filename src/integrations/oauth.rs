@@ -28,7 +28,7 @@ const MAX_PENDING: usize = 20;
 const RENEW_BEFORE: Duration = Duration::from_secs(60);
 
 /// A consent that is waited for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Pending {
     id: String,
     state: String,
@@ -39,7 +39,7 @@ pub struct Pending {
 }
 
 /// `POST /api/integrations/:id/oauth/start`, its random parts made by the worker.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Start {
     pub id: String,
     /// Random.
@@ -87,7 +87,7 @@ pub enum Grant {
 }
 
 /// What came of an exchange.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Tokens {
     /// Sealed for `refresh_name`; a server that keeps the old one sends none.
     pub refresh: Option<Sealed>,

@@ -21,7 +21,7 @@ pub const MAX_TOOLS: usize = 2000;
 const WORDS_CHARS: usize = 500;
 
 /// What a caller wants of a server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Ask {
     Tools,
     /// A call of one.

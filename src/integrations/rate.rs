@@ -11,7 +11,7 @@ pub const WINDOW: Duration = Duration::from_secs(60);
 
 /// The admitted calls of one integration within the last [`WINDOW`], oldest first. Never more than
 /// [`MAX_CALLS`].
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Window {
     admitted: VecDeque<Time>,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const VERSION: u32 = 1;
 
 /// An installed integration. The command is the one that was installed: a later catalogue does not change it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed {
     pub id: String,

@@ -290,7 +290,7 @@ fn live(means: &Means, server: &Arc<Server>, spec: &ServerSpec, orders: Receiver
     let marker = Marker { agent: spec.marker, project_dir: means.project.clone() };
     let started = credentials(means, server, spec).and_then(|env| {
         let spec = process_spec(means, spec, &env, &marker);
-        means.processes.spawn(&spec).map_err(|error| error.to_string())
+        means.processes.spawn_tied(&spec).map_err(|error| error.to_string())
     });
     let running = match started {
         Ok(running) => running,

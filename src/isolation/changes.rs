@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// One changed file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     /// Relative to the top of the tree.

@@ -31,14 +31,14 @@ use serde_json::{Value, json};
 pub const MAX_NAMED_FILES: usize = 20;
 
 /// What became of the work of an agent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// It was merged, or there was nothing to merge; or its worktree may go.
     Merged(Box<Merged>),
 }
 
 /// A merge that was done.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Merged {
     pub agent: AgentId,
     /// The commit it made; `None` when there was nothing to merge.

@@ -22,7 +22,7 @@ pub const MAX_DECISIONS: usize = 300;
 const NOTE_CHARS: usize = 300;
 
 /// All notes.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Book {
     /// By working directory; the empty one is the project's root.
@@ -32,7 +32,7 @@ pub struct Book {
 }
 
 /// What happened in one working directory.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Workspace {
     pub agents: BTreeMap<LineageId, AgentNote>,
@@ -43,7 +43,7 @@ pub struct Workspace {
 }
 
 /// An agent, as it was when it last did something that changes its status.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentNote {
     pub name: String,
@@ -57,7 +57,7 @@ pub struct AgentNote {
 }
 
 /// A file that was written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct FileNote {
     pub writes: u32,
@@ -67,7 +67,7 @@ pub struct FileNote {
 }
 
 /// Something said or met.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
     pub agent: String,

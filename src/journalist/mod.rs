@@ -53,7 +53,7 @@ const ASKED_CHARS: usize = 12_000;
 const SUMMARY_CHARS: usize = 2_000;
 
 /// What the journalist knows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     book: Arc<Book>,
     /// Tool calls whose end is still to come, per process life.
@@ -69,7 +69,7 @@ pub struct State {
     waiting: Vec<CallId>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 enum Phase {
     #[default]
     Idle,
@@ -78,7 +78,7 @@ enum Phase {
 }
 
 /// Documents on their way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 struct Draft {
     map: Arc<str>,
     decisions: Arc<str>,
@@ -86,14 +86,14 @@ struct Draft {
 }
 
 /// A wish of the journalist.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Run a cycle now.
     Cycle,
 }
 
 /// A fact from the thread that writes the documents.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Report {
     /// They are written, or why not.
     Written(Result<(), String>),
@@ -115,6 +115,11 @@ pub struct Cycle {
 }
 
 impl State {
+    /// The decisions it has noted, oldest first: who, what, when.
+    pub fn decisions(&self) -> impl Iterator<Item = (&str, &str, Time)> {
+        self.book.decisions.iter().map(|note| (note.agent.as_str(), note.text.as_str(), note.at))
+    }
+
     /// `GET /api/journalist`, but for the interval.
     fn shown(&self, interval: u64, mode: JournalistMode, stopping: bool) -> Value {
         let documents = [(MAP_FILE, &self.map), (DECISIONS_FILE, &self.decisions)];
@@ -184,7 +189,11 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         }
         Moment::ModelAnswered(Asker::Journalist, ref answer) => return model_answered(all, cx, answer),
         Moment::SettingsChanged => return settings_changed(all, cx.now),
-        Moment::Decided { .. } | Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } => return,
+        Moment::CaughtUp(_)
+        | Moment::Decided { .. }
+        | Moment::Measured
+        | Moment::ModelAnswered(..)
+        | Moment::TeamDeleted { .. } => return,
     };
     let Some(agent) = all.agents.get(id).cloned() else { return };
     let journalist = Arc::make_mut(&mut all.journalist);

@@ -34,7 +34,7 @@ const ASKING: [&str; 4] = ["open question:", "question:", "todo:", "unclear:"];
 const MAX_SENTENCE_CHARS: usize = 400;
 
 /// A tool call under way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Call {
     id: String,
     what: String,

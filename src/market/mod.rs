@@ -45,7 +45,7 @@ const MAX_WORD_CHARS: usize = 32;
 const MAX_WORDS: usize = 20;
 
 /// Where a skill's text came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
     Live,
@@ -63,7 +63,7 @@ impl Origin {
 }
 
 /// One installed skill, as it is stored and shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Installed {
     pub id: String,
@@ -148,7 +148,7 @@ pub fn check_id(id: &str) -> Result<(), Problem> {
 }
 
 /// The installed skills.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     installed: BTreeMap<String, Installed>,
 }
@@ -169,7 +169,7 @@ pub struct Attached {
 }
 
 /// A wish about skills. The files are in place already, or set aside.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// This skill's file was saved.
     Keep(Box<Installed>),

@@ -1,6 +1,6 @@
 //! `/api/memory`.
 
-use super::{Command, NewDiscovery};
+use super::{Command, MAX_FIX_CHARS, MAX_TRIGGER_CHARS, NewDiscovery};
 use crate::api::{Fields, Method, Problem, Reply, Request, Route, Validator, schema_of};
 use crate::core::ids::{AgentId, LineageId};
 use crate::endpoint::{Access, Ask, Handler};
@@ -9,8 +9,6 @@ use std::fmt::Write as _;
 
 const CONSTRAINT_CHARS: (usize, usize) = (3, 500);
 const MAX_CATEGORY_CHARS: usize = 40;
-const MAX_TRIGGER_CHARS: usize = 300;
-const MAX_FIX_CHARS: usize = 500;
 const MAX_ROLE_CHARS: usize = 50;
 const MAX_AGENT_CHARS: usize = 64;
 const DEFAULT_LIMIT: usize = 100;

@@ -15,7 +15,7 @@ pub const MAX_ROLES: usize = 64;
 const SUMMARY_CHARS: usize = 300;
 
 /// A rotation's brief.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainEntry {
     /// Which rotation of the role it was, from 1.
@@ -34,7 +34,7 @@ pub struct ChainEntry {
 }
 
 /// All chains, and the briefs of rotations under way.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Chains {
     by_role: BTreeMap<String, VecDeque<Arc<ChainEntry>>>,
     /// Written, but the successor does not run yet.

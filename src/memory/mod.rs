@@ -3,13 +3,14 @@
 //! Everything stands in files a person can read, below `.svc/memory/`, and what is relevant to a task is
 //! told to every new agent (see `context::briefing`).
 //!
-//! **Invariant:** each store has a cap; what is dropped at it is the oldest, and a dropped constraint is
-//! told.
+//! **Invariant:** each store has a cap; what is dropped at it is the oldest, of discoveries the least
+//! useful, and a dropped constraint is told.
 //! **Invariant:** an acknowledged constraint, discovery or handoff is on disk.
 //! **Invariant:** no two constraints have one hash, no two discoveries one pair of trigger and fix.
 
 pub mod api;
 mod chain;
+mod discoveries;
 pub use svc_base::relevance;
 pub mod select;
 mod specializations;
@@ -18,6 +19,8 @@ pub mod store;
 mod tests;
 
 pub use chain::{ChainEntry, MAX_CHAIN, brief_written};
+pub use discoveries::{Discovery, Learned, NewDiscovery, mined, told_in};
+pub use discoveries::{MAX_FIX_CHARS, MAX_TRIGGER_CHARS};
 pub use select::{Handoff, Selected, Wanted};
 pub use specializations::{heard, session_scored};
 
@@ -37,13 +40,13 @@ use svc_base::hex;
 
 /// Constraints kept; the oldest is evicted, and told.
 pub const MAX_CONSTRAINTS: usize = 50;
-/// Discoveries kept; the oldest goes first.
+/// Discoveries kept; the least useful goes first, and of equals the oldest.
 pub const MAX_DISCOVERIES: usize = 1000;
 /// Hexadecimal digits of a constraint's hash.
 pub const HASH_DIGITS: usize = 12;
 
 /// A rule a person has set for all agents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Constraint {
     /// The first [`HASH_DIGITS`] hexadecimal digits of the SHA-256 of the trimmed, lower-cased text.
@@ -59,49 +62,21 @@ pub struct Constraint {
     pub set_by: Option<String>,
 }
 
-/// Something that worked, told by an agent or a person.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Discovery {
-    /// When, RFC 3339.
-    pub ts: String,
-    /// Who found it, if told.
-    pub agent_id: Option<String>,
-    pub role: String,
-    pub trigger: Arc<str>,
-    pub fix: Arc<str>,
-    /// Always `success`.
-    pub outcome: String,
-}
-
-/// A discovery on its way in; each field checked on its own.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NewDiscovery {
-    /// As told.
-    pub agent_id: Option<String>,
-    /// As told.
-    pub role: Option<String>,
-    /// Trimmed, not empty.
-    pub trigger: String,
-    /// Trimmed, not empty.
-    pub fix: String,
-    /// `success` is stored, anything else is not.
-    pub outcome: String,
-}
-
 /// All memory of the project. One `Arc` for each part: counting a touched file must not copy the discoveries.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     /// Oldest first.
     constraints: Vec<Constraint>,
     /// Oldest first.
     discoveries: Arc<VecDeque<Discovery>>,
+    /// Which of them living agents were told of.
+    told: Arc<discoveries::Told>,
     chains: Arc<Chains>,
     specializations: Arc<Specializations>,
 }
 
 /// A wish about memory.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     AddConstraint {
         /// 3 to 500 characters, trimmed.
@@ -149,7 +124,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     let result = match command {
         Command::AddConstraint { text, category } => add_constraint(all, cx, &text, &category),
         Command::RemoveConstraint(hash) => remove_constraint(all, cx, &hash),
-        Command::AddDiscovery(new) => add_discovery(all, cx, new),
+        Command::AddDiscovery(new) => discoveries::add(all, cx, &new),
     };
     cx.answer(call, result);
 }
@@ -219,55 +194,9 @@ fn remove_constraint(all: &mut All, cx: &mut Context, hash: &str) -> Result<Repl
     Ok(Reply::ok(&json!({"removed": true, "hash": removed.hash})))
 }
 
-fn add_discovery(all: &mut All, cx: &mut Context, new: NewDiscovery) -> Result<Reply, Problem> {
-    let (agent_id, role) = finder(all, cx, &new)?;
-    let refused = |reason: &str| Ok(Reply::ok(&json!({"added": false, "reason": reason})));
-    if new.outcome != "success" {
-        return refused("only successes are stored");
-    }
-    let same = |known: &Discovery| *known.trigger == *new.trigger && *known.fix == *new.fix;
-    if all.memory.discoveries.iter().any(same) {
-        return refused("duplicate");
-    }
-    let memory = Arc::make_mut(&mut all.memory);
-    let discoveries = Arc::make_mut(&mut memory.discoveries);
-    while discoveries.len() >= MAX_DISCOVERIES {
-        discoveries.pop_front();
-    }
-    cx.audit("memory.discovery.add", &json!({"agentId": agent_id, "role": role, "trigger": new.trigger}));
-    cx.notice(Notice::DiscoveryAdded { agent_id: agent_id.clone(), role: role.clone() });
-    discoveries.push_back(Discovery {
-        ts: cx.now.to_string(),
-        agent_id,
-        role,
-        trigger: new.trigger.into(),
-        fix: new.fix.into(),
-        outcome: new.outcome,
-    });
-    cx.push(Effect::Put(Document::Discoveries, Durability::BeforeReply));
-    Ok(Reply::json(201, &json!({"added": true})))
-}
-
-/// Who found it. A process of an agent speaks for that agent alone; its id and role are filled in.
-fn finder(all: &All, cx: &Context, new: &NewDiscovery) -> Result<(Option<String>, String), Problem> {
-    let unknown = || "unknown".to_owned();
-    let Some(caller) = cx.actor.agent() else {
-        return Ok((new.agent_id.clone(), new.role.clone().unwrap_or_else(unknown)));
-    };
-    let own = all.agents.find(&caller.to_string()).ok();
-    let meant = new.agent_id.as_deref().map(|target| all.agents.find(target).map(|agent| agent.lineage_id));
-    if let Some(meant) = meant
-        && meant.ok() != own.map(|agent| agent.lineage_id)
-    {
-        let text = format!("agentId {:?} is not the caller's: agent {caller} calls", new.agent_id);
-        return Err(Problem::new(403, "agent_may_not", text));
-    }
-    let role = new.role.clone().or_else(|| own.map(|agent| agent.role.clone()));
-    Ok((Some(caller.to_string()), role.unwrap_or_else(unknown)))
-}
-
 /// Something has happened to an agent.
 pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     chain::told(all, cx, moment);
+    discoveries::moment(all, cx, moment);
     specializations::told(all, cx, moment);
 }

@@ -1,5 +1,6 @@
 //! What a new agent is to be told out of the memory.
 
+use super::discoveries::{is_near, subject};
 use super::{ChainEntry, Constraint, Discovery, State, relevance};
 use std::collections::{BTreeSet, HashSet};
 
@@ -7,8 +8,6 @@ use std::collections::{BTreeSet, HashSet};
 const OWN_ROLE: f64 = 1.25;
 /// Handoffs of other agents told to a new one.
 const MAX_HANDOFFS: usize = 3;
-/// Texts that share this part of their words say nearly the same.
-const NEAR_PERCENT: usize = 80;
 /// Texts that later ones are compared with; no briefing has room for more.
 const MAX_COMPARED: usize = 200;
 
@@ -64,7 +63,8 @@ impl State {
 fn discoveries<'a>(memory: &'a State, role: &str, query: &str) -> Vec<&'a Discovery> {
     let all: Vec<&Discovery> = memory.discoveries().collect();
     let texts: Vec<String> = all.iter().map(|found| format!("{} {}", found.trigger, found.fix)).collect();
-    ordered(query, &texts, |at| all[at].role == role).into_iter().map(|at| all[at]).collect()
+    let order = ordered(query, &texts, |at| all[at].role == role, |at| all[at].mined);
+    order.into_iter().map(|at| all[at]).collect()
 }
 
 fn handoffs<'a>(memory: &'a State, role: &str, query: &str) -> Vec<Handoff<'a>> {
@@ -73,21 +73,27 @@ fn handoffs<'a>(memory: &'a State, role: &str, query: &str) -> Vec<Handoff<'a>> 
     // RFC 3339 in one zone sorts by time.
     all.sort_by(|a, b| a.entry.ts.cmp(&b.entry.ts).then(a.entry.rotation_n.cmp(&b.entry.rotation_n)));
     let texts: Vec<String> = all.iter().map(|handoff| handoff.entry.summary.clone()).collect();
-    let order = ordered(query, &texts, |at| all[at].role == role);
+    let order = ordered(query, &texts, |at| all[at].role == role, |_| false);
     order.into_iter().take(MAX_HANDOFFS).map(|at| all[at]).collect()
 }
 
 /// The order in which texts (oldest first) are told: by relevance to `query`, then those that `is_own`, then
 /// the newest. Of texts that differ in case, blanks or final punctuation alone only the first is told; one
 /// that nearly repeats an earlier one waits until the others are told, so that fifty voices on one subject
-/// do not take the room of all others.
-fn ordered(query: &str, texts: &[String], is_own: impl Fn(usize) -> bool) -> Vec<usize> {
+/// do not take the room of all others. What is only `seen`, and not told, is left out unless it is relevant.
+fn ordered(
+    query: &str,
+    texts: &[String],
+    is_own: impl Fn(usize) -> bool,
+    is_seen: impl Fn(usize) -> bool,
+) -> Vec<usize> {
     let borrowed: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut scores = vec![0.0_f64; texts.len()];
     for (at, score) in relevance::rank(query, &borrowed) {
         scores[at] = if is_own(at) { score * OWN_ROLE } else { score };
     }
-    let mut order: Vec<usize> = (0..texts.len()).collect();
+    let is_told = |at: &usize| scores[*at] > 0.0 || !is_seen(*at);
+    let mut order: Vec<usize> = (0..texts.len()).filter(is_told).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(is_own(*b).cmp(&is_own(*a))).then(b.cmp(a)));
     let mut known = HashSet::new();
     order.retain(|at| known.insert(folded(&texts[*at])));
@@ -117,29 +123,13 @@ fn folded(text: &str) -> String {
     line.trim_end_matches(|c: char| c.is_ascii_punctuation() || c.is_whitespace()).to_owned()
 }
 
-/// The telling words of a text but for its numbers: by them two texts speak of one thing.
-fn subject(text: &str) -> BTreeSet<String> {
-    let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
-    relevance::words(text).into_iter().filter(|word| !is_number(word)).collect()
-}
-
-/// Whether two texts share at least [`NEAR_PERCENT`] of their words.
-fn is_near(a: &BTreeSet<String>, b: &BTreeSet<String>) -> bool {
-    let (fewer, more) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    if fewer.is_empty() || fewer.len() * 100 < more.len() * NEAR_PERCENT {
-        return false;
-    }
-    let shared = fewer.intersection(more).count();
-    shared * 100 >= (a.len() + b.len() - shared) * NEAR_PERCENT
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn order(query: &str, texts: &[&str], own: &[usize]) -> Vec<usize> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-        ordered(query, &texts, |at| own.contains(&at))
+        ordered(query, &texts, |at| own.contains(&at), |_| false)
     }
 
     #[test]
@@ -161,7 +151,7 @@ mod tests {
         let mut texts: Vec<String> =
             (0..52).map(|n| format!("payment webhook {n} times out: answer 200 before the work")).collect();
         texts.push("payment totals are in cents".to_owned());
-        let found = ordered("Handle the payment webhook", &texts, |_| false);
+        let found = ordered("Handle the payment webhook", &texts, |_| false, |_| false);
         assert_eq!(found.len(), 53, "nothing is dropped where there is room");
         assert_eq!(found[1], 52, "{found:?}");
     }

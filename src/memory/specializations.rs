@@ -26,7 +26,7 @@ pub const MAX_FILES: usize = 200;
 pub const TOP_FILES: usize = 20;
 
 /// All profiles.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Specializations {
     #[serde(serialize_with = "by_lineage", deserialize_with = "of_lineages")]
@@ -50,7 +50,7 @@ fn of_lineages<'de, D: Deserializer<'de>>(
 }
 
 /// One lineage.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 struct Profile {
     agent_id: AgentId,
@@ -62,17 +62,18 @@ struct Profile {
     updated: u64,
     /// How it was shown last, with this default threshold.
     #[serde(skip)]
+    #[recorded(skip)]
     shown: OnceLock<(f64, Box<RawValue>)>,
 }
 
 /// One role of this project.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 struct RoleProfile {
     counts: Counts,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 struct Counts {
     sessions: u64,

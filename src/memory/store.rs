@@ -76,6 +76,7 @@ impl State {
         Self {
             constraints: constraints.constraints,
             discoveries: Arc::new(discoveries.discoveries.into()),
+            told: Arc::default(),
             chains: Arc::new(Chains::restore(chains.roles)),
             specializations: Arc::new(specializations),
         }

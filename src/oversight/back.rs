@@ -12,7 +12,10 @@ use std::sync::Arc;
 
 /// The daemon has started and knows its providers.
 pub fn started(all: &mut All, cx: &mut Context) {
-    let mut lost = Arc::make_mut(&mut all.agents).take_lost();
+    agents::go_on_with_rotations(all, cx);
+    let agents = Arc::make_mut(&mut all.agents);
+    let (unbegun, mut lost) = (agents.take_unbegun(), agents.take_lost());
+    lost.extend(start_again(all, cx, unbegun));
     // What an earlier daemon asked, and nobody has answered, is asked along.
     let mut last_asked = BTreeMap::new();
     for approval in all.approvals.iter() {
@@ -41,6 +44,22 @@ pub fn started(all: &mut All, cx: &mut Context) {
             }
         }
     }
+}
+
+/// Orders to start that the last daemon had acknowledged and did not come to: nobody is asked about them.
+/// Those that are not carried out.
+fn start_again(all: &mut All, cx: &mut Context, unbegun: Vec<AgentId>) -> Vec<AgentId> {
+    let config = all.settings.config();
+    // Where agents end with their daemon, these have.
+    if config.resume_on_start == ResumeOnStart::Never || config.keeper.orphan().is_zero() {
+        return unbegun;
+    }
+    for id in unbegun {
+        if let Err(problem) = agents::start_again(all, cx, id) {
+            cx.push(Effect::Warn(format!("agent {id} is not started: {problem}")));
+        }
+    }
+    Vec::new()
 }
 
 /// A person has decided.

@@ -38,7 +38,7 @@ pub struct Order {
 }
 
 /// What a cleanup has removed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
     pub logs_removed: u64,
@@ -51,11 +51,11 @@ pub struct Outcome {
 }
 
 /// A fact from the thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Report(pub Outcome);
 
 /// When it ran, and what came of it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
     /// Format version.
@@ -65,7 +65,7 @@ pub struct State {
     is_running: bool,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 struct Run {
     #[serde(with = "rfc3339")]

@@ -2,7 +2,8 @@
 
 use crate::api::{Method, Problem, Reply, Route};
 use crate::endpoint::{Ask, Handler};
-use crate::usage::{self, prices, report};
+use crate::prices;
+use crate::usage::{self, report};
 use serde_json::json;
 
 /// The routes of the dashboard.
@@ -21,7 +22,11 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
     let budget = state.settings.config().safety.daily_budget_usd;
     let refused = usage::check_budget(state, ask.now).err();
     let unseen = (budget.is_some() && total.unpriced > 0).then(|| {
-        format!("{} tokens have no price: the budget does not count them, see svc tokens", total.unpriced)
+        format!(
+            "{} tokens have no price: the budget counts those of today as the dearest known ones; say what they cost \
+             (svc prices update FILE)",
+            total.unpriced
+        )
     });
     Ok(Reply::ok(&json!({
         "agents": {
@@ -38,8 +43,10 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
         },
         "savings": report::savings(state),
         "cost": {
-            "totalUsd": prices::rounded(total.cost_usd),
+            "totalUsd": prices::known(total.cost_usd, total.unpriced),
             "todayUsd": prices::rounded(state.usage.today_usd(ask.now)),
+            "todayEstimatedUsd": prices::rounded(state.usage.today_estimated_usd(ask.now)),
+            "todayUnpricedAtMostUsd": prices::rounded(state.usage.today_unpriced_usd(ask.now)),
             "dailyBudgetUsd": budget,
             "budgetReached": refused.is_some(),
             "message": refused.map(|problem| problem.error).or(unseen),

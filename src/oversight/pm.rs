@@ -32,7 +32,7 @@ const WORDS_CHARS: usize = 400;
 const TASK_CHARS: usize = 2_000;
 
 /// What is to be reviewed, each field checked on its own.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {
     /// What the agent wants to do, for example `delete`.
@@ -43,7 +43,7 @@ pub struct Subject {
 }
 
 /// A review.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
     /// `pmr-` and 8 hexadecimal digits.
@@ -68,7 +68,7 @@ pub struct Review {
 }
 
 /// All reviews.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     /// Oldest first.
     history: VecDeque<Arc<Review>>,
@@ -79,7 +79,9 @@ pub struct State {
 }
 
 /// Counts over all reviews there ever were.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Totals {
     total: u64,
@@ -110,7 +112,7 @@ impl State {
 }
 
 /// A wish of the project manager.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Review an agent's work or wish.
     Review {

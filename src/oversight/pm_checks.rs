@@ -41,7 +41,7 @@ const PROTECTED: [&str; 14] = [
 const FORBIDDING: [&str; 8] = ["never", "do not", "don't", "must not", "may not", "no ", "avoid", "without"];
 
 /// What a check found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// `scope`, `protected`, `constraints`, `size` or `model`.

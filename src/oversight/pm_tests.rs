@@ -1,10 +1,11 @@
 //! Reviews against decisions 9.
 
 use crate::agents::{Job, JobReport};
-use crate::context::testing::{Core, parsed, writes};
 use crate::core::{Actor, Document, Durability, Effect, Event};
 use crate::providers::Tokens;
+use crate::testing::{Bench, parsed, writes};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const REVIEW: &str = "/api/pm/review";
 
@@ -14,11 +15,11 @@ fn checks(review: &Value) -> Vec<&str> {
 
 #[test]
 fn decisions_9_a_review_has_its_fields_and_stands_in_the_history() {
-    let mut core = Core::new();
-    let id = core.spawn(&json!({"role": "backend", "scope": ["src/**"]}));
-    core.hear(id, writes("src/a.rs"));
-    core.effects.clear();
-    let review = core.post(REVIEW, &json!({"agentId": "backend-1"}));
+    let mut bench = Bench::in_project();
+    let id = bench.spawn(&json!({"role": "backend", "scope": ["src/**"]}));
+    bench.does(id, writes("src/a.rs"));
+    bench.effects.clear();
+    let review = bench.post(REVIEW, &json!({"agentId": "backend-1"}));
     assert!(review["id"].as_str().unwrap().starts_with("pmr-"));
     assert_eq!((&review["agentId"], &review["approved"]), (&json!(id.to_string()), &json!(true)));
     assert_eq!((&review["reason"], &review["findings"]), (&json!("all checks pass"), &json!([])));
@@ -28,31 +29,31 @@ fn decisions_9_a_review_has_its_fields_and_stands_in_the_history() {
     );
     let durable =
         |effect: &Effect| matches!(effect, Effect::Put(Document::PmReviews, Durability::BeforeReply));
-    assert!(core.effects.iter().any(durable));
-    assert_eq!(core.audits()[0]["event"], "pm.review");
-    core.post(REVIEW, &json!({"agentId": "backend-1", "file": "/etc/passwd"}));
-    let history = core.get("/api/pm/history");
+    assert!(bench.effects.iter().any(durable));
+    assert_eq!(bench.audited("pm.review").len(), 1);
+    bench.post(REVIEW, &json!({"agentId": "backend-1", "file": "/etc/passwd"}));
+    let history = bench.get("/api/pm/history");
     assert_eq!(history["history"].as_array().unwrap().len(), 2);
     assert_eq!(history["history"][1], review, "newest first");
     assert_eq!(history["stats"], json!({"total": 2, "approved": 1, "rejected": 1, "avgDurationMs": 0}));
-    assert_eq!(core.send("POST", REVIEW, &json!({"agentId": "nobody"})).0, 404);
-    assert_eq!(core.send("POST", REVIEW, &json!({})).0, 400);
-    assert_eq!(core.send("POST", REVIEW, &json!({"agentId": "backend-1", "file": 5})).0, 400);
+    assert_eq!(bench.ask("POST", REVIEW, &json!({"agentId": "nobody"})).0, 404);
+    assert_eq!(bench.ask("POST", REVIEW, &json!({})).0, 400);
+    assert_eq!(bench.ask("POST", REVIEW, &json!({"agentId": "backend-1", "file": 5})).0, 400);
 }
 
 #[test]
 fn decisions_9_the_checks_are_scope_protected_paths_constraints_and_size() {
-    let mut core = Core::new();
-    let id = core.spawn(&json!({"role": "backend", "scope": ["src/**", "*.md"]}));
-    core.spawn(&json!({"role": "frontend", "scope": ["web/**"]}));
-    core.post(
+    let mut bench = Bench::in_project();
+    let id = bench.spawn(&json!({"role": "backend", "scope": ["src/**", "*.md"]}));
+    bench.spawn(&json!({"role": "frontend", "scope": ["web/**"]}));
+    bench.post(
         "/api/memory/constraints",
         &json!({"text": "Never edit src/legacy/ or the billing migrations"}),
     );
     let mut ask = |body: Value| {
         let mut body = body;
         body["agentId"] = json!(id.to_string());
-        core.post(REVIEW, &body)
+        bench.post(REVIEW, &body)
     };
     for (file, wanted) in [
         ("src/a.rs", vec![]),
@@ -73,40 +74,39 @@ fn decisions_9_the_checks_are_scope_protected_paths_constraints_and_size() {
     let review = ask(json!({"action": "edit", "description": "tidy the login form"}));
     assert_eq!(review["approved"], true);
     for n in 0..=super::pm_checks::MAX_FILES {
-        core.hear(id, writes(&format!("src/{n}.rs")));
+        bench.does(id, writes(&format!("src/{n}.rs")));
     }
-    let review = core.post(REVIEW, &json!({"agentId": id.to_string()}));
+    let review = bench.post(REVIEW, &json!({"agentId": id.to_string()}));
     assert_eq!((checks(&review), &review["approved"]), (vec!["size"], &json!(false)));
 }
 
 /// Reviews with a model that answers so; `None` never answers.
 fn with_model(answer: Option<Result<&str, &str>>) -> Value {
-    let mut core = Core::new();
-    core.send("PATCH", "/api/config", &json!({"defaultProvider": "script"}));
-    core.spawn(&json!({"role": "backend"}));
-    core.effects.clear();
-    assert!(core.ask("POST", REVIEW, &json!({"agentId": "backend-1", "file": "a.rs"})).is_none());
-    let waiting = core.last_call();
-    let asked = core.effects.iter().find_map(|effect| match effect {
+    let mut bench = Bench::in_project();
+    bench.ask("PATCH", "/api/config", &json!({"defaultProvider": "script"}));
+    bench.spawn(&json!({"role": "backend"}));
+    bench.effects.clear();
+    assert!(bench.wish("POST", REVIEW, &json!({"agentId": "backend-1", "file": "a.rs"})).is_none());
+    let asked = bench.effects.iter().find_map(|effect| match effect {
         Effect::Job(Job::Query { call, .. }) => Some(*call),
         _ => None,
     });
     let call = asked.expect("a question");
-    match answer {
-        Some(answer) => {
-            let answer = answer.map(|words| (words.to_owned(), Tokens { input: 3, ..Tokens::default() }));
-            core.apply(Event::Job(JobReport::Query(call, answer.map_err(str::to_owned))));
-            core.apply(Event::Job(JobReport::Query(call, Err("told twice".into()))));
-        }
-        None => core.pass(60),
-    }
-    let reply = core.replied(waiting).expect("an answer");
-    assert_eq!(core.get("/api/pm/history")["stats"]["total"], 1);
-    let booked = core.get("/api/tokens/summary");
+    let reply = if let Some(answer) = answer {
+        let answer = answer.map(|words| (words.to_owned(), Tokens { input: 3, ..Tokens::default() }));
+        let reply = bench.apply(Event::Job(JobReport::Query(call, answer.map_err(str::to_owned))));
+        bench.apply(Event::Job(JobReport::Query(call, Err("told twice".into()))));
+        reply
+    } else {
+        bench.pass(Duration::from_secs(60));
+        bench.late.take()
+    };
+    assert_eq!(bench.get("/api/pm/history")["stats"]["total"], 1);
+    let booked = bench.get("/api/tokens/summary");
     let (tokens, sessions) = if matches!(answer, Some(Ok(_))) { (3, json!(1)) } else { (0, Value::Null) };
     assert_eq!((&booked["totalUsed"], &booked["internalOverhead"]["tokens"]), (&json!(0), &json!(tokens)));
     assert_eq!(booked["internalOverhead"]["components"]["__pm__"]["sessions"], sessions, "booked once");
-    parsed(&reply)
+    parsed(&reply.expect("an answer")).1
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn decisions_9_a_models_view_joins_and_a_failing_model_never_turns_into_an_appro
 
 #[test]
 fn an_agent_may_have_itself_reviewed_and_nobody_else() {
-    let mut core = Core::new();
-    let one = core.spawn(&json!({"role": "backend"}));
-    core.spawn(&json!({"role": "frontend"}));
-    core.actor = Actor::Agent(one);
-    assert_eq!(core.send("POST", REVIEW, &json!({"agentId": "frontend-1"})).0, 403);
-    assert_eq!(core.post(REVIEW, &json!({}))["agentName"], "backend-1");
+    let mut bench = Bench::in_project();
+    let one = bench.spawn(&json!({"role": "backend"}));
+    bench.spawn(&json!({"role": "frontend"}));
+    bench.actor = Actor::Agent(one);
+    assert_eq!(bench.ask("POST", REVIEW, &json!({"agentId": "frontend-1"})).0, 403);
+    assert_eq!(bench.post(REVIEW, &json!({}))["agentName"], "backend-1");
 }

@@ -19,7 +19,7 @@ pub const MAX_QUESTIONS: usize = 4;
 const OWN: u64 = 1 << 63;
 
 /// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, svc_base::recorded::Recorded)]
 pub enum Asker {
     /// `__journalist__`.
     Journalist,
@@ -38,7 +38,7 @@ impl Asker {
 }
 
 /// The questions under way, and what all have cost since the start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     /// Who asks, and the model that answers.
     pending: BTreeMap<CallId, (Asker, String)>,

@@ -8,8 +8,8 @@ use crate::core::ids::AgentId;
 use crate::core::time::{Time, rfc3339};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All, Timer};
 use crate::endpoint::Handler;
+use crate::prices;
 use crate::providers::Activity;
-use crate::usage::prices;
 use serde::de::Deserializer;
 use serde::ser::{Error, Serializer};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use svc_base::recorded::{Reader, Recorded};
 
 /// Between two snapshots.
 pub const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(30);
@@ -26,7 +27,7 @@ pub const MAX_SNAPSHOTS: usize = 2_000;
 pub const MAX_EVENTS: usize = 500;
 
 /// The history.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Recorded)]
 pub struct State {
     snapshots: Entries<Snapshot>,
     events: Entries<Happened>,
@@ -48,6 +49,19 @@ impl<T> From<T> for Kept<T> {
     }
 }
 
+impl<T: Recorded> Recorded for Kept<T> {
+    const SHAPE: u64 = T::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.entry.write(to);
+    }
+
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    extern "C" fn read(from: &mut Reader) -> Self {
+        T::read(from).into()
+    }
+}
+
 impl<T: Serialize> Serialize for Kept<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if let Some(known) = self.encoded.get() {
@@ -65,7 +79,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Kept<T> {
 }
 
 /// What the counters said.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     #[serde(with = "rfc3339")]
@@ -76,14 +90,17 @@ pub struct Snapshot {
     pub tokens_used: u64,
     /// Tokens saved so far.
     pub tokens_saved: u64,
-    /// Dollars so far.
+    /// Dollars so far; without those of `unpriced_tokens`.
     pub cost_usd: f64,
+    /// Tokens so far of which nobody knows what they cost.
+    #[serde(default)]
+    pub unpriced_tokens: u64,
     /// Rotations so far.
     pub rotations: u64,
 }
 
 /// What happened to an agent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Happened {
     #[serde(with = "rfc3339")]
@@ -167,6 +184,7 @@ pub fn snapshot(all: &mut All, cx: &mut Context) {
         tokens_used: total.tokens.total(),
         tokens_saved: all.usage.saved().total(),
         cost_usd: prices::rounded(total.cost_usd),
+        unpriced_tokens: total.unpriced,
         rotations: all.agents.rotations().total,
     };
     let snapshots = &mut Arc::make_mut(&mut all.timeline).snapshots;

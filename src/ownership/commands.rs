@@ -78,7 +78,7 @@ pub struct Order {
 }
 
 /// What the thread has seen.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Looked {
     pub began: Time,
     pub ended: Time,
@@ -96,7 +96,7 @@ pub struct Looked {
 pub type Report = Option<Looked>;
 
 /// A file that was changed between these two times.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, svc_base::recorded::Recorded)]
 pub struct Change {
     /// Relative to the project.
     pub path: String,
@@ -109,7 +109,7 @@ pub struct Change {
 }
 
 /// A command of an agent, or another call that may write what it does not name.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 struct Ran {
     agent: AgentId,
     lineage: LineageId,
@@ -123,7 +123,7 @@ struct Ran {
 }
 
 /// What is remembered of commands and changes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Commands {
     ran: VecDeque<Ran>,
     explained: VecDeque<(String, Time)>,

@@ -22,7 +22,7 @@ pub use svc_base::scopes::{owns, within};
 
 use crate::agents::{self, Agent, RunOrder};
 use crate::api::{Problem, Reply};
-use crate::approvals::{self, Action, ApprovalId, Certainty, NewApproval, Verdict};
+use crate::approvals::{self, Action, Approval, ApprovalId, Certainty, NewApproval, Verdict};
 use crate::context::triggers;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::notice::{ConflictSeen, Notice};
@@ -42,7 +42,7 @@ const MAX_OPEN_WRITES: usize = 64;
 const MAX_ALLOWED: usize = 500;
 
 /// A write into a place that is not the agent's.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
     #[serde(with = "rfc3339")]
@@ -68,7 +68,7 @@ pub struct Conflict {
 }
 
 /// What is remembered of writes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     conflicts: VecDeque<Arc<Conflict>>,
     /// Tool calls under way that write: by agent and call.
@@ -102,7 +102,7 @@ impl State {
 }
 
 /// A wish about writes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// A provider asks before a tool writes.
     MayWrite {
@@ -138,9 +138,7 @@ fn trespass(all: &All, agent: &Agent, path: &str) -> Option<Trespass> {
     if owns(&agent.scope, &file) {
         return None;
     }
-    let owner = all.agents.live().find(|other| {
-        other.lineage_id != agent.lineage_id && other.worktree.is_none() && owns(&other.scope, &file)
-    });
+    let owner = all.agents.live().find(|other| other.worktree.is_none() && owns(&other.scope, &file));
     let owner = owner.map(|other| (other.id, other.name.clone()));
     (owner.is_some() || !agent.scope.is_empty()).then_some(Trespass { file, owner })
 }
@@ -319,9 +317,7 @@ fn decided(all: &mut All, cx: &mut Context, approval: ApprovalId, approved: bool
     let Some(agent) = found.agent_id.and_then(|id| all.agents.get(id)).cloned() else { return };
     match &found.action {
         Action::ToolPermission { question, .. } => {
-            let question = question.clone();
-            let ruling = Ruling { allow: approved, reason: found.reason.clone().unwrap_or_default() };
-            cx.push(Effect::Run(agent.id, RunOrder::Decide { question, ruling }));
+            answer(cx, agent.id, &found, question.clone());
         }
         Action::ScopeViolation { written: true, file_path, .. } if approved => {
             Arc::make_mut(&mut all.ownership).allow(agent.lineage_id, file_path);
@@ -335,6 +331,23 @@ fn decided(all: &mut All, cx: &mut Context, approval: ApprovalId, approved: bool
         // Its one attempt is this answer.
         approvals::claim(all, cx, &approval.to_string(), Some(agent.id), &found.action);
     }
+}
+
+/// The daemon that was told what people think may have died before the program was: it is told again. Where
+/// it knows, nothing comes of it.
+fn decided_before(all: &All, cx: &mut Context, id: AgentId) {
+    let its = all.approvals.iter().filter(|approval| approval.agent_id == Some(id));
+    for approval in its.filter(|approval| approval.resolved_at.is_some()) {
+        if let Action::ToolPermission { question, .. } = &approval.action {
+            answer(cx, id, approval, question.clone());
+        }
+    }
+}
+
+fn answer(cx: &mut Context, id: AgentId, approval: &Approval, question: String) {
+    let allow = approval.status == approvals::Status::Approved;
+    let ruling = Ruling { allow, reason: approval.reason.clone().unwrap_or_default() };
+    cx.push(Effect::Run(id, RunOrder::Decide { question, ruling }));
 }
 
 /// An agent did something: a tool call that wrote is judged when it has ended well.
@@ -400,6 +413,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     match *moment {
         Moment::Decided { approval, approved } => decided(all, cx, approval, approved),
         Moment::Spawned(id) => tell_neighbours(all, cx, id),
+        Moment::CaughtUp(id) => decided_before(all, cx, id),
         Moment::TurnEnded(id) => undo::pause(all, cx, id),
         Moment::Ended(id) | Moment::Rotated { old: id, .. } | Moment::Resumed { old: id, .. } => {
             Arc::make_mut(&mut all.ownership).open.remove(&id);
@@ -412,6 +426,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             state.undo.retain(|undo| undo.lineage != lineage);
         }
         Moment::Started(_)
+        | Moment::Measured
         | Moment::ModelAnswered(..)
         | Moment::TeamDeleted { .. }
         | Moment::SettingsChanged => {}

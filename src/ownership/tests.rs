@@ -195,6 +195,11 @@ fn issue_4_a_providers_question_goes_through_the_same_door() {
     let yes = || (true, String::new());
     assert_eq!(answers(&bench), [yes()]);
     assert_eq!(state_of(&bench, "web"), "Running");
+    // The daemon that heard it may have died before the program did.
+    let web = self::id(&bench, "web");
+    bench.effects.clear();
+    bench.apply(Event::Run(web, RunReport::CaughtUp));
+    assert_eq!(answers(&bench), [yes()], "it is told again");
     hear(&mut bench, "web", vec![asked()]);
     let again = pending(&mut bench).pop().unwrap()["id"].as_str().unwrap().to_owned();
     assert_ne!(again, id, "an approval is used once");
@@ -220,6 +225,22 @@ fn an_agent_whose_turn_ended_before_its_question_was_answered_is_let_go_with_the
     let id = pending(&mut bench).pop().unwrap()["id"].as_str().unwrap().to_owned();
     bench.ask("POST", &format!("/api/approvals/{id}/approve"), &json!({}));
     assert_eq!(finishes(&bench), 1, "it has nothing to do");
+}
+
+#[test]
+fn an_agent_whose_turn_ended_before_its_question_was_answered_is_told_with_the_answer_what_waits() {
+    let mut bench = bench();
+    let asked = Activity::PermissionAsked { question: "q7".into(), name: "Bash".into(), input: json!({}) };
+    hear(&mut bench, "web", vec![asked, Activity::TurnEnded(crate::providers::TurnEnd::default())]);
+    let message = json!({"message": "and this", "deliver": "rotation"});
+    assert_eq!(bench.ask("POST", "/api/agents/web/instruct", &message).0, 200);
+    let id = pending(&mut bench).pop().unwrap()["id"].as_str().unwrap().to_owned();
+    bench.effects.clear();
+    bench.ask("POST", &format!("/api/approvals/{id}/approve"), &json!({}));
+    let said = |effect: &Effect| matches!(effect, Effect::Run(_, agents::RunOrder::Say { text, .. }) if text.contains("and this"));
+    let ends = |effect: &Effect| matches!(effect, Effect::Run(_, agents::RunOrder::Finish));
+    assert!(bench.effects.iter().any(said), "it takes that without another life");
+    assert!(!bench.effects.iter().any(ends));
 }
 
 #[test]

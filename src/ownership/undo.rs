@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MAX_WATCHED: usize = 100;
 
 /// A rejected write.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Undo {
     pub lineage: LineageId,
     approval: ApprovalId,

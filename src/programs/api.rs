@@ -5,8 +5,8 @@ use super::worker;
 use crate::api::{Method, Route};
 use crate::core::State;
 use crate::endpoint::{Access, Handler};
+use crate::prices;
 use crate::providers::{Info, Model, Program, all, login};
-use crate::usage::prices;
 use serde_json::{Value, json};
 
 /// The routes of the providers.
@@ -30,9 +30,9 @@ pub fn routes() -> Vec<Route<Handler>> {
 }
 
 /// A model with its price in US dollars per million tokens; `null` where none is published.
-fn shown_model(model: &Model) -> Value {
+fn shown_model(state: &State, model: &Model) -> Value {
     let mut shown = json!(model);
-    shown["pricing"] = json!(prices::of_model(model.id));
+    shown["pricing"] = json!(prices::for_model(state, model.id));
     shown
 }
 
@@ -76,7 +76,7 @@ fn provider(state: &State, info: &Info, detection: Option<&Detection>) -> Value 
             "told": found.told,
             "remedy": if found.is_in { String::new() } else { login::remedy(info) },
         })),
-        "models": info.models.iter().map(shown_model).collect::<Vec<_>>(),
+        "models": info.models.iter().map(|model| shown_model(state, model)).collect::<Vec<_>>(),
         "capabilities": info.capabilities,
         "installCommand": info.install_command,
     })

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Whether a program is there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Presence {
     /// Not on the `PATH`.
     Absent,
@@ -19,7 +19,7 @@ pub enum Presence {
 }
 
 /// What was found of one provider.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct Detection {
     pub provider: &'static str,
     /// Whether its program is there.
@@ -38,7 +38,7 @@ impl Detection {
 }
 
 /// The findings.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     found: BTreeMap<&'static str, Detection>,
     is_known: bool,

@@ -24,7 +24,7 @@ const MAX_DAYS: usize = 366 * 41;
 pub const MINUTE_MS: u64 = 60_000;
 
 /// A parsed expression. Each field is a set of bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cron {
     minutes: u64,
     hours: u64,

@@ -29,6 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use svc_base::names;
+use svc_base::recorded::{Reader, Recorded};
 
 /// Schedules at most.
 pub const MAX_SCHEDULES: usize = 200;
@@ -44,7 +45,9 @@ pub const LATE: Duration = Duration::from_secs(60);
 const SET_BACK_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What happens to times at which the daemon did not run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUp {
     #[default]
@@ -70,6 +73,25 @@ impl PartialEq for Timing {
     }
 }
 
+impl Recorded for Timing {
+    const SHAPE: u64 = <(String, String)>::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.cron.write(to);
+        self.timezone.write(to);
+    }
+
+    /// Both are parsed again. A zone that is not known here is taken for UTC: the replay then says where it
+    /// parts.
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    extern "C" fn read(from: &mut Reader) -> Self {
+        let (cron, timezone) = (String::read(from), String::read(from));
+        let parsed = Cron::parse(&cron).unwrap_or_default();
+        let zone = cron::zone(&timezone).unwrap_or(TimeZone::UTC);
+        Self { cron, timezone, parsed, zone }
+    }
+}
+
 impl Timing {
     /// Parses both.
     ///
@@ -87,7 +109,7 @@ impl Timing {
 }
 
 /// What became of one time, in a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// An agent was started.
@@ -101,7 +123,7 @@ pub enum Outcome {
 }
 
 /// What became of one time.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     /// When it was done.
@@ -119,7 +141,7 @@ pub struct Run {
 }
 
 /// A schedule.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Schedule {
     /// Never changes.
     pub id: ScheduleId,
@@ -177,12 +199,14 @@ impl Schedule {
             // A run that makes up for others uses the minute it is made in; a note of a missed one does not.
             due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != Outcome::Missed))
         };
-        self.marked.is_some_and(is_it) || self.history.iter().any(used)
+        // What was missed and waits for the disk has its time besides the minute it is made in.
+        let waits = self.due.is_some_and(is_it);
+        waits || self.marked.is_some_and(is_it) || self.history.iter().any(used)
     }
 }
 
 /// All schedules.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     schedules: BTreeMap<ScheduleId, Arc<Schedule>>,
 }
@@ -210,7 +234,7 @@ impl State {
 }
 
 /// What a schedule is to be; absent fields stay as they are, or as a new one has them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Wish {
     pub name: Option<String>,
     pub cron: Option<String>,
@@ -224,7 +248,7 @@ pub struct Wish {
 }
 
 /// A wish about schedules. Targets are ids or exact names.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Start an agent, and more like it when this says.
     Spawn(Timing, Box<SpawnRequest>),

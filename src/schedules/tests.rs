@@ -176,6 +176,7 @@ fn an_agent_that_has_ended_while_its_successor_is_prepared_counts() {
 fn decisions_13_disable_enable_change_delete() {
     let (mut bench, id) = bench("* * * * *");
     assert_eq!(bench.ask("POST", "/api/schedules/tidy/disable", &Value::Null).1["nextRun"], Value::Null);
+    assert!(!bench.state.timers.is_set(Timer::ScheduleDue(id)), "nothing waits for it");
     bench.pass(HOUR);
     assert!(outcomes(&mut bench).is_empty());
     let (_, body) = bench.ask("POST", "/api/schedules/tidy/enable", &Value::Null);
@@ -189,6 +190,7 @@ fn decisions_13_disable_enable_change_delete() {
     assert_eq!(bench.ask("PATCH", "/api/schedules/tidy", &json!({"cron": "x"})).0, 400);
     let (status, body) = bench.ask("DELETE", "/api/schedules/tidy", &Value::Null);
     assert_eq!((status, &body["ok"]), (200, &json!(true)));
+    assert!(!bench.state.timers.is_set(Timer::ScheduleDue(id)), "nothing waits for it");
     bench.pass(48 * HOUR);
     assert!(bench.notices("schedule:execute").is_empty());
     assert_eq!(bench.ask("DELETE", "/api/schedules/tidy", &Value::Null).0, 404);
@@ -256,6 +258,27 @@ fn a_late_run_that_a_kill_cut_off_has_used_its_minute_too() {
 }
 
 #[test]
+fn a_late_run_that_waits_for_the_disk_while_the_clock_is_set_back_is_not_made_again() {
+    use crate::core::time::Jump;
+    let (mut bench, id) = bench("*/5 * * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once", "maxConcurrent": 100}));
+    bench.disk_hangs = true;
+    bench.now = bench.now + 17 * MINUTE;
+    bench.pass(Duration::from_secs(1));
+    let jump = Jump { is_back: true, by: 15 * MINUTE };
+    bench.now = bench.now.moved(jump);
+    bench.apply(Event::ClockSet(jump));
+    bench.disk_hangs = false;
+    bench.apply(Event::Timer(Timer::ScheduleStart(id)));
+    bench.pass(20 * MINUTE);
+    let history = shown(&mut bench)["history"].as_array().unwrap().clone();
+    let started = |run: &&Value| run["outcome"] == "started";
+    let times: Vec<_> = history.iter().filter(started).map(|run| run["scheduledFor"].to_string()).collect();
+    let distinct: std::collections::BTreeSet<_> = times.iter().collect();
+    assert!(times.len() > 1 && distinct.len() == times.len(), "{history:?}");
+}
+
+#[test]
 fn a_late_run_does_not_come_into_a_minute_that_was_used_before_the_clock_was_set_back() {
     use crate::core::time::Jump;
     let (mut bench, _) = bench("*/5 * * * *");
@@ -304,6 +327,24 @@ fn a_clock_that_was_set_back_does_not_repeat_a_minute() {
     earlier.apply(Event::Detected(vec![]));
     earlier.pass(5 * MINUTE + MINUTE / 2);
     assert_eq!(outcomes(&mut earlier).len(), told);
+}
+
+/// The history tells nothing of it yet: the mark knows the minute in which a late run is being made.
+#[test]
+fn a_minute_in_which_a_late_run_is_being_made_is_not_used_again() {
+    use crate::core::time::Jump;
+    let (mut bench, id) = bench("*/5 * * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once", "maxConcurrent": 100}));
+    bench.disk_hangs = true;
+    bench.now = bench.now + 20 * MINUTE + Duration::from_secs(30);
+    bench.pass(Duration::from_secs(1));
+    let jump = Jump { is_back: true, by: MINUTE };
+    bench.now = bench.now.moved(jump);
+    bench.apply(Event::ClockSet(jump));
+    assert_eq!(shown(&mut bench)["nextRun"], "2026-01-01T00:25:00.000Z", "00:20 is in use");
+    bench.disk_hangs = false;
+    bench.apply(Event::Timer(Timer::ScheduleStart(id)));
+    assert_eq!(outcomes(&mut bench), ["started"]);
 }
 
 #[test]

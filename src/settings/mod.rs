@@ -8,11 +8,16 @@
 //! at start with the key named.
 
 pub mod api;
+mod governor;
+mod limits;
 #[cfg(test)]
 mod tests;
 
+pub use governor::{Admit, Governor};
+pub use limits::{Budget, Limits, MidTurn, OnLimit, QuietHours};
 pub use svc_base::settings::{self as keys, defaults};
 
+use crate::accounts;
 use crate::api::{FieldError, Problem, Reply};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment};
 use crate::providers::environment::Extra;
@@ -25,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The effective configuration. In JSON as in `GET /api/config`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
     /// The port to listen on; 0 takes any.
@@ -38,6 +43,10 @@ pub struct Config {
     pub rotation_threshold: f64,
     /// Whether agents are rotated without being asked.
     pub auto_rotation: bool,
+    /// Whether a session that is planned to end is asked for its last word.
+    pub ask_before_rotation: bool,
+    /// Whether the logs of lives that are over are read for what others may learn.
+    pub learn_from_logs: bool,
     /// Live agents at which quality control is announced.
     pub qc_threshold: usize,
     /// Seconds between two cycles of the journalist.
@@ -53,6 +62,14 @@ pub struct Config {
     /// What a person knows of models: before every table. A `null` takes an entry back.
     pub models: BTreeMap<String, Option<OwnModel>>,
     pub safety: Safety,
+    /// What a spent daily budget stops.
+    pub budget: Budget,
+    /// What an agent does at its provider's usage limit.
+    pub on_limit: OnLimit,
+    /// The bounds of that.
+    pub limits: Limits,
+    /// What agents may take of the machine.
+    pub governor: Governor,
     pub skills: Skills,
     /// Whether the kernel sees to it that agents write in their scopes only.
     pub enforcement: Enforcement,
@@ -64,12 +81,14 @@ pub struct Config {
     pub keeper: Keeper,
     /// The servers of the integrations.
     pub integrations: Integrations,
+    /// The flight recorder.
+    pub record: Record,
     /// What agents get of the daemon's environment.
     pub env: Env,
 }
 
 /// See [`Config::env`].
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(default)]
 pub struct Env {
     /// Names of variables that are let through to every agent.
@@ -83,13 +102,13 @@ pub struct Env {
 impl Env {
     /// What the agents of `provider` get.
     pub fn of(&self, provider: &str) -> Extra {
-        let all = Extra { pass: self.pass.clone(), set: self.set.clone() };
+        let all = Extra { pass: self.pass.clone(), set: self.set.clone(), ..Extra::default() };
         self.providers.get(provider).map_or_else(|| all.clone(), |closer| all.clone().then(closer))
     }
 }
 
 /// See [`Config::routing`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Routing {
     Off,
@@ -99,7 +118,7 @@ pub enum Routing {
 }
 
 /// See [`Config::models`].
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnModel {
     /// Tokens.
@@ -117,13 +136,13 @@ impl Config {
 }
 
 /// See [`Config::journalist`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 pub struct Journalist {
     pub mode: JournalistMode,
 }
 
 /// See [`Journalist::mode`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalistMode {
     /// From what agents did, alone.
@@ -133,7 +152,7 @@ pub enum JournalistMode {
 }
 
 /// See [`Config::enforcement`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
     /// Scopes are told, and trespasses noted.
@@ -143,7 +162,7 @@ pub enum Enforcement {
 }
 
 /// See [`Config::isolation`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 pub struct Isolation {
     /// Whether each agent gets a room of its own.
     pub cage: Cage,
@@ -154,7 +173,7 @@ pub struct Isolation {
 }
 
 /// See [`Isolation::cage`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Cage {
     /// Where this system can make one.
@@ -166,7 +185,7 @@ pub enum Cage {
 }
 
 /// See [`Config::safety`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Safety {
     /// Tokens one process life may use.
@@ -178,7 +197,7 @@ pub struct Safety {
 }
 
 /// See [`Config::resume_on_start`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum ResumeOnStart {
     Never,
@@ -188,11 +207,13 @@ pub enum ResumeOnStart {
 }
 
 /// See [`Config::keeper`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Keeper {
     /// Minutes that an agent works on without a daemon; 0 ends it at once.
     pub orphan_minutes: u64,
+    /// How far agents stand back behind other programs that want the processor, as for `nice`.
+    pub nice: u32,
 }
 
 impl Keeper {
@@ -203,15 +224,24 @@ impl Keeper {
 }
 
 /// See [`Config::integrations`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Integrations {
     /// Seconds without a call after which a server is stopped.
     pub idle_stop_seconds: u64,
 }
 
+/// See [`Config::record`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    pub enabled: bool,
+    /// MiB on disk at most.
+    pub max_megabytes: u64,
+}
+
 /// See [`Config::skills`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Skills {
     /// Where the marketplace answers.
@@ -230,7 +260,7 @@ fn without_removed(mut settings: Map<String, Value>) -> Map<String, Value> {
 }
 
 /// The settings of the user, of the project, and what they amount to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct State {
     user: Map<String, Value>,
     project: Map<String, Value>,
@@ -279,7 +309,7 @@ impl State {
 }
 
 /// A wish about the configuration.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Merge these settings into the project's, all or nothing.
     Patch(Map<String, Value>),
@@ -290,7 +320,9 @@ pub fn command(state: &mut crate::core::State, cx: &mut Context, call: CallId, c
     let Command::Patch(changes) = command;
     let mut project = state.settings.project.clone();
     merge(&mut project, &changes);
-    match State::new(state.settings.user.clone(), project) {
+    let target = changes.get("limits").and_then(|limits| limits.get("handoverTo")).and_then(Value::as_str);
+    let checked = target.map_or(Ok(()), |names| accounts::check_targets(state, names));
+    match checked.and_then(|()| State::new(state.settings.user.clone(), project)) {
         Ok(next) => {
             cx.push(Effect::Put(Document::Config, Durability::BeforeReply));
             cx.audit("config.patch", &json!({"changes": changes}));
@@ -327,6 +359,20 @@ fn check(merged: &Map<String, Value>) -> Result<Config, Problem> {
     })
 }
 
+/// Settings that hold further ones.
+const GROUPS: [&str; 10] = [
+    "journalist",
+    "isolation",
+    "safety",
+    "budget",
+    "limits",
+    "governor",
+    "skills",
+    "integrations",
+    "keeper",
+    "record",
+];
+
 fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError>) {
     let path = format!("{prefix}{key}");
     let whole = |low: u64, high: u64| {
@@ -346,13 +392,12 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "host" => host(value),
         "maxAgents" | "qcThreshold" => whole(1, 1000),
         "rotationThreshold" => number(0.05, 1.0),
-        "autoRotation" => (!value.is_boolean()).then(|| "must be true or false".into()),
+        "autoRotation" | "askBeforeRotation" | "learnFromLogs" | "record.enabled" => {
+            (!value.is_boolean()).then(|| "must be true or false".into())
+        }
         "journalistInterval" => whole(5, 86_400),
         "journalist.mode" => word(&["deterministic", "model"]),
-        "defaultProvider" => {
-            let ids: Vec<_> = crate::providers::all().iter().map(|provider| provider.info().id).collect();
-            word(&ids)
-        }
+        "defaultProvider" => provider(value),
         "defaultModel" => match value.as_str() {
             Some(text) if !text.is_empty() && text.len() <= 200 => None,
             _ => Some("must be a model id of 1 to 200 characters, or auto".into()),
@@ -363,6 +408,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "safety.roleMultipliers" => multipliers(value),
         "safety.dailyBudgetUsd" if value.is_null() => None,
         "safety.dailyBudgetUsd" => budget(value),
+        machine if governor::KEYS.contains(&machine) => governor::check(machine, value),
+        limit if limits::KEYS.contains(&limit) => limits::check(limit, value),
         "skills.baseUrl" => match value.as_str() {
             Some(text) if text.starts_with("http://") || text.starts_with("https://") => None,
             _ => Some("must be an http:// or https:// URL".into()),
@@ -370,6 +417,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "integrations.idleStopSeconds" => whole(1, 86_400),
         "resumeOnStart" => word(&["never", "ask", "auto"]),
         "keeper.orphanMinutes" => whole(0, 10_080),
+        "keeper.nice" => whole(0, 19),
+        "record.maxMegabytes" => whole(8, 10_240),
         "env" => {
             environment(value, errors);
             None
@@ -378,15 +427,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "isolation.cage" => word(&["auto", "require", "off"]),
         "isolation.home" => word(&["overlay", "read", "hide"]),
         "isolation.grants" => grants(value),
-        "journalist" | "isolation" | "safety" | "skills" | "integrations" | "keeper" => match value {
-            Value::Object(map) => {
-                for (inner, value) in map {
-                    check_key(&format!("{path}."), inner, value, errors);
-                }
-                None
-            }
-            _ => Some("must be an object".into()),
-        },
+        group if GROUPS.contains(&group) => members(&path, value, errors),
         _ => {
             let meant = keys::meant(&path).map(|key| format!(", did you mean {key}?")).unwrap_or_default();
             let message = format!("{path} is not a setting{meant}; GET /api/config lists them");
@@ -397,6 +438,22 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
     if let Some(rule) = broken {
         errors.push(FieldError { message: format!("{path} {rule}, it is {value}"), field: path });
     }
+}
+
+/// Checks the settings of a group.
+fn members(path: &str, value: &Value, errors: &mut Vec<FieldError>) -> Option<String> {
+    let Value::Object(map) = value else { return Some("must be an object".into()) };
+    for (inner, value) in map {
+        check_key(&format!("{path}."), inner, value, errors);
+    }
+    None
+}
+
+/// What is wrong with the id of a provider.
+fn provider(value: &Value) -> Option<String> {
+    let ids: Vec<_> = crate::providers::all().iter().map(|provider| provider.info().id).collect();
+    let fits = value.as_str().is_some_and(|text| ids.contains(&text));
+    (!fits).then(|| format!("must be one of {}", ids.join(", ")))
 }
 
 /// What is wrong with the address to listen on.

@@ -40,7 +40,7 @@ pub const UNASSIGNED: &str = "__unassigned__";
 pub const MAX_TEAMS: usize = 200;
 
 /// A team.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Team {
     /// Never changes.
@@ -67,7 +67,7 @@ pub struct Team {
 }
 
 /// The teams, the recommendation, the plans.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct State {
     teams: BTreeMap<TeamId, Arc<Team>>,
     planning: plan::Planning,
@@ -160,7 +160,7 @@ impl State {
 }
 
 /// A wish about teams.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Save the current configuration under a name.
     Save {
@@ -215,7 +215,11 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             phases::settle(all, cx);
         }
         Moment::Started(_) | Moment::Rotated { .. } | Moment::Decided { .. } => phases::settle(all, cx),
-        Moment::ModelAnswered(..) | Moment::TeamDeleted { .. } | Moment::SettingsChanged => {}
+        Moment::CaughtUp(_)
+        | Moment::Measured
+        | Moment::ModelAnswered(..)
+        | Moment::TeamDeleted { .. }
+        | Moment::SettingsChanged => {}
     }
 }
 

@@ -38,7 +38,7 @@ pub const MAX_RESTARTS: u32 = 1;
 pub const MAX_FILES_NAMED: usize = 500;
 
 /// Where a plan is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Phase {
     /// This phase works, the first is 1.
@@ -54,7 +54,7 @@ pub enum Phase {
 }
 
 /// How a member fares.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Not started yet.
@@ -68,7 +68,7 @@ pub enum Outcome {
 }
 
 /// One agent of a plan.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Member {
     /// Its phase, from 1.
@@ -84,7 +84,7 @@ pub struct Member {
 }
 
 /// A planned team at work.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
     pub id: PlanId,
@@ -104,7 +104,7 @@ pub struct Plan {
 }
 
 /// What `POST /api/recommended-team/launch` asks for.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Launch {
     /// Instead of the recommended agents.
     pub agents: Option<Vec<Planned>>,

@@ -42,7 +42,7 @@ yourself.
 ";
 
 /// A planned agent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Planned {
     /// When it works: 1 first.
@@ -52,7 +52,7 @@ pub struct Planned {
 }
 
 /// A recommended team.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Recommendation {
     /// Its agents, in the planner's order.
@@ -70,7 +70,7 @@ pub struct Recommendation {
 }
 
 /// What is known of recommendations.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Planning {
     /// The last good one.
     pub(super) recommendation: Option<Arc<Recommendation>>,
@@ -97,7 +97,7 @@ impl Planning {
 pub struct Look(pub AgentId);
 
 /// What the worker found.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Found {
     /// Whose turn had ended.
     pub planner: AgentId,

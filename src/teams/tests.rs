@@ -314,7 +314,10 @@ fn decisions_7_a_crashed_builder_is_restarted_once_then_the_phase_is_blocked() {
     let mut bench = Bench::new();
     launch(&mut bench, planned(&json!([builder("b-1"), builder("b-2")])));
     let lineage = bench.state.agents.find("b-1").unwrap().lineage_id;
+    bench.effects.clear();
     ends(&mut bench, "b-1", 3);
+    let is_kept = |effect: &Effect| matches!(effect, Effect::Put(Document::Teams, Durability::BeforeReply));
+    assert!(bench.effects.iter().any(is_kept), "that it was restarted is not forgotten");
     assert_eq!(state_of(&bench, "b-1"), Status::Starting, "restarted");
     assert_eq!(bench.state.agents.find("b-1").unwrap().lineage_id, lineage);
     ends(&mut bench, "b-2", 0);

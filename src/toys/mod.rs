@@ -27,14 +27,14 @@ pub fn find(id: &str) -> Result<&'static Toy, Problem> {
 }
 
 /// A wish about toys.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// Make a team for a toy and start its planner.
     Launch(Box<Launch>),
 }
 
 /// What `POST /api/toys/:id/launch` asks for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Launch {
     pub toy: &'static Toy,
     /// Its key, sealed for [`Toy::credential`]; absent when none was given.

@@ -104,7 +104,7 @@ fn the_key_goes_to_the_vault_and_the_agents_environment_never_into_a_prompt() {
     // An agent of another team does not get it.
     let other = bench.agent("other");
     let other = bench.state.agents.get(other).unwrap();
-    assert_eq!(credentials::variables(&bench.state, &other.provider, other.team_id.as_deref()), []);
+    assert_eq!(credentials::variables(&bench.state, &other.provider, None, other.team_id.as_deref()), []);
     // A key that was given once counts.
     assert_eq!(launch(&mut bench, "nasa-apod", None, None).0, 200);
 }

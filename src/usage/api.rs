@@ -1,6 +1,6 @@
 //! `/api/tokens/*`, `/api/routing`, `/api/agents/:id/routing/suggestion`.
 
-use super::{report, routing};
+use super::{quota, report, routing};
 use crate::api::{Method, Problem, Reply, Route};
 use crate::endpoint::{Ask, Handler};
 
@@ -18,6 +18,12 @@ pub fn routes() -> Vec<Route<Handler>> {
             "/api/tokens/by-team",
             "Tokens and dollars used, by team, ranked",
             Handler::Read(|ask| Ok(Reply::ok(&report::by_team(ask.state)))),
+        ),
+        Route::new(
+            Method::Get,
+            "/api/quota",
+            "The providers' windows: what is used, what is left, when they open, and who waits",
+            Handler::Read(|ask| Ok(Reply::ok(&quota::shown(ask.state, ask.now)))),
         ),
         Route::new(
             Method::Get,

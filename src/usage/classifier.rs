@@ -65,7 +65,7 @@ const LIGHT_WORDS: [&str; 14] = [
 ];
 
 /// One event, as far as it matters here. Names are kept as hashes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
 enum Seen {
     Other,
     Tool(u64),
@@ -74,7 +74,7 @@ enum Seen {
 }
 
 /// What one lineage has done lately.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Work {
     window: VecDeque<Seen>,
     /// What the window holds, kept as it moves.
@@ -206,7 +206,7 @@ impl Work {
 }
 
 /// What a window holds, so that no event has to look at all others.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 struct Holds {
     tools: usize,
     failed: usize,

@@ -14,14 +14,19 @@ use std::sync::{Arc, OnceLock};
 /// Accounts of removed agents kept one by one; beyond that the oldest are joined.
 pub const MAX_GONE: usize = 100;
 
+/// Models of which it is told what joined accounts used; what others used is told together.
+pub const MAX_MODELS: usize = 50;
+
 /// An account that is closed.
-#[derive(Debug)]
+#[derive(Debug, svc_base::recorded::Recorded)]
 pub struct Closed {
     pub lineage: LineageId,
     pub account: Arc<Account>,
     /// What each team has of it.
     pub teams: BTreeMap<Arc<str>, Sum>,
+    #[recorded(skip)]
     shown: OnceLock<Box<RawValue>>,
+    #[recorded(skip)]
     stored: OnceLock<Box<RawValue>>,
 }
 
@@ -62,6 +67,7 @@ impl Serialize for Closed {
                 "tokens": account.tokens(),
                 "costUsd": report::cost(account.cost_usd(), account.unpriced()),
                 "unpricedTokens": account.unpriced(),
+                "interruptedOutput": account.interrupted(),
                 "lives": account.lives(),
                 "removed": true,
             }))
@@ -82,23 +88,33 @@ fn kept(
 }
 
 /// The closed accounts: the last ones by themselves, those before them by team.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Gone {
     /// By their last use, the oldest first.
     last: VecDeque<Arc<Closed>>,
     earlier: BTreeMap<Arc<str>, Sum>,
+    /// The same by model; [`report::EARLIER`] has those beyond [`MAX_MODELS`] and what was joined before
+    /// models were told.
+    earlier_models: BTreeMap<Arc<str>, Sum>,
     /// All that both come to.
     total: Sum,
 }
 
 impl Gone {
     /// The closed accounts of an earlier daemon, and what it had joined.
-    pub fn restore(earlier: BTreeMap<Arc<str>, Sum>, accounts: Vec<(LineageId, Arc<Account>)>) -> Self {
+    pub fn restore(
+        earlier: BTreeMap<Arc<str>, Sum>,
+        mut earlier_models: BTreeMap<Arc<str>, Sum>,
+        accounts: Vec<(LineageId, Arc<Account>)>,
+    ) -> Self {
         let mut total = Sum::default();
         for sum in earlier.values() {
             total.add(sum.tokens, sum.cost_usd, sum.unpriced);
         }
-        let mut gone = Self { last: VecDeque::new(), earlier, total };
+        if earlier_models.is_empty() && !earlier.is_empty() {
+            earlier_models.insert(report::EARLIER.into(), total);
+        }
+        let mut gone = Self { last: VecDeque::new(), earlier, earlier_models, total };
         for (lineage, account) in accounts {
             gone.close(lineage, account);
         }
@@ -112,6 +128,17 @@ impl Gone {
         self.last.insert(at, Arc::new(Closed::new(lineage, account)));
         while self.last.len() > MAX_GONE {
             let Some(oldest) = self.last.pop_front() else { return };
+            for row in oldest.account.rows() {
+                let name = if self.earlier_models.len() < MAX_MODELS
+                    || self.earlier_models.contains_key(&row.model)
+                {
+                    Arc::clone(&row.model)
+                } else {
+                    report::EARLIER.into()
+                };
+                let model = self.earlier_models.entry(name).or_default();
+                model.add(row.tokens, row.cost_usd(), row.unpriced());
+            }
             for (team, sum) in &oldest.teams {
                 let joined = self.earlier.entry(Arc::clone(team)).or_default();
                 joined.add(sum.tokens, sum.cost_usd, sum.unpriced);
@@ -133,6 +160,11 @@ impl Gone {
     /// What was joined, by team.
     pub fn earlier(&self) -> &BTreeMap<Arc<str>, Sum> {
         &self.earlier
+    }
+
+    /// The same, by model.
+    pub fn earlier_models(&self) -> &BTreeMap<Arc<str>, Sum> {
+        &self.earlier_models
     }
 
     /// All of it.

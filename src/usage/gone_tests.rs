@@ -3,6 +3,7 @@
 use super::gone::MAX_GONE;
 use super::restore;
 use super::tests::{balances, feed, get, sum, usage};
+use crate::core::{Document, Durability, Effect};
 use crate::testing::Bench;
 use serde_json::{Value, json};
 
@@ -33,6 +34,19 @@ fn accounts_are_bounded_and_what_is_joined_still_counts() {
     balances(&mut bench, total);
     assert_eq!(get(&mut bench, "/api/tokens/summary"), summary);
     assert_eq!(get(&mut bench, "/api/tokens/by-team"), teams);
+}
+
+/// Behind the record nothing is left that could tell what its account is short of.
+#[test]
+fn an_account_is_closed_on_disk_before_its_record_is_said_to_be_gone() {
+    let mut bench = Bench::new();
+    let id = bench.agent("dev");
+    feed(&mut bench, id, vec![usage(1, 0)]);
+    bench.exits(id, 0);
+    bench.effects.clear();
+    assert_eq!(bench.ask("DELETE", "/api/agents/dev", &Value::Null).0, 200);
+    let is_it = |effect: &Effect| matches!(effect, Effect::Put(Document::Usage, Durability::BeforeReply));
+    assert!(bench.effects.iter().any(is_it));
 }
 
 /// Writes the ledger and reads it again.

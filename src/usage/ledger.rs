@@ -3,9 +3,9 @@
 //! **Invariant:** the rows of an account add up to what its agent's record has counted over all its lives.
 
 use super::Sum;
-use super::prices::{self, Price};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
+use crate::prices::{self, Price};
 use crate::providers::{Tokens, TokensDelta, Usage};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
@@ -16,11 +16,13 @@ use std::time::Duration;
 pub const MAX_ROWS: usize = 64;
 /// The time over which velocity is measured.
 pub const VELOCITY_WINDOW: Duration = Duration::from_secs(600);
+/// Characters of a token, on average: output that was not counted is estimated by it.
+const CHARS_PER_TOKEN: u64 = 4;
 /// Use within one such slot is remembered as one figure.
 const SLOT_MS: u64 = 5_000;
 
 /// The account of a lineage.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Account {
     /// Its last life.
@@ -37,13 +39,31 @@ pub struct Account {
     /// What the rows come to, kept as they change.
     #[serde(skip)]
     sum: Sum,
+    /// What the tokens without a price may have cost at most, in dollars.
+    #[serde(skip)]
+    unpriced_usd: f64,
+    /// Turns that have ended.
+    #[serde(default)]
+    turns: u64,
+    /// What it had cost when the last one ended, tokens without a price at the most.
+    #[serde(default)]
+    ended_usd: f64,
+    /// Characters that its model has written since its provider counted output last.
+    #[serde(default)]
+    unsaid: u64,
+    /// Tokens of output in turns that were cut off, estimated.
+    #[serde(default)]
+    interrupted: u64,
+    /// What a token costs at most whose price is not known; `None` until something is used.
+    #[serde(skip)]
+    dearest: Option<Price>,
     /// Tokens by slot, within [`VELOCITY_WINDOW`].
     #[serde(skip)]
     recent: VecDeque<(u64, i64)>,
 }
 
 /// What one life used in one team with one model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The life.
@@ -78,6 +98,12 @@ impl Row {
         own.saturating_add(self.joined_unpriced)
     }
 
+    /// What those tokens may have cost at most, in dollars.
+    fn unpriced_usd(&self, dearest: Price) -> f64 {
+        let own = if self.price().is_some() { 0.0 } else { dearest.of(self.unpriced) };
+        own + dearest.of(Tokens { input: self.joined_unpriced, ..Tokens::default() })
+    }
+
     fn price(&self) -> Option<Price> {
         self.price.or_else(|| prices::of_model(&self.model))
     }
@@ -107,6 +133,12 @@ impl Account {
             last_used: now,
             rows: Vec::new(),
             sum: Sum::default(),
+            unpriced_usd: 0.0,
+            turns: 0,
+            ended_usd: 0.0,
+            unsaid: 0,
+            interrupted: 0,
+            dearest: None,
             recent: VecDeque::new(),
         }
     }
@@ -131,6 +163,55 @@ impl Account {
         self.sum.unpriced
     }
 
+    /// What those may have cost at most, in dollars.
+    pub fn unpriced_usd(&self) -> f64 {
+        self.unpriced_usd
+    }
+
+    /// What a turn has cost so far, in the mean of those that have ended.
+    #[allow(clippy::cast_precision_loss, reason = "a count of turns")]
+    pub fn mean_turn(&self) -> Option<f64> {
+        (self.turns > 0).then(|| self.ended_usd / self.turns as f64)
+    }
+
+    /// Tokens that its model has written and its provider has not counted, estimated by their characters.
+    pub fn unsaid_tokens(&self) -> u64 {
+        self.unsaid / CHARS_PER_TOKEN
+    }
+
+    /// Tokens of output in turns that were cut off before their provider counted them, estimated.
+    pub fn interrupted(&self) -> u64 {
+        self.interrupted
+    }
+
+    /// Its turn was cut off: takes what its provider has not counted for its output.
+    pub fn cut_off(&mut self) -> u64 {
+        let tokens = self.unsaid_tokens();
+        self.unsaid = 0;
+        self.interrupted = self.interrupted.saturating_add(tokens);
+        tokens
+    }
+
+    /// Another price is the dearest: what has none may have cost that.
+    pub fn at_most(&mut self, dearest: Price) {
+        if self.dearest != Some(dearest) {
+            self.dearest = Some(dearest);
+            self.add_up();
+        }
+    }
+
+    /// Its model has written something.
+    pub fn wrote(&mut self, chars: u64) {
+        self.unsaid = self.unsaid.saturating_add(chars);
+    }
+
+    /// A turn has ended, and what it came to was told.
+    pub fn turn_ended(&mut self) {
+        self.turns += 1;
+        self.ended_usd = self.sum.cost_usd + self.unpriced_usd;
+        self.unsaid = 0;
+    }
+
     /// The account as it was read, summed up.
     #[must_use]
     pub fn restored(mut self) -> Self {
@@ -139,9 +220,11 @@ impl Account {
     }
 
     fn add_up(&mut self) {
-        self.sum = Sum::default();
+        (self.sum, self.unpriced_usd) = (Sum::default(), 0.0);
+        let dearest = self.dearest.unwrap_or_else(prices::dearest_built_in);
         for row in &self.rows {
             self.sum.add(row.tokens, row.cost_usd(), row.unpriced());
+            self.unpriced_usd += row.unpriced_usd(dearest);
         }
     }
 
@@ -154,6 +237,9 @@ impl Account {
     /// lineage's other rows, as the record of the agent takes it from its one counter.
     pub fn add(&mut self, place: &Place, usage: &Usage, now: Time) {
         let before = self.tokens().total();
+        if usage.delta.output > 0 {
+            self.unsaid = 0;
+        }
         let at = self.row(place);
         self.rows[at].price = place.price;
         let mut parts =
@@ -187,7 +273,11 @@ impl Account {
     }
 
     fn row(&mut self, place: &Place) -> usize {
-        let fits = |row: &Row| row.agent == place.agent && row.team == place.team && row.model == place.model;
+        // What was used at one price does not become dearer by the next.
+        let priced = |row: &Row| row.price.is_none() || row.price == place.price;
+        let fits = |row: &Row| {
+            row.agent == place.agent && row.team == place.team && row.model == place.model && priced(row)
+        };
         self.rows.iter().position(fits).unwrap_or_else(|| {
             self.rows.push(Row {
                 agent: place.agent,
@@ -217,15 +307,22 @@ impl Account {
         }
     }
 
-    /// Keeps the rows few: the oldest one is added to the next of its team, its cost as it stands.
+    /// Keeps the rows few: the oldest one is added to the next of its team, its cost as it stands. To one of
+    /// its model, so that no model has the tokens of another; to another's only at need.
     fn join_rows(&mut self) {
         if self.rows.len() <= MAX_ROWS {
             return;
         }
-        let joinable = |at: &usize| self.rows[at + 1..].iter().any(|row| row.team == self.rows[*at].team);
-        let Some(at) = (0..self.rows.len() - 1).find(joinable) else { return };
+        let joins =
+            |old: &Row, row: &Row, same: bool| row.team == old.team && (!same || row.model == old.model);
+        let next = |at: usize, same: bool| {
+            let to = self.rows[at + 1..].iter().position(|row| joins(&self.rows[at], row, same))?;
+            Some((at, at + to))
+        };
+        let find = |same: bool| (0..self.rows.len() - 1).find_map(|at| next(at, same));
+        let Some((at, to)) = find(true).or_else(|| find(false)) else { return };
         let old = self.rows.remove(at);
-        if let Some(row) = self.rows[at..].iter_mut().find(|row| row.team == old.team) {
+        if let Some(row) = self.rows.get_mut(to) {
             row.tokens = row.tokens + old.tokens;
             row.reported_usd += old.cost_usd();
             row.joined_unpriced = row.joined_unpriced.saturating_add(old.unpriced());

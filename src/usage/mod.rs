@@ -12,9 +12,12 @@ pub mod gone;
 #[cfg(test)]
 mod gone_tests;
 pub mod ledger;
-pub mod prices;
+pub mod quota;
 pub mod report;
 pub mod routing;
+pub mod saving;
+#[cfg(test)]
+mod saving_tests;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -26,11 +29,13 @@ use crate::agents::Agent;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::prices::{self, Price};
 use crate::providers::{self, Activity, Tokens, Usage};
 use gone::Gone;
 use ledger::{Account, Place};
-use prices::Price;
+use saving::Saved;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use svc_base::chunked::ChunkedMap;
@@ -42,7 +47,7 @@ pub const RESERVED: [&str; 6] =
 pub const UNASSIGNED: &str = "__unassigned__";
 
 /// All accounts, and what is known of the agents' work.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     /// Of agents that have a record.
     accounts: ChunkedMap<LineageId, Arc<Account>>,
@@ -51,13 +56,17 @@ pub struct State {
     internal: Arc<BTreeMap<String, Sum>>,
     today: budget::Today,
     saved: Saved,
+    /// Lives of which it is seen later what they have saved.
+    checks: Arc<BTreeMap<LineageId, saving::Check>>,
+    interrupted: Interrupted,
     works: ChunkedMap<LineageId, Arc<classifier::Work>>,
     routes: ChunkedMap<LineageId, Arc<routing::Route>>,
     routed: routing::Totals,
+    windows: Arc<quota::Windows>,
 }
 
 /// What several uses come to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Sum {
     /// Tokens.
@@ -79,23 +88,17 @@ impl Sum {
     }
 }
 
-/// Tokens that were not used, by why; each is counted, none is guessed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Output of turns that were cut off before their provider had counted it: estimated by its characters. In no
+/// other figure but the daily budget's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Saved {
-    /// Context that agents held when a successor began without it.
-    pub rotation: u64,
-    /// Context that was still there when an ended agent went on in its session.
-    pub cold_start: u64,
-    /// What other features booked with [`save_conflict`].
-    pub conflict: u64,
-}
-
-impl Saved {
-    /// All together.
-    pub fn total(self) -> u64 {
-        self.rotation.saturating_add(self.cold_start).saturating_add(self.conflict)
-    }
+pub struct Interrupted {
+    /// Tokens.
+    pub tokens: u64,
+    /// Dollars; without those of `unpriced`.
+    pub cost_usd: f64,
+    /// Tokens of models whose price is not known.
+    pub unpriced: u64,
 }
 
 /// The clock says `now`, after it was set: what was counted for a later day counts for this one.
@@ -129,9 +132,24 @@ impl State {
         self.saved
     }
 
+    /// Output that was never counted.
+    pub fn interrupted(&self) -> Interrupted {
+        self.interrupted
+    }
+
     /// Dollars used on the day of `now`, the daemon's own use included.
     pub fn today_usd(&self, now: Time) -> f64 {
         self.today.on(now)
+    }
+
+    /// What output may have cost on the day of `now` that nobody has counted.
+    pub fn today_estimated_usd(&self, now: Time) -> f64 {
+        self.today.estimated_on(now)
+    }
+
+    /// What tokens without a price may have cost at most on the day of `now`.
+    pub fn today_unpriced_usd(&self, now: Time) -> f64 {
+        self.today.unpriced_on(now)
     }
 
     /// What agents have used, the daemon's own use apart.
@@ -143,9 +161,12 @@ impl State {
         sum
     }
 
-    /// A record is gone. Whether anything was known of its lineage.
-    fn close(&mut self, lineage: LineageId) -> bool {
-        let had = self.works.remove(&lineage).is_some() | self.forget_route(lineage);
+    /// A record is gone; routing had saved it so many dollars. Whether anything was known of its lineage.
+    fn close(&mut self, lineage: LineageId, saved_usd: f64) -> bool {
+        let had = self.works.remove(&lineage).is_some() | self.forget_route(lineage, saved_usd);
+        if self.checks.contains_key(&lineage) {
+            Arc::make_mut(&mut self.checks).remove(&lineage);
+        }
         let Some(account) = self.accounts.remove(&lineage) else { return had };
         Arc::make_mut(&mut self.gone).close(lineage, account);
         true
@@ -177,40 +198,101 @@ pub fn team_of(agent: &Agent) -> Arc<str> {
 /// An agent did something: books what it used, and weighs its work.
 pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
-    let settings = Arc::clone(&all.settings);
-    let is_rehearsal = providers::info_of(&agent.provider).scripted;
-    let price = |model: &str| {
-        let known = prices::for_model(settings.config(), model);
-        known.or_else(|| is_rehearsal.then_some(Price::NONE))
-    };
     let model = model_of(all, &agent);
-    let mut place = Place { agent: id, team: team_of(&agent), price: price(&model), model };
+    let price = priced(all, &agent, &model);
+    let mut place = Place { agent: id, team: team_of(&agent), price, model };
+    let mut wrote = 0_u64;
     for activity in activities {
         match activity {
             Activity::Session { model: Some(model), .. } => {
                 place.model = model.as_str().into();
-                place.price = price(model);
+                place.price = priced(all, &agent, model);
             }
-            Activity::Usage(usage) => add(all, cx, &agent, &place, usage),
+            Activity::Usage(usage) => {
+                written(all, cx.now, &agent, &mut wrote);
+                add(all, cx, &agent, &place, usage);
+            }
+            Activity::Text { text } | Activity::Thinking { text } => wrote += chars(text.len()),
+            Activity::ToolStarted { input, .. } => wrote += said_in(input),
+            Activity::TurnEnded(_) => {
+                wrote = 0;
+                if let Some(account) = Arc::make_mut(&mut all.usage).accounts.get_mut(&agent.lineage_id) {
+                    Arc::make_mut(account).turn_ended();
+                }
+            }
+            Activity::Limit(limit) => {
+                let usage = Arc::make_mut(&mut all.usage);
+                quota::heard(usage, cx, &agent.provider, agent.account_name(), limit);
+            }
             _ => {}
         }
     }
+    written(all, cx.now, &agent, &mut wrote);
+    budget::watch(all, cx);
     classifier::heard(all, cx, &agent, activities);
+}
+
+fn chars(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// Characters of what a model has put into a call of a tool.
+fn said_in(input: &Value) -> u64 {
+    match input {
+        Value::String(text) => chars(text.len()),
+        Value::Array(parts) => parts.iter().map(said_in).sum(),
+        Value::Object(parts) => parts.iter().map(|(name, part)| chars(name.len()) + said_in(part)).sum(),
+        _ => 1,
+    }
+}
+
+/// Notes what a model has written since its provider has counted last. Over `acp` most programs tell no
+/// tokens at all, and nothing is estimated beside what nobody counts.
+fn written(all: &mut All, now: Time, agent: &Agent, wrote: &mut u64) {
+    let chars = std::mem::take(wrote);
+    if chars == 0 {
+        return;
+    }
+    let is_counted = agent.provider != "acp" && !providers::info_of(&agent.provider).scripted;
+    let state = Arc::make_mut(&mut all.usage);
+    if is_counted {
+        state.accounts.get_or_insert_with(agent.lineage_id, || fresh(agent, now));
+    }
+    if let Some(account) = state.accounts.get_mut(&agent.lineage_id) {
+        Arc::make_mut(account).wrote(chars);
+    }
+}
+
+/// What the model of an agent costs, where anybody knows; a rehearsal costs nothing.
+pub fn price_of(all: &All, agent: &Agent) -> Option<Price> {
+    priced(all, agent, &model_of(all, agent))
+}
+
+fn priced(all: &All, agent: &Agent, model: &str) -> Option<Price> {
+    let known = prices::for_model(all, model);
+    known.or_else(|| providers::info_of(&agent.provider).scripted.then_some(Price::NONE))
+}
+
+fn fresh(agent: &Agent, now: Time) -> Arc<Account> {
+    Arc::new(Account::new(agent.id, &agent.name, &agent.role, &agent.provider, now))
 }
 
 fn add(all: &mut All, cx: &mut Context, agent: &Agent, place: &Place, usage: &Usage) {
     if usage.delta.is_zero() && usage.cost_usd.is_none() {
         return;
     }
+    let dearest = prices::dearest(all);
     let state = Arc::make_mut(&mut all.usage);
-    let fresh = || Arc::new(Account::new(agent.id, &agent.name, &agent.role, &agent.provider, cx.now));
-    let account = Arc::make_mut(state.accounts.get_or_insert_with(agent.lineage_id, fresh));
-    let before = account.cost_usd();
+    let account = state.accounts.get_or_insert_with(agent.lineage_id, || fresh(agent, cx.now));
+    let account = Arc::make_mut(account);
+    account.at_most(dearest);
+    let (before, unpriced_before) = (account.cost_usd(), account.unpriced_usd());
     account.agent = agent.id;
     account.name.clone_from(&agent.name);
     account.add(place, usage, cx.now);
-    let cost = account.cost_usd() - before;
-    state.today.add(cx.now, cost);
+    let (cost, unpriced) = (account.cost_usd() - before, account.unpriced_usd() - unpriced_before);
+    state.today.add(cx.now, cost, unpriced);
+    saving::heard(all, agent.lineage_id, usage, place.price);
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 
@@ -225,7 +307,8 @@ pub fn book(
     cost_usd: Option<f64>,
 ) {
     debug_assert!(RESERVED.contains(&reserved_id), "{reserved_id} is not a reserved id");
-    let price = prices::for_model(all.settings.config(), model);
+    let price = prices::for_model(all, model);
+    let dearest = prices::dearest(all);
     let looked_up = || price.map_or(0.0, |price| price.of(tokens));
     let is_known = cost_usd.is_some() || price.is_some();
     let cost_usd = cost_usd.unwrap_or_else(looked_up);
@@ -233,11 +316,14 @@ pub fn book(
     let sum = Arc::make_mut(&mut state.internal).entry(reserved_id.to_owned()).or_default();
     sum.tokens = sum.tokens + tokens;
     sum.cost_usd += cost_usd;
+    let mut at_most = 0.0;
     if !is_known {
         sum.unpriced = sum.unpriced.saturating_add(tokens.total());
+        at_most = dearest.of(tokens);
     }
     sum.sessions += 1;
-    state.today.add(cx.now, cost_usd);
+    state.today.add(cx.now, cost_usd, at_most);
+    budget::watch(all, cx);
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 
@@ -254,12 +340,24 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::Rotated { new, .. } => {
             let last = all.agents.rotations().entries.iter().rev().find(|entry| entry.new == new);
             let context = last.map_or(0, |entry| entry.tokens_saved);
-            follow(all, cx, new, |saved| saved.rotation = saved.rotation.saturating_add(context));
+            let asked = last.and_then(|entry| entry.last_word.as_ref()).map(|word| word.tokens);
+            if let Some(lineage) = follow(all, cx, new) {
+                interrupted(all, cx, lineage);
+                saving::rotated(all, cx, lineage, new, (context, asked.unwrap_or_default()));
+            }
         }
         Moment::Resumed { new, .. } => {
-            let kept = all.agents.get(new).filter(|agent| agent.session_id.is_some());
-            let context = kept.map_or(0, |agent| agent.context_tokens);
-            follow(all, cx, new, |saved| saved.cold_start = saved.cold_start.saturating_add(context));
+            let has_session = all.agents.get(new).is_some_and(|agent| agent.session_id.is_some());
+            if let Some(lineage) = follow(all, cx, new) {
+                // Its last life may have ended with an earlier daemon.
+                interrupted(all, cx, lineage);
+                saving::resumed(all, cx, lineage, new, has_session);
+            }
+        }
+        Moment::Ended(id) => {
+            if let Some(lineage) = all.agents.get(id).map(|agent| agent.lineage_id) {
+                interrupted(all, cx, lineage);
+            }
         }
         Moment::Removed(_, lineage) => removed(all, cx, lineage),
         _ => {}
@@ -268,23 +366,43 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
 
 /// A record is gone: no record will tell after a kill what its account is short of.
 fn removed(all: &mut All, cx: &mut Context, lineage: LineageId) {
-    if Arc::make_mut(&mut all.usage).close(lineage) {
+    let saved_usd = routing::saved_by(all, lineage);
+    if Arc::make_mut(&mut all.usage).close(lineage, saved_usd) {
         cx.push(Effect::Put(Document::Usage, Durability::BeforeReply));
     }
 }
 
 /// A lineage goes on under a new id.
-fn follow(all: &mut All, cx: &mut Context, new: AgentId, save: impl FnOnce(&mut Saved)) {
-    let Some(lineage) = all.agents.get(new).map(|agent| agent.lineage_id) else { return };
-    let state = Arc::make_mut(&mut all.usage);
-    let before = state.saved;
-    save(&mut state.saved);
-    let saved = state.saved != before;
-    let account = state.accounts.get_mut(&lineage);
-    if let Some(account) = account {
+fn follow(all: &mut All, cx: &mut Context, new: AgentId) -> Option<LineageId> {
+    let lineage = all.agents.get(new)?.lineage_id;
+    if let Some(account) = Arc::make_mut(&mut all.usage).accounts.get_mut(&lineage) {
         Arc::make_mut(account).agent = new;
-    } else if !saved {
+        cx.push(Effect::Put(Document::Usage, Durability::Soon));
+    }
+    Some(lineage)
+}
+
+/// A life is over: what its model had written in a turn that was cut off is estimated, for nobody tells it.
+fn interrupted(all: &mut All, cx: &mut Context, lineage: LineageId) {
+    let unsaid = |account: &Arc<Account>| account.unsaid_tokens() > 0;
+    if !all.usage.accounts.get(&lineage).is_some_and(unsaid) {
         return;
+    }
+    let Some(agent) = all.agents.by_lineage(lineage).cloned() else { return };
+    let price = price_of(all, &agent);
+    let at_most = price.unwrap_or_else(|| prices::dearest(all));
+    let state = Arc::make_mut(&mut all.usage);
+    let Some(account) = state.accounts.get_mut(&lineage) else { return };
+    let tokens = Arc::make_mut(account).cut_off();
+    let sum = &mut state.interrupted;
+    sum.tokens = sum.tokens.saturating_add(tokens);
+    let usd = at_most.of_output(tokens);
+    if price.is_some() {
+        sum.cost_usd += usd;
+        state.today.add_estimate(cx.now, usd);
+    } else {
+        sum.unpriced = sum.unpriced.saturating_add(tokens);
+        state.today.add(cx.now, 0.0, usd);
     }
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }

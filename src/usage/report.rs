@@ -1,15 +1,20 @@
 //! The reports: what was used and saved, by agent and by team.
 
-use super::{State, Sum, UNASSIGNED, gone, model_of, prices, team_of};
+use super::{State, Sum, UNASSIGNED, gone, model_of, team_of};
 use crate::agents::Agent;
 use crate::core::State as All;
 use crate::core::ids::LineageId;
+use crate::prices;
 use crate::providers::Tokens;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Models that are told one by one; what the others used stands together as [`OTHERS`].
+pub const MAX_MODELS: usize = 50;
+/// The id under which the models beyond [`MAX_MODELS`] are shown.
+pub const OTHERS: &str = "__other__";
 /// The id under which accounts are shown that were joined.
 pub const EARLIER: &str = "__earlier__";
 
@@ -18,13 +23,15 @@ pub const EARLIER: &str = "__earlier__";
 #[serde(rename_all = "camelCase")]
 pub struct Summary<'a> {
     breakdown: Value,
+    by_model: Vec<Value>,
     cache_hit_rate: f64,
     internal_overhead: Value,
+    interrupted: Value,
     per_agent: Vec<Row<'a>>,
     prices: Value,
     savings: Value,
     tokens: Tokens,
-    total_cost_usd: f64,
+    total_cost_usd: Option<f64>,
     total_saved: u64,
     total_tokens: u64,
     total_used: u64,
@@ -47,19 +54,24 @@ pub fn summary(all: &All) -> Summary<'_> {
     let saved = usage.saved();
     Summary {
         breakdown: savings(all),
+        by_model: by_model(usage),
         cache_hit_rate: hit_rate(total.tokens),
         internal_overhead: overhead(usage),
+        interrupted: interrupted(usage),
         per_agent: per_agent(all),
-        prices: json!({"asOf": prices::table().as_of, "source": prices::table().source}),
+        prices: json!({
+            "asOf": all.prices.in_force().as_of, "source": all.prices.in_force().source,
+        }),
         savings: json!({
             "total": saved.total(),
-            "fromRotation": saved.rotation,
+            "fromRotation": saved.rotation(),
+            "rotationRange": saved.range(usage.checks.len()),
             "percentage": percentage(saved.total(), used),
             "cacheReads": total.tokens.cache_read,
             "basis": basis(),
         }),
         tokens: total.tokens,
-        total_cost_usd: prices::rounded(total.cost_usd),
+        total_cost_usd: prices::known(total.cost_usd, total.unpriced),
         total_saved: saved.total(),
         total_tokens: used,
         total_used: used,
@@ -71,20 +83,65 @@ pub fn summary(all: &All) -> Summary<'_> {
 pub fn savings(all: &All) -> Value {
     let saved = all.usage.saved();
     json!({
-        "rotation": saved.rotation,
-        "coldStart": saved.cold_start,
-        "conflict": saved.conflict,
+        "rotation": saved.rotation(),
+        "coldStart": saved.cold_start(),
+        "conflict": saved.conflict(),
         "basis": basis(),
     })
 }
 
 fn basis() -> Value {
     json!({
-        "rotation": "measured", "coldStart": "measured", "conflict": "measured", "cacheReads": "measured",
-        "explained": "rotation: context held by agents when a successor began without it; coldStart: context \
-                      still there when a session was resumed; conflict: counted by the feature that \
-                      prevented it; cacheReads: input that was read from the provider's cache",
+        "rotation": "estimated", "coldStart": "estimated", "conflict": "measured", "cacheReads": "measured",
+        "explained": "rotation: in tokens of fresh input, what the calls of successors would have read more \
+                      of the old context from the cache, less what their start cost, as seen ten minutes \
+                      later: the middle of savings.rotationRange; coldStart: context that the first call of \
+                      a resumed session read from the cache, less what that cost; conflict: counted by the \
+                      feature that prevented it; cacheReads: input that was read from the provider's cache",
     })
+}
+
+/// Output that no provider has counted, because its turn was cut off. Of all figures only the budget has it.
+fn interrupted(usage: &State) -> Value {
+    let cut = usage.interrupted();
+    json!({
+        "outputTokens": cut.tokens,
+        "costUsd": cost(cut.cost_usd, cut.unpriced),
+        "unpricedTokens": cut.unpriced,
+        "basis": "estimated",
+        "explained": "a token for four characters that a model had written when its turn was cut off before \
+                      its provider counted them; in no other figure but the daily budget's",
+    })
+}
+
+/// What each model used, the most used first: as many as are told one by one, and the others together. What
+/// was joined of agents that are long gone stands with its model, or as [`EARLIER`].
+fn by_model(usage: &State) -> Vec<Value> {
+    let mut models: BTreeMap<&str, Sum> = BTreeMap::new();
+    let accounts = usage.accounts().map(|(_, account)| account);
+    let accounts = accounts.chain(usage.gone().last().map(|closed| &closed.account));
+    for row in accounts.flat_map(|account| account.rows()) {
+        models.entry(&row.model).or_default().add(row.tokens, row.cost_usd(), row.unpriced());
+    }
+    for (model, sum) in usage.gone().earlier_models() {
+        models.entry(model).or_default().add(sum.tokens, sum.cost_usd, sum.unpriced);
+    }
+    let mut ranked: Vec<(&str, Sum)> = models.into_iter().collect();
+    ranked.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.tokens.total()));
+    if ranked.len() > MAX_MODELS {
+        let mut others = Sum::default();
+        for (_, sum) in ranked.drain(MAX_MODELS - 1..) {
+            others.add(sum.tokens, sum.cost_usd, sum.unpriced);
+        }
+        ranked.push((OTHERS, others));
+    }
+    let shown = ranked.into_iter().map(|(model, sum)| {
+        json!({
+            "model": model, "used": sum.tokens.total(), "tokens": sum.tokens,
+            "costUsd": cost(sum.cost_usd, sum.unpriced), "unpricedTokens": sum.unpriced,
+        })
+    });
+    shown.collect()
 }
 
 /// Cache reads among all cached input, 0 when there is none.
@@ -111,13 +168,19 @@ fn overhead(usage: &State) -> Value {
     for (id, part) in usage.internal.iter() {
         sum.tokens = sum.tokens + part.tokens;
         sum.cost_usd += part.cost_usd;
-        let shown = json!({
-            "tokens": part.tokens.total(), "costUsd": prices::rounded(part.cost_usd), "sessions": part.sessions,
+        sum.unpriced = sum.unpriced.saturating_add(part.unpriced);
+        let mut shown = json!({
+            "tokens": part.tokens.total(), "costUsd": cost(part.cost_usd, part.unpriced),
+            "sessions": part.sessions,
         });
+        if part.unpriced > 0 {
+            shown["unpricedTokens"] = json!(part.unpriced);
+        }
         components.insert(id.clone(), shown);
     }
     json!({
-        "tokens": sum.tokens.total(), "costUsd": prices::rounded(sum.cost_usd), "components": components,
+        "tokens": sum.tokens.total(), "costUsd": cost(sum.cost_usd, sum.unpriced),
+        "unpricedTokens": sum.unpriced, "components": components,
     })
 }
 
@@ -145,6 +208,7 @@ fn per_agent(all: &All) -> Vec<Row<'_>> {
             "tokens": tokens,
             "costUsd": cost(account.cost_usd(), account.unpriced()),
             "unpricedTokens": account.unpriced(),
+            "interruptedOutput": account.interrupted(),
             "lives": account.lives(),
             "removed": record.is_none(),
         });
@@ -156,7 +220,8 @@ fn per_agent(all: &All) -> Vec<Row<'_>> {
         let shown = json!({
             "id": agent.id, "used": 0, "model": model_of(all, agent), "name": agent.name, "role": agent.role,
             "provider": agent.provider, "lineageId": agent.lineage_id, "teamId": team_of(agent),
-            "tokens": Tokens::default(), "costUsd": 0.0, "unpricedTokens": 0, "lives": 0,
+            "tokens": Tokens::default(), "costUsd": 0.0, "unpricedTokens": 0, "interruptedOutput": 0,
+            "lives": 0,
             "removed": false,
         });
         rows.push((0, Row::Made(shown)));
@@ -168,7 +233,7 @@ fn per_agent(all: &All) -> Vec<Row<'_>> {
 
 /// Dollars, `null` where nobody knows what any of it cost.
 pub(super) fn cost(usd: f64, unpriced: u64) -> Value {
-    if unpriced > 0 && usd <= 0.0 { Value::Null } else { json!(prices::rounded(usd)) }
+    json!(prices::known(usd, unpriced))
 }
 
 /// What one team used.
@@ -228,7 +293,7 @@ fn shown_team(all: &All, id: &str, team: &Team) -> Value {
         "isDefault": is_default,
         "agentCount": agents,
         "totalTokens": total,
-        "totalCostUsd": prices::rounded(team.cost_usd),
+        "totalCostUsd": cost(team.cost_usd, team.unpriced),
         "unpricedTokens": team.unpriced,
         "avgTokensPerAgent": total.checked_div(agents).unwrap_or_default(),
     })

@@ -1,10 +1,11 @@
 //! Which model an agent runs that names none: the cheapest of the tier that fits its work.
 
 use super::classifier::{self, Work};
-use super::{State, UNKNOWN_MODEL, prices};
+use super::{State, UNKNOWN_MODEL};
 use crate::agents::Agent;
 use crate::core::ids::LineageId;
 use crate::core::{Context, Document, Durability, Effect, State as All};
+use crate::prices;
 use crate::providers::{self, Info, Model, Tier, windows};
 use crate::settings::Routing;
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 const FLOOR_ROLES: [&str; 3] = ["planner", "analyst", "security"];
 
 /// A decision, kept for the lineage's whole life.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Route {
     /// The model, unless the provider's default stays.
@@ -31,7 +32,7 @@ pub struct Route {
 }
 
 /// What routing has done so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Totals {
     pub decisions: u64,
@@ -48,7 +49,8 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
     let is_named = agent.model.as_deref().is_some_and(|model| model != UNKNOWN_MODEL);
     let setting = if agent.model.is_some() { Routing::On } else { all.settings.config().routing };
     if is_named || setting == Routing::Off {
-        if Arc::make_mut(&mut all.usage).forget_route(agent.lineage_id) {
+        let saved_usd = saved_by(all, agent.lineage_id);
+        if Arc::make_mut(&mut all.usage).forget_route(agent.lineage_id, saved_usd) {
             cx.push(Effect::Put(Document::Usage, Durability::Soon));
         }
         return;
@@ -62,7 +64,7 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
     let floored = tier == Tier::Light && FLOOR_ROLES.contains(&agent.role.as_str());
     let (tier, mode) = if floored { (Tier::Medium, "auto-floor") } else { (tier, "auto") };
     let word = classifier::word(tier);
-    let model = cheapest(provider.info(), tier);
+    let model = cheapest(all, provider.info(), tier);
     let reason = match (model, floored) {
         (None, _) => format!("{} decides itself which model it runs", provider.info().name),
         (Some(model), true) => {
@@ -81,13 +83,21 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 
+/// It goes on with another provider: what was chosen for it holds no more.
+pub fn decide_anew(all: &mut All, cx: &mut Context, agent: &Agent) {
+    let saved_usd = saved_by(all, agent.lineage_id);
+    Arc::make_mut(&mut all.usage).forget_route(agent.lineage_id, saved_usd);
+    decide(all, cx, agent);
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
 /// The model routing has chosen for a lineage.
 pub fn model_for(all: &All, lineage: LineageId) -> Option<&str> {
     all.usage.routes.get(&lineage)?.model.as_deref()
 }
 
 /// The cheapest model of this tier; of the next heavier one when there is none.
-fn cheapest(info: &'static Info, tier: Tier) -> Option<&'static Model> {
+fn cheapest(all: &All, info: &'static Info, tier: Tier) -> Option<&'static Model> {
     if !info.routed {
         return None;
     }
@@ -96,39 +106,44 @@ fn cheapest(info: &'static Info, tier: Tier) -> Option<&'static Model> {
         Tier::Medium => &[Tier::Medium, Tier::Heavy],
         Tier::Heavy => &[Tier::Heavy],
     };
-    tiers.iter().find_map(|tier| cheapest_of(info, *tier))
+    tiers.iter().find_map(|tier| cheapest_of(all, info, *tier))
 }
 
-fn cheapest_of(info: &'static Info, tier: Tier) -> Option<&'static Model> {
+fn cheapest_of(all: &All, info: &'static Info, tier: Tier) -> Option<&'static Model> {
     let priced = info.models.iter().filter(|model| model.tier == tier);
-    let priced = priced.filter_map(|model| Some((model, prices::of_model(model.id)?.weight())));
+    let priced = priced.filter_map(|model| Some((model, prices::for_model(all, model.id)?.weight())));
     priced.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(model, _)| model)
 }
 
 impl State {
-    /// Forgets the decision of a lineage; what it saved stays counted. Whether there was one.
-    pub(super) fn forget_route(&mut self, lineage: LineageId) -> bool {
-        let Some(route) = self.routes.remove(&lineage) else { return false };
-        self.routed.saved_usd += self.saved_by(lineage, &route);
-        true
+    /// Forgets the decision of a lineage; what it saved, in dollars, stays counted. Whether there was one.
+    pub(super) fn forget_route(&mut self, lineage: LineageId, saved_usd: f64) -> bool {
+        let known = self.routes.remove(&lineage).is_some();
+        if known {
+            self.routed.saved_usd += saved_usd;
+        }
+        known
     }
+}
 
-    /// What a lineage's tokens would have cost with its provider's default model, less what they cost with
-    /// the routed one. Negative where the work asked for a heavier model.
-    fn saved_by(&self, lineage: LineageId, route: &Route) -> f64 {
-        let Some(account) = self.account(lineage) else { return 0.0 };
-        let default = providers::by_id(&account.provider).and_then(|p| p.info().models.first());
-        let Some((routed, default)) = route.model.as_deref().zip(default) else { return 0.0 };
-        let prices = prices::of_model(routed).zip(prices::of_model(default.id));
+/// What a lineage's tokens would have cost with its provider's default model, less what they cost with the
+/// routed one. Negative where the work asked for a heavier model.
+pub(super) fn saved_by(all: &All, lineage: LineageId) -> f64 {
+    let saved = || {
+        let account = all.usage.account(lineage)?;
+        let default = providers::by_id(&account.provider)?.info().models.first()?;
+        let routed = all.usage.routes.get(&lineage)?.model.as_deref()?;
+        let (routed, default) = prices::for_model(all, routed).zip(prices::for_model(all, default.id))?;
         let tokens = account.tokens();
-        prices.map_or(0.0, |(routed, default)| default.of(tokens) - routed.of(tokens))
-    }
+        Some(default.of(tokens) - routed.of(tokens))
+    };
+    saved().unwrap_or_default()
 }
 
 /// `GET /api/routing`.
 pub fn shown(all: &All) -> Value {
     let usage = &all.usage;
-    let living: f64 = usage.routes.iter().map(|(lineage, route)| usage.saved_by(*lineage, route)).sum();
+    let living: f64 = usage.routes.iter().map(|(lineage, _)| saved_by(all, *lineage)).sum();
     let mappings: BTreeMap<String, Value> = all
         .agents
         .iter()
@@ -154,7 +169,7 @@ pub fn shown(all: &All) -> Value {
     };
     json!({
         "mode": mode,
-        "catalogue": {"asOf": prices::table().as_of},
+        "catalogue": {"asOf": all.prices.in_force().as_of},
         "decisions": usage.routed.decisions,
         "costSaved": prices::rounded(living + usage.routed.saved_usd),
         "basis": "estimated",
@@ -175,8 +190,8 @@ pub fn suggestion(all: &All, agent: &Agent) -> Option<Value> {
     if !work.is_certain() || classifier::rank(tier) >= classifier::rank(current.tier) {
         return None;
     }
-    let suggested = cheapest(info, tier).filter(|model| {
-        let prices = prices::of_model(model.id).zip(prices::of_model(current.id));
+    let suggested = cheapest(all, info, tier).filter(|model| {
+        let prices = prices::for_model(all, model.id).zip(prices::for_model(all, current.id));
         let cheaper = prices.is_some_and(|(suggested, current)| suggested.weight() < current.weight());
         cheaper && classifier::rank(model.tier) < classifier::rank(current.tier)
     })?;

@@ -2,7 +2,8 @@
 
 use super::gone::{Closed, Gone};
 use super::ledger::{Account, Place};
-use super::{Saved, State, Sum, budget, model_of, routing, team_of};
+use super::saving::{Check, Saved};
+use super::{Interrupted, State, Sum, budget, model_of, quota, routing, team_of};
 use crate::core::State as All;
 use crate::core::ids::LineageId;
 use crate::core::time::Time;
@@ -20,11 +21,15 @@ pub struct Stored {
     pub version: u32,
     accounts: Vec<(LineageId, Account)>,
     earlier: BTreeMap<Arc<str>, Sum>,
+    earlier_models: BTreeMap<Arc<str>, Sum>,
     internal: BTreeMap<String, Sum>,
     today: budget::Today,
     saved: Saved,
+    checks: Vec<(LineageId, Check)>,
+    interrupted: Interrupted,
     routes: Vec<(LineageId, routing::Route)>,
     routed: routing::Totals,
+    windows: Vec<quota::Stored>,
 }
 
 /// The same, as it is written: what never changes again is encoded already.
@@ -34,11 +39,16 @@ pub struct Written<'a> {
     version: u32,
     accounts: Vec<Entry<'a>>,
     earlier: &'a BTreeMap<Arc<str>, Sum>,
+    earlier_models: &'a BTreeMap<Arc<str>, Sum>,
     internal: &'a BTreeMap<String, Sum>,
     today: budget::Today,
     saved: Saved,
+    checks: Vec<(LineageId, Check)>,
+    interrupted: Interrupted,
     routes: Vec<(LineageId, &'a routing::Route)>,
     routed: routing::Totals,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    windows: Vec<quota::Stored>,
 }
 
 /// An account with its lineage.
@@ -70,11 +80,15 @@ impl State {
             version: VERSION,
             accounts: open.chain(closed).collect(),
             earlier: self.gone.earlier(),
+            earlier_models: self.gone.earlier_models(),
             internal: &self.internal,
             today: self.today,
             saved: self.saved,
+            checks: self.checks.iter().map(|(id, check)| (*id, *check)).collect(),
+            interrupted: self.interrupted,
             routes: self.routes.iter().map(|(id, route)| (*id, &**route)).collect(),
             routed: self.routed,
+            windows: self.windows.stored(),
         }
     }
 }
@@ -88,13 +102,16 @@ pub fn restore(all: &mut All, stored: Stored, now: Time) {
     gone.sort_by_key(|(_, account)| account.last_used);
     let mut state = State {
         accounts: open.into_iter().collect(),
-        gone: Arc::new(Gone::restore(stored.earlier, gone)),
+        gone: Arc::new(Gone::restore(stored.earlier, stored.earlier_models, gone)),
         internal: Arc::new(stored.internal),
         today: stored.today,
         saved: stored.saved,
+        checks: Arc::new(stored.checks.into_iter().collect()),
+        interrupted: stored.interrupted,
         works: ChunkedMap::default(),
         routes: stored.routes.into_iter().map(|(id, route)| (id, Arc::new(route))).collect(),
         routed: stored.routed,
+        windows: Arc::new(quota::Windows::restore(stored.windows, now)),
     };
     for agent in all.agents.iter() {
         let fresh = || Arc::new(Account::new(agent.id, &agent.name, &agent.role, &agent.provider, now));
@@ -105,7 +122,7 @@ pub fn restore(all: &mut All, stored: Stored, now: Time) {
         }
         let account = state.accounts.get_or_insert_with(agent.lineage_id, fresh);
         let model = model_of(all, agent);
-        let price = super::prices::for_model(all.settings.config(), &model);
+        let price = crate::prices::for_model(all, &model);
         let place = Place { agent: agent.id, team: team_of(agent), price, model };
         Arc::make_mut(account).add(&place, &Usage { delta, ..Usage::default() }, now);
     }

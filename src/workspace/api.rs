@@ -1,6 +1,6 @@
 //! `/api/files`, `/api/indexer`, `/api/repos`: the routes.
 
-use super::{worker_files, worker_git, worker_import, worker_index, worker_write};
+use super::{worker_files, worker_git, worker_import, worker_index, worker_map, worker_write};
 use crate::api::{Method, Reply, Route};
 use crate::endpoint::{Access, Handler};
 use serde_json::{Value, json};
@@ -140,6 +140,21 @@ fn indexing() -> Vec<Route<Handler>> {
             Work(Access::Anyone, worker_index::rescan),
         )
         .replies(STATUS),
+        Route::new(
+            Method::Get,
+            "/api/map",
+            "Which files a task is about, what they define, how to build and test them",
+            Work(Access::Anyone, worker_map::answer),
+        )
+        .query(&[
+            ("task", "what is to be done; required"),
+            ("chars", "of the answer, 1 to 40000; 8000 when absent"),
+        ])
+        .replies(&[
+            (200, "task, text, truncated"),
+            (400, "task is missing or too long"),
+            (503, "the first look at a large project is not over"),
+        ]),
     ]
 }
 

@@ -23,7 +23,7 @@ const MAX_URL_CHARS: usize = 2_000;
 const MAX_TEAM_CHARS: usize = MAX_TITLE_CHARS - 10;
 
 /// Names one import: 8 hexadecimal digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub struct ImportId(pub u32);
 
 impl fmt::Display for ImportId {
@@ -39,7 +39,7 @@ impl Serialize for ImportId {
 }
 
 /// What somebody wants imported.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct Request {
     /// An https or ssh address.
     pub url: String,
@@ -50,7 +50,7 @@ pub struct Request {
 }
 
 /// How far an import is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Git works on it.
@@ -62,7 +62,7 @@ pub enum Status {
 }
 
 /// One import, as `GET /api/repos/imports` has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Import {
     pub import_id: ImportId,
@@ -96,7 +96,7 @@ pub struct Import {
 }
 
 /// The imports, oldest first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct Imports(VecDeque<Import>);
 
 impl Imports {
@@ -119,7 +119,7 @@ pub struct Order {
 }
 
 /// What an import thread reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Progress {
     /// Git is in this phase, so many percent of it.
     At(String, u8),

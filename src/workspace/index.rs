@@ -79,7 +79,7 @@ impl Folder {
 pub type Folders = BTreeMap<Box<str>, Folder>;
 
 /// A part of the project that its build tool treats as a package.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, svc_base::recorded::Recorded)]
 pub struct Workspace {
     /// Relative to the project's root.
     pub path: String,
@@ -94,7 +94,7 @@ pub struct Workspace {
 }
 
 /// Counts of the whole project.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Stats {
     /// Files that are not ignored.
@@ -106,7 +106,7 @@ pub struct Stats {
 }
 
 /// The index, as `.svc/codebase-index.json` has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Index {
     pub version: u32,

@@ -16,6 +16,7 @@ pub mod worker_files;
 pub mod worker_git;
 pub mod worker_import;
 pub mod worker_index;
+pub mod worker_map;
 pub mod worker_watch;
 pub mod worker_write;
 
@@ -28,7 +29,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// What is known of the project's files.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     index: Option<Arc<Index>>,
     imports: Arc<import::Imports>,
@@ -70,7 +71,7 @@ impl State {
 }
 
 /// A wish.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Command {
     /// A file was changed by a worker: write it down, then answer.
     Changed {
@@ -88,7 +89,7 @@ pub enum Command {
 }
 
 /// A fact from a thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub enum Report {
     /// The project was scanned.
     Indexed(Arc<Index>),

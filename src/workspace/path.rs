@@ -17,7 +17,7 @@ const KEPT: [&str; 2] = [".svc", ".git"];
 
 /// A path relative to the project's root, without `.`, `..`, empty parts or a slash at either end. The root
 /// itself is the empty text.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
 pub struct ProjectPath(String);
 
 impl ProjectPath {

@@ -14,15 +14,14 @@ use crate::core::time::Time;
 use crate::endpoint::{Answer, Ask};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 use svc_base::folders::SKIPPED;
-use svc_sys::beneath::{Dir, Root};
+use svc_sys::beneath::{Dir, Root, changed_ns};
 use svc_sys::files::replace_soon;
 
 /// Folders that an index holds; a larger project is cut, and the index says so.
@@ -315,10 +314,6 @@ fn is_folder(entry: &DirEntry) -> bool {
 
 fn is_skipped(entry: &DirEntry) -> bool {
     entry.file_name().to_str().is_some_and(|name| SKIPPED.contains(&name)) && is_folder(entry)
-}
-
-fn changed_ns(meta: &Metadata) -> i64 {
-    meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
 }
 
 /// Removes a folder and all below it.

@@ -34,6 +34,29 @@ scenario("tokens in a range and by day", async (page) => {
   check(rest.reduce((sum, used) => sum + used, 0) === 30_000, `by day: ${sums}`);
 });
 
+scenario("a further login is shown, and chosen for an agent", async (page) => {
+  await daemon.post("/api/accounts", { name: "night", provider: "ollama" });
+  await page.goto(`${daemon.url}/#/tokens`);
+  const row = page.getByRole("region", { name: "Accounts" }).locator("tbody tr");
+  check((await row.innerText()).startsWith("night\tollama"), `accounts: ${await row.innerText()}`);
+  await page.getByText("svc credentials set account/night").waitFor();
+  await page.keyboard.press("n");
+  await page.getByLabel("Provider").selectOption("script");
+  await page.locator("dialog summary", { hasText: "More" }).click();
+  check(!(await page.getByLabel("Whose login").isVisible()), "script has one login");
+  await page.getByLabel("Provider").selectOption("ollama");
+  const names = await page.getByLabel("Whose login").locator("option").allInnerTexts();
+  check(names.at(-1) === "night" && names.length === 3, `offered: ${names}`);
+  await page.getByLabel("Whose login").selectOption("night");
+  await page.getByLabel("Role", { exact: true }).fill("tester");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByText("account night has no key yet").waitFor();
+  // The browser calls every refusal an error.
+  check(page.faults.splice(0).every((fault) => fault.includes("409")), "another error");
+  await page.keyboard.press("Escape");
+  await daemon.api("DELETE", "/api/accounts/night");
+});
+
 scenario("edit a file, and refuse to overwrite another's change", async (page) => {
   await page.goto(`${daemon.url}/#/files`);
   await page.locator(".tree summary", { hasText: "src" }).click();

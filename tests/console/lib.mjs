@@ -193,7 +193,7 @@ export async function open(browser, url, options = {}) {
   const page = await context.newPage();
   page.faults = [];
   page.on("console", (message) => {
-    if (message.type() === "error" && !page.away) page.faults.push(message.text());
+    if (message.type() === "error" && !page.away) page.faults.push(`${message.text()} (${message.location().url})`);
   });
   page.on("pageerror", (error) => page.faults.push(String(error)));
   page.setDefaultTimeout(15_000);

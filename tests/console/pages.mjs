@@ -16,6 +16,7 @@ const PAGES = [
   "memory",
   "map",
   "audit",
+  "replay",
   "integrations",
   "skills",
   "toys",

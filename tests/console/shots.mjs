@@ -31,6 +31,7 @@ const SHOTS = [
   ["gateways", "gateways"],
   ["credentials", "credentials"],
   ["locks", "locks"],
+  ["replay", "replay"],
   ["files", "files/src%2Flogin.js"],
   ["settings", "settings"],
   ["palette", "", (page) => page.keyboard.press("Control+k")],

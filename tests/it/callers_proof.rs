@@ -3,7 +3,7 @@
 //! somebody whom such a daemon cannot see, as a tunnel or another user's program is.
 
 use super::callers::{ATTACKS, CHANGE, TOKEN, exchange, own_address, raw, spawn_running, told};
-use crate::support::daemon::{Daemon, OPEN, as_user, is_root};
+use crate::support::daemon::{Daemon, OPEN, as_user, is_root, new_user};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -13,7 +13,6 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 const ROOMS: &str = "{}";
 
@@ -32,13 +31,6 @@ fn has_unseen() -> bool {
         eprintln!("SKIPPED: only root can call as another user than the daemon's");
     }
     is_root() && has_rooms()
-}
-
-/// An ordinary user whom no other test has: agents that hide have an effect on all daemons of their user.
-fn new_user() -> u32 {
-    static USERS: AtomicU32 = AtomicU32::new(0);
-    let n = USERS.fetch_add(1, Ordering::Relaxed);
-    30_000 + (std::process::id() * 8 + n) % 20_000
 }
 
 fn daemon_of_user(settings: &str) -> Daemon {

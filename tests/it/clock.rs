@@ -1,7 +1,8 @@
 //! The system's clock is set while the built daemon runs: time-outs keep their length, and what people see
 //! follows.
 //!
-//! A small library before the C library gives the daemon a wall clock that the test sets.
+//! A small library before the C library gives the daemon a wall clock that the test sets. The kernel cannot
+//! tell of that one, so the daemon looks at it.
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
@@ -18,6 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The wall clock is behind by as many seconds as the file that `TEST_CLOCK_BEHIND` names has bytes.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -31,6 +33,11 @@ int clock_gettime(clockid_t id, struct timespec *time) {
     if (result == 0 && id == CLOCK_REALTIME && path && stat(path, &file) == 0)
         time->tv_sec -= file.st_size;
     return result;
+}
+
+int timerfd_create(int clock, int flags) {
+    errno = ENOSYS;
+    return -1;
 }
 "#;
 

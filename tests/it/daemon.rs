@@ -214,14 +214,15 @@ fn an_instruction_reaches_a_running_agent_at_once() {
 #[test]
 fn exits_are_told_apart() {
     let daemon = Daemon::start();
-    for (scenario, status) in
-        [("quick", "completed"), ("crash", "crashed"), ("segfault", "killed"), ("limit", "crashed")]
-    {
+    for (scenario, status) in [("quick", "completed"), ("crash", "crashed"), ("segfault", "killed")] {
         let id = daemon.spawn(scenario);
         let record = daemon.wait_state(&id, &["completed", "crashed", "killed", "interrupted"]);
         assert_eq!(record["status"], status, "{scenario}: {record}");
         assert!(!record["statusReason"].as_str().unwrap().is_empty());
     }
+    // It has not ended: it is held until its provider lets it go on.
+    let id = daemon.spawn("limit");
+    assert_eq!(daemon.wait_state(&id, &["limited"])["status"], "active");
 }
 
 #[test]

@@ -8,7 +8,6 @@ use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
@@ -48,26 +47,8 @@ print(json.dumps({"type": "result", "subtype": "success", "is_error": False, "re
 sys.stdin.read()
 "#;
 
-/// A daemon that finds the stand-in on its `PATH`.
 fn daemon_with_claude() -> Daemon {
-    let folder = Arc::new(Folder::new("project"));
-    folder.write("bin/claude", CLAUDE);
-    let program = folder.path().join("bin/claude");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());
-    let daemon = Daemon::start_in(folder, &[("PATH", &path)]);
-    wait_for("the stand-in to be found", || {
-        let providers = daemon.get("/api/providers");
-        let is_claude = |one: &&Value| one["id"] == "claude-code";
-        providers
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(is_claude)
-            .filter(|one| one["installed"] == true)
-            .map(|_| ())
-    });
-    daemon
+    Daemon::with_claude(Arc::new(Folder::new("project")), CLAUDE)
 }
 
 fn spawn(daemon: &Daemon, provider: &str, integrations: &[&str]) -> (u16, Value) {
@@ -240,6 +221,10 @@ fn issue_4_svc_mcp_offers_the_bridge_and_locks_as_tools() {
     assert_eq!(mcp.call("ask_human", &json!({}))["isError"], true);
     let pending = daemon.get("/api/approvals")["pending"].clone();
     assert!(pending.to_string().contains("Which port?"), "{pending}");
+    mcp.call("memory_discovery", &json!({"trigger": "port 80 is taken", "fix": "use --port 0"}));
+    let known = mcp.call("recall", &json!({"words": "ports"}));
+    assert!(known["content"][0]["text"].as_str().unwrap().contains("use --port 0"), "{known}");
+    assert_eq!(mcp.call("recall", &json!({}))["isError"], true);
     drop(mcp.input);
     assert_eq!(mcp.child.wait().unwrap().code(), Some(0), "it ends with its input");
 }

@@ -32,23 +32,9 @@ fn project() -> Arc<Folder> {
     Arc::new(folder)
 }
 
-/// The whole log of an agent.
-fn log_of(daemon: &Daemon, id: &str) -> Vec<Value> {
-    let mut entries: Vec<Value> = Vec::new();
-    loop {
-        let since = entries.last().map_or(0, |last| last["n"].as_u64().unwrap());
-        let page = daemon.get(&format!("/api/agents/{id}/log?since={since}"));
-        let more = page["entries"].as_array().unwrap();
-        if more.is_empty() {
-            return entries;
-        }
-        entries.extend(more.iter().cloned());
-    }
-}
-
 /// Each line was said once, and in order.
 fn assert_said(daemon: &Daemon, id: &str) {
-    let entries = log_of(daemon, id);
+    let entries = daemon.log_of(id);
     let said: Vec<&str> = entries
         .iter()
         .filter(|entry| entry["type"] == "text")
@@ -145,7 +131,7 @@ fn a_message_that_was_acknowledged_reaches_the_agent_once_whenever_the_daemon_di
         let record = daemon.get(&format!("/api/agents/{name}"));
         (record["pendingInstructions"] == 0 && record["status"] != "active").then_some(())
     });
-    let entries = log_of(&daemon, &name);
+    let entries = daemon.log_of(&name);
     for message in &acknowledged {
         let taken = entries.iter().filter(|entry| {
             entry["type"] == "user" && entry["text"].as_str().is_some_and(|text| text.contains(message))
@@ -163,8 +149,11 @@ fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
     let mut since = format!("&since={seq}");
     let agents: Vec<String> = (0..3).map(|_| daemon.spawn("talk")).collect();
     let mut heard: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    // An agent may end while the daemons come and go.
+    let exits = std::cell::RefCell::new(std::collections::BTreeSet::new());
     let mut hear = |daemon: &Daemon, since: &mut String, until: &dyn Fn(&Value) -> bool| {
-        let mut socket = daemon.connect(&format!("?types=agent:output,agent:exit{since}"));
+        let query = format!("?types=agent:output,agent:exit{since}");
+        let Some(mut socket) = daemon.try_connect(&query) else { return };
         while let Ok(message) = socket.read() {
             let Ok(text) = message.to_text() else { break };
             let Ok(message) = serde_json::from_str::<Value>(text) else { continue };
@@ -178,14 +167,20 @@ fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
                 let agent = message["agentId"].as_str().unwrap().to_owned();
                 heard.entry(agent).or_default().push(text.to_owned());
             }
+            if message["type"] == "agent:exit" {
+                exits.borrow_mut().insert(message["agentId"].to_string());
+            }
             if until(&message) {
                 break;
             }
         }
     };
     for _ in 0..5 {
-        // At least one more line each time.
-        hear(&daemon, &mut since, &|message| message["type"] == "agent:output");
+        // At least one more line each time, while any agent talks: the last to end may have said all.
+        if exits.borrow().len() < agents.len() {
+            let all_over = || exits.borrow().len() == agents.len();
+            hear(&daemon, &mut since, &|message| message["type"] == "agent:output" || all_over());
+        }
         assert_eq!(daemon.send("POST", "/api/shutdown?keep=true", &json!({})).0, 202);
         hear(&daemon, &mut since, &|_| false);
         assert_eq!(daemon.exit_code(), Some(0), "{}", daemon.log());
@@ -197,15 +192,9 @@ fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
         assert_said(&daemon, id);
         assert_counted(&daemon, id);
     }
-    let mut exits = std::collections::BTreeSet::new();
-    let exits = std::cell::RefCell::new(&mut exits);
-    let all = agents.len();
-    hear(&daemon, &mut since, &|message| {
-        if message["type"] == "agent:exit" {
-            exits.borrow_mut().insert(message["agentId"].to_string());
-        }
-        exits.borrow().len() == all
-    });
+    if exits.borrow().len() < agents.len() {
+        hear(&daemon, &mut since, &|_| exits.borrow().len() == agents.len());
+    }
     for id in &agents {
         let lines: Vec<&String> = heard[id].iter().filter(|text| text.starts_with("line ")).collect();
         let wanted: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
@@ -271,6 +260,32 @@ fn a_keeper_that_does_not_answer_is_ended_with_what_it_keeps() {
 fn keeper_of(folder: &Folder, id: &str) -> u64 {
     let text = std::fs::read_to_string(folder.path().join(format!(".svc/run/{id}/keeper.json"))).unwrap();
     serde_json::from_str::<Value>(&text).unwrap()["pid"].as_u64().unwrap()
+}
+
+#[test]
+fn agents_and_what_takes_in_their_output_stand_back() {
+    let folder = project();
+    folder.write(".svc/config.json", r#"{"keeper": {"nice": 3}}"#);
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("hang");
+    let pid = daemon.wait_state(&id, &["running"])["pid"].as_u64().unwrap();
+    assert_eq!(nice_of(&format!("/proc/{pid}/stat")), "3");
+    assert_eq!(nice_of(&format!("/proc/{}/stat", keeper_of(&folder, &id))), "3");
+    let own = daemon.pid();
+    assert_eq!(nice_of(&format!("/proc/{own}/stat")), nice_of("/proc/self/stat"));
+    let tasks = std::fs::read_dir(format!("/proc/{own}/task")).unwrap();
+    let run = tasks.flatten().find(|task| {
+        std::fs::read_to_string(task.path().join("comm")).unwrap_or_default().starts_with("run-")
+    });
+    assert_eq!(nice_of(run.unwrap().path().join("stat").to_str().unwrap()), "5");
+    daemon.stop();
+}
+
+/// The niceness of a process or thread.
+fn nice_of(stat: &str) -> String {
+    let text = std::fs::read_to_string(stat).unwrap();
+    // The name, which ends with a bracket, is the second field.
+    text.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().to_owned()
 }
 
 #[test]

@@ -106,6 +106,46 @@ fn a_rotation_saves_its_brief_and_a_dry_run_shows_it_before() {
     assert!(profile["fileTouches"]["hello.txt"].as_u64() >= Some(1), "{profile}");
 }
 
+/// Nobody tells anybody: the log of the first shows it, and the second is told.
+#[test]
+fn what_an_agent_found_out_is_learned_from_its_log_and_told_to_the_next() {
+    let daemon = Daemon::start();
+    let ledger = "test -e .generated || { echo 'error: ledger.proto is not generated' >&2; exit 1; }";
+    scenario(
+        &daemon,
+        "worker",
+        &json!([
+            {"run": {"command": ledger}},
+            {"run": {"command": "touch .generated"}},
+            {"run": {"command": ledger}},
+            {"run": {"command": "test \"$PASSWORD\" = x"}},
+            {"run": {"command": "touch other"}},
+        ]),
+    );
+    let body =
+        json!({"role": "backend", "provider": "script", "model": "worker", "prompt": "Build the ledger"});
+    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    daemon.wait_state(&id, &["completed"]);
+    let found = wait_for("what its log shows", || {
+        let found = daemon.get("/api/memory/discoveries")["discoveries"].clone();
+        found[0].is_object().then_some(found)
+    });
+    assert_eq!(found.as_array().unwrap().len(), 1, "{found:#}");
+    let (trigger, fix) = (found[0]["trigger"].as_str().unwrap(), found[0]["fix"].as_str().unwrap());
+    assert!(trigger.starts_with(&format!("`{ledger}` failed: ")), "{trigger}");
+    assert!(trigger.ends_with("error: ledger.proto is not generated"), "{trigger}");
+    assert_eq!(fix, "`touch .generated` turned it green");
+    assert_eq!((&found[0]["mined"], &found[0]["agentId"]), (&json!(true), &json!(id)));
+    let told = daemon.get("/api/briefing?role=frontend&task=Show%20the%20ledger");
+    assert!(told["briefing"].as_str().unwrap().contains(fix), "{told:#}");
+    let told = daemon.get("/api/briefing?role=frontend&task=Paint%20the%20door");
+    assert!(!told["briefing"].as_str().unwrap().contains(fix), "{told:#}");
+    let listed = svc(&daemon, &["memory", "found"]);
+    assert!(said(&listed).contains("touch .generated"), "{listed:?}");
+    let told = svc(&daemon, &["recall", "ledger.proto"]);
+    assert!(said(&told).contains("touch .generated"), "{told:?}");
+}
+
 #[test]
 fn daemon_recent_briefs_come_as_markdown_unless_json_is_asked_for() {
     let daemon = Daemon::start();
@@ -172,6 +212,19 @@ fn daemon_the_architecture_document_is_in_the_briefing_and_follows_its_file() {
     fs::write(daemon.project.join("ARCHITECTURE.md"), "Two cores.").unwrap();
     wait_for("the new document", || told(&daemon).contains("Two cores.").then_some(()));
     assert!(!told(&daemon).contains("many threads"), "the first existing file alone is told");
+    // A folder that goes and comes, and what a link leads to.
+    fs::remove_file(daemon.project.join("ARCHITECTURE.md")).unwrap();
+    fs::remove_dir_all(daemon.project.join("docs")).unwrap();
+    wait_for("no document", || (!told(&daemon).contains("Two cores.")).then_some(()));
+    fs::create_dir(daemon.project.join("docs")).unwrap();
+    fs::write(daemon.project.join("docs/architecture.md"), "Three cores.").unwrap();
+    wait_for("the document in the new folder", || told(&daemon).contains("Three cores.").then_some(()));
+    fs::create_dir(daemon.project.join("notes")).unwrap();
+    fs::write(daemon.project.join("notes/all.md"), "Four cores.").unwrap();
+    std::os::unix::fs::symlink("notes/all.md", daemon.project.join("ARCHITECTURE.md")).unwrap();
+    wait_for("the document behind the link", || told(&daemon).contains("Four cores.").then_some(()));
+    fs::write(daemon.project.join("notes/all.md"), "Five cores.").unwrap();
+    wait_for("its change", || told(&daemon).contains("Five cores.").then_some(()));
 }
 
 #[test]
@@ -250,4 +303,25 @@ fn a_message_older_than_a_thousand_records_is_still_in_the_brief() {
         brief.contains("ready (writes: 1)").then_some(brief)
     });
     assert!(brief.contains("> blue, as the sea is\n> and no other\n"), "{brief}");
+}
+
+#[test]
+fn what_an_agent_said_is_recalled_after_it_has_ended() {
+    let daemon = Daemon::start();
+    scenario(&daemon, "talk", &json!([{"say": "The ferry is called Nordstern"}]));
+    let id = daemon.spawn("talk");
+    daemon.wait_state(&id, &["completed"]);
+    let text = said(&svc(&daemon, &["recall", "name", "of", "the", "ferry"]));
+    assert!(text.contains("The ferry is called Nordstern"), "{text}");
+    let n = daemon.get("/api/recall?q=ferry&limit=1")["hits"][0]["n"].as_u64().expect("a record");
+    let name = daemon.get(&format!("/api/agents/{id}"))["name"].as_str().unwrap().to_owned();
+    assert!(text.contains(&format!("{name} {n}  ")), "{text}");
+    let after = said(&svc(&daemon, &["logs", &name, "--since", &(n - 1).to_string()]));
+    assert!(after.starts_with("The ferry"), "{after}");
+    assert!(said(&svc(&daemon, &["recall", "zeppelin"])).starts_with("nothing is known of it"));
+    for wrong in ["?q=", "?q=a&limit=0", "?q=a&limit=x", ""] {
+        let (status, problem) = daemon.send("GET", &format!("/api/recall{wrong}"), &Value::Null);
+        assert_eq!(status, 400, "{wrong}: {problem}");
+    }
+    assert_eq!(daemon.send("GET", "/api/recall?q=a&agent=nobody", &Value::Null).0, 404);
 }

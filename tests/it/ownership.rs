@@ -6,7 +6,6 @@ use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -255,16 +254,8 @@ sys.stdin.read()
 #[test]
 fn decisions_10_a_bash_command_of_claude_code_is_seen_and_a_refused_write_is_none() {
     let folder = Arc::new(Folder::new("bash"));
-    folder.write("bin/claude", CLAUDE);
-    fs::set_permissions(folder.path().join("bin/claude"), fs::Permissions::from_mode(0o755)).unwrap();
     folder.write("api/main.rs", "1\n");
-    let path = format!("{}:{}", folder.path().join("bin").display(), std::env::var("PATH").unwrap());
-    let daemon = Daemon::start_in(Arc::clone(&folder), &[("PATH", &path)]);
-    wait_for("the stand-in to be found", || {
-        let providers = daemon.get("/api/providers");
-        let found = |one: &Value| one["id"] == "claude-code" && one["installed"] == true;
-        providers.as_array().unwrap().iter().any(found).then_some(())
-    });
+    let daemon = Daemon::with_claude(folder, CLAUDE);
     spawn(&daemon, "api", "script", "hang", &["api/**"]);
     let web = spawn(&daemon, "web", "claude-code", "m", &["web/**"]);
     let seen = conflict(&daemon, "api/main.rs");

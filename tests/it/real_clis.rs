@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tungstenite::Message;
@@ -153,16 +154,16 @@ fn gemini_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
 }
 
 /// A daemon and a program that is set up to talk to an endpoint. Fields are dropped in this order.
-struct Stage {
-    cli: Cli,
-    daemon: Daemon,
+pub struct Stage {
+    pub cli: Cli,
+    pub daemon: Daemon,
     _aimock: Option<Aimock>,
-    _home: Home,
+    home: Home,
 }
 
 impl Stage {
     /// With the scripted endpoint; `None` when the program is absent.
-    fn with_endpoint(cli: Cli) -> Option<Self> {
+    pub fn with_endpoint(cli: Cli) -> Option<Self> {
         if !cli.is_here() {
             return None;
         }
@@ -187,7 +188,7 @@ impl Stage {
         let variables = home.variables(cli, url);
         let variables: Vec<(&str, &str)> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let stage = Self { cli, daemon: Daemon::start_in(project, &variables), _aimock: aimock, _home: home };
+        let stage = Self { cli, daemon: Daemon::start_in(project, &variables), _aimock: aimock, home };
         wait_within(LIMIT, "the provider to be detected", || {
             let providers = stage.daemon.get("/api/providers");
             let mine = providers.as_array()?.iter().find(|p| p["id"] == cli.provider())?;
@@ -196,8 +197,14 @@ impl Stage {
         stage
     }
 
+    /// The `HOME` of its agents.
+    pub fn home(&self) -> PathBuf {
+        let variables = self.home.variables(self.cli, "");
+        variables.into_iter().find(|(name, _)| *name == "HOME").unwrap().1.into()
+    }
+
     /// Starts an agent with this word of the script; its id.
-    fn spawn(&self, word: &str, permission: &str) -> String {
+    pub fn spawn(&self, word: &str, permission: &str) -> String {
         let mut body = json!({
             "role": "builder",
             "provider": self.cli.provider(),
@@ -237,7 +244,7 @@ impl Stage {
     }
 
     /// Waits for the agent's end, which must be a good one; its record.
-    fn completed(&self, id: &str) -> Value {
+    pub fn completed(&self, id: &str) -> Value {
         let record = self.wait_state(id, &["completed", "crashed", "killed", "interrupted"]);
         assert_eq!(record["state"], "completed", "{}", self.told(id));
         record
@@ -314,7 +321,14 @@ fn handed_over(stage: &Stage, id: &str, tokens: u64) {
     assert_eq!(entry["old"], json!(id), "{entry:#}");
     let held = entry["tokensSaved"].as_u64().unwrap();
     assert!(held.abs_diff(tokens) * 50 <= tokens, "{held} is not {tokens} within 2 percent");
-    stage.completed(entry["new"].as_str().unwrap());
+    let new = entry["new"].as_str().unwrap();
+    stage.completed(new);
+    // Of the sessions of these a copy can be asked.
+    if matches!(stage.cli, Cli::Codex | Cli::OpenCode | Cli::Claude) {
+        assert_eq!(entry["lastWord"]["outcome"], "answered", "{entry:#}\n{}", stage.daemon.log());
+        let said = stage.logged(new, "user", "- Decision: tabs, for the linter wants them.");
+        assert!(said, "{}", stage.told(new));
+    }
 }
 
 /// Its program takes one prompt a run: what was said meanwhile goes to the successor.
@@ -333,8 +347,8 @@ fn a_full_context_is_handed_over_at_the_end_of_the_turn(stage: &Stage) {
 
 /// Nobody waits for it and its turn is not over: between two tool calls it is asked to leave the turn.
 fn a_full_context_is_handed_over_in_the_middle_of_a_turn(stage: &Stage) {
-    let id = stage.spawn("REAL-FULL-800K", "full");
-    handed_over(stage, &id, 800_000);
+    let id = stage.spawn("REAL-FULL-880K", "full");
+    handed_over(stage, &id, 880_000);
     let log = stage.log(&id);
     let ended_well = log.iter().position(|entry| entry["type"] == "turn-ended" && entry["isError"] != true);
     let successor = log.iter().rposition(|entry| entry["type"] == "user");

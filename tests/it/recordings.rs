@@ -7,7 +7,7 @@ mod cases;
 mod context;
 mod ledger;
 mod mutations;
-mod replay;
+pub mod replay;
 mod saved;
 mod signals;
 mod turns;
@@ -28,6 +28,7 @@ fn golden(replay: &Replay) -> String {
                 format!("> {}", text.trim_end()).replace(env!("CARGO_PKG_VERSION"), "VERSION")
             }
             svc::providers::Step::CloseInput => "> (end of input)".to_owned(),
+            svc::providers::Step::Said(text) => format!("> {text}"),
         };
         writeln!(all, "{line}").expect("a string takes everything");
     }

@@ -112,21 +112,33 @@ fn the_degrading_rehearsal_is_rotated_once_and_ends() {
 
 #[test]
 fn decisions_8_the_ceiling_rotates_inside_of_an_open_turn() {
-    let scenario = json!({"description": "uses more than it may, and goes on", "steps": [
-        {"usage": {"input": 1000, "output": 1}},
-        {"run": {"command": "true", "timeoutMs": 20000}},
-        {"waitForFile": {"path": "go", "timeoutMs": 60000}},
-        {"answer": "delivered"}
-    ]});
-    let daemon = with_scenario("thirsty", &scenario);
+    let scenario = |tokens: u64| {
+        json!({"description": "uses its tokens in the middle of a turn", "steps": [
+            {"say": "begun"},
+            {"waitForFile": {"path": "use", "timeoutMs": 60000}},
+            {"usage": {"input": tokens, "output": 1}},
+            {"run": {"command": "true", "timeoutMs": 20000}},
+            {"waitForFile": {"path": "go", "timeoutMs": 60000}},
+            {"answer": "delivered"}
+        ]})
+    };
+    let daemon = with_scenario("thirsty", &scenario(1300));
     daemon.send("PATCH", "/api/config", &json!({"safety": {"tokenCeilingPerAgent": 1000}}));
     let id = daemon.spawn("thirsty");
+    wait_for("its first words", || {
+        let log = daemon.get(&format!("/api/agents/{id}/log?tail=10"));
+        log["entries"].as_array()?.iter().any(|entry| entry["text"] == "begun").then_some(())
+    });
+    // The successor stays below the ceiling, or it would be replaced in its turn before anybody can look.
+    let cheaper = scenario(300).to_string();
+    std::fs::write(daemon.project.join(".svc/rehearsals/thirsty.json"), cheaper).unwrap();
+    write(&daemon, "use");
     let entry = wait_for("the rotation", || daemon.get("/api/rotation")["history"].get(0).cloned());
     assert_eq!((&entry["old"], &entry["reason"]), (&json!(id), &json!("token_limit_exceeded")));
-    daemon.send("PATCH", "/api/config", &json!({"safety": {"tokenCeilingPerAgent": 1_000_000}}));
     write(&daemon, "go");
     let record = daemon.wait_state(&id, &["completed"]);
-    assert_eq!(record["tokensUsed"].as_u64().unwrap() % 1001, 0);
+    assert_eq!(record["tokensUsed"], 1301 + 301);
+    assert_eq!(daemon.get("/api/rotation")["totalRotations"], 1);
 }
 
 /// Σ agents = Σ teams = total, to the token.

@@ -154,7 +154,11 @@ impl Desk {
             provider: &Shell,
             env_extra,
             prepare: Vec::new(),
+            nice: 0,
+            ceiling: 0,
             orphan: Duration::ZERO,
+            at_screen: None,
+            complete: None,
         }
     }
 

@@ -2,7 +2,7 @@
 //! and what it keeps from other programs of its user.
 #![cfg(target_os = "linux")]
 
-use crate::support::daemon::{Daemon, as_user, is_root};
+use crate::support::daemon::{Daemon, as_user, is_root, new_user};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::json;
@@ -69,12 +69,10 @@ fn without_a_descriptor_a_spawn_is_refused_as_our_fault_and_a_change_is_stored()
     wait_for("descriptors to be free", || (daemon.send("POST", "/api/agents", &wish).0 == 201).then_some(()));
 }
 
-/// A user that nothing else on the machine runs as.
-const USER: u32 = 54_321;
 const ENOUGH_THREADS: u64 = 1_000;
 
-/// How many threads a user has.
-fn threads_of(user: u32) -> u64 {
+/// How many threads each of a user's processes has.
+fn threads_of(user: u32) -> Vec<u64> {
     let field = |text: &str, name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()
@@ -82,12 +80,21 @@ fn threads_of(user: u32) -> u64 {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let told = processes.filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
     let theirs = told.filter(|text| field(text, "Uid:") == Some(u64::from(user)));
-    theirs.filter_map(|text| field(&text, "Threads:")).sum()
+    theirs.filter_map(|text| field(&text, "Threads:")).collect()
+}
+
+/// How many threads the daemon has once nothing that it has started is left: a keeper stays until its run
+/// is on disk, and would leave its place to what this forbids.
+fn threads_when_alone(user: u32) -> u64 {
+    wait_for("the daemon to be alone", || match threads_of(user)[..] {
+        [daemon] => Some(daemon),
+        _ => None,
+    })
 }
 
 /// Sets how many threads a user's process may have; by that user, for not every root may.
-fn limit_threads(pid: u32, count: u64) {
-    let mut prlimit = as_user(USER, "prlimit");
+fn limit_threads(user: u32, pid: u32, count: u64) {
+    let mut prlimit = as_user(user, "prlimit");
     let done = prlimit.args(["--pid", &pid.to_string(), &format!("--nproc={count}:")]).output().unwrap();
     assert!(done.status.success(), "{done:?}");
 }
@@ -99,23 +106,26 @@ fn an_agent_for_which_there_is_no_thread_has_not_completed() {
         eprintln!("skipped: only root can give the daemon a user of its own, whose threads this counts");
         return;
     }
-    let folder = Arc::new(Folder::new("threads"));
+    let (user, folder) = (new_user(), Arc::new(Folder::new("threads")));
     folder.write(".svc/rehearsals/own.json", r#"{"steps": [{"say": "I was here"}]}"#);
     let token = "a-token-that-proves-a-person";
     let daemon =
-        Daemon::start_as(USER, Arc::clone(&folder), &[("SVC_OPERATOR_TOKEN", token)]).with_token(token);
+        Daemon::start_as(user, Arc::clone(&folder), &[("SVC_OPERATOR_TOKEN", token)]).with_token(token);
     let wish = json!({"role": "dev", "provider": "script", "model": "own", "prompt": "x"});
     let first = daemon.post("/api/agents", &wish);
     daemon.wait_state(first["id"].as_str().unwrap(), &["completed"]);
 
+    // A thread of the daemon's own may have been counted that ends: from below, the first start is sure to
+    // meet the limit.
+    let lowest = threads_when_alone(user) - 4;
     let mut faults = Vec::new();
-    for more in 0..24 {
-        limit_threads(daemon.pid(), threads_of(USER) + more);
+    for more in 0..28 {
+        limit_threads(user, daemon.pid(), lowest + more);
         let (status, told) = daemon.send("POST", "/api/agents", &wish);
         assert_eq!(status, 201, "{told}");
         let id = told["id"].as_str().unwrap();
         let ended = daemon.wait_state(id, &["completed", "crashed"]);
-        limit_threads(daemon.pid(), ENOUGH_THREADS);
+        limit_threads(user, daemon.pid(), ENOUGH_THREADS);
         let log = daemon.get(&format!("/api/agents/{id}/log")).to_string();
         let reason = ended["statusReason"].as_str().unwrap().to_owned();
         if ended["state"] == "completed" {
@@ -132,14 +142,14 @@ fn an_agent_for_which_there_is_no_thread_has_not_completed() {
 /// The daemon's memory holds the keys of all agents; programs of its own user may not read it.
 #[test]
 fn nobody_of_its_user_reads_the_daemons_memory() {
-    let folder = Arc::new(Folder::new("memory"));
-    let daemon = Daemon::start_as(USER, folder, &[]);
+    let (user, folder) = (new_user(), Arc::new(Folder::new("memory")));
+    let daemon = Daemon::start_as(user, folder, &[]);
     let read = |pid: u32, what: &str| {
         let path = format!("/proc/{pid}/{what}");
-        let dd = as_user(USER, "dd").args([&format!("if={path}"), "count=1", "status=none"]).output();
+        let dd = as_user(user, "dd").args([&format!("if={path}"), "count=1", "status=none"]).output();
         dd.unwrap().status.success()
     };
-    let mut other = as_user(USER, "sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+    let mut other = as_user(user, "sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     let open =
         ["environ", "maps", "auxv"].map(|what| (what, read(other.id(), what), read(daemon.pid(), what)));
     other.kill().unwrap();

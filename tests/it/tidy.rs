@@ -50,6 +50,7 @@ fn does_io(name: &str) -> bool {
     let folders =
         ["crates/sys/", "crates/keeper/", "crates/room/", "crates/agents/", "crates/cli/", "src/assembly/"];
     name == "src/main.rs"
+        || name.starts_with("crates/") && (name.contains("/tests/") || name.contains("/examples/"))
         || folders.iter().any(|folder| name.starts_with(folder))
         || name.split('/').any(|part| part.starts_with("worker"))
 }

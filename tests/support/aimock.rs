@@ -179,10 +179,15 @@ impl Home {
 
     /// What the daemon's environment needs for its agents to find the program, this `HOME`, the endpoint.
     pub fn variables(&self, cli: Cli, endpoint: &str) -> Vec<(&'static str, String)> {
+        self.variables_of(&[cli], endpoint)
+    }
+
+    /// As [`Home::variables`], for agents of several programs.
+    pub fn variables_of(&self, clis: &[Cli], endpoint: &str) -> Vec<(&'static str, String)> {
         let at = |name: &str| self.0.join(name).to_str().unwrap().to_owned();
         vec![
             ("HOME", at("")),
-            ("PATH", path_variable(cli)),
+            ("PATH", path_variable(clis)),
             ("CODEX_HOME", at(".codex")),
             ("OPENAI_API_KEY", KEY.into()),
             ("GEMINI_API_KEY", KEY.into()),
@@ -211,19 +216,21 @@ impl Drop for Home {
     }
 }
 
-/// The program's folder first, then what this test was started with. Each program more would be asked for its
-/// version whenever a daemon starts, which takes seconds.
-fn path_variable(cli: Cli) -> String {
-    let mut folders = vec![bin_folder(cli.program())];
+/// The programs' folders first, then what this test was started with. Each program more would be asked for
+/// its version whenever a daemon starts, which takes seconds.
+fn path_variable(clis: &[Cli]) -> String {
+    let mut folders: Vec<PathBuf> = clis.iter().map(|cli| bin_folder(cli.program())).collect();
     folders.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
     let joined: OsString = std::env::join_paths(folders).unwrap();
     joined.into_string().unwrap()
 }
 
+/// The last lines: a person has seen the advertisement of another model, which its screen begins with.
 fn codex_settings(endpoint: &str) -> String {
     format!(
         "model = \"gpt-5.5\"\nmodel_provider = \"aimock\"\n\n[model_providers.aimock]\nname = \"aimock\"\n\
-         base_url = \"{endpoint}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n"
+         base_url = \"{endpoint}/v1\"\nwire_api = \"responses\"\nenv_key = \"OPENAI_API_KEY\"\n\n\
+         [notice.model_migrations]\n\"gpt-5.5\" = \"gpt-6-sol\"\n"
     )
 }
 

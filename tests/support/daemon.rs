@@ -4,13 +4,15 @@ use super::folder::Folder;
 use super::wait::wait_for;
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
@@ -92,6 +94,35 @@ impl Daemon {
         self
     }
 
+    /// Starts one in a folder with this program as Claude Code's, which it has found.
+    pub fn with_claude(folder: Arc<Folder>, program: &str) -> Self {
+        folder.write("bin/claude", program);
+        let bin = folder.path().join("bin");
+        std::fs::set_permissions(bin.join("claude"), Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let daemon = Self::start_in(folder, &[("PATH", &path)]);
+        wait_for("the stand-in to be found", || {
+            let providers = daemon.get("/api/providers");
+            let found = |one: &Value| one["id"] == "claude-code" && one["installed"] == true;
+            providers.as_array().unwrap().iter().any(found).then_some(())
+        });
+        daemon
+    }
+
+    /// The whole log of an agent.
+    pub fn log_of(&self, id: &str) -> Vec<Value> {
+        let mut entries: Vec<Value> = Vec::new();
+        loop {
+            let since = entries.last().map_or(0, |last| last["n"].as_u64().unwrap());
+            let page = self.get(&format!("/api/agents/{id}/log?since={since}"));
+            let more = page["entries"].as_array().unwrap();
+            if more.is_empty() {
+                return entries;
+            }
+            entries.extend(more.iter().cloned());
+        }
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -157,12 +188,17 @@ impl Daemon {
 
     /// A WebSocket client; `query` such as `?types=state`.
     pub fn connect(&self, query: &str) -> WebSocket<MaybeTlsStream<TcpStream>> {
+        self.try_connect(query).unwrap()
+    }
+
+    /// As [`Daemon::connect`]; `None` when it listens no more.
+    pub fn try_connect(&self, query: &str) -> Option<WebSocket<MaybeTlsStream<TcpStream>>> {
         let url = format!("{}/ws{query}", self.url.replacen("http", "ws", 1));
-        let socket = tungstenite::connect(url).unwrap().0;
+        let socket = tungstenite::connect(url).ok()?.0;
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(REQUEST_TIMEOUT)).unwrap();
         }
-        socket
+        Some(socket)
     }
 
     /// From now on agents that are started end with the daemon, however that ends.
@@ -214,6 +250,14 @@ pub fn as_user(user: u32, program: impl AsRef<OsStr>) -> Command {
         command.uid(user).gid(user);
     }
     command
+}
+
+/// An ordinary user whom no other test has: agents that hide have an effect on all daemons of their user, and
+/// a limit of threads counts all of its programs.
+pub fn new_user() -> u32 {
+    static USERS: AtomicU32 = AtomicU32::new(0);
+    let n = USERS.fetch_add(1, Ordering::Relaxed);
+    30_000 + (std::process::id() * 8 + n) % 20_000
 }
 
 fn log_of(folder: &Folder) -> String {

@@ -324,6 +324,7 @@ impl World {
                 let names: Vec<_> = order.files.iter().map(|(name, _)| *name).collect();
                 format!("! write down {}", names.join(" "))
             }
+            Effect::Governor(order) => format!("! governor {order:?}"),
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
             Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(*id)),
@@ -404,6 +405,7 @@ fn order_words(order: &RunOrder) -> String {
         RunOrder::Say { text, .. } => format!("say {text:?} to"),
         RunOrder::Finish => "finish".into(),
         RunOrder::Interrupt => "interrupt".into(),
+        RunOrder::Settings => "settings".into(),
         RunOrder::Stop => "stop".into(),
     }
 }
@@ -411,6 +413,7 @@ fn order_words(order: &RunOrder) -> String {
 fn job_words(job: &agents::Job) -> String {
     match job {
         agents::Job::Brief { facts, .. } => format!("brief for {}", facts.name),
+        agents::Job::Learn { agent, .. } => format!("learn from the log of {agent}"),
         agents::Job::Query { request, .. } => format!("query {:?}", request.prompt),
         agents::Job::CancelQuery(_) => "cancel query".into(),
     }

@@ -109,7 +109,7 @@ impl Caller {
 }
 
 /// Who stands behind an event; the audit log names it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub enum Actor {
     /// A person or program outside of every agent.
     Operator,

@@ -2,6 +2,8 @@
 //! list of chunks, not all that the map holds. For state that is published after every event, so that it is
 //! never alone when it is changed.
 
+use crate::recorded::{self, Reader, Recorded};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -153,6 +155,31 @@ impl<K: Ord + Clone, V: Clone> FromIterator<(K, V)> for ChunkedMap<K, V> {
             map.insert(key, value);
         }
         map
+    }
+}
+
+impl<K: Recorded + Ord + Clone, V: Recorded + Clone> Recorded for ChunkedMap<K, V> {
+    const SHAPE: u64 = BTreeMap::<K, V>::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        recorded::number(self.len as u64, to);
+        for (key, value) in self.iter() {
+            key.write(to);
+            value.write(to);
+        }
+    }
+
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    extern "C" fn read(from: &mut Reader) -> Self {
+        let (count, mut all) = (from.number(), Self::default());
+        for _ in 0..count {
+            if from.is_broken() {
+                break;
+            }
+            let key = K::read(from);
+            all.insert(key, V::read(from));
+        }
+        all
     }
 }
 

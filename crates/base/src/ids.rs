@@ -20,6 +20,7 @@ macro_rules! hex_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(svc_base::recorded::Recorded)]
         pub struct $name(pub u32);
 
         impl fmt::Display for $name {

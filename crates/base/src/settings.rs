@@ -42,6 +42,16 @@ pub const KEYS: &[Key] = &[
         "how full a context is when its agent is rotated, to begin with; it adapts by provider and role",
     ),
     key("autoRotation", "true or false", "whether agents are rotated without being asked"),
+    key(
+        "askBeforeRotation",
+        "true or false",
+        "whether an agent that is to be replaced is asked for its last word, up to 30 seconds",
+    ),
+    key(
+        "learnFromLogs",
+        "true or false",
+        "whether what failed and went well then, as an agent's log shows at its end, is told to agents with such a task",
+    ),
     key("qcThreshold", "whole number 1 to 1000", "live agents at which quality control is announced"),
     key(
         "journalistInterval",
@@ -103,6 +113,62 @@ pub const KEYS: &[Key] = &[
         "number above 0 up to 1000000, in US dollars, or null",
         "what all agents may cost in a day; null is no budget",
     ),
+    key(
+        "budget.midTurn",
+        "warn or stop",
+        "whether a spent daily budget only lets nothing new begin, or also stops agents at the next safe place in a turn",
+    ),
+    key(
+        "onLimit",
+        "ask, wait, handover or stop",
+        "what an agent does at its provider's usage limit: wait for your word, go on when it opens, go on with another one, end",
+    ),
+    key(
+        "governor.admit",
+        "off, queue or refuse",
+        "what becomes of an agent for which this machine has no room now: it is started all the same, waits its turn, is refused",
+    ),
+    key(
+        "governor.reserveMegabytes",
+        "whole number 0 to 16777216, in megabytes, or null",
+        "memory that agents leave free for you; null is a sixteenth of it, 32 to 1024",
+    ),
+    key(
+        "governor.agentMegabytes",
+        "0, or a whole number 32 to 16777216, in megabytes",
+        "memory that one agent may hold with all that it starts, before it alone is ended; 0 is as much as there is",
+    ),
+    key(
+        "limits.teams",
+        "an object of at most 200: ask, wait, handover or stop by the name or id of a team",
+        "the same for the agents of one team",
+    ),
+    key(
+        "limits.handoverTo",
+        "1 to 8 accounts or provider ids with commas between, or null",
+        "the account or provider with which an agent goes on whose onLimit is handover",
+    ),
+    key(
+        "limits.reserve",
+        "whole number 1 to 99, in percent of each window, or null",
+        "kept for you: where a provider tells that no more is left of a window, no agent begins a turn by itself until it opens",
+    ),
+    key(
+        "limits.quietHours",
+        "like 22:00-07:00, in the machine's time, or null",
+        "when no agent goes on by itself after a limit",
+    ),
+    key(
+        "limits.capTokens",
+        "whole number 1000 to 1000000000000, in tokens, or null",
+        "an agent that has used more goes on after a limit only when a person says so",
+    ),
+    key("limits.capUsd", "number above 0 up to 1000000, in US dollars, or null", "the same in dollars"),
+    key(
+        "limits.retrySeconds",
+        "whole number 1 to 3600, in seconds",
+        "the first delay where nobody tells when a limit opens, and after an overload; it doubles up to an hour",
+    ),
     key("skills.baseUrl", "an http:// or https:// address", "where the skills marketplace answers"),
     key(
         "enforcement",
@@ -135,9 +201,24 @@ pub const KEYS: &[Key] = &[
         "how long agents work on without a daemon, after it was killed, for example; 0 ends them at once",
     ),
     key(
+        "keeper.nice",
+        "whole number 0 to 19",
+        "how far agents and all they start stand back behind other programs that want the processor, as for nice",
+    ),
+    key(
         "integrations.idleStopSeconds",
         "whole number 1 to 86400, in seconds",
         "time without a call after which the server of an integration is stopped",
+    ),
+    key(
+        "record.enabled",
+        "true or false",
+        "whether the flight recorder keeps what happened last, for 'svc replay'; takes effect at the next start",
+    ),
+    key(
+        "record.maxMegabytes",
+        "whole number 8 to 10240, in MiB",
+        "what the flight recorder takes of the disk, at most; the oldest goes first; takes effect at the next start",
     ),
 ];
 
@@ -161,6 +242,8 @@ pub fn defaults() -> Map<String, Value> {
         "maxAgents": 10,
         "rotationThreshold": 0.75,
         "autoRotation": true,
+        "askBeforeRotation": true,
+        "learnFromLogs": true,
         "qcThreshold": 4,
         "journalistInterval": 120,
         "journalist": {"mode": "deterministic"},
@@ -173,12 +256,20 @@ pub fn defaults() -> Map<String, Value> {
             "roleMultipliers": {"planner": 10.0, "analyst": 5.0, "fullstack": 4.0, "security": 4.0},
             "dailyBudgetUsd": null,
         },
+        "budget": {"midTurn": "warn"},
+        "onLimit": "ask",
+        "limits": {
+            "teams": {}, "handoverTo": null, "reserve": null, "quietHours": null, "capTokens": null, "capUsd": null,
+            "retrySeconds": 60,
+        },
+        "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0},
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},
         "resumeOnStart": "ask",
-        "keeper": {"orphanMinutes": 30},
+        "keeper": {"orphanMinutes": 30, "nice": 5},
         "integrations": {"idleStopSeconds": 600},
+        "record": {"enabled": true, "maxMegabytes": 64},
         "env": {"pass": [], "set": {}, "providers": {}},
     });
     match value {

@@ -24,7 +24,7 @@ impl Time {
 }
 
 /// How far the wall clock has jumped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct Jump {
     /// Whether it was set back.
     pub is_back: bool,

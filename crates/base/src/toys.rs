@@ -1,5 +1,6 @@
 //! Public APIs to play with: the catalogue, and how the key of each is named.
 
+use crate::recorded::{Reader, Recorded};
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
@@ -58,4 +59,30 @@ pub fn all() -> &'static [Toy] {
 /// The toy of this id.
 pub fn find(id: &str) -> Option<&'static Toy> {
     all().iter().find(|toy| toy.id == id)
+}
+
+/// By its id; an empty one for an id that is none.
+impl Recorded for &'static Toy {
+    const SHAPE: u64 = String::SHAPE;
+
+    fn write(&self, to: &mut Vec<u8>) {
+        self.id.write(to);
+    }
+
+    #[allow(improper_ctypes_definitions, reason = "only Rust calls it")]
+    extern "C" fn read(from: &mut Reader) -> Self {
+        static NONE: Toy = Toy {
+            id: String::new(),
+            name: String::new(),
+            category: String::new(),
+            auth: String::new(),
+            difficulty: String::new(),
+            description: String::new(),
+            docs_url: String::new(),
+            base_url: String::new(),
+            key_header: None,
+            starters: Vec::new(),
+        };
+        find(&String::read(from)).unwrap_or(&NONE)
+    }
 }

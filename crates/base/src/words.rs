@@ -10,6 +10,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("GET /api/schedules", "svc schedule list"),
     ("GET /api/credentials", "svc credentials list"),
     ("GET /api/config", "svc config"),
+    ("GET /api/prices", "svc prices"),
     ("GET /api/providers", "svc providers"),
     ("GET /api/federation/peers", "svc peers"),
     ("GET /api/indexer/workspaces", "svc index --json"),

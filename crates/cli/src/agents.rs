@@ -74,10 +74,15 @@ pub fn spawn(session: &Session) -> Outcome {
     if !prompt.is_empty() {
         body.insert("prompt".into(), json!(prompt));
     }
-    for option in ["provider", "model", "name", "permission", "effort", "isolation", "schedule"] {
+    for option in
+        ["provider", "model", "name", "permission", "effort", "isolation", "priority", "account", "schedule"]
+    {
         if let Some(value) = args.value(option) {
             body.insert(option.into(), json!(value));
         }
+    }
+    if let Some(word) = args.value("on-limit") {
+        body.insert("onLimit".into(), json!(word));
     }
     if args.value("schedule").is_some() {
         body.insert("timezone".into(), json!(super::schedules::timezone(None)));

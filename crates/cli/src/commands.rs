@@ -10,7 +10,9 @@ use super::isolation;
 use super::ownership;
 use super::session::{Outcome, Session};
 use super::tokens;
-use super::{agents, completions, control, doctor, help, logs, rehearse, settings, talk, teams, wait};
+use super::{
+    agents, attach, completions, control, doctor, help, logs, rehearse, settings, talk, teams, wait,
+};
 
 /// A headline of the help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +211,7 @@ static DAEMON_COMMANDS: [Command; 5] = [
     },
 ];
 
-static AGENT_COMMANDS: [Command; 9] = [
+static AGENT_COMMANDS: [Command; 10] = [
     Command {
         name: "agents",
         alias: "ls",
@@ -241,6 +243,19 @@ static AGENT_COMMANDS: [Command; 9] = [
                 &["shared", "worktree"],
                 "shared folder or a git worktree of its own",
             ),
+            choice(
+                "priority",
+                "LEVEL",
+                &["low", "normal", "high"],
+                "who goes on first when there is no room",
+            ),
+            choice(
+                "on-limit",
+                "WORD",
+                &["ask", "wait", "handover", "stop"],
+                "what it does at its provider's usage limit",
+            ),
+            value("account", "NAME", "one of 'svc account', or auto: the one with the most room"),
             value("schedule", "CRON", "also start one like it at these times"),
             value("skill", "ID", "an installed skill to attach; may be repeated"),
             value("integration", "ID", "an installed integration to attach; may be repeated"),
@@ -278,11 +293,26 @@ static AGENT_COMMANDS: [Command; 9] = [
         options: &[
             short('f', switch("follow", "go on until the agent has ended")),
             value("tail", "N", "the last N entries (100)"),
-            value("since", "T", "entries since 10m, 2h, or 2026-01-31T12:00:00Z"),
+            value("since", "T", "entries since 10m, 2h, 2026-01-31T12:00:00Z, or after a record's number"),
             short('t', switch("timestamps", "begin each line with its time (UTC)")),
         ],
         details: "With --json: one document, and with -f one line for each entry.",
         run: logs::logs,
+    },
+    Command {
+        name: "attach",
+        group: Group::Agents,
+        summary: "go on with an agent's session at its program's own screen",
+        usage: "attach TARGET [--now]",
+        words: (1, 1),
+        complete: Words::Agents,
+        options: &[switch("now", "do not wait for the end of its turn")],
+        details: "The agent's program ends, and its interactive form goes on with the same session in this terminal, in the\n\
+                  same room and folder. ctrl-\\ pressed twice gives the agent back, and so does the end of the program or 60 s\n\
+                  without you. What was said and used at the screen stands in its log and its record; what others say to it\n\
+                  meanwhile waits.",
+        run: attach::attach,
+        ..Command::PLAIN
     },
     Command {
         name: "instruct",
@@ -434,7 +464,12 @@ static TABLES: &[&[Command]] = &[
     isolation::COMMANDS,
     super::approvals::COMMANDS,
     &super::memory::COMMANDS,
+    super::recall::COMMANDS,
+    super::capacity::COMMANDS,
+    super::map::COMMANDS,
     tokens::COMMANDS,
+    super::accounts::COMMANDS,
+    super::prices::COMMANDS,
     super::skills::COMMANDS,
     super::peers::COMMANDS,
     super::top::COMMANDS,
@@ -444,6 +479,7 @@ static TABLES: &[&[Command]] = &[
     index::COMMANDS,
     files::COMMANDS,
     &tools::COMMANDS,
+    super::record::COMMANDS,
     &OTHER_COMMANDS,
 ];
 

@@ -3,6 +3,7 @@
 mod faults;
 mod programs;
 
+use super::capacity;
 use super::client::{CallError, Client};
 use super::control::{lock_is_held, running};
 use super::help::{VERSION, broken};
@@ -139,6 +140,7 @@ fn all_checks(session: &Session) -> Vec<Check> {
     let client = client.ok();
     if let Some(client) = &client {
         checks.extend(faults::of_the_daemon(client));
+        checks.extend(room(client));
     }
     checks.extend(programs::checks(client.as_ref()));
     checks.push(disk(&project));
@@ -219,6 +221,17 @@ fn daemon(client: Result<&Client, &Failure>) -> Check {
             not(Level::Fail, name, detail, "look at .svc/daemon.log")
         }
     }
+}
+
+/// How many more agents fit on this machine. A daemon of another version may not know.
+fn room(client: &Client) -> Option<Check> {
+    let name = "room for agents";
+    let answer = client.try_call("GET", "/api/capacity", None).ok()?;
+    let said = capacity::said(&answer);
+    if answer["more"].as_u64().unwrap_or_default() > 0 {
+        return Some(ok(name, said));
+    }
+    Some(not(Level::Warn, name, said, "'svc capacity' tells why; what is started now waits its turn"))
 }
 
 fn lock_and_port(project: &Path) -> Check {

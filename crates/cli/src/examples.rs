@@ -19,7 +19,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "spawn",
         &[
             "svc spawn backend --scope 'src/**' 'Add a login page'",
-            "svc spawn backend --provider claude-code --follow 'Mend the failing test'",
+            "svc spawn backend --provider codex --account auto --follow 'Mend the failing test'",
             "svc spawn docs --isolation worktree - < task.md",
         ],
     ),
@@ -33,6 +33,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc instruct backend-1 - < notes.md",
         ],
     ),
+    ("attach", &["svc attach backend-1", "svc attach backend-1 --now"]),
     ("query", &["svc query backend-1 'how far are you?'", "svc ask backend-1 'what blocks you?'"]),
     (
         "rotate",
@@ -48,6 +49,15 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc memory rule 'Use tabs in Makefiles'",
             "svc memory rules",
             "svc memory discover 'tests hang on port 80' 'run them with --port 0'",
+        ],
+    ),
+    ("map", &["svc map fix the login timeout", "svc map --chars 2000 who may release a lock"]),
+    (
+        "recall",
+        &[
+            "svc recall why no redis",
+            "svc recall --agent backend-1 expected 412",
+            "svc recall --limit 30 webhook",
         ],
     ),
     ("brief", &["svc brief backend", "svc brief backend 'Mend the tests'"]),
@@ -85,7 +95,21 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("conflicts", &["svc conflicts", "svc conflicts --json"]),
     ("hook", &["svc hook < call.json", "svc hook --project ~/shop < call.json"]),
     ("journalist", &["svc journalist", "svc journalist --cycle"]),
-    ("tokens", &["svc tokens", "svc tokens --by-team"]),
+    ("tokens", &["svc tokens", "svc tokens --by-team", "svc tokens --by-model"]),
+    (
+        "account",
+        &[
+            "svc account",
+            "svc account add work --provider claude-code    # then log in as it says",
+            "svc account remove work",
+        ],
+    ),
+    (
+        "prices",
+        &["svc prices", "svc prices --json > prices.json    # to be edited", "svc prices update prices.json"],
+    ),
+    ("quota", &["svc quota", "svc quota --json", "svc quota -q    # the agents that are held"]),
+    ("capacity", &["svc capacity", "svc capacity --provider codex --role backend", "svc capacity --json"]),
     ("rotations", &["svc rotations", "svc rotations --json"]),
     (
         "skills",
@@ -117,6 +141,18 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc config describe safety.dailyBudgetUsd",
             "svc config set safety.dailyBudgetUsd 20",
         ],
+    ),
+    (
+        "record",
+        &[
+            "svc record",
+            "svc record export crash.rec",
+            "svc record export --without-text crash.rec    # to give to others",
+        ],
+    ),
+    (
+        "replay",
+        &["svc replay crash.rec", "svc replay crash.rec --until 4711 --json", "svc replay crash.rec -q"],
     ),
     ("doctor", &["svc doctor", "svc doctor -q    # only what is not ok"]),
     ("rehearse", &["svc rehearse", "svc rehearse --project /tmp/rehearsal --keep"]),

@@ -3,9 +3,12 @@
 //! **Invariant:** [`commands`] is the only list of commands and options; help, completions and dispatch
 //! derive from it. Nothing here holds state that the daemon does not have.
 
-pub mod agents;
+pub mod accounts;
+mod agents;
 pub mod approvals;
 pub mod args;
+mod attach;
+pub mod capacity;
 pub mod client;
 pub mod commands;
 pub mod completions;
@@ -21,12 +24,16 @@ pub mod integrations;
 mod isolation;
 pub mod logs;
 mod man;
+mod map;
 pub mod mcp;
 pub mod memory;
 mod ownership;
 mod peers;
 pub mod plan;
+mod prices;
 mod progress;
+pub mod recall;
+mod record;
 pub mod rehearse;
 pub mod render;
 pub mod schedules;
@@ -47,9 +54,10 @@ mod words;
 use args::Args;
 use client::Surroundings;
 use commands::Command;
+use serde_json::Value;
 use session::{Failure, Out, Outcome, Session, complain};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Is told the address, and the code of a link to the console.
 pub type OnReady = dyn FnOnce(&str, Option<&str>) + Send;
@@ -70,10 +78,24 @@ pub struct StartDaemon {
 /// The daemon's own code, which is above this crate: runs it until it ends.
 pub type Daemon = fn(StartDaemon) -> Outcome;
 
+/// What the daemon's code does with recordings of its flight recorder.
+#[derive(Clone, Copy)]
+pub struct Recordings {
+    /// All segments below a project's state folder as one file.
+    pub export: fn(&Path) -> std::io::Result<Vec<u8>>,
+    /// A file without the words of people and agents.
+    pub wordless: fn(&[u8]) -> Result<Vec<u8>, String>,
+    /// Plays a file from an event on, until a number or a time; tells each event, and in the end the sum.
+    pub play: Play,
+}
+
+/// See [`Recordings::play`].
+pub type Play = fn(&[u8], u64, &str, &mut dyn FnMut(&Value) -> bool) -> Result<Value, String>;
+
 /// Runs one command line (without the program's name) and answers the exit code: 0 success, 1 the
 /// operation failed, 2 wrong usage. A reader that closes standard output early counts as success.
-pub fn run(raw: Vec<OsString>, start: Daemon) -> u8 {
-    match args::parse(raw).and_then(|(command, args)| dispatch(command, args, start)) {
+pub fn run(raw: Vec<OsString>, start: Daemon, recordings: Recordings) -> u8 {
+    match args::parse(raw).and_then(|(command, args)| dispatch(command, args, start, recordings)) {
         Ok(()) | Err(Failure::ClosedPipe) => 0,
         Err(Failure::Told(code)) => code,
         Err(Failure::Say { code, message }) => {
@@ -83,7 +105,7 @@ pub fn run(raw: Vec<OsString>, start: Daemon) -> u8 {
     }
 }
 
-fn dispatch(command: Option<&'static Command>, args: Args, start: Daemon) -> Outcome {
+fn dispatch(command: Option<&'static Command>, args: Args, start: Daemon, recordings: Recordings) -> Outcome {
     let out = Out::new(&args);
     if args.flag("version") {
         return help::print_version(&out);
@@ -93,7 +115,7 @@ fn dispatch(command: Option<&'static Command>, args: Args, start: Daemon) -> Out
         return help::of(&out, command);
     }
     let surroundings = surroundings(&args)?;
-    (command.run)(&Session { args, out, surroundings, start })
+    (command.run)(&Session { args, out, surroundings, start, recordings })
 }
 
 fn surroundings(args: &Args) -> Result<Surroundings, Failure> {

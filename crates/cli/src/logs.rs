@@ -23,7 +23,7 @@ pub enum Start {
     Beginning,
     /// With the last so many entries; the daemon decides when `None`.
     Tail(Option<u64>),
-    /// After this RFC 3339 time.
+    /// After this RFC 3339 time, or this number of a record.
     Since(String),
 }
 
@@ -63,9 +63,12 @@ fn start(tail: Option<&str>, since: Option<&str>, now: Time) -> Result<Start, Fa
         (None, Some(since)) => {
             let length =
                 parse_duration(since).map(|length| u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
+            if since.bytes().all(|byte| byte.is_ascii_digit()) && !since.is_empty() {
+                return Ok(Start::Since(since.to_owned()));
+            }
             let time = length.map(|length| Time(now.0.saturating_sub(length))).or_else(|| Time::parse(since));
             time.map(|time| Start::Since(time.to_string())).ok_or_else(|| {
-                Failure::usage(format!("--since is like 10m, 2h or 2026-01-31T12:00:00Z, not '{since}'"))
+                Failure::usage(format!("--since is like 10m, 2h, 2026-01-31T12:00:00Z or 812, not '{since}'"))
             })
         }
         (None, None) => Ok(Start::Tail(None)),

@@ -156,9 +156,13 @@ fn found(session: &Session) -> Outcome {
     if out.json {
         return out.document(&answer);
     }
-    let mut table = Table::new(&["WHEN", "ROLE", "MET", "HELPED"]);
+    let mut table = Table::new(&["WHEN", "ROLE", "MET", "HELPED", "TIMES", "OF USE"]);
     for found in answer["discoveries"].as_array().into_iter().flatten() {
-        table.row(&["ts", "role", "trigger", "fix"].map(|name| text(found, name).to_owned()));
+        let [when, role, met, helped] =
+            ["ts", "role", "trigger", "fix"].map(|name| text(found, name).to_owned());
+        let count = |name: &str| found[name].as_u64().unwrap_or_default();
+        let of_use = format!("{} of {}", count("endedWell"), count("told"));
+        table.row(&[when, role, met, helped, (count("again") + 1).to_string(), of_use]);
     }
     out.table(&table, "nothing was found yet; tell what helped with 'svc memory discover TRIGGER FIX'")
 }

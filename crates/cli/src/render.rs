@@ -54,7 +54,7 @@ impl Style {
             "completed" | "ok" | "yes" => Some(Self::Green),
             "crashed" | "fail" => Some(Self::Red),
             "running" | "starting" => Some(Self::Cyan),
-            "waiting" | "rotating" | "interrupted" | "warn" => Some(Self::Yellow),
+            "waiting" | "rotating" | "limited" | "queued" | "interrupted" | "warn" => Some(Self::Yellow),
             "killed" => Some(Self::Dim),
             _ => None,
         }

@@ -132,6 +132,8 @@ pub struct Session {
     pub surroundings: Surroundings,
     /// Runs the daemon in this process.
     pub start: crate::Daemon,
+    /// Plays recordings in this process.
+    pub recordings: crate::Recordings,
 }
 
 impl Session {

@@ -20,7 +20,7 @@ pub fn state(record: &Value) -> &str {
 
 /// Whether the agent has not ended.
 pub fn is_live(record: &Value) -> bool {
-    matches!(state(record), "active" | "starting" | "running" | "waiting" | "rotating")
+    matches!(state(record), "active" | "starting" | "running" | "waiting" | "rotating" | "limited" | "queued")
 }
 
 /// The record that `target` means: by exact id or name, else by the only id or name that begins so.

@@ -30,7 +30,8 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     options: &[switch("once", "print one look and return; also when the output is no terminal")],
     details: "Keys: j, k and arrows move; enter opens an agent's log or an approval's whole request; a approves\n\
               and r rejects the chosen approval; K ends the chosen agent after a y; q leaves.\n\
-              Approvals stand on top, oldest first. TOK/S is of the last ten seconds. --json implies --once.",
+              limits is what the providers' windows have left ('svc quota'), capacity what the machine has ('svc\n\
+              capacity'). Approvals stand on top, oldest first. TOK/S is of the last ten seconds. --json implies --once.",
     run: top,
     ..Command::PLAIN
 }];
@@ -63,6 +64,8 @@ fn print(session: &Session, view: &View) -> Outcome {
         return out.document(&json!({
             "agents": look.agents,
             "approvals": look.approvals,
+            "quota": look.quota,
+            "capacity": look.capacity,
             "totals": {"agents": look.agents.len(), "live": live, "tokensUsed": tokens, "costUsd": cost},
         }));
     }
@@ -74,6 +77,9 @@ fn print(session: &Session, view: &View) -> Outcome {
     }
     let columns = out.width.unwrap_or(usize::MAX);
     out.line(&super::render::cut(&frame::headline(view), columns))?;
+    for note in frame::notes(view) {
+        out.line(&super::render::cut(&note, columns))?;
+    }
     if look.agents.is_empty() {
         return out.line("no agents; start one with 'svc spawn ROLE PROMPT'");
     }

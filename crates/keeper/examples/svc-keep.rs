@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! svc-keep __keep              a keeper, within the bounds of a file "limits" in its folder, if there is one
+//! svc-keep __terminal MS ..    a terminal that counts a person as gone after so many milliseconds
 //! svc-keep daemon RUN COUNT    a daemon that has a keeper run the script on its standard input, takes in the
 //!                              first COUNT lines of its output, tells how far it came, and waits
 //! svc-keep origin DIR PID..    where these come from, as another daemon of the project DIR sees them
 //! ```
 
+use std::ffi::OsString;
 use std::io::{BufRead, Read, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 use svc_keeper::client::{self, Next};
 use svc_keeper::protocol::{Order, Record, ToKeeper, records};
-use svc_keeper::{Limits, SUB_COMMAND};
+use svc_keeper::{Limits, SUB_COMMAND, terminal};
 use svc_sys::process::{Marker, Processes, origin};
 
 fn main() -> ExitCode {
@@ -20,6 +22,11 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
         [SUB_COMMAND] => svc_keeper::main_within(limits()),
+        [terminal::SUB_COMMAND, away_ms, ..] => {
+            let away = Duration::from_millis(away_ms.parse().expect("a number"));
+            let args: Vec<OsString> = std::env::args_os().skip(3).collect();
+            terminal::main_within(&args, terminal::Limits { away })
+        }
         ["origin", project_dir, ref pids @ ..] => {
             for pid in pids {
                 println!("{:?}", origin(pid.parse().expect("a process"), project_dir.as_ref()));
@@ -67,6 +74,8 @@ fn daemon(run_dir: &str, count: usize) -> ExitCode {
         marker: Marker { agent: svc_base::ids::AgentId(7), project_dir: run_dir.into() },
         stop_grace_ms: 1000,
         orphan_ms: 60_000,
+        nice: 0,
+        ceiling: 0,
     };
     let program = std::env::current_exe().expect("this program").into();
     let mut link = client::start(&processes, program, &order).expect("a keeper");

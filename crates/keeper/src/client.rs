@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 use svc_sys::process::{self, Identity, KEEPER_LOG, Processes};
 use svc_sys::sockets::{Poll, own_uid, peer};
 
-/// How long a keeper may take to greet. A loaded machine starts fifty at once.
+/// How long a keeper that was just started may take to greet. A loaded machine starts fifty at once.
 const WELCOME_LIMIT: Duration = Duration::from_secs(15);
 /// How long a keeper may take none of a frame before it counts as gone.
 const SEND_LIMIT: Duration = Duration::from_secs(5);
-/// How long a keeper that does not answer is given to be gone altogether, and how often it is looked for.
+/// How long one that runs already may take: the daemon's start waits for it.
+const FIND_LIMIT: Duration = Duration::from_secs(10);
+/// How long a keeper that does not answer is given to be gone altogether.
 const GONE_LIMIT: Duration = Duration::from_secs(1);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -43,7 +44,7 @@ pub fn start(processes: &Processes, program: OsString, order: &Order) -> Result<
     let keeper = processes
         .spawn_keeper(program, &order.run_dir, theirs, order.marker.agent)
         .map_err(|error| error.to_string())?;
-    greet(own, &frame, keeper).map_err(|(Failure::Silent(why) | Failure::Refuses(why))| {
+    greet(own, &frame, keeper, WELCOME_LIMIT).map_err(|(Failure::Silent(why) | Failure::Refuses(why))| {
         process::kill(keeper);
         let log = order.run_dir.join(KEEPER_LOG);
         format!("the keeper of agent {} {why}; see {}", order.marker.agent, log.display())
@@ -52,7 +53,7 @@ pub fn start(processes: &Processes, program: OsString, order: &Order) -> Result<
 
 /// Connects with the keeper of a run, and asks for its records from this offset on.
 ///
-/// `None`: none is there; what a dead one has left is removed.
+/// `None`: none is there; what one that was dead already has left is removed.
 ///
 /// Errors: a sentence; it is there and refuses, or says nothing.
 pub fn find(run_dir: &Path, from: u64) -> Result<Option<Link>, String> {
@@ -70,14 +71,19 @@ pub fn find(run_dir: &Path, from: u64) -> Result<Option<Link>, String> {
     process::know_keeper(keeper, place.agent);
     match connect(&folder, &place, from) {
         Ok(link) => Ok(Some(link)),
-        Err(Failure::Silent(_)) if is_gone_soon(keeper) => {
-            folder.clear();
-            Ok(None)
-        }
+        // What it has left, if it has, stands there until the folder is cleaned: one that goes before it has
+        // begun leaves nothing.
+        Err(Failure::Silent(_)) if process::wait_gone(keeper, GONE_LIMIT) => Ok(None),
         Err(Failure::Silent(why) | Failure::Refuses(why)) => {
             Err(format!("the keeper in {shown} (process {}) {why}", keeper.pid))
         }
     }
+}
+
+/// Whether the folder of a run is one of a keeper that is gone, and had begun.
+pub fn is_left(run_dir: &Path) -> bool {
+    let place = Folder::open(run_dir).ok().flatten().and_then(|folder| folder.place().ok().flatten());
+    place.is_some_and(|place| process::identity_of(place.pid) != Some(place.identity()))
 }
 
 /// Why there is no connection, to be put behind "the keeper".
@@ -108,30 +114,18 @@ fn connect(folder: &Folder, place: &Place, from: u64) -> Result<Link, Failure> {
         return Err(Failure::Refuses("is not what listens there".into()));
     }
     let hello = ToKeeper::Hello { version: VERSION, token: place.token.clone(), from };
-    greet(socket, &hello, place.identity())
-}
-
-/// Whether a process that does not answer is about to end.
-fn is_gone_soon(keeper: Identity) -> bool {
-    let until = Instant::now() + GONE_LIMIT;
-    while Instant::now() < until {
-        if process::identity_of(keeper.pid) != Some(keeper) {
-            return true;
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-    false
+    greet(socket, &hello, place.identity(), FIND_LIMIT)
 }
 
 /// Says the first word and waits for the answer.
-fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity) -> Result<Link, Failure> {
+fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity, limit: Duration) -> Result<Link, Failure> {
     let failed = |error: io::Error| format!("does not answer: {error}");
     let ended = || Failure::Silent("has ended without a word".into());
     socket.set_write_timeout(Some(SEND_LIMIT)).map_err(failed)?;
     let writer = Arc::new(Writer::new(socket.try_clone().map_err(failed)?).map_err(failed)?);
     let mut reader = Reader::new(socket).map_err(failed)?;
     writer.send(word).map_err(|_| ended())?;
-    let until = Instant::now() + WELCOME_LIMIT;
+    let until = Instant::now() + limit;
     let (kind, place) = loop {
         if let Some(found) = reader.frames.next(FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
             break found;
@@ -139,7 +133,7 @@ fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity) -> Result<Link, 
         match reader.wait(Some(until)).map_err(failed)? {
             Ready::Socket => {}
             Ready::Wake | Ready::Nothing => {
-                return Err(format!("has not answered for {} s", WELCOME_LIMIT.as_secs()).into());
+                return Err(format!("has not answered for {} s", limit.as_secs()).into());
             }
         }
         // With its order unread, its end is a reset.

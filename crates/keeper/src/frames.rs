@@ -8,7 +8,7 @@ use std::ops::Range;
 const KEPT_BYTES: usize = 64 << 10;
 
 /// What has been read of a stream, and not been understood yet.
-pub(crate) struct Frames {
+pub struct Frames {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -17,6 +17,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
+    /// Reads so many bytes at once.
     pub fn new(chunk: usize) -> Self {
         Self { buffer: Vec::new(), start: 0, end: 0, chunk }
     }
@@ -45,6 +46,11 @@ impl Frames {
         let kind = self.buffer[self.start + HEAD_BYTES - 1];
         self.start = payload.end;
         Ok(Some((kind, payload)))
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.end - self.start
     }
 
     /// Whether [`Frames::next`] has something to tell without another read.

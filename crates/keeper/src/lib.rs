@@ -12,9 +12,10 @@
 //! **Invariant:** when the keeper is gone, the program is: the kernel ends it.
 
 mod bytes;
+mod ceiling;
 pub mod client;
 mod ending;
-mod frames;
+pub mod frames;
 mod input;
 mod limits;
 mod peers;
@@ -22,6 +23,7 @@ mod place;
 pub mod protocol;
 mod run;
 mod spool;
+pub mod terminal;
 
 pub use limits::Limits;
 pub use run::{main, main_within};

@@ -3,16 +3,18 @@
 use super::frames::Frames;
 use super::limits::Limits;
 use super::protocol::{
-    FRAME_BYTES_MAX, FromKeeper, Malformed, RECORDS_BYTES_MAX, ToKeeper, VERSION, records_head,
+    FRAME_BYTES_MAX, FromKeeper, Malformed, Order, RECORDS_BYTES_MAX, ToKeeper, VERSION, records_head,
 };
 use super::spool::Spool;
 use std::io::{self, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Instant;
-use svc_sys::sockets::{own_uid, peer};
+use std::time::{Duration, Instant};
+use svc_sys::sockets::{Poll, own_uid, peer};
 
+/// How long the daemon that starts a keeper may take for its order.
+const ORDER_LIMIT: Duration = Duration::from_secs(15);
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 16 << 10;
 /// Bytes of a stranger's first word.
@@ -61,6 +63,49 @@ impl Peer {
             Ok(count) => count > 0,
             Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
         }
+    }
+
+    /// Waits for what is to be started.
+    ///
+    /// Errors: something else comes, nothing in time, or from a daemon that is gone.
+    pub fn first_order(&mut self) -> io::Result<Order> {
+        let until = Instant::now() + ORDER_LIMIT;
+        loop {
+            match self.next_order()? {
+                // A daemon that is gone by now leaves the start to the next one, which may be there already.
+                Some(ToKeeper::Start(_)) if self.is_over() => return Err(Self::too_late()),
+                Some(ToKeeper::Start(order)) => return Ok(order),
+                Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the first word is Start")),
+                None => {}
+            }
+            let mut poll = Poll::default();
+            poll.add(self.fd(), true, false);
+            poll.wait(Some(until.saturating_duration_since(Instant::now())))?;
+            if Instant::now() >= until {
+                return Err(io::Error::new(ErrorKind::TimedOut, "no order came"));
+            }
+            if !self.fill() {
+                return Err(Self::too_late());
+            }
+        }
+    }
+
+    /// Its daemon is gone, and another may be there already.
+    pub fn too_late() -> io::Error {
+        io::Error::new(ErrorKind::UnexpectedEof, "the daemon went before its order was begun")
+    }
+
+    /// Whether the other end is gone. What it has said before stays.
+    pub fn is_over(&mut self) -> bool {
+        while self.frames.bytes() < FRAME_BYTES_MAX {
+            match self.frames.fill(&mut self.socket) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() != ErrorKind::WouldBlock,
+            }
+        }
+        false
     }
 
     /// The next order that has arrived.
@@ -249,7 +294,7 @@ fn is_welcome(peer: u32, own: u32) -> bool {
 }
 
 /// Compares without telling by its time where the difference is.
-fn is_same(shown: &[u8], token: &[u8]) -> bool {
+pub(crate) fn is_same(shown: &[u8], token: &[u8]) -> bool {
     let differences = shown.iter().zip(token).fold(0, |sum, (left, right)| sum | (left ^ right));
     shown.len() == token.len() && !token.is_empty() && differences == 0
 }

@@ -96,7 +96,12 @@ impl Folder {
 
     /// Errors: nobody listens, or not for this user.
     pub fn connect(&self) -> io::Result<UnixStream> {
-        UnixStream::connect(self.file(SOCKET))
+        self.connect_to(SOCKET)
+    }
+
+    /// Errors: as [`Folder::connect`].
+    pub fn connect_to(&self, socket: &str) -> io::Result<UnixStream> {
+        UnixStream::connect(self.file(socket))
     }
 
     /// Removes what a keeper that is gone has left.

@@ -73,6 +73,10 @@ pub struct Order {
     pub stop_grace_ms: u64,
     /// How long the program may go on without a daemon; 0 ends it at once.
     pub orphan_ms: u64,
+    /// How far the run stands back behind what else wants the processor, 0 to 19 as for `nice`.
+    pub nice: u32,
+    /// Bytes of memory above which the run is ended; 0 for no ceiling.
+    pub ceiling: u64,
 }
 
 /// Without what may be secret.
@@ -105,8 +109,9 @@ pub enum ToKeeper {
     Stop { grace_ms: u64 },
     /// Records that end at or before `offset`, and notes up to `seq`, are not needed again.
     Taken { offset: u64, seq: u64 },
-    /// How long the program may go on without a daemon.
-    Settings { orphan_ms: u64 },
+    /// How long the program may go on without a daemon, and bytes of memory above which the run is ended: 0
+    /// for no ceiling, `None` for the one that there is.
+    Settings { orphan_ms: u64, ceiling: Option<u64> },
     /// The run is over, and everything is taken: the keeper goes.
     Forget,
 }
@@ -151,7 +156,7 @@ enum Small {
     Hello { version: u32, token: String, from: u64 },
     Stop { grace_ms: u64 },
     Taken { offset: u64, seq: u64 },
-    Settings { orphan_ms: u64 },
+    Settings { orphan_ms: u64, ceiling: Option<u64> },
     Forget,
 }
 
@@ -183,7 +188,9 @@ impl ToKeeper {
             }
             Self::Stop { grace_ms } => Small::Stop { grace_ms: *grace_ms },
             Self::Taken { offset, seq } => Small::Taken { offset: *offset, seq: *seq },
-            Self::Settings { orphan_ms } => Small::Settings { orphan_ms: *orphan_ms },
+            Self::Settings { orphan_ms, ceiling } => {
+                Small::Settings { orphan_ms: *orphan_ms, ceiling: *ceiling }
+            }
             Self::Forget => Small::Forget,
         };
         frame(ORDER, |out| {
@@ -206,7 +213,7 @@ impl ToKeeper {
                 Small::Hello { version, token, from } => Self::Hello { version, token, from },
                 Small::Stop { grace_ms } => Self::Stop { grace_ms },
                 Small::Taken { offset, seq } => Self::Taken { offset, seq },
-                Small::Settings { orphan_ms } => Self::Settings { orphan_ms },
+                Small::Settings { orphan_ms, ceiling } => Self::Settings { orphan_ms, ceiling },
                 Small::Forget => Self::Forget,
             }),
             _ => Err(Malformed("no such order")),
@@ -307,7 +314,9 @@ fn put_order(order: &Order, out: &mut Vec<u8>) -> Result<(), Malformed> {
     out.u32(order.marker.agent.0)?;
     out.os(order.marker.project_dir.as_os_str())?;
     out.u64(order.stop_grace_ms)?;
-    out.u64(order.orphan_ms)
+    out.u64(order.orphan_ms)?;
+    out.u32(order.nice)?;
+    out.u64(order.ceiling)
 }
 
 fn take_order(payload: &[u8]) -> Result<Order, Malformed> {
@@ -321,9 +330,31 @@ fn take_order(payload: &[u8]) -> Result<Order, Malformed> {
     let env = (0..from.u32()?).map(|_| Ok((from.os()?, from.os()?))).collect::<Result<_, _>>()?;
     let (cwd, stdin) = (from.os()?.into(), from.bool()?);
     let marker = Marker { agent: AgentId(from.u32()?), project_dir: from.os()?.into() };
-    let (stop_grace_ms, orphan_ms) = (from.u64()?, from.u64()?);
+    let (stop_grace_ms, orphan_ms, nice, ceiling) = (from.u64()?, from.u64()?, from.u32()?, from.u64()?);
     from.end()?;
-    Ok(Order { token, run_dir, program, args, env, cwd, stdin, marker, stop_grace_ms, orphan_ms })
+    Ok(Order {
+        token,
+        run_dir,
+        program,
+        args,
+        env,
+        cwd,
+        stdin,
+        marker,
+        stop_grace_ms,
+        orphan_ms,
+        nice,
+        ceiling,
+    })
+}
+
+/// Why a keeper has ended its run by itself: it held more memory than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Over {
+    /// Bytes that it held.
+    pub held: u64,
+    /// Bytes that it may.
+    pub ceiling: u64,
 }
 
 /// What a keeper writes down. `[length u32][kind u8][ms since 1970 u64][payload]`, the length of the payload
@@ -344,20 +375,47 @@ pub enum Record<'a> {
     Lost { seq: u64 },
     /// The program has not read its input for so long; told once, until it reads again.
     Stuck { seconds: u64 },
-    /// Always the last. `signalled`: it was ended from outside, by an order or for want of a daemon.
-    Ended { code: Option<i32>, signal: Option<i32>, signalled: bool, leaked: u32, killed: u32 },
+    /// Always the last. `signalled`: it was ended from outside, by an order or for want of a daemon; `over`:
+    /// because of its memory.
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
+        signalled: bool,
+        leaked: u32,
+        killed: u32,
+        over: Option<Over>,
+    },
 }
 
 /// The records that are JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum Event {
-    Started { pid: u32, start_ticks: u64 },
-    StartFailed { error: String },
-    Written { seq: u64 },
-    Lost { seq: u64 },
-    Stuck { seconds: u64 },
-    Ended { code: Option<i32>, signal: Option<i32>, signalled: bool, leaked: u32, killed: u32 },
+    Started {
+        pid: u32,
+        start_ticks: u64,
+    },
+    StartFailed {
+        error: String,
+    },
+    Written {
+        seq: u64,
+    },
+    Lost {
+        seq: u64,
+    },
+    Stuck {
+        seconds: u64,
+    },
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
+        signalled: bool,
+        leaked: u32,
+        killed: u32,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        over: Option<Over>,
+    },
 }
 
 impl Record<'_> {
@@ -373,12 +431,13 @@ impl Record<'_> {
             Record::Written { seq } => Event::Written { seq: *seq },
             Record::Lost { seq } => Event::Lost { seq: *seq },
             Record::Stuck { seconds } => Event::Stuck { seconds: *seconds },
-            Record::Ended { code, signal, signalled, leaked, killed } => Event::Ended {
+            Record::Ended { code, signal, signalled, leaked, killed, over } => Event::Ended {
                 code: *code,
                 signal: *signal,
                 signalled: *signalled,
                 leaked: *leaked,
                 killed: *killed,
+                over: *over,
             },
         };
         put_record(EVENT, time, &json(&event), out)
@@ -430,8 +489,8 @@ impl<'a> Iterator for Records<'a> {
                 Event::Written { seq } => Record::Written { seq },
                 Event::Lost { seq } => Record::Lost { seq },
                 Event::Stuck { seconds } => Record::Stuck { seconds },
-                Event::Ended { code, signal, signalled, leaked, killed } => {
-                    Record::Ended { code, signal, signalled, leaked, killed }
+                Event::Ended { code, signal, signalled, leaked, killed, over } => {
+                    Record::Ended { code, signal, signalled, leaked, killed, over }
                 }
             },
             _ => return None,

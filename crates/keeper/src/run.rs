@@ -1,5 +1,6 @@
 //! The keeper itself: one loop in one thread over its connections, the program's pipes and its end.
 
+use super::ceiling::Ceiling;
 use super::ending::Ending;
 use super::input::{Input, Item};
 use super::limits::Limits;
@@ -14,12 +15,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use svc_sys::process::{Identity, Processes, Spec, Stdin, begin_keeping, identity_of};
+use svc_sys::process::{
+    Identity, Processes, Spec, Stdin, begin_keeping, go_before_daemon, identity_of, stand_back,
+};
 use svc_sys::secrets;
 use svc_sys::sockets::{Poll, set_nonblocking};
 
-/// How long the daemon that starts a keeper may take for its order.
-const ORDER_LIMIT: Duration = Duration::from_secs(15);
 /// As long as records go out this often, more are let gather first: waking the daemon for every line would
 /// cost many times what the line does.
 const PACE: Duration = Duration::from_millis(2);
@@ -39,6 +40,7 @@ pub fn main() -> ExitCode {
 
 /// Runs it within these limits.
 pub fn main_within(limits: Limits) -> ExitCode {
+    go_before_daemon();
     secrets::keep_memory();
     match keep(limits) {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,29 +55,8 @@ fn keep(limits: Limits) -> io::Result<()> {
     let term = begin_keeping()?;
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut daemon = Peer::new(socket, None)?;
-    let order = first_order(&mut daemon)?;
+    let order = daemon.first_order()?;
     Keeper::settle(order, daemon, term, limits)?.run()
-}
-
-/// Waits for what is to be started.
-fn first_order(daemon: &mut Peer) -> io::Result<Order> {
-    let until = Instant::now() + ORDER_LIMIT;
-    loop {
-        match daemon.next_order()? {
-            Some(ToKeeper::Start(order)) => return Ok(order),
-            Some(_) => return Err(io::Error::new(ErrorKind::InvalidData, "the first word is Start")),
-            None => {}
-        }
-        let mut poll = Poll::default();
-        poll.add(daemon.fd(), true, false);
-        poll.wait(Some(until.saturating_duration_since(Instant::now())))?;
-        if Instant::now() >= until {
-            return Err(io::Error::new(ErrorKind::TimedOut, "no order came"));
-        }
-        if !daemon.fill() {
-            return Err(io::Error::new(ErrorKind::UnexpectedEof, "the daemon went before its order"));
-        }
-    }
 }
 
 /// One of the program's outputs.
@@ -151,6 +132,7 @@ struct Keeper {
     input: Input,
     outputs: [Output; 2],
     life: Life,
+    ceiling: Ceiling,
     last_seq: u64,
     notes: Vec<Noted>,
     /// When records were sent last, and until when output gathers.
@@ -189,6 +171,8 @@ impl Keeper {
             token: order.token.clone(),
             agent: order.marker.agent,
         };
+        // Before there is any other thread, and so for all of them.
+        stand_back(order.nice);
         let settled = std::env::set_current_dir(&order.run_dir).and_then(|()| settle(&place));
         let prepared = settled.and_then(|listener| match Processes::start() {
             Ok(processes) => Ok((listener, processes)),
@@ -224,6 +208,7 @@ impl Keeper {
             input: Input::new(limits, None),
             outputs: [Output::new(None, false)?, Output::new(None, true)?],
             life: Life::Over { until: None },
+            ceiling: Ceiling::new(order.marker.agent, order.ceiling),
             last_seq: 0,
             notes: Vec::new(),
             sent: None,
@@ -235,6 +220,11 @@ impl Keeper {
         };
         keeper.greet(daemon, 0);
         keeper.send();
+        // From here on the next daemon finds it; if there was none any more, it counts as never begun.
+        if keeper.daemon.as_mut().is_none_or(Peer::is_over) {
+            leave();
+            return Err(Peer::too_late());
+        }
         keeper.start(order);
         keeper.obey_all(Instant::now());
         Ok(keeper)
@@ -245,7 +235,7 @@ impl Keeper {
         let Order { program, args, env, cwd, stdin, marker, .. } = order;
         let stdin = if stdin { Stdin::Piped } else { Stdin::Null };
         let spec = Spec { program, args, env, cwd, stdin, marker: Some(marker.clone()) };
-        let started = processes.spawn_tied(&spec).and_then(|running| {
+        let started = processes.spawn_tied_in(&spec, self.ceiling.group()).and_then(|running| {
             let identity = running.identity;
             let ending = Ending::start(Arc::clone(&processes), identity, running.exit, marker.clone());
             let outputs = Output::new(Some(running.stdout), false)
@@ -347,7 +337,10 @@ impl Keeper {
     /// When something is to be done though nothing comes.
     fn due(&self) -> Option<Instant> {
         let life = match &self.life {
-            Life::Runs(_) => self.orphaned.and_then(|orphaned| orphaned.checked_add(self.orphan)),
+            Life::Runs(_) => {
+                let orphaned = self.orphaned.and_then(|orphaned| orphaned.checked_add(self.orphan));
+                orphaned.into_iter().chain(self.ceiling.due()).min()
+            }
             Life::Drains { until, .. } => Some(*until),
             Life::Over { until } => self.leaves.or(*until),
         };
@@ -386,14 +379,19 @@ impl Keeper {
                 // The next daemon asks for nothing of what was to end with this one.
                 self.is_forgotten |= self.orphan.is_zero();
             }
+            if self.ceiling.is_passed(now) {
+                ending.order(Duration::ZERO, now);
+            }
             if let Some(ended) = ending.news() {
                 let (exit, swept) = (ended.exit, ended.swept);
+                let over = self.ceiling.ended(&ended);
                 let last = Record::Ended {
                     code: exit.code,
                     signal: exit.signal,
                     signalled: ended.signalled,
                     leaked: swept.leaked,
                     killed: swept.killed,
+                    over,
                 };
                 self.life = Life::Drains { until: now + self.limits.drain, last };
                 self.rests = None;
@@ -455,12 +453,22 @@ impl Keeper {
             Ok(true) => self.sent = Some(Instant::now()),
             Ok(false) => {}
             Err(error) => {
-                if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) {
+                if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) {
+                    self.hear_last();
+                } else {
                     eprintln!("svc: the connection with the daemon is given up: {error}");
                 }
                 self.part();
             }
         }
+    }
+
+    /// What a daemon that is gone has said before that is in the socket still: it counts on it.
+    fn hear_last(&mut self) {
+        while self.daemon.as_mut().is_some_and(Peer::fill) {
+            self.obey_all(Instant::now());
+        }
+        self.obey_all(Instant::now());
     }
 
     /// The daemon is gone.
@@ -546,7 +554,12 @@ impl Keeper {
                 self.spool.taken(offset);
                 self.notes.retain(|noted| noted.seq > seq);
             }
-            ToKeeper::Settings { orphan_ms } => self.orphan = Duration::from_millis(orphan_ms),
+            ToKeeper::Settings { orphan_ms, ceiling } => {
+                self.orphan = Duration::from_millis(orphan_ms);
+                if let Some(bytes) = ceiling {
+                    self.ceiling.set(bytes);
+                }
+            }
             ToKeeper::Forget => {
                 self.is_forgotten = true;
                 self.stop(Duration::ZERO, now);

@@ -1,12 +1,15 @@
 //! What agents do, in one vocabulary for all providers. These values also are the lines of the built-in
 //! agents (`script`, `ollama`) and of the activity logs.
 
+use super::limit::Limit;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::ops::{Add, AddAssign, Sub};
 
 /// Token counts, each class apart: `input` never contains cached tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tokens {
     /// Fresh input, cached input excluded.
@@ -63,7 +66,9 @@ impl AddAssign<TokensDelta> for Tokens {
 }
 
 /// A change of [`Tokens`]; negative where a provisional figure was too high.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TokensDelta {
     /// As in [`Tokens`].
@@ -97,7 +102,7 @@ impl Sub for TokensDelta {
 }
 
 /// A change of the agent's consumption.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
     /// To be added to the agent's tokens.
@@ -118,7 +123,7 @@ pub struct Usage {
 }
 
 /// How a turn ended, from the provider's own words.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TurnEnd {
     /// The final answer; where the program does not repeat it at the end, what was remembered of it: at most
@@ -142,7 +147,7 @@ pub struct TurnEnd {
 }
 
 /// One thing an agent did.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Activity {
     /// The provider named its session (and perhaps the model in use).
@@ -158,7 +163,10 @@ pub enum Activity {
     /// Words of the assistant, one whole message or paragraph (deltas are joined).
     Text { text: String },
     /// Thinking, where the provider shows it.
-    Thinking { text: String },
+    Thinking {
+        #[recorded(skip)]
+        text: String,
+    },
     /// A tool call has begun.
     ToolStarted {
         /// Joins it with its end.
@@ -180,6 +188,7 @@ pub enum Activity {
         /// Whether the tool failed (or was refused).
         error: bool,
         /// What it returned, cut to 64 KiB.
+        #[recorded(line)]
         output: String,
     },
     /// The provider asks whether a tool may be used; its turn is paused until it is answered.
@@ -197,6 +206,8 @@ pub enum Activity {
         /// For people, for example `retry 2 of 10 after error 429`.
         text: String,
     },
+    /// What the provider told of a window of its limits, or that it answers nothing for now.
+    Limit(Limit),
     /// The provider has compacted its context itself.
     Compacted,
     /// The turn is over.
@@ -204,6 +215,7 @@ pub enum Activity {
     /// Output that is not of the protocol.
     Noise {
         /// The line, cut to 4 KiB.
+        #[recorded(skip)]
         text: String,
     },
 }

@@ -197,6 +197,7 @@ impl Conversation for Stream {
         let rest = self.words.take().unwrap_or_default();
         wire::noise(rest.trim(), out);
         let is_error = !self.is_counted || !self.error.is_empty();
+        super::limit::told(out, None, &self.error, "");
         if is_error && self.error.is_empty() {
             "it ended without an answer".clone_into(&mut self.error);
         }

@@ -4,16 +4,20 @@
 //! begin with a dash. Standard input stays open for more messages; closing it lets the program end.
 
 mod stream;
+mod told;
+
+pub(super) use told::Told;
 
 pub(super) use stream::{is_subagent, tool_results};
 
 use super::login::{self, LoginFacts, Source};
+use super::terminal::{self, AtTerminal, Reads};
 use super::{
     Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, SessionStart, Tier, saved, wire,
+    Program, Provider, Purpose, RecordPlace, SessionStart, Tier, saved, wire,
 };
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Claude Code.
 pub struct ClaudeCode;
@@ -39,6 +43,7 @@ static INFO: Info = Info {
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g @anthropic-ai/claude-code",
     state_places: &[".claude/", ".claude.json", ".local/share/claude/", ".local/state/claude/"],
+    account_homes: &[("CLAUDE_CONFIG_DIR", "")],
     obeyed_places: &[
         ".claude/settings.json",
         ".claude/settings.local.json",
@@ -78,6 +83,7 @@ static INFO: Info = Info {
         command: "claude auth login",
         source: Source::Program(&["auth", "status"], login::claude),
     },
+    has_screen: true,
     models: &[
         model("claude-sonnet-5-5", "Claude Sonnet 5.5", Tier::Medium),
         model("claude-haiku-5-5", "Claude Haiku 5.5", Tier::Light),
@@ -149,6 +155,35 @@ impl Provider for ClaudeCode {
             stdin: true,
             conversation: Box::new(stream::Stream::new(&request.prompt, &request.session)),
         })
+    }
+
+    fn at_terminal(&self, request: &LaunchRequest, _since: u64) -> Result<AtTerminal, String> {
+        let (session, counted) = terminal::session(request)?;
+        let mut args: Vec<String> = Vec::new();
+        let mut add = |words: &[&str]| args.extend(words.iter().map(|word| (*word).to_owned()));
+        if let Some(model) = &request.model {
+            add(&["--model", model]);
+        }
+        match request.permission {
+            Permission::Auto => add(&["--permission-mode", "acceptEdits"]),
+            Permission::Full => add(&["--dangerously-skip-permissions"]),
+        }
+        if let Some(program) = &request.hook_program {
+            add(&["--settings", &hook_settings(program)]);
+        }
+        add(&["--resume", session]);
+        let mut screen = AtTerminal::of(self, args, session, Reads::Claude(Told::new(counted)));
+        if request.permission == Permission::Full {
+            // As above.
+            screen.launch.env.push(("IS_SANDBOX".to_owned(), "1".to_owned()));
+        }
+        Ok(screen)
+    }
+
+    /// `~/.claude/projects/FOLDER/SESSION.jsonl`.
+    fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")))?;
+        Some(RecordPlace { root: own.join("projects"), depth: 1, suffix: format!("/{session}.jsonl") })
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {

@@ -33,12 +33,7 @@ static INFO: Info = Info {
     needs_fence: true,
     login: LoginFacts {
         command: "cline auth",
-        source: Source::File(StateFile {
-            variable: "",
-            folder: ".cline/data/settings",
-            name: "providers.json",
-            read: login::cline,
-        }),
+        source: Source::File(StateFile { path: ".cline/data/settings/providers.json", read: login::cline }),
     },
     models: &[],
     any_model: true,
@@ -171,6 +166,7 @@ impl Stream {
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         if event.get("recoverable").and_then(Json::as_bool) != Some(true) {
             self.error = wire::cut(message, wire::NOISE_LIMIT_BYTES);
+            super::limit::told(out, None, message, "");
         } else if !message.contains(" tool call(s) failed") {
             // Of failed tool calls each has told its own end.
             wire::trouble(out, message);
@@ -235,6 +231,7 @@ impl Conversation for Stream {
                 let message = wire::text(&event, "message");
                 let error = if message.is_empty() { "the turn failed" } else { message };
                 let error = wire::cut(error, wire::NOISE_LIMIT_BYTES);
+                super::limit::told(out, None, &error, "");
                 self.turn_ended(TurnEnd { is_error: true, error, ..TurnEnd::default() }, out);
             }
             _ => {}

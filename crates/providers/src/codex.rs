@@ -4,7 +4,9 @@
 //! 0.169.0: `-s`, `-m`, `-c` and `--json` stand before `resume` and hold for it too.
 
 use super::json::{Json, Look};
+use super::limit::{self, Limit};
 use super::login::{self, LoginFacts, Source};
+use super::terminal::{self, AtTerminal, Reads};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
@@ -34,8 +36,10 @@ static INFO: Info = Info {
     env_key: "OPENAI_API_KEY",
     install_command: "npm install -g @openai/codex",
     state_places: &[".codex/"],
+    account_homes: &[("CODEX_HOME", "")],
     obeyed_places: &[".codex/config.toml", ".codex/hooks.json", ".codex/rules/", ".codex/AGENTS.md"],
     routed: true,
+    has_screen: true,
     pass_env: &["OPENAI_*", "CODEX_*"],
     // Its settings name the variable with a model provider's key (`env_key`).
     vendor_keys: true,
@@ -102,6 +106,27 @@ impl Provider for Codex {
         add(&["-"]);
         let prompt = request.prompt.clone();
         Ok(Launch::once("codex", args, Some(prompt), Stream::new(counted)))
+    }
+
+    fn at_terminal(&self, request: &LaunchRequest, _since: u64) -> Result<AtTerminal, String> {
+        let (session, counted) = terminal::session(request)?;
+        let sandbox = match request.permission {
+            Permission::Auto => "workspace-write",
+            Permission::Full => "danger-full-access",
+        };
+        let mut args: Vec<String> = ["-s", sandbox].map(str::to_owned).into();
+        if let Some(model) = &request.model {
+            args.extend(["-m".to_owned(), model.clone()]);
+        }
+        if request.room.is_some() {
+            // Whether it may trust the folder it would ask at each start, and could not note the answer in a
+            // room: there its settings are for reading. What the folder makes it run stays in the room.
+            let folder = serde_json::to_string(&request.working_dir).map_err(|error| error.to_string())?;
+            args.extend(["-c".to_owned(), format!("projects={{{folder}={{trust_level=\"trusted\"}}}}")]);
+        }
+        args.extend(["resume".to_owned(), session.to_owned()]);
+        let told = Told { meter: Meter::starting_at(counted) };
+        Ok(AtTerminal::of(self, args, session, Reads::Codex(told)))
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
@@ -213,6 +238,7 @@ impl Stream {
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
         let error = wire::cut(message, wire::NOISE_LIMIT_BYTES);
+        limit::told(out, None, &error, "");
         self.turn_ended(TurnEnd { is_error: true, error, ..TurnEnd::default() }, out);
     }
 
@@ -263,6 +289,9 @@ impl Conversation for Stream {
             }
             return;
         }
+        if wire::text(payload, "type") == "token_count" {
+            limits(payload.get("rate_limits").unwrap_or(&Json::Null), out);
+        }
         let Some(info) = payload.get("info").filter(|_| wire::text(payload, "type") == "token_count") else {
             return;
         };
@@ -273,6 +302,101 @@ impl Conversation for Stream {
             let context_window = Some(context.1).filter(|window| *window > 0);
             wire::usage(out, Usage { context_tokens: Some(context.0), context_window, ..Usage::default() });
         }
+    }
+}
+
+/// The windows of a subscription. Older versions told in how many seconds one opens.
+fn limits(told: &Json<'_>, out: &mut Vec<Step>) {
+    for name in ["primary", "secondary"] {
+        let Some(window) = told.get(name).filter(|window| window.is_object()) else { continue };
+        let used = window.get("used_percent").and_then(Json::as_f64);
+        let name = match wire::count(window, "window_minutes") {
+            0 => name.to_owned(),
+            minutes if minutes % 1440 == 0 => format!("{} d", minutes / 1440),
+            minutes if minutes % 60 == 0 => format!("{} h", minutes / 60),
+            minutes => format!("{minutes} min"),
+        };
+        let mut limit = Limit::window(&name, used, limit::instant_at(window, "resets_at"));
+        limit.resets_in_ms = wire::count_if_any(window, "resets_in_seconds").map(|n| n.saturating_mul(1000));
+        wire::emit(out, Activity::Limit(limit));
+    }
+}
+
+/// What is in the record when a person was at its screen (tried with 0.169.0).
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Told {
+    meter: Meter,
+}
+
+impl Told {
+    /// One line of the record.
+    pub(super) fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(event) = wire::object(line).filter(|event| wire::text(event, "type") == "event_msg") else {
+            return;
+        };
+        let payload = event.get("payload").unwrap_or(&Json::Null);
+        match wire::text(payload, "type") {
+            "task_started" => wire::emit(out, Activity::TurnStarted),
+            "task_complete" => {
+                let text =
+                    wire::cut(wire::text(payload, "last_agent_message"), wire::JOINED_TEXT_LIMIT_BYTES);
+                wire::emit(out, Activity::TurnEnded(TurnEnd { text, ..TurnEnd::default() }));
+            }
+            // A person has left the turn: that is no failure.
+            "turn_aborted" => wire::emit(out, Activity::TurnEnded(TurnEnd::default())),
+            "item_completed" => told_item(payload.get("item").unwrap_or(&Json::Null), out),
+            "token_count" => self.counted(payload.get("info").unwrap_or(&Json::Null), out),
+            _ => {}
+        }
+    }
+
+    /// The sums are of the whole thread, and stand there again and again.
+    fn counted(&mut self, info: &Json<'_>, out: &mut Vec<Step>) {
+        let Some(total) = info.get("total_token_usage").filter(|total| total.is_object()).map(tokens) else {
+            return;
+        };
+        let delta = self.meter.total(total);
+        if delta.is_zero() {
+            return;
+        }
+        let context = wire::count(info.get("last_token_usage").unwrap_or(&Json::Null), "input_tokens");
+        let window = wire::count(info, "model_context_window");
+        let usage = Usage {
+            delta,
+            session_total: Some(total),
+            context_tokens: (context > 0).then_some(context),
+            context_window: (window > 0).then_some(window),
+            ..Usage::default()
+        };
+        wire::usage(out, usage);
+    }
+}
+
+fn told_item(item: &Json<'_>, out: &mut Vec<Step>) {
+    let text = || item.get("content").map(terminal::text_of).unwrap_or_default();
+    match wire::text(item, "type") {
+        "UserMessage" => terminal::said(out, &text()),
+        "AgentMessage" => wire::say(out, &text()),
+        "FileChange" => {
+            let id = wire::text(item, "id");
+            let failed = wire::text(item, "status") != "completed";
+            let paths = item.get("changes").map(Json::fields).into_iter().flatten();
+            for (at, (path, _)) in paths.take(CHANGES_MAX).enumerate() {
+                let id = if at == 0 { id.to_owned() } else { format!("{id}.{at}") };
+                let input = json!({ "path": path });
+                let call = Call {
+                    id: id.clone(),
+                    name: "file_change".to_owned(),
+                    input,
+                    path: Some(path.to_string()),
+                    writes: true,
+                };
+                started(call, out);
+                wire::tool_ended(out, &id, failed, if at == 0 { wire::text(item, "stdout") } else { "" });
+            }
+        }
+        _ => {}
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
 };
 use std::path::PathBuf;
 
-fn request(prompt: &str) -> LaunchRequest {
+pub(crate) fn request(prompt: &str) -> LaunchRequest {
     LaunchRequest {
         purpose: Purpose::Work,
         prompt: prompt.to_owned(),
@@ -43,7 +43,7 @@ fn input(launch: &mut Launch) -> (String, bool) {
         match step {
             Step::Write(text) => input.push_str(&text),
             Step::CloseInput => closed = true,
-            Step::Event(_) => {}
+            Step::Event(_) | Step::Said(_) => {}
         }
     }
     (input, closed)

@@ -30,17 +30,13 @@ static INFO: Info = Info {
     install_command: "npm install -g @github/copilot",
     // It unpacks itself into the last.
     state_places: &[".copilot/", ".cache/copilot/"],
+    account_homes: &[("COPILOT_HOME", "")],
     obeyed_places: &[".copilot/mcp-config.json", ".copilot/hooks/", ".copilot/agents/"],
     pass_env: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN"],
     needs_fence: true,
     login: LoginFacts {
         command: "copilot login",
-        source: Source::File(StateFile {
-            variable: "COPILOT_HOME",
-            folder: ".copilot",
-            name: "config.json",
-            read: login::copilot,
-        }),
+        source: Source::File(StateFile { path: ".copilot/config.json", read: login::copilot }),
     },
     models: &[],
     any_model: true,
@@ -201,8 +197,18 @@ impl Conversation for Stream {
             }
             "tool.execution_start" => self.tool_started(data, out),
             "tool.execution_complete" => self.tool_ended(data, out),
-            "model.call_failure" => wire::trouble(out, &failure_text(data)),
+            "model.call_failure" => {
+                let words = failure_text(data);
+                super::limit::told(out, wire::count_if_any(data, "statusCode"), &words, "");
+                wire::trouble(out, &words);
+            }
             "session.error" => {
+                let kind = wire::text(data, "errorType");
+                let status = match wire::count_if_any(data, "statusCode") {
+                    None if matches!(kind, "rate_limit" | "quota") => Some(429),
+                    told => told,
+                };
+                super::limit::told(out, status, wire::text(data, "message"), "");
                 self.error = wire::cut(wire::text(data, "message"), wire::NOISE_LIMIT_BYTES);
             }
             "abort" => self.aborted = true,

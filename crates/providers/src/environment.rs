@@ -53,13 +53,16 @@ const SECRET_WORDS: &[&str] =
     &["KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL"];
 
 /// What a person adds to the allow-list.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(default)]
 pub struct Extra {
     /// Names of the daemon's variables that are let through. A trailing `*` takes all with that prefix.
     pub pass: Vec<String>,
     /// Variables and their values; `null` keeps one away that would be there otherwise.
     pub set: BTreeMap<String, Option<String>>,
+    /// The processes have a login of their own: none of the daemon's environment reaches them.
+    #[serde(skip)]
+    pub own_login: bool,
 }
 
 impl Extra {
@@ -74,6 +77,7 @@ impl Extra {
         self.pass
             .extend(closer.pass.iter().filter(|name| !self.pass.contains(name)).cloned().collect::<Vec<_>>());
         self.set.extend(closer.set.clone());
+        self.own_login |= closer.own_login;
         self
     }
 
@@ -124,6 +128,19 @@ fn is_secret(name: &str) -> bool {
     name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
+/// Whether a variable may log this program in: a secret among those that it looks at, or what lets it go
+/// through a cloud's login.
+fn logs_in_to(info: &Info, name: &str) -> bool {
+    let any = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
+    let is_login = is_secret(name)
+        || name.to_ascii_uppercase().split('_').any(|word| ["AUTH", "CREDENTIALS"].contains(&word));
+    let is_looked_at = any(info.pass_env)
+        || any(VENDOR_KEYS)
+        || info.pass_env_when.iter().any(|(_, names)| any(names))
+        || name == info.env_key;
+    (is_login && is_looked_at) || info.pass_env_when.iter().any(|(switch, _)| *switch == name)
+}
+
 fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix))
 }
@@ -132,6 +149,9 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// variables that switch others on.
 pub fn is_passed(info: &Info, extra: &Extra, name: &str, is_set: &dyn Fn(&str) -> bool) -> bool {
     let any = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
+    if extra.own_login && logs_in_to(info, name) {
+        return false;
+    }
     if any(info.pass_env) {
         return true;
     }
@@ -280,10 +300,41 @@ mod tests {
     fn a_person_lets_more_through_but_nothing_of_svc_itself() {
         let extra = Extra {
             pass: ["SSH_AUTH_SOCK", "MY_*", "SVC_*", "SVC_OPERATOR_TOKEN", "S*"].map(str::to_owned).into(),
-            set: BTreeMap::new(),
+            ..Extra::default()
         };
         let names = ["SSH_AUTH_SOCK", "MY_KEY", "YOUR_KEY", "SVC_OPERATOR_TOKEN", "SKILLS_API_KEY", "SVC_X"];
         assert_eq!(reaches("codex", &extra, &names), ["SSH_AUTH_SOCK", "MY_KEY"]);
+    }
+
+    #[test]
+    fn who_has_a_login_of_its_own_gets_no_secret_of_the_daemons_environment() {
+        let names = [
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CODE_USE_BEDROCK",
+            "AWS_SECRET_ACCESS_KEY",
+            "MAX_THINKING_TOKENS",
+            "PATH",
+        ];
+        let extra = Extra { own_login: true, ..Extra::default() };
+        assert_eq!(
+            reaches("claude-code", &extra, &names),
+            ["ANTHROPIC_BASE_URL", "MAX_THINKING_TOKENS", "PATH"]
+        );
+        let names = ["OPENROUTER_API_KEY", "OPENCODE_AUTH_CONTENT", "GOOGLE_APPLICATION_CREDENTIALS"];
+        assert!(reaches("opencode", &extra, &names).is_empty());
+        let both = Extra { pass: vec!["MISTRAL_API_KEY".into()], ..Extra::default() }.then(&extra);
+        assert!(reaches("opencode", &both, &["MISTRAL_API_KEY"]).is_empty(), "whoever lets it through");
+        // What its tools need is a person's to give.
+        let pass = ["SSH_AUTH_SOCK", "GH_TOKEN"].map(str::to_owned).into();
+        let both = Extra { pass, ..Extra::default() }.then(&extra);
+        assert_eq!(
+            reaches("claude-code", &both, &["SSH_AUTH_SOCK", "GH_TOKEN"]),
+            ["SSH_AUTH_SOCK", "GH_TOKEN"]
+        );
+        assert_eq!(reaches("copilot", &both, &["SSH_AUTH_SOCK", "GH_TOKEN"]), ["SSH_AUTH_SOCK"]);
     }
 
     #[test]
@@ -292,7 +343,7 @@ mod tests {
             let pass = pass.iter().map(|name| (*name).to_owned()).collect();
             let set =
                 set.iter().map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned()))).collect();
-            Extra { pass, set }.faults()
+            Extra { pass, set, ..Extra::default() }.faults()
         };
         assert!(
             of(&["A", "AWS_*", "_x"], &[("MAX_THINKING_TOKENS", "9"), ("NODE_OPTIONS", "--x=y")]).is_empty()
@@ -319,6 +370,7 @@ mod tests {
         let of = |value: &str| Extra {
             pass: vec!["P".into()],
             set: [("A".to_owned(), Some(value.to_owned()))].into(),
+            own_login: false,
         };
         assert_eq!(of("1").then(&of("2")), of("2"));
         assert_eq!(of("1").then(&Extra::default()), of("1"));

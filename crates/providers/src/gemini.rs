@@ -32,6 +32,7 @@ static INFO: Info = Info {
     install_command: "npm install -g @google/gemini-cli",
     package: "@google/gemini-cli",
     home_variable: "GEMINI_CLI_HOME",
+    account_homes: &[("GEMINI_CLI_HOME", "")],
     state_places: &[".gemini/"],
     obeyed_places: &[
         ".gemini/settings.json",
@@ -45,12 +46,7 @@ static INFO: Info = Info {
     needs_fence: true,
     login: LoginFacts {
         command: "gemini",
-        source: Source::File(StateFile {
-            variable: "",
-            folder: ".gemini",
-            name: "google_accounts.json",
-            read: login::gemini,
-        }),
+        source: Source::File(StateFile { path: ".gemini/google_accounts.json", read: login::gemini }),
     },
     models: &[
         // As Gemini CLI 0.61.0 knows them.
@@ -189,6 +185,9 @@ impl Stream {
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
         let text = std::mem::take(&mut self.last_text);
+        if is_error {
+            super::limit::told(out, None, message, "");
+        }
         wire::emit(
             out,
             Activity::TurnEnded(TurnEnd {

@@ -17,7 +17,9 @@ pub enum Program {
 }
 
 /// How hard the model should think.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Effort {
     /// Least.
@@ -31,7 +33,9 @@ pub enum Effort {
 }
 
 /// What the agent may do without asking.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {
     /// Edits in its folder; the provider asks or refuses beyond that.
@@ -109,10 +113,14 @@ pub struct Room {
     pub home: Home,
     /// What a person has granted: names and paths, see [`Room::check_grant`].
     pub grants: Vec<String>,
+    /// What it never shows: the folders of accounts that are not the agent's.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// How a room shows the home folder, but for secrets, which it never shows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Home {
     /// As it is; what is written there goes to a layer that is thrown away with the run.

@@ -20,6 +20,7 @@ pub mod environment;
 mod gemini;
 mod json;
 mod launch;
+pub mod limit;
 pub mod login;
 pub mod native;
 pub mod ollama;
@@ -28,6 +29,7 @@ pub mod price;
 mod qwen;
 mod saved;
 pub mod script;
+pub mod terminal;
 pub mod windows;
 mod wire;
 
@@ -36,6 +38,7 @@ pub use launch::{
     Effort, Home, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, Room, SessionStart,
 };
 pub use saved::SAVED_LIMIT_BYTES;
+pub use terminal::AtTerminal;
 
 use std::path::PathBuf;
 
@@ -56,7 +59,9 @@ pub struct Capabilities {
 }
 
 /// How much a model costs and can, for routing. Prices live in `data/`, not here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, svc_base::recorded::Recorded,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     Light,
@@ -106,11 +111,16 @@ pub struct Info {
     /// The variable that names the home folder to it, if there is one. A program of such a package that
     /// stands elsewhere gets an empty folder there when it is asked for its version.
     pub home_variable: &'static str,
+    /// The variables by which it takes another folder for its home, each with the part of an account's folder
+    /// that it names; empty where it has none, and so no accounts.
+    pub account_homes: &'static [(&'static str, &'static str)],
     /// How one learns whether somebody is logged in to it.
     pub login: login::LoginFacts,
     /// Whether it has no fence of its own that leaves it room to work: in [`Permission::Auto`] the kernel's
     /// is put around it, with its project as the scope.
     pub needs_fence: bool,
+    /// Whether a person can go on with a session of its at its own screen, see [`Provider::at_terminal`].
+    pub has_screen: bool,
     /// Whether it plays a scenario instead of asking a model: it is told nothing of the project, costs
     /// nothing, and runs what it is told to in any permission, so that an agent without
     /// [`Permission::Full`] starts it inside of the fence alone.
@@ -150,8 +160,10 @@ impl Info {
         vendor_keys: false,
         package: "",
         home_variable: "",
+        account_homes: &[],
         login: login::NO_LOGIN,
         needs_fence: false,
+        has_screen: false,
         scripted: false,
         state_places: &[],
         obeyed_places: &[],
@@ -186,6 +198,21 @@ pub trait Provider: Sync {
     /// Errors: a sentence when this is above [`SAVED_LIMIT_BYTES`], or is not what this version saves of a
     /// conversation with this provider. No text makes it panic, nor what it gives.
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String>;
+
+    /// The program's own screen, for a person who goes on with the request's session; what was there before
+    /// `since`, in milliseconds since 1970, is not told again.
+    ///
+    /// Errors: a sentence; it has none, see [`Info::has_screen`], or the request asks for what it cannot do.
+    fn at_terminal(&self, request: &LaunchRequest, since: u64) -> Result<AtTerminal, String> {
+        let _ = (request, since);
+        Err(format!("{} has no screen on which a person could go on with a session", self.info().name))
+    }
+
+    /// Where the program keeps the record of this session that tells what was said at its screen; `env` is
+    /// its environment.
+    fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        self.record(session, env)
+    }
 
     /// What is wrong with the model and the command of a wish, before anything is started: the field and a
     /// sentence.
@@ -226,6 +253,8 @@ pub enum Step {
     Write(String),
     /// Close its standard input: nothing more will be said.
     CloseInput,
+    /// A person has said this to the program, at its own screen.
+    Said(String),
 }
 
 /// What a person has said to a question.

@@ -5,7 +5,7 @@ use super::Info;
 use serde_json::Value;
 
 /// Whether a program can be used as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
 pub struct Login {
     pub is_in: bool,
     /// For people, for example `logged in as a@b.c`.
@@ -53,11 +53,8 @@ pub enum Source {
 /// A file of a program's own state.
 #[derive(Debug, Clone, Copy)]
 pub struct StateFile {
-    /// The variable that names its folder in place of [`StateFile::folder`]; may be empty.
-    pub variable: &'static str,
-    /// Its folder below the home folder.
-    pub folder: &'static str,
-    pub name: &'static str,
+    /// Its path below the home folder, where no variable moves it.
+    pub path: &'static str,
     /// Reads it; `None` where it says that nobody is logged in.
     pub read: fn(&Value) -> Option<Login>,
 }

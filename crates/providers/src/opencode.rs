@@ -6,6 +6,7 @@
 
 use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
+use super::terminal::{self, AtTerminal, Reads};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
@@ -28,6 +29,8 @@ static INFO: Info = Info {
     env_key: "ANTHROPIC_API_KEY",
     install_command: "npm install -g opencode-ai",
     state_places: &[".config/opencode/", ".local/share/opencode/", ".local/state/opencode/"],
+    // Logins and sessions are data of its; its settings stay the person's.
+    account_homes: &[("XDG_DATA_HOME", "data"), ("XDG_STATE_HOME", "state")],
     obeyed_places: &[
         ".config/opencode/opencode.json",
         ".config/opencode/opencode.jsonc",
@@ -45,14 +48,10 @@ static INFO: Info = Info {
     ],
     pass_env: &["OPENCODE_*"],
     vendor_keys: true,
+    has_screen: true,
     login: LoginFacts {
         command: "opencode auth login",
-        source: Source::File(StateFile {
-            variable: "",
-            folder: ".local/share/opencode",
-            name: "auth.json",
-            read: login::opencode,
-        }),
+        source: Source::File(StateFile { path: ".local/share/opencode/auth.json", read: login::opencode }),
     },
     models: &[
         model("anthropic/claude-sonnet-5-5", "Claude Sonnet 5.5", Tier::Medium),
@@ -103,6 +102,30 @@ impl Provider for OpenCode {
         }
         let prompt = request.prompt.clone();
         Ok(Launch::once("opencode", args, Some(prompt), Stream::default()))
+    }
+
+    fn at_terminal(&self, request: &LaunchRequest, since: u64) -> Result<AtTerminal, String> {
+        let (session, _) = terminal::session(request)?;
+        if !session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
+            return Err(format!("{session:?} is no session of opencode"));
+        }
+        let mut args: Vec<String> = Vec::new();
+        if let Some(model) = &request.model {
+            args.extend(["--model".to_owned(), model.clone()]);
+        }
+        args.extend(["--session".to_owned(), session.to_owned()]);
+        let mut screen = AtTerminal::of(self, args, session, Reads::OpenCode(Told::default()));
+        // Its record is a database, which it reads itself.
+        let query = format!(
+            "select json_object('role', json_extract(m.data, '$.role'), 'part', json(case \
+             json_extract(p.data, '$.type') when 'tool' then json_remove(p.data, '$.state.output', \
+             '$.state.metadata', '$.state.attachments') else p.data end)) as told from part p join message m \
+             on m.id = p.message_id where p.session_id = '{session}' and m.time_created >= {since} and \
+             json_extract(p.data, '$.type') in ('text', 'reasoning', 'tool', 'step-start', 'step-finish') \
+             order by m.time_created, m.id, p.id"
+        );
+        screen.last = ["db", &query, "--format", "tsv"].map(str::to_owned).into();
+        Ok(screen)
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
@@ -197,6 +220,8 @@ impl Stream {
         let message = if message.is_empty() { "the turn failed" } else { message };
         let status = error.get("data").and_then(|data| wire::count_if_any(data, "statusCode"));
         let message = wire::cut(message, wire::NOISE_LIMIT_BYTES);
+        let headers = error.get("data").and_then(|data| data.get("responseHeaders")).unwrap_or(&Json::Null);
+        super::limit::told(out, status, &message, wire::text(headers, "retry-after"));
         self.error = match status {
             Some(status) => format!("error {status}: {message}"),
             None => message,
@@ -273,6 +298,50 @@ impl Conversation for Stream {
 
     fn end(&mut self, out: &mut Vec<Step>) {
         self.turn_ended(out);
+    }
+}
+
+/// The parts of messages in its database, told when a person was at its screen (tried with 1.18.33).
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Told {
+    turn: Stream,
+}
+
+impl Told {
+    /// One part: whose message it is of, and what it says.
+    pub(super) fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        let Some(row) = wire::object(line) else { return };
+        let part = row.get("part").unwrap_or(&Json::Null);
+        let text = wire::text(part, "text");
+        if wire::text(&row, "role") == "user" {
+            let is_made_up = part.get("synthetic").and_then(Json::as_bool).unwrap_or(false);
+            if wire::text(part, "type") == "text" && !is_made_up {
+                // A turn that was left is over.
+                self.turn.in_step = false;
+                self.turn.turn_ended(out);
+                self.turn = Stream::default();
+                terminal::said(out, text);
+                self.turn.turn_started(out);
+            }
+            return;
+        }
+        match wire::text(part, "type") {
+            "step-start" => self.turn.step_started(out),
+            "text" => {
+                wire::remember(&mut self.turn.last_text, text);
+                wire::say(out, text);
+            }
+            "reasoning" if !text.is_empty() => wire::emit(out, Activity::Thinking { text: text.to_owned() }),
+            "tool" => self.turn.tool(part, out),
+            "step-finish" => {
+                self.turn.step_finished(part, out);
+                if wire::text(part, "reason") != "tool-calls" {
+                    self.turn.turn_ended(out);
+                }
+            }
+            _ => {}
+        }
     }
 }
 

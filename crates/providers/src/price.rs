@@ -4,7 +4,7 @@ use crate::Tokens;
 use serde::{Deserialize, Serialize};
 
 /// The prices of one model, in US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Price {
     /// Fresh input.
@@ -29,6 +29,23 @@ impl Price {
             + dollars(tokens.output, self.output)
             + dollars(tokens.cache_read, self.cache_read)
             + dollars(tokens.cache_creation, self.cache_creation)
+    }
+
+    /// What so many tokens of output cost, in US dollars.
+    #[allow(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+    pub fn of_output(self, tokens: u64) -> f64 {
+        tokens as f64 * self.output / 1_000_000.0
+    }
+
+    /// In each kind the dearer of two.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cache_read: self.cache_read.max(other.cache_read),
+            cache_creation: self.cache_creation.max(other.cache_creation),
+        }
     }
 
     /// One figure to compare models by: a million tokens of input and of output.

@@ -33,12 +33,7 @@ static INFO: Info = Info {
     needs_fence: true,
     login: LoginFacts {
         command: "qwen",
-        source: Source::File(StateFile {
-            variable: "",
-            folder: ".qwen",
-            name: "oauth_creds.json",
-            read: login::qwen,
-        }),
+        source: Source::File(StateFile { path: ".qwen/oauth_creds.json", read: login::qwen }),
     },
     models: &[],
     any_model: true,
@@ -163,6 +158,9 @@ impl Stream {
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
         let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
+        if is_error {
+            super::limit::told(out, None, message, "");
+        }
         wire::emit(
             out,
             Activity::TurnEnded(TurnEnd {

@@ -1,17 +1,26 @@
 //! `script`: the built-in rehearsal agent. It plays a scenario file as a real child process, without a
 //! network, a key or a token; see `docs/rehearsals.md`.
 
-use super::native::Native;
+use super::native::{self, Native};
+use super::terminal::{self, AtTerminal, Reads};
 use super::{
     Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider,
-    Purpose, SessionStart, Tier, saved,
+    Purpose, RecordPlace, SessionStart, Step, Tier, saved,
 };
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// The hidden sub-command that plays a scenario.
 pub const SUB_COMMAND: &str = "agent-script";
 
 /// The variable by which the child learns the project's root, where its own scenarios stand.
 pub const PROJECT_DIR_VARIABLE: &str = "SVC_PROJECT_DIR";
+
+/// With this option it is a program with a screen, at which a person goes on with a session.
+pub const TERMINAL_OPTION: &str = "--terminal";
+/// Where the record of what was said there is, below the project: `script-SESSION.jsonl`, of activities and
+/// [`native::Input::Say`].
+pub const SESSIONS: &str = ".svc/sessions";
 
 /// Tokens; what the scenarios that come with `svc` report.
 const CONTEXT_WINDOW: u64 = 200_000;
@@ -29,6 +38,7 @@ static INFO: Info = Info {
     env_key: "",
     install_command: "",
     pass_env: &[],
+    has_screen: true,
     scripted: true,
     models: &[
         scenario("default", "Default rehearsal"),
@@ -77,8 +87,42 @@ impl Provider for Script {
         })
     }
 
+    fn at_terminal(&self, request: &LaunchRequest, _since: u64) -> Result<AtTerminal, String> {
+        let (session, counted) = terminal::session(request)?;
+        if !session.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(format!("{session:?} is no session of a rehearsal"));
+        }
+        let told = serde_json::to_string(&counted).map_err(|error| error.to_string())?;
+        let words = [SUB_COMMAND, TERMINAL_OPTION, "--resume", session, "--counted", &told];
+        let reads = Reads::Script(Told(Native::new("", &request.session)));
+        let mut screen = AtTerminal::of(self, words.map(str::to_owned).into(), session, reads);
+        let project = request.project_dir.to_string_lossy().into_owned();
+        screen.launch.env.push((PROJECT_DIR_VARIABLE.to_owned(), project));
+        Ok(screen)
+    }
+
+    fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
+        let root = env(PROJECT_DIR_VARIABLE)?.join(SESSIONS);
+        Some(RecordPlace { root, depth: 0, suffix: format!("/script-{session}.jsonl") })
+    }
+
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
         saved::restore::<Native>(INFO.id, saved)
+    }
+}
+
+/// The lines of that record.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Told(Native);
+
+impl Told {
+    /// One of them.
+    pub(super) fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+        match serde_json::from_str(line) {
+            Ok(native::Input::Say { text }) => terminal::said(out, &text),
+            _ => self.0.line(line, out),
+        }
     }
 }
 

@@ -56,24 +56,51 @@ fn is_marked(model: &str) -> bool {
         && model[model.len() - MARK.len()..].eq_ignore_ascii_case(MARK)
 }
 
+/// Vendors as Amazon Bedrock writes them before a model, behind a region or not.
+const VENDORS: [&str; 9] =
+    ["anthropic.", "amazon.", "cohere.", "deepseek.", "google.", "meta.", "mistral.", "openai.", "qwen."];
+
 /// A model's name without what vendors, clouds and dates add to it: `claude-sonnet-4-5` of
 /// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, `anthropic/claude-sonnet-4.5`,
-/// `claude-sonnet-4-5@20250929` and `claude-sonnet-4-5[1m]`. What makes it another product stays:
+/// `claude-sonnet-4-5@20250929` and `claude-sonnet-4-5[1m]`; `gemini-2.5-pro` of
+/// `gemini-2.5-pro-001`. What makes it another product stays:
 /// `gpt-6-sol-fast`, `gpt-6-sol:batch`.
 pub fn plain_name(model: &str) -> String {
     let name = model.trim().to_ascii_lowercase();
     let name = name.rsplit('/').next().unwrap_or(&name);
-    let name = name.rfind("anthropic.").map_or(name, |at| &name[at + "anthropic.".len()..]);
+    let name = without_vendor(name);
     let name = name.strip_suffix(MARK).unwrap_or(name);
     let name = without_date(without_version(name));
-    if name.starts_with("claude") { name.replace('.', "-") } else { name.to_owned() }
+    if name.starts_with("claude") {
+        // Of Vertex AI before the day, of newer models of Amazon Bedrock without a revision.
+        let revised = name.rsplit_once("-v").filter(|(_, version)| is_number(version));
+        return revised.map_or(name, |(plain, _)| plain).replace('.', "-");
+    }
+    let revised = name.rsplit_once("-00").filter(|(_, n)| n.len() == 1 && is_number(n));
+    revised.filter(|_| name.starts_with("gemini")).map_or(name, |(plain, _)| plain).to_owned()
 }
 
-/// Without the `-v1:0` of Amazon Bedrock.
+fn without_vendor(name: &str) -> &str {
+    let behind = |vendor: &str| {
+        let at = name.rfind(vendor)?;
+        (at == 0 || name[..at].ends_with('.')).then(|| &name[at + vendor.len()..])
+    };
+    VENDORS.iter().find_map(|vendor| behind(vendor)).unwrap_or(name)
+}
+
+/// Without the `-v1:0` of Amazon Bedrock, behind which a window may stand: `-v1:0:200k`.
 fn without_version(name: &str) -> &str {
-    let Some((before, revision)) = name.rsplit_once(':') else { return name };
-    let Some((plain, version)) = before.rsplit_once("-v") else { return name };
-    if is_number(revision) && is_number(version) { plain } else { name }
+    let revised = |name: &str| {
+        let (before, revision) = name.rsplit_once(':')?;
+        let (plain, version) = before.rsplit_once("-v")?;
+        (is_number(revision) && is_number(version)).then_some(plain.len())
+    };
+    let sized = || {
+        let (before, window) = name.rsplit_once(':')?;
+        window.strip_suffix('k').filter(|tokens| is_number(tokens))?;
+        revised(before)
+    };
+    revised(name).or_else(sized).map_or(name, |length| &name[..length])
 }
 
 /// Without the day of its release, or the word for the newest one: `-20250929`, `@20250929`, `-2026-03-05`,
@@ -114,6 +141,12 @@ mod tests {
             "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
             "arn:aws:bedrock:us-east-1:1:inference-profile/eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
             "Claude-Sonnet-4-5",
+            "anthropic.claude-sonnet-4-5-v1",
+            "global.anthropic.claude-sonnet-4-5-20250929-v1:0:200k",
+            "bedrock/converse/jp.anthropic.claude-sonnet-4-5-20250929-v1:0[1m]",
+            "publishers/anthropic/models/claude-sonnet-4-5@20250929",
+            "vertex_ai/claude-sonnet-4-5-v2@20250929",
+            "claude-sonnet-4-5@default",
         ] {
             assert_eq!(plain_name(spelling), "claude-sonnet-4-5", "{spelling}");
         }
@@ -124,6 +157,11 @@ mod tests {
             ("openai/gpt-6-sol:batch", "gpt-6-sol:batch"),
             ("claude-opus-4-1", "claude-opus-4-1"),
             ("qwen3:8b", "qwen3:8b"),
+            ("publishers/google/models/gemini-2.5-pro-001", "gemini-2.5-pro"),
+            ("gemini-2.5-flash-preview-09-2025", "gemini-2.5-flash-preview-09-2025"),
+            ("us.amazon.nova-pro-v1:0", "nova-pro"),
+            ("misanthropic.claude-opus-4-1", "misanthropic.claude-opus-4-1"),
+            ("claude-opus-4-1-very", "claude-opus-4-1-very"),
             ("", ""),
             ("[1m]", ""),
             ("é", "é"),

@@ -11,6 +11,7 @@ use std::ffi::CString;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A rename elsewhere makes the kernel ask to try again; it is tried this often.
@@ -37,6 +38,11 @@ enum Links {
     Inside,
     /// None.
     Refused,
+}
+
+/// When a file's content, or the names in a folder, changed last: nanoseconds since 1970.
+pub fn changed_ns(meta: &Metadata) -> i64 {
+    meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
 }
 
 /// The folder that nothing leaves.

@@ -112,6 +112,9 @@ fn fence(folders: &[impl AsRef<std::ffi::OsStr>]) -> Result<Vec<&'static str>, S
         ABI, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, Ruleset, RulesetAttr,
         RulesetCreatedAttr, RulesetStatus,
     };
+    if version() == 0 {
+        return Err("this kernel has no Landlock, or was started without it (lsm=)".into());
+    }
     // What the first version knows is the fence. The second adds links and moves between folders (without it
     // they are refused altogether), the third truncation, the fifth the calls of devices.
     let (least, writes) = (AccessFs::from_write(ABI::V1), AccessFs::from_write(ABI::V5));

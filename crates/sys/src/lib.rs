@@ -3,7 +3,9 @@
 
 pub mod beneath;
 pub mod clock;
+pub mod clock_set;
 pub mod confine;
+pub mod control_group;
 pub mod descriptors;
 pub mod files;
 pub mod http;
@@ -11,6 +13,7 @@ pub mod journal;
 pub mod logger;
 pub mod memory;
 pub mod port_holder;
+pub mod pressure;
 pub mod process;
 pub mod regular;
 pub mod rehearsal_signals;

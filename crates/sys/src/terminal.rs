@@ -1,7 +1,8 @@
 //! The terminal behind the command line: how wide it is, how to leave it, and how to take all of it.
 
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
@@ -77,6 +78,8 @@ const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";
 const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 /// Bytes of keys that are read at once; more come with the next read.
 const KEYS_BYTES: usize = 256;
+/// The same for what goes to another program, where a whole text may be pasted.
+const THROUGH_BYTES: usize = 16 << 10;
 
 /// Why [`Screen::wait`] returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,4 +217,87 @@ fn give_back(before: &libc::termios) {
     let _ = set(before);
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(LEAVE).and_then(|()| stdout.flush());
+}
+
+/// The terminal on standard input and output for a program elsewhere: every key goes there as it is. Dropping
+/// it gives the terminal back as it was.
+pub struct Through {
+    before: libc::termios,
+    keys: File,
+    news: UnixStream,
+    ended: Arc<AtomicBool>,
+}
+
+/// What a program on the other screen may have left switched on: its screen, its cursor, keys and pointer
+/// told in other ways, colours.
+const SWITCH_OFF: &[u8] =
+    b"\x1b[<u\x1b[>4m\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1006l\x1b[?2004l\
+    \x1b[?2031l\x1b[?1049l\x1b[?25h\x1b[0m\r\n";
+
+impl Through {
+    /// Takes it.
+    ///
+    /// Errors: standard input or output is no terminal, or the system refuses.
+    #[allow(unsafe_code)]
+    pub fn take() -> io::Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGTERM, SIGWINCH};
+        let keys = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        // SAFETY: an all-zero `termios` is a valid value of this plain structure.
+        let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a live structure that the call fills.
+        if !io::stdout().is_terminal() || unsafe { libc::tcgetattr(keys.as_raw_fd(), &raw mut settings) } != 0
+        {
+            return Err(io::Error::other("standard input and output must be a terminal"));
+        }
+        let before = settings;
+        let (news, writer) = UnixStream::pair()?;
+        news.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        for signal in [SIGHUP, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&ended))?;
+        }
+        // The flag stands before the byte that tells of it.
+        for signal in [SIGHUP, SIGTERM, SIGWINCH] {
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        // SAFETY: the pointer is to a live structure that the call changes.
+        unsafe { libc::cfmakeraw(&raw mut settings) };
+        set(&settings)?;
+        Ok(Self { before, keys, news, ended })
+    }
+
+    /// Readable when something was typed.
+    pub fn keys(&self) -> BorrowedFd<'_> {
+        self.keys.as_fd()
+    }
+
+    /// Readable when the window has another size, or a signal asks to end.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+
+    /// Takes in what was readable there; whether a signal asks to end.
+    pub fn is_asked_to_end(&self) -> bool {
+        let mut told = [0_u8; KEYS_BYTES];
+        while (&self.news).read(&mut told).is_ok_and(|n| n > 0) {}
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// What was typed; nothing where the terminal is gone.
+    pub fn typed(&self) -> Vec<u8> {
+        let mut keys = vec![0; THROUGH_BYTES];
+        let count = (&self.keys).read(&mut keys).unwrap_or(0);
+        keys.truncate(count);
+        keys
+    }
+}
+
+impl Drop for Through {
+    fn drop(&mut self) {
+        let mut stdout = io::stdout().lock();
+        // A terminal that is gone needs neither.
+        let _ = stdout.write_all(SWITCH_OFF).and_then(|()| stdout.flush());
+        let _ = set(&self.before);
+    }
 }

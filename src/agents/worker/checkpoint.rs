@@ -3,6 +3,7 @@
 //! ```text
 //! .svc/run/<agent>/run.json     what does not change: whose run it is, and what was made beside it
 //!                  at-<n>.json  where to read on; a newer one counts when the state on disk is as new
+//!                  replaced     why, once it was told to end for a successor
 //!                  keeper.json, sock, keeper.log   the keeper's own
 //! ```
 //!
@@ -10,7 +11,7 @@
 
 use super::stream::Saved;
 use crate::agents::worker_log::RawPlace;
-use crate::core::ids::{AgentId, LineageId};
+use crate::core::ids::AgentId;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -21,6 +22,8 @@ use svc_sys::regular;
 
 /// Where the folders of runs are, below the project.
 pub const RUNS: &str = ".svc/run";
+/// The file that says why a run was told to end.
+const REPLACED: &str = "replaced";
 /// Bytes of a file of ours at most; a larger one is none of ours.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -30,18 +33,15 @@ const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub struct RunFile {
     /// The agent.
     pub agent: AgentId,
-    /// Whose log it writes.
-    pub lineage: LineageId,
-    /// Its provider's id.
-    pub provider: String,
-    /// The model that was named for it.
+    /// The model that was named for it: the record may name another by now.
     pub model: Option<String>,
-    /// Where it works.
-    pub working_dir: PathBuf,
     /// Its room, or its folder for temporary files.
     pub beside: Option<PathBuf>,
     /// Whether that is a room.
     pub has_room: bool,
+    /// Whether a person is at its screen.
+    #[serde(default)]
+    pub at_screen: bool,
     /// The folders by which its record of a session is found.
     pub record_folders: Vec<(String, PathBuf)>,
 }
@@ -100,6 +100,18 @@ impl RunFolder {
     /// Errors: the system's words.
     pub fn write_run(&self, run: &RunFile) -> io::Result<()> {
         replace_soon(&self.0.join("run.json"), &serde_json::to_vec(run)?)
+    }
+
+    /// Notes that the run is told to end because of this rotation: the next daemon goes on with it.
+    ///
+    /// Errors: the system's words.
+    pub fn note_replaced(&self, reason: &str) -> io::Result<()> {
+        replace_soon(&self.0.join(REPLACED), reason.as_bytes())
+    }
+
+    /// The rotation for which it was told to end, if it was.
+    pub fn replaced(&self) -> Option<String> {
+        String::from_utf8(read(&self.0.join(REPLACED)).ok()?).ok()
     }
 
     /// Reads what does not change.

@@ -7,6 +7,7 @@ use super::room::{self, RoomFolder, Surroundings};
 use crate::providers::{Info, Launch, LaunchProgram, LaunchRequest, environment};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use svc_keeper::terminal;
 use svc_sys::process::{Marker, Spec, Stdin, find_program};
 
 /// What is made for one process; it goes when this is dropped.
@@ -89,6 +90,17 @@ pub fn process_spec(
     }
 }
 
+/// The process that holds a terminal for this one, and lets the other tell something behind it.
+pub(super) fn on_terminal(mut process: Spec, last: Option<Spec>, run_dir: &Path) -> Spec {
+    let words = |spec: Spec| std::iter::once(spec.program).chain(spec.args);
+    let count = process.args.len() + 1;
+    let mut args = vec![OsString::from(terminal::SUB_COMMAND), run_dir.into(), count.to_string().into()];
+    let (program, own) = (std::mem::take(&mut process.program), std::mem::take(&mut process.args));
+    args.extend(std::iter::once(program).chain(own));
+    args.extend(last.into_iter().flat_map(words));
+    Spec { program: own_program(), args, ..process }
+}
+
 /// The command line with what is put around the program.
 fn around(
     program: OsString,
@@ -108,7 +120,7 @@ fn around(
             };
             let surroundings = Surroundings {
                 home: std::env::var_os("HOME").and_then(|home| PathBuf::from(home).canonicalize().ok()),
-                variable: &|name| std::env::var_os(name),
+                variable: &|name| fence::variable(request, name),
                 path,
                 own_program: own_program().into(),
                 uid: room::own_uid(),

@@ -24,14 +24,17 @@ const SYSTEM_PLACES: &[&str] = &[
     "/dev/urandom",
     "/dev/zero",
 ];
-/// A variable that says where one of the places of a program is instead, and the place.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("CLAUDE_CONFIG_DIR", ".claude/"),
-    ("CODEX_HOME", ".codex/"),
-    ("XDG_CACHE_HOME", ".cache"),
-    ("XDG_CONFIG_HOME", ".config/"),
-    ("XDG_DATA_HOME", ".local/share/"),
-    ("XDG_STATE_HOME", ".local/state/"),
+/// A variable that says where one of the places of a program is instead, the place, and its name there.
+const ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("CLAUDE_CONFIG_DIR", ".claude/", ""),
+    ("CLAUDE_CONFIG_DIR", ".claude.json", ".claude.json"),
+    ("CODEX_HOME", ".codex/", ""),
+    ("COPILOT_HOME", ".copilot/", ""),
+    ("GEMINI_CLI_HOME", ".gemini/", ".gemini/"),
+    ("XDG_CACHE_HOME", ".cache", ""),
+    ("XDG_CONFIG_HOME", ".config/", ""),
+    ("XDG_DATA_HOME", ".local/share/", ""),
+    ("XDG_STATE_HOME", ".local/state/", ""),
 ];
 
 /// How the names of temporary folders begin.
@@ -80,7 +83,7 @@ pub fn places(request: &LaunchRequest, scope: &[String], provider: &str) -> Vec<
     // The built-in agents keep their sessions there.
     places.extend(made_within(&base, &base.join(".svc/sessions")));
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let of_home = home.map(|home| state_places(&home, provider, |name| std::env::var_os(name)));
+    let of_home = home.map(|home| state_places(&home, provider, |name| variable(request, name)));
     let (folders, files): (Vec<_>, Vec<_>) = of_home.into_iter().flatten().partition(|(_, made)| *made);
     for (folder, _) in &folders {
         if !folder.exists()
@@ -96,6 +99,14 @@ pub fn places(request: &LaunchRequest, scope: &[String], provider: &str) -> Vec<
     let is_root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
     places.push(if is_root { confine::OWN_PROCESS } else { "/proc" }.into());
     places
+}
+
+/// A variable of the daemon's that says where something is, or what was set for this process in its place.
+pub fn variable(request: &LaunchRequest, name: &str) -> Option<OsString> {
+    match request.extra_env.set.get(name) {
+        Some(set) => set.as_ref().map(OsString::from),
+        None => std::env::var_os(name),
+    }
 }
 
 /// The folders and files that a scope names; the working directory where there is none. Folders that do not
@@ -208,14 +219,24 @@ fn named_places(
     let is_any = providers::info_of(provider).takes_command;
     let infos = providers::all().iter().map(|provider| provider.info());
     let own = infos.filter(|info| is_any || provider == info.id).flat_map(of);
-    let place = |name: &&str| {
-        let moved = ELSEWHERE.iter().find_map(|(word, usual)| {
-            let rest = name.strip_prefix(usual)?;
-            Some(PathBuf::from(variable(word).filter(|path| !path.is_empty())?).join(rest))
-        });
-        (moved.unwrap_or_else(|| home.join(name)), name.ends_with('/'))
-    };
-    own.chain(more).map(place).collect()
+    let place = |name: &&str| Some((place_below(home, name, &variable)?, name.ends_with('/')));
+    own.chain(more).filter_map(place).collect()
+}
+
+/// Where something that programs keep below the home folder is, by the variables that move it. `None` where
+/// one names no place of its own: the home folder itself, what it is in, or a path that is not absolute.
+pub fn place_below(home: &Path, name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let moved = ELSEWHERE.iter().find_map(|(word, usual, there)| {
+        let rest = name.strip_prefix(usual)?;
+        Some((
+            PathBuf::from(variable(word).filter(|path| !path.is_empty())?),
+            format!("{there}{}", rest.trim_start_matches('/')),
+        ))
+    });
+    let Some((folder, rest)) = moved else { return Some(home.join(name)) };
+    let place = folder.join(rest);
+    let is_own = folder.is_absolute() && !home.starts_with(&place);
+    is_own.then_some(place)
 }
 
 /// The deepest folder (or the file) that a glob names without wildcards.
@@ -254,6 +275,19 @@ mod tests {
         assert_eq!(names("codex", ""), ["/h/u/.codex/", "/h/u/.cache", "/h/u/.npm"]);
         assert_eq!(names("codex", "CODEX_HOME")[0], "/elsewhere/");
         assert_eq!(names("opencode", "XDG_DATA_HOME")[1], "/elsewhere/opencode/");
+        assert_eq!(names("copilot", "XDG_CACHE_HOME")[1..3], ["/elsewhere/copilot/", "/elsewhere/"]);
+        assert_eq!(names("gemini", "GEMINI_CLI_HOME")[0], "/elsewhere/.gemini/");
+        assert_eq!(
+            names("claude-code", "CLAUDE_CONFIG_DIR")[..2],
+            ["/elsewhere/", "/elsewhere/.claude.json"]
+        );
+        // A variable that names no place of its own opens nothing.
+        for (value, is_shown) in
+            [("/h/u", false), ("/h", false), ("/", false), ("u/x", false), ("/h/u/x", true)]
+        {
+            let variable = |name: &str| (name == "CODEX_HOME").then(|| OsString::from(value));
+            assert_eq!(!program_places(home, "codex", variable).is_empty(), is_shown, "{value}");
+        }
         assert_eq!(names("script", ""), ["/h/u/.cache", "/h/u/.npm"]);
         for provider in crate::providers::all().iter().map(|provider| provider.info().id) {
             for place in names(provider, "") {

@@ -3,10 +3,15 @@
 use super::checkpoint::{RunFile, RunFolder};
 use super::env::Beside;
 use crate::core::ids::AgentId;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use svc_keeper::client::{self, Link, Writer};
 use svc_keeper::protocol::ToKeeper;
+
+/// Stack in bytes of a thread that asks one keeper.
+const FIND_STACK_BYTES: usize = 256 * 1024;
 
 /// A run whose keeper has answered.
 pub struct Kept {
@@ -23,11 +28,6 @@ impl Kept {
         self.link.welcome.pid
     }
 
-    /// Where it works.
-    pub fn working_dir(&self) -> &Path {
-        &self.file.working_dir
-    }
-
     /// Its room, if it has one.
     pub fn room(&self) -> Option<PathBuf> {
         self.file.beside.clone().filter(|_| self.file.has_room)
@@ -41,44 +41,85 @@ impl Kept {
     }
 }
 
-/// Finds all that are kept; where agents are to end with their daemon (`orphan` is zero), ends them. Folders
-/// of runs whose keeper is gone are removed: the state says what became of them.
-pub fn find(project: &Path, orphan: Duration) -> Vec<Kept> {
-    let found = all(project);
-    if !orphan.is_zero() {
-        return found;
-    }
-    found.into_iter().for_each(Kept::end);
-    Vec::new()
+/// What is left of the runs of an earlier daemon.
+#[derive(Default)]
+pub struct Found {
+    pub kept: Vec<Kept>,
+    /// Agents whose program may have been started: a keeper was there.
+    pub begun: HashSet<AgentId>,
+    /// Those that were being ended for a successor, and by which rotation.
+    pub replaced: Vec<(AgentId, String)>,
 }
 
-fn all(project: &Path) -> Vec<Kept> {
-    let mut found = Vec::new();
-    for (agent, folder) in RunFolder::all(project) {
-        match client::find(folder.path(), 0) {
-            Ok(Some(link)) => match folder.read_run() {
-                Ok(file) if file.agent != agent => {
-                    log::error!("the keeper of agent {agent} is ended: its run.json is another's");
-                    forget(&link.writer, &folder);
-                }
-                Ok(file) => {
-                    let project = project.to_path_buf();
-                    found.push(Kept { agent, link, folder, file, project });
-                }
-                Err(error) => {
-                    log::error!("the keeper of agent {agent} is ended: its run.json says nothing: {error}");
-                    forget(&link.writer, &folder);
-                }
-            },
-            Ok(None) => remove(&folder),
-            Err(error) => {
-                // Nobody could stop it any more, and it would be shown as ended.
-                log::error!("the keeper of agent {agent} is ended, it does not answer: {error}");
-                client::end(folder.path());
-            }
-        }
+/// Finds all that are kept; where agents are to end with their daemon (`orphan` is zero), ends them. Folders
+/// of runs whose keeper is gone are removed: the state says what became of them.
+///
+/// All keepers are asked at once, so that one that does not answer delays no start for longer than itself.
+pub fn find(project: &Path, orphan: Duration) -> Found {
+    let mut found = Found::default();
+    let folders = RunFolder::all(project);
+    found.replaced =
+        folders.iter().filter_map(|(agent, folder)| Some((*agent, folder.replaced()?))).collect();
+    let answers: Vec<Answer> = std::thread::scope(|scope| {
+        let ask = |(agent, folder): (AgentId, RunFolder)| {
+            let spare = (agent, folder.clone());
+            std::thread::Builder::new()
+                .name(format!("find-{agent}"))
+                .stack_size(FIND_STACK_BYTES)
+                .spawn_scoped(scope, move || one(project, agent, folder))
+                .map_err(|_| spare)
+        };
+        let asked: Vec<_> = folders.into_iter().map(ask).collect();
+        let answer = |asked: Result<ScopedJoinHandle<'_, Answer>, (AgentId, RunFolder)>| match asked {
+            Ok(thread) => thread.join().unwrap_or_default(),
+            // Out of threads: one after the other.
+            Err((agent, folder)) => one(project, agent, folder),
+        };
+        asked.into_iter().map(answer).collect()
+    });
+    for (begun, kept) in answers {
+        found.begun.extend(begun);
+        found.kept.extend(kept);
+    }
+    if orphan.is_zero() {
+        found.kept.drain(..).for_each(Kept::end);
     }
     found
+}
+
+/// Whether a keeper has begun there, and its run, if it can be gone on with.
+type Answer = (Option<AgentId>, Option<Kept>);
+
+fn one(project: &Path, agent: AgentId, folder: RunFolder) -> Answer {
+    let was_left = client::is_left(folder.path());
+    match client::find(folder.path(), 0) {
+        Ok(Some(link)) => match folder.read_run() {
+            Ok(file) if file.agent != agent => {
+                log::error!("the keeper of agent {agent} is ended: its run.json is another's");
+                forget(&link.writer, &folder);
+            }
+            Ok(file) => {
+                let project = project.to_path_buf();
+                return (Some(agent), Some(Kept { agent, link, folder, file, project }));
+            }
+            Err(error) => {
+                log::error!("the keeper of agent {agent} is ended: its run.json says nothing: {error}");
+                forget(&link.writer, &folder);
+            }
+        },
+        Ok(None) => {
+            // One that goes before it has begun takes back that it can be found.
+            let has_begun = was_left || client::is_left(folder.path());
+            remove(&folder);
+            return (has_begun.then_some(agent), None);
+        }
+        Err(error) => {
+            // Nobody could stop it any more, and it would be shown as ended.
+            log::error!("the keeper of agent {agent} is ended, it does not answer: {error}");
+            client::end(folder.path());
+        }
+    }
+    (Some(agent), None)
 }
 
 /// Lets a keeper go whose run is over, and removes its folder.

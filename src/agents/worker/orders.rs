@@ -5,8 +5,10 @@ use crate::providers::Ruling;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use svc_keeper::client::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use svc_keeper::client::{Waker, Writer};
+use svc_keeper::protocol::ToKeeper;
 
 /// Bytes of orders that may wait.
 const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -24,6 +26,8 @@ pub(super) enum Order {
     Interrupt,
     /// Let the program end.
     Finish,
+    /// What holds for it from now on, see [`ToKeeper::Settings`].
+    Settings { orphan: Duration, ceiling: u64 },
     /// What the state knew at this checkpoint is on disk.
     Settled(u64),
 }
@@ -33,7 +37,7 @@ impl Order {
         match self {
             Self::Say { text, .. } => text.len(),
             Self::Decide { question, ruling } => question.len() + ruling.reason.len(),
-            Self::Interrupt | Self::Finish | Self::Settled(_) => 0,
+            Self::Interrupt | Self::Finish | Self::Settings { .. } | Self::Settled(_) => 0,
         }
     }
 }
@@ -141,6 +145,21 @@ impl Orders {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells the keeper to end the run, once, when that was ordered.
+pub(super) fn tell_stop(orders: &Orders, writer: Option<&Arc<Writer>>, is_told: &mut bool, grace: Duration) {
+    if *is_told || !orders.is_stopping() {
+        return;
+    }
+    *is_told = true;
+    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    if let Some(writer) = writer
+        && let Err(error) = writer.send(&ToKeeper::Stop { grace_ms })
+    {
+        // Its reader sees the same, and ends what is left.
+        log::warn!("a keeper does not take the order to stop: {error}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! The record that some programs keep of a session beside their stream: found by its name, and read on from
 //! where it was left, by the thread that reads the stream.
 //!
-//! What stands there is the agent's word, as its stream is: it tells how full a context is, never what is
-//! counted. Everything is bounded, links are not followed, and what is missing is simply not told.
+//! What stands there is the agent's word, as its stream is. Beside a stream it tells how full a context is,
+//! never what is counted; with a person at the program's screen there is no stream, and it tells all there
+//! is. Everything is bounded, links are not followed, and what is missing is simply not told.
 
 use crate::providers::RecordPlace;
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Of a file that is there already so many bytes at its end are read first.
 const TAIL_BYTES: u64 = 1024 * 1024;
 /// Bytes taken from it at one look; the rest comes with the next one.
-const LOOK_BYTES: u64 = 4 * 1024 * 1024;
+pub(super) const LOOK_BYTES: usize = 4 * 1024 * 1024;
 /// A longer line is passed over.
 const LINE_BYTES: usize = 1024 * 1024;
 /// Names looked at in one search.
@@ -32,11 +33,21 @@ pub(super) struct RecordFile {
     rest: Vec<u8>,
     /// The line that is read is passed over to its end.
     skips: bool,
+    has_more: bool,
 }
 
 impl RecordFile {
     pub fn new(place: RecordPlace) -> Self {
-        Self { place, searched: None, file: None, at: 0, rest: Vec::new(), skips: false }
+        Self { place, searched: None, file: None, at: 0, rest: Vec::new(), skips: false, has_more: false }
+    }
+
+    /// One of which only what comes from now on is read.
+    pub fn at_end(place: RecordPlace) -> Self {
+        let mut record = Self::new(place);
+        record.open();
+        let end = record.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
+        (record.at, record.skips) = (end, false);
+        record
     }
 
     /// What [`RecordFile::go_on`] wants: a line that has begun is read again.
@@ -49,8 +60,17 @@ impl RecordFile {
         Self { at, ..Self::new(place) }
     }
 
-    /// The lines that are new since the last look. `last`: there is no further look, so search now.
-    pub fn look(&mut self, last: bool) -> Vec<String> {
+    /// Leaves out what stands before, which was read by an earlier daemon.
+    pub fn skip_to(&mut self, at: u64) {
+        if at > self.at {
+            (self.at, self.skips) = (at, false);
+            self.rest.clear();
+        }
+    }
+
+    /// The lines that are new since the last look, and where each ends. `last`: there is no further look, so
+    /// search now.
+    pub fn look(&mut self, last: bool) -> Vec<(String, u64)> {
         if self.file.is_none() {
             let now = Instant::now();
             let too_soon = self.searched.is_some_and(|then| now.duration_since(then) < SEARCH_EVERY);
@@ -60,7 +80,13 @@ impl RecordFile {
             self.searched = Some(now);
             self.open();
         }
+        self.has_more = false;
         self.read().unwrap_or_default()
+    }
+
+    /// Whether the last look has taken as much as one may, so that there may be more.
+    pub fn has_more(&self) -> bool {
+        self.has_more
     }
 
     fn open(&mut self) {
@@ -79,15 +105,18 @@ impl RecordFile {
         self.file = Some(file);
     }
 
-    fn read(&mut self) -> Option<Vec<String>> {
+    fn read(&mut self) -> Option<Vec<(String, u64)>> {
         let file = self.file.as_mut()?;
         file.seek(SeekFrom::Start(self.at)).ok()?;
         let mut bytes = Vec::new();
-        let count = file.take(LOOK_BYTES).read_to_end(&mut bytes).ok()?;
+        let count = file.take(LOOK_BYTES as u64).read_to_end(&mut bytes).ok()?;
+        self.has_more = count == LOOK_BYTES;
+        let mut end = self.at;
         self.at += u64::try_from(count).unwrap_or_default();
         let mut lines = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let (words, ended) = piece.strip_suffix(b"\n").map_or((piece, false), |words| (words, true));
+            end += piece.len() as u64;
             if !self.skips && self.rest.len() + words.len() <= LINE_BYTES {
                 self.rest.extend_from_slice(words);
             } else {
@@ -97,7 +126,7 @@ impl RecordFile {
             if ended {
                 let line = std::mem::take(&mut self.rest);
                 if !std::mem::replace(&mut self.skips, false) && !line.is_empty() {
-                    lines.push(String::from_utf8_lossy(&line).into_owned());
+                    lines.push((String::from_utf8_lossy(&line).into_owned(), end));
                 }
             }
         }
@@ -143,6 +172,11 @@ mod tests {
             self.0.join("2026/11/22/rollout-x-abc.jsonl")
         }
 
+        /// The lines alone.
+        fn looked(record: &mut RecordFile, last: bool) -> Vec<String> {
+            record.look(last).into_iter().map(|(line, _)| line).collect()
+        }
+
         fn record(&self) -> RecordFile {
             RecordFile::new(RecordPlace { root: self.0.clone(), depth: 3, suffix: "-abc.jsonl".into() })
         }
@@ -154,6 +188,26 @@ mod tests {
         }
     }
 
+    /// An act that comes again after a crash tells where its line ended: it is not read a second time.
+    #[test]
+    fn a_record_is_read_from_its_end_of_then_and_no_line_that_was_read_before_comes_again() {
+        let place = Place::new("end");
+        let mut file = File::create(place.file()).unwrap();
+        file.write_all(b"old\nolder\n").unwrap();
+        let RecordFile { place: of, .. } = place.record();
+        let mut record = RecordFile::at_end(of.clone());
+        let (_, at) = record.save();
+        file.write_all(b"one\ntwo\nthr").unwrap();
+        let read = record.look(false);
+        assert_eq!(read, [("one".to_owned(), 14), ("two".to_owned(), 18)]);
+        let mut again = RecordFile::go_on(of, at);
+        again.skip_to(14);
+        file.write_all(b"ee\n").unwrap();
+        assert_eq!(Place::looked(&mut again, true), ["two", "three"]);
+        again.skip_to(14);
+        assert!(again.look(true).is_empty(), "it never goes back");
+    }
+
     #[test]
     fn a_record_is_found_when_it_comes_and_read_on_line_by_line() {
         let place = Place::new("reads");
@@ -161,10 +215,13 @@ mod tests {
         assert!(record.look(false).is_empty(), "it is not there yet");
         let mut file = File::create(place.file()).unwrap();
         file.write_all(b"one\ntw").unwrap();
-        assert_eq!(record.look(true), ["one"]);
+        assert_eq!(record.look(true), [("one".to_owned(), 4)]);
         file.write_all(b"o\n\nthree\n").unwrap();
-        assert_eq!(record.look(false), ["two", "three"]);
+        assert_eq!(record.look(false), [("two".to_owned(), 8), ("three".to_owned(), 15)]);
         assert!(record.look(false).is_empty());
+        let mut next = place.record();
+        next.skip_to(8);
+        assert_eq!(Place::looked(&mut next, true), ["three"], "what an earlier daemon has read is left out");
     }
 
     #[test]
@@ -175,12 +232,28 @@ mod tests {
         file.write_all(&vec![b'x'; 2 * tail]).unwrap();
         file.write_all(b"\nlast\n").unwrap();
         let mut record = place.record();
-        assert_eq!(record.look(true), ["last"]);
+        assert_eq!(Place::looked(&mut record, true), ["last"]);
         file.write_all(&vec![b'y'; LINE_BYTES + 1]).unwrap();
         assert!(record.look(false).is_empty());
         file.write_all(b"\nafter\n").unwrap();
-        assert_eq!(record.look(false), ["after"]);
+        assert_eq!(Place::looked(&mut record, false), ["after"]);
         assert!(record.rest.is_empty());
+    }
+
+    /// Nobody looked while a person worked at the screen: no daemon was there.
+    #[test]
+    fn a_look_takes_so_much_and_says_that_there_may_be_more() {
+        let place = Place::new("more");
+        let mut file = File::create(place.file()).unwrap();
+        let mut record = RecordFile::at_end(place.record().place);
+        let line = [&vec![b'z'; 511 * 1024][..], b"\n"].concat();
+        for _ in 0..10 {
+            file.write_all(&line).unwrap();
+        }
+        file.write_all(b"end\n").unwrap();
+        assert_eq!((Place::looked(&mut record, true).len(), record.has_more()), (8, true), "4 MiB");
+        let rest = Place::looked(&mut record, true);
+        assert_eq!((rest.len(), rest[2].as_str(), record.has_more()), (3, "end", false));
     }
 
     #[test]

@@ -280,7 +280,7 @@ pub fn plan(
     );
     show_project(&mut plan, request, part("svc"));
     if let Some(home) = &around.home {
-        hide_secrets(&mut plan, home, &request.project_dir, info, around);
+        hide_secrets(&mut plan, home, request, info, around);
         show_state(&mut plan, home, room, info, around);
     }
     for grant in &room.grants {
@@ -372,16 +372,28 @@ fn show_state(plan: &mut Plan, home: &Path, room: &Room, info: &Info, around: &S
     }
 }
 
-/// Hides the person's secrets and those of other providers' programs, wherever they are shown by now.
-fn hide_secrets(plan: &mut Plan, home: &Path, project: &Path, info: &Info, around: &Surroundings<'_>) {
+/// Hides the person's secrets, those of other providers' programs and those of other accounts, wherever they
+/// are shown by now. What holds some of its own state is hidden with the rest, for that is shown after it.
+fn hide_secrets(
+    plan: &mut Plan,
+    home: &Path,
+    request: &LaunchRequest,
+    info: &Info,
+    around: &Surroundings<'_>,
+) {
+    let project = &request.project_dir;
     let own = fence::state_places(home, info.id, around.variable);
-    let is_own = |place: &Path| own.iter().any(|(one, _)| one.starts_with(place) || place.starts_with(one));
-    let others = providers::all()
-        .iter()
-        .flat_map(|provider| fence::state_places(home, provider.info().id, around.variable))
-        .map(|(place, _)| place);
-    let secrets = SECRETS.iter().map(|name| home.join(name)).chain(others);
-    for place in secrets.filter(|place| !is_own(place) && !project.starts_with(place)) {
+    let is_own = |place: &Path| own.iter().any(|(one, _)| place.starts_with(one));
+    // By the agent's own variables and by the daemon's: what moves its state moves nobody else's, and the
+    // usual places of its own program are then another account's.
+    let places = |info: &Info| {
+        let own = fence::program_places(home, info.id, around.variable);
+        own.into_iter().chain(fence::program_places(home, info.id, |name| std::env::var_os(name)))
+    };
+    let programs = providers::all().iter().flat_map(|provider| places(provider.info()));
+    let accounts = request.room.iter().flat_map(|room| room.hidden.clone()).chain(projects::user_folder());
+    let secrets = SECRETS.iter().map(|name| home.join(name)).chain(programs.map(|(place, _)| place));
+    for place in secrets.chain(accounts).filter(|place| !is_own(place) && !project.starts_with(place)) {
         plan.hide(place);
     }
 }
@@ -423,7 +435,17 @@ impl Fill for Plan {
     }
 
     fn hide(&mut self, path: PathBuf) {
-        self.steps.extend(path.canonicalize().ok().map(|path| Step::Hide { path }));
+        let mut hides = self.steps.iter().rev().map_while(|step| match step {
+            Step::Hide { path } => Some(path),
+            _ => None,
+        });
+        // Programs share places, and each cover takes time at every start. What was shown since is covered
+        // again.
+        if let Ok(path) = path.canonicalize()
+            && !hides.any(|hidden| path.starts_with(hidden))
+        {
+            self.steps.push(Step::Hide { path });
+        }
     }
 }
 

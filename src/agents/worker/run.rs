@@ -7,15 +7,16 @@
 //! ```
 
 use super::checkpoint::{Checkpoint, RunFile, RunFolder};
-use super::env::{Beside, process_spec};
+use super::env::{Beside, on_terminal, process_spec};
 use super::kept::forget;
+use super::notes::Act;
 use super::orders::Order;
 use super::output::{Output, Taken};
-use super::stream::{Act, End, Stream};
+use super::stream::{End, Stream};
 use super::{Inner, Kept, Known, Run, RunSpec};
 use crate::agents::report::{Keeper, RunReport};
 use crate::core::time::Time;
-use crate::providers::{self, Launch, Provider, Ruling};
+use crate::providers::{Launch, Provider, Ruling, SessionStart};
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use svc_keeper::client::{self, Link, Next, Reader};
-use svc_keeper::protocol::{Order as KeeperOrder, ToKeeper, records};
+use svc_keeper::protocol::{Order as KeeperOrder, records};
 use svc_sys::clock;
 use svc_sys::process::{Identity, Marker};
 
@@ -40,6 +41,10 @@ const CHECKPOINT_BYTES: u64 = 256 * 1024;
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 /// A checkpoint is made after this long, however little has come.
 const CHECKPOINT_LATEST: Duration = Duration::from_secs(10);
+
+/// How long the end of a program with a person at its screen may take, which tells only then what was said:
+/// longer than `svc __terminal` gives it for both.
+const SCREEN_GRACE: Duration = Duration::from_secs(40);
 
 /// How the thread of a run came to its end.
 enum Over {
@@ -60,6 +65,9 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         drop(prepared);
         return never_started(inner, run, &output);
     }
+    if let Some(complete) = spec.complete.take() {
+        complete(&mut spec.request);
+    }
     let project = spec.request.project_dir.clone();
     let folder = RunFolder::of(&project, spec.agent);
     let started = Beside::make(&spec.request, &spec.agent.to_string())
@@ -72,7 +80,11 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         }
     };
     let mut stream = Stream::new(output, Arc::clone(&run.orders), launch.conversation);
-    stream.look_for_records(spec.provider, file.record_folders);
+    stream.record.look_for(spec.provider, file.record_folders, file.at_screen);
+    if let (true, SessionStart::Resume { id, .. }) = (file.at_screen, &spec.request.session) {
+        // Before anybody can write there again.
+        stream.record.read_on_from_the_end(id);
+    }
     let first = Checkpointed::first(inner, &folder, &stream);
     let link = first.and_then(|checkpointed| {
         Ok((client::start(&inner.processes, inner.keeper_program.clone(), &order)?, checkpointed))
@@ -81,7 +93,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         Ok((link, checkpointed)) => {
             let marker = order.marker;
             let held: (Beside, Held) = (beside, prepared);
-            stream.speak_to(&link, inner.limits.stop_grace);
+            stream.speak_to(&link, stop_grace(inner, file.at_screen));
             follow(inner, run, stream, link, checkpointed, &marker, held);
         }
         Err(error) => {
@@ -99,11 +111,11 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
     let prepared: Held = known.prepare.drain(..).map(|prepare| prepare()).collect();
     let held: (Beside, Held) = (Beside::of(&file, &project), prepared);
     let found = folder.newest(known.heard).ok_or("no checkpoint of it is as old as the state on disk");
-    let restored = found.map_err(str::to_owned).and_then(|found| {
-        let provider = providers::by_id(&file.provider).ok_or("its provider is gone")?;
-        Ok((Stream::conversation_of(&found.saved, provider)?, provider, found))
-    });
-    let (conversation, provider, found) = match restored {
+    let (provider, lineage) = (known.provider, output.lineage);
+    let restored = found
+        .map_err(str::to_owned)
+        .and_then(|found| Ok((Stream::conversation_of(&found.saved, provider, file.at_screen)?, found)));
+    let (conversation, found) = match restored {
         Ok(restored) => restored,
         Err(error) => {
             log::error!("agent {} cannot be gone on with, and is ended: {error}", run.agent);
@@ -112,29 +124,29 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
             return fail(inner, run, &output, format!("it could not be gone on with: {error}"));
         }
     };
-    let logged = inner.logs.last_deed(file.lineage, run.agent).unwrap_or_else(|error| {
+    let logged = inner.logs.last_deed(lineage, run.agent).unwrap_or_else(|error| {
         log::warn!("agent {}: its log cannot be read: {error}", run.agent);
         known.heard
     });
-    if let Err(error) = inner.logs.rewind_raw(file.lineage, found.raw) {
+    if let Err(error) = inner.logs.rewind_raw(lineage, found.raw) {
         log::warn!("agent {}: some of its raw lines stand there twice: {error}", run.agent);
     }
     output.go_on(found.saved.deed, Taken { heard: known.heard, logged });
     let mut stream = Stream::new(output, Arc::clone(&run.orders), conversation);
-    stream.look_for_records(provider, file.record_folders);
+    stream.record.look_for(provider, file.record_folders, file.at_screen);
     stream.started = known.process;
     let checkpointed = Checkpointed::at(&folder, &found);
     stream.restore(found.saved);
-    let orphan_ms = millis(known.orphan);
-    if let Err(error) = link.writer.send(&ToKeeper::Settings { orphan_ms }) {
-        log::warn!("agent {}: its keeper does not hear how long to wait: {error}", run.agent);
-    }
-    stream.speak_to(&link, inner.limits.stop_grace);
+    let (orphan, ceiling) = (known.orphan, known.ceiling);
+    stream.speak_to(&link, stop_grace(inner, file.at_screen));
+    stream.tell_settings(orphan, ceiling);
     let (at, end, acts) = (stream.offset, link.welcome.end, link.welcome.notes.len());
     log::info!("agent {}: gone on with at {at} of {end} bytes, {acts} acts kept", run.agent);
-    for message in known.sent.into_iter().filter(|message| !stream.is_underway(*message)) {
-        // It never reached the keeper.
-        stream.said(message, false);
+    for message in known.sent {
+        if !stream.is_underway(message) {
+            // It never reached the keeper.
+            stream.said(message, false);
+        }
     }
     follow(inner, run, stream, link, checkpointed, &marker, held);
 }
@@ -149,10 +161,10 @@ fn follow(
     marker: &Marker,
     held: (Beside, Held),
 ) {
-    let Link { welcome, mut reader, writer } = link;
+    let Link { mut reader, writer, .. } = link;
     run.orders.wake_by(reader.waker());
     let known = stream.started;
-    let over = listen(inner, &mut stream, &mut reader, &mut checkpointed, welcome.end, known.is_some());
+    let over = listen(inner, &mut stream, &mut reader, &mut checkpointed, known.is_some());
     let waiting = run.orders.close();
     if matches!(over, Over::Left) {
         // A last checkpoint is the newest the state can be; the others stay, in case the state is not.
@@ -171,18 +183,15 @@ fn follow(
     }
     let report = match over {
         Over::Ended(End::StartFailed(error)) => RunReport::StartFailed { error },
-        Over::Ended(End::Exited { code, signal, signalled, leaked }) => {
-            // Some other than this daemon has ended it: its keeper had nobody left.
-            let orphaned = signalled && !stream.is_stop_told();
+        Over::Ended(End::Exited { code, signal, signalled, leaked, over }) => {
+            let keeper = match over {
+                Some(over) => Keeper::Ceiling { held: over.held, ceiling: over.ceiling },
+                // Some other than this daemon has ended it: its keeper had nobody left.
+                None if signalled && !stream.is_stop_told() => Keeper::Orphaned,
+                None => Keeper::Told,
+            };
             let stderr_tail = stream.stderr_tail();
-            RunReport::Exited {
-                code,
-                signal,
-                signalled,
-                stderr_tail,
-                leaked,
-                keeper: if orphaned { Keeper::Orphaned } else { Keeper::Told },
-            }
+            RunReport::Exited { code, signal, signalled, stderr_tail, leaked, keeper }
         }
         Over::KeeperGone | Over::Left => {
             let leaked = end_tree(inner, &stream, marker);
@@ -206,7 +215,6 @@ fn listen(
     stream: &mut Stream,
     reader: &mut Reader,
     checkpointed: &mut Checkpointed,
-    end_at_first: u64,
     mut is_start_told: bool,
 ) -> Over {
     let mut tells_catching_up = stream.is_open();
@@ -219,8 +227,7 @@ fn listen(
             return Over::Left;
         }
         stream.heed_stop();
-        let has_caught_up = stream.offset >= end_at_first && stream.has_caught_up();
-        if has_caught_up {
+        if stream.has_caught_up() {
             if !stream.is_open() {
                 stream.act(Act::Open);
             }
@@ -237,7 +244,7 @@ fn listen(
         if finish.is_some_and(|deadline| deadline <= Instant::now()) {
             stream.stop();
         }
-        let limit = [finish, checkpointed.due(stream)].into_iter().flatten().min();
+        let limit = [finish, checkpointed.due(stream), stream.look_at_record()].into_iter().flatten().min();
         let count = match reader.next(limit) {
             Next::Records { offset, .. } => {
                 let bytes = reader.bytes();
@@ -274,12 +281,15 @@ fn listen(
 
 fn obey(stream: &mut Stream, order: Order, checkpointed: &mut Checkpointed) {
     match order {
+        // What an earlier daemon has said already is not said again because this one has heard why.
+        Order::Say { message_id, .. } if stream.was_said(message_id) => {}
         Order::Say { message_id, text } => stream.act(Act::Say { message: message_id, text }),
         Order::Decide { question, ruling: Ruling { allow, reason } } => {
             stream.act(Act::Decide { question, allow, reason });
         }
         Order::Interrupt => stream.act(Act::Interrupt),
         Order::Finish => stream.act(Act::Finish),
+        Order::Settings { orphan, ceiling } => stream.tell_settings(orphan, ceiling),
         Order::Settled(n) => checkpointed.settled(n, stream),
     }
 }
@@ -287,7 +297,14 @@ fn obey(stream: &mut Stream, order: Order, checkpointed: &mut Checkpointed) {
 /// When a program that was let go is stopped.
 fn finish_deadline(inner: &Inner, stream: &Stream) -> Option<Instant> {
     let let_go = stream.let_go.filter(|_| !stream.turn_open)?;
-    Some(let_go.max(stream.last_output) + inner.limits.finish_grace)
+    let is_at_screen = stream.record.look.is_some();
+    let grace = if is_at_screen { SCREEN_GRACE } else { inner.limits.finish_grace };
+    Some(let_go.max(stream.last_output) + grace)
+}
+
+/// Between TERM and KILL.
+fn stop_grace(inner: &Inner, at_screen: bool) -> Duration {
+    if at_screen { SCREEN_GRACE.max(inner.limits.stop_grace) } else { inner.limits.stop_grace }
 }
 
 /// Ends what a keeper that is gone has left; how many processes could not be.
@@ -328,20 +345,33 @@ fn launch(
     beside: &Beside,
 ) -> Result<(Launch, KeeperOrder, RunFile), String> {
     let info = spec.provider.info();
-    let launch = catch_unwind(AssertUnwindSafe(|| spec.provider.launch(&spec.request)))
-        .unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
+    let made = catch_unwind(AssertUnwindSafe(|| match spec.at_screen {
+        None => Ok((spec.provider.launch(&spec.request)?, None)),
+        Some(since) => {
+            spec.provider.at_terminal(&spec.request, since.0).map(|screen| (screen.launch, Some(screen.last)))
+        }
+    }));
+    let (mut launch, last) =
+        made.unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
     let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
-    let process = process_spec(&launch, info, &spec.env_extra, &spec.request, &marker, beside);
+    let spec_of =
+        |launch: &Launch| process_spec(launch, info, &spec.env_extra, &spec.request, &marker, beside);
+    let mut process = spec_of(&launch);
+    if let Some(args) = last {
+        let last = (!args.is_empty()).then(|| {
+            launch.args = args;
+            spec_of(&launch)
+        });
+        process = on_terminal(process, last, folder.path());
+    }
     let (beside, has_room) = beside.place();
     let file = RunFile {
         agent: spec.agent,
-        lineage: spec.lineage,
-        provider: info.id.to_owned(),
         model: spec.request.model.clone(),
-        working_dir: spec.request.working_dir.clone(),
         beside,
         has_room,
-        record_folders: record_folders(spec.provider, &process.env),
+        at_screen: spec.at_screen.is_some(),
+        record_folders: record_folders(spec.provider, &process.env, spec.at_screen.is_some()),
     };
     let made = folder.make().and_then(|()| folder.write_run(&file));
     made.map_err(|error| format!("its folder {} cannot be made: {error}", folder.path().display()))?;
@@ -354,8 +384,10 @@ fn launch(
         cwd: process.cwd,
         stdin: launch.stdin,
         marker,
-        stop_grace_ms: millis(inner.limits.stop_grace),
+        stop_grace_ms: millis(stop_grace(inner, file.at_screen)),
         orphan_ms: millis(spec.orphan),
+        nice: spec.nice,
+        ceiling: spec.ceiling,
     };
     Ok((launch, order, file))
 }
@@ -368,6 +400,7 @@ fn millis(time: Duration) -> u64 {
 fn record_folders(
     provider: &'static dyn Provider,
     env: &[(std::ffi::OsString, std::ffi::OsString)],
+    at_screen: bool,
 ) -> Vec<(String, PathBuf)> {
     let found = RefCell::new(Vec::new());
     let folder = |name: &str| {
@@ -376,7 +409,9 @@ fn record_folders(
         found.borrow_mut().push((name.to_owned(), value.clone()));
         Some(value)
     };
-    let _ = provider.record("00000000-0000-0000-0000-000000000000", &folder);
+    let nobodys = "00000000-0000-0000-0000-000000000000";
+    let _ =
+        if at_screen { provider.session_file(nobodys, &folder) } else { provider.record(nobodys, &folder) };
     found.into_inner()
 }
 
@@ -428,7 +463,7 @@ impl Checkpointed {
             stream.write_logs();
             stream.flush();
             if self.make(inner, stream) {
-                stream.output.report(RunReport::Checkpoint(self.n));
+                stream.output.report(RunReport::Checkpoint { n: self.n, deed: stream.output.deed });
                 self.pending = Some((self.n, self.offset, self.seq));
             }
         }
@@ -456,7 +491,7 @@ impl Checkpointed {
     }
 
     /// The state is on disk as it was at this one: nothing before is needed again.
-    fn settled(&mut self, n: u64, stream: &Stream) {
+    fn settled(&mut self, n: u64, stream: &mut Stream) {
         let Some((_, offset, seq)) = self.pending.take_if(|(pending, ..)| *pending == n) else { return };
         self.folder.forget_before(n);
         stream.tell_taken(offset, seq);

@@ -8,46 +8,33 @@
 //! **Invariant:** the keeper has an act before anybody hears of what came of it.
 
 use super::lines::Lines;
-use super::orders::Orders;
+use super::notes::{Act, Notes, message_of};
+use super::orders::{Orders, tell_stop};
 use super::output::Output;
-use super::record_file::RecordFile;
+use super::record_file::{LOOK_BYTES, RecordFile};
+use super::session_record::SessionRecord;
 use crate::agents::report::{LogEntry, Other, RunReport};
 use crate::agents::worker_log::{RawLines, Stream as Pipe};
 use crate::core::time::Time;
-use crate::providers::{Activity, Conversation, Provider, RecordPlace, Ruling, Step};
+use crate::providers::{Activity, Conversation, Provider, RecordPlace, Ruling, Step, terminal};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use svc_keeper::client::{Link, Writer};
-use svc_keeper::protocol::{Note, Record, ToKeeper};
+use svc_keeper::protocol::{Note, Over, Record, ToKeeper};
 
 /// Bytes of one line of standard output.
 const LINE_LIMIT_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of acts that one look at a record may become.
+const LOOK_TEXT_BYTES: usize = LOOK_BYTES + (1 << 20);
+/// So many looks behind a program's end, which nobody may have followed; what is still left is not told.
+const LAST_LOOKS: usize = 16;
 /// Bytes of one line of standard error.
 const STDERR_LINE_LIMIT_BYTES: usize = 64 * 1024;
 /// Bytes of standard error that are told with the exit.
 const STDERR_TAIL_BYTES: usize = 4096;
-
-/// What was done with a conversation beside reading its program's output.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "act", rename_all = "lowercase")]
-pub(super) enum Act {
-    /// The program was started.
-    Open,
-    /// It was given a message.
-    Say { message: u64, text: String },
-    /// A question of its was answered.
-    Decide { question: String, allow: bool, reason: String },
-    /// It was asked to leave its turn.
-    Interrupt,
-    /// It was let go.
-    Finish,
-    /// A line of its record of the session was read.
-    Record { line: String },
-}
 
 /// A message on its way into the program's input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,7 +50,7 @@ pub(super) enum End {
     /// It never started.
     StartFailed(String),
     /// It ran.
-    Exited { code: Option<i32>, signal: Option<i32>, signalled: bool, leaked: u32 },
+    Exited { code: Option<i32>, signal: Option<i32>, signalled: bool, leaked: u32, over: Option<Over> },
 }
 
 /// The state of a conversation between two records, to go on from.
@@ -86,16 +73,6 @@ pub(super) struct Saved {
     record: Option<(RecordPlace, u64)>,
 }
 
-/// The program's record of its session.
-#[derive(Default)]
-struct SessionRecord {
-    /// Where a session's is, by the variables of the program that its provider looks at.
-    of_session: Option<FindRecord>,
-    file: Option<RecordFile>,
-}
-
-type FindRecord = Box<dyn Fn(&str) -> Option<RecordPlace> + Send>;
-
 /// The conversation of one run, with all that it depends on.
 pub(super) struct Stream {
     pub output: Output,
@@ -111,9 +88,14 @@ pub(super) struct Stream {
     seq: u64,
     /// What the keeper has had of an earlier daemon.
     seq_known: u64,
+    /// The end of the records that an earlier daemon may have taken in.
+    end_known: u64,
     again: VecDeque<(u64, Note)>,
+    /// Messages of such notes, which the state may not know to be said.
+    said_before: HashSet<u64>,
+    notes: Notes,
     underway: VecDeque<Underway>,
-    record: SessionRecord,
+    pub record: SessionRecord,
     tail: Vec<u8>,
     pub started: Option<(u32, u64)>,
     /// A message taken late may have begun another turn; the program is not stopped in the middle of it.
@@ -131,6 +113,8 @@ pub(super) struct Stream {
 struct Room {
     steps: Vec<Step>,
     events: Vec<Activity>,
+    /// What a person has said at the screen, each behind so many events.
+    said: Vec<(usize, String)>,
 }
 
 /// What a conversation wants written.
@@ -156,7 +140,10 @@ impl Stream {
             offset: 0,
             seq: 0,
             seq_known: 0,
+            end_known: 0,
             again: VecDeque::new(),
+            said_before: HashSet::new(),
+            notes: Notes::default(),
             underway: VecDeque::new(),
             record: SessionRecord::default(),
             tail: Vec::new(),
@@ -170,13 +157,14 @@ impl Stream {
         }
     }
 
-    /// Where the provider finds the program's record of a session, by these variables.
-    pub fn look_for_records(&mut self, provider: &'static dyn Provider, folders: Vec<(String, PathBuf)>) {
-        self.record.of_session = Some(Box::new(move |session| {
-            let folder =
-                |name: &str| folders.iter().find(|(key, _)| key == name).map(|(_, folder)| folder.clone());
-            provider.record(session, &folder)
-        }));
+    /// Looks at the record of a session with a person at the screen, if it is time; when to look next.
+    pub fn look_at_record(&mut self) -> Option<Instant> {
+        if self.record.is_due() {
+            self.read_record(super::output::now(), false);
+            self.write_logs();
+            self.flush();
+        }
+        self.record.look
     }
 
     /// What writes go to, and how much of them its keeper has had already.
@@ -184,17 +172,35 @@ impl Stream {
         let seq = self.seq;
         self.writer = Some(Arc::clone(&link.writer));
         self.seq_known = link.welcome.last_seq;
+        self.end_known = link.welcome.end;
         self.again = link.welcome.notes.iter().filter(|(at, _)| *at > seq).cloned().collect();
+        self.said_before = self.again.iter().filter_map(|(_, note)| message_of(note)).collect();
         self.stop_grace = grace;
     }
 
+    /// Whether an earlier daemon has said this message, and it was not lost on its way.
+    pub fn was_said(&self, message: u64) -> bool {
+        self.said_before.contains(&message)
+    }
+
     /// Tells the keeper that nothing before is needed again.
-    pub fn tell_taken(&self, offset: u64, seq: u64) {
+    pub fn tell_taken(&mut self, offset: u64, seq: u64) {
+        self.notes.settled(seq);
+        self.tell(&ToKeeper::Taken { offset, seq });
+    }
+
+    /// Tells the keeper what holds from now on.
+    pub fn tell_settings(&self, orphan: Duration, ceiling: u64) {
+        let orphan_ms = u64::try_from(orphan.as_millis()).unwrap_or(u64::MAX);
+        self.tell(&ToKeeper::Settings { orphan_ms, ceiling: Some(ceiling) });
+    }
+
+    fn tell(&self, order: &ToKeeper) {
         if let Some(writer) = &self.writer
-            && let Err(error) = writer.send(&ToKeeper::Taken { offset, seq })
+            && let Err(error) = writer.send(order)
         {
             // Its reader sees the same.
-            log::debug!("a keeper does not hear what was taken: {error}");
+            log::debug!("a keeper does not hear what it is told: {error}");
         }
     }
 
@@ -235,7 +241,11 @@ impl Stream {
     pub fn conversation_of(
         saved: &Saved,
         provider: &'static dyn Provider,
+        at_screen: bool,
     ) -> Result<Box<dyn Conversation>, String> {
+        if at_screen {
+            return terminal::restore(provider.info().id, &saved.conversation);
+        }
         provider.restore(&saved.conversation)
     }
 
@@ -244,9 +254,10 @@ impl Stream {
         self.seq
     }
 
-    /// Whether all acts of an earlier daemon have come again.
+    /// Whether all that an earlier daemon has heard and done has come again: whatever is done before that
+    /// would take the numbers of what it has heard.
     pub fn has_caught_up(&self) -> bool {
-        self.again.is_empty()
+        self.again.is_empty() && self.offset >= self.end_known
     }
 
     /// Whether the program was spoken to.
@@ -256,12 +267,8 @@ impl Stream {
 
     /// Whether this message is on its way, or was lost on it.
     pub fn is_underway(&self, message: u64) -> bool {
-        let is_said = |note: &Note| {
-            serde_json::from_value(note.what.clone())
-                .is_ok_and(|act: Act| matches!(act, Act::Say { message: said, .. } if said == message))
-        };
         self.underway.iter().any(|one| one.message == message)
-            || self.again.iter().any(|(_, note)| is_said(note))
+            || self.again.iter().any(|(_, note)| message_of(note) == Some(message))
     }
 
     /// Takes in a record that was made at `ts` and ends at `end`; the last one tells the end.
@@ -282,8 +289,8 @@ impl Stream {
                 self.push(ts, [Activity::Trouble { text }]);
                 self.flush();
             }
-            Record::Ended { code, signal, signalled, leaked, .. } => {
-                over = Some(End::Exited { code, signal, signalled, leaked });
+            Record::Ended { code, signal, signalled, leaked, over: why, .. } => {
+                over = Some(End::Exited { code, signal, signalled, leaked, over: why });
             }
         }
         self.offset = end;
@@ -305,6 +312,12 @@ impl Stream {
 
     /// Does what was not done by an earlier daemon.
     pub fn act(&mut self, act: Act) {
+        if let Act::Say { message, text } = &act
+            && !self.notes.has_room(text.len())
+        {
+            // It stays with the agent's record, which says that it waits.
+            return self.said(*message, false);
+        }
         self.act_at(super::output::now(), act);
         self.flush();
     }
@@ -317,11 +330,17 @@ impl Stream {
             }
             if *seq != self.seq + 1 {
                 log::error!("agent {}: write {seq} comes after {} (a bug)", self.output.agent, self.seq);
+                self.seq = seq.saturating_sub(1);
             }
             let act = serde_json::from_value(note.what.clone());
             self.again.pop_front();
             match act {
-                Ok(act) => self.act_at(super::output::now(), act),
+                Ok(act) => {
+                    if let (Act::Record { at, .. }, Some(file)) = (&act, &mut self.record.file) {
+                        file.skip_to(*at);
+                    }
+                    self.act_at(super::output::now(), act);
+                }
                 Err(error) => log::error!("agent {}: an act is lost: {error}", self.output.agent),
             }
         }
@@ -338,9 +357,9 @@ impl Stream {
             }
             Act::Interrupt => conversation.interrupt(steps),
             Act::Finish => conversation.finish(steps),
-            Act::Record { line } => conversation.record(line, steps),
+            Act::Record { line, .. } => conversation.record(line, steps),
         });
-        let is_idle = wanted.bytes.is_empty() && !wanted.close && self.room.events.is_empty();
+        let is_idle = wanted.bytes.is_empty() && !wanted.close && self.room.is_empty();
         if is_idle && matches!(act, Act::Record { .. }) {
             // Nearly all lines of a record tell nothing.
             return;
@@ -362,6 +381,8 @@ impl Stream {
     fn arrived(&mut self, ts: Time, seq: u64, delivered: bool) {
         let Some(at) = self.underway.iter().position(|one| one.seq == seq) else { return };
         let Some(Underway { message, text, .. }) = self.underway.remove(at) else { return };
+        // The end of a turn that it has heard before is not the end of what this message begins.
+        self.flush();
         if delivered {
             self.output.log_taken(ts, &LogEntry::Other(Other::User { text }));
         }
@@ -369,7 +390,10 @@ impl Stream {
     }
 
     /// Tells whether a message has reached the program.
-    pub fn said(&self, message_id: u64, delivered: bool) {
+    pub fn said(&mut self, message_id: u64, delivered: bool) {
+        if !delivered {
+            self.said_before.remove(&message_id);
+        }
         self.output.report(RunReport::Said { message_id, delivered });
     }
 
@@ -440,13 +464,19 @@ impl Stream {
 
     /// Tells the conversation what the program has written into its record meanwhile.
     fn read_record(&mut self, ts: Time, last: bool) {
-        if !self.has_caught_up() {
-            // What an earlier daemon has read there comes again as its acts.
-            return;
-        }
-        let lines = self.record.file.as_mut().map(|file| file.look(last)).unwrap_or_default();
-        for line in lines {
-            self.act_at(ts, Act::Record { line });
+        for _ in 0..if last { LAST_LOOKS } else { 1 } {
+            if !self.has_caught_up() || !self.notes.has_room(LOOK_TEXT_BYTES) {
+                // What an earlier daemon has read there comes again as its acts; or the rest waits a while.
+                return;
+            }
+            let Some(file) = &mut self.record.file else { return };
+            let (lines, has_more) = (file.look(last), file.has_more());
+            for (line, at) in lines {
+                self.act_at(ts, Act::Record { line, at });
+            }
+            if !has_more {
+                return;
+            }
         }
     }
 
@@ -456,14 +486,14 @@ impl Stream {
         if !wanted.bytes.is_empty() || wanted.close {
             self.write(wanted, None);
         }
-        if !self.room.events.is_empty() {
+        if !self.room.is_empty() {
             self.tell_events(ts);
         }
     }
 
     /// Lets the conversation act; what has happened is in the room then.
     fn converse(&mut self, act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>)) -> Wanted {
-        let Self { conversation, room: Room { steps, events }, .. } = self;
+        let Self { conversation, room: Room { steps, events, said }, .. } = self;
         if catch_unwind(AssertUnwindSafe(|| act(conversation.as_mut(), steps))).is_err() {
             let text = "a line of its output could not be understood (a bug in this program)".into();
             steps.push(Step::Event(Activity::Trouble { text }));
@@ -482,6 +512,7 @@ impl Stream {
                 }
                 Step::Write(text) => wanted.bytes.extend_from_slice(text.as_bytes()),
                 Step::CloseInput => wanted.close = true,
+                Step::Said(text) => said.push((events.len(), text)),
             }
         }
         wanted
@@ -490,6 +521,9 @@ impl Stream {
     /// Gives the keeper what is to be written, unless it has it of an earlier daemon; whether it has it.
     fn write(&mut self, wanted: Wanted, note: Option<Note>) -> bool {
         self.seq += 1;
+        if let Some(note) = &note {
+            self.notes.add(self.seq, note.what.to_string().len());
+        }
         if self.seq <= self.seq_known {
             return true;
         }
@@ -500,6 +534,12 @@ impl Stream {
 
     fn tell_events(&mut self, ts: Time) {
         let mut events = std::mem::take(&mut self.room.events);
+        let mut told = 0;
+        for (at, text) in std::mem::take(&mut self.room.said) {
+            self.push(ts, events.drain(..at - told));
+            told = at;
+            self.output.log_taken(ts, &LogEntry::Other(Other::User { text }));
+        }
         self.push(ts, events.drain(..));
         self.room.events = events;
     }
@@ -534,26 +574,12 @@ impl Stream {
     }
 }
 
-fn tell_stop(orders: &Orders, writer: Option<&Arc<Writer>>, is_told: &mut bool, grace: Duration) {
-    if *is_told || !orders.is_stopping() {
-        return;
-    }
-    *is_told = true;
-    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-    if let Some(writer) = writer
-        && let Err(error) = writer.send(&ToKeeper::Stop { grace_ms })
-    {
-        // Its reader sees the same, and ends what is left.
-        log::warn!("a keeper does not take the order to stop: {error}");
+impl Room {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.said.is_empty()
     }
 }
 
-impl SessionRecord {
-    fn of(&mut self, session: &str) {
-        if self.file.is_none()
-            && let Some(place) = self.of_session.as_ref().and_then(|place| place(session))
-        {
-            self.file = Some(RecordFile::new(place));
-        }
-    }
-}
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

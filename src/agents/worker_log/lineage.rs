@@ -3,7 +3,7 @@
 use super::index::{self, Mark};
 use super::raw::{self, Raw, RawPlace};
 use super::{PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, Page, Query, Since};
-use crate::agents::report::LogRecord;
+use crate::agents::report::{LogEntry, LogRecord};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,13 @@ struct DeedLine {
     deed: u64,
 }
 
-fn segment_path(dir: &Path, first: u64) -> PathBuf {
+pub(super) fn segment_path(dir: &Path, first: u64) -> PathBuf {
     dir.join(format!("{first:012}.jsonl"))
+}
+
+/// Where the index of a segment's words stands.
+pub(super) fn words_path(segment: &Path) -> PathBuf {
+    segment.with_extension("words")
 }
 
 fn index_path(dir: &Path, first: u64) -> PathBuf {
@@ -228,6 +233,7 @@ impl Lineage {
         for path in &segments {
             std::fs::remove_file(path)?;
             let _ = std::fs::remove_file(path.with_extension("index"));
+            let _ = std::fs::remove_file(words_path(path));
         }
         Ok(segments.len())
     }
@@ -363,6 +369,7 @@ impl Files {
             let oldest = self.segments.remove(0);
             std::fs::remove_file(segment_path(dir, oldest))?;
             let _ = std::fs::remove_file(index_path(dir, oldest));
+            let _ = std::fs::remove_file(words_path(&segment_path(dir, oldest)));
         }
         Ok(())
     }
@@ -434,6 +441,31 @@ impl Outline {
             if last > 0 {
                 break;
             }
+        }
+        Ok(last)
+    }
+
+    /// The last entry of this life for which `is_wanted` holds, in the newest two segments; `at_its_end`:
+    /// only behind the last mark.
+    pub fn last_of(
+        &self,
+        agent: AgentId,
+        at_its_end: bool,
+        is_wanted: impl Fn(&LogEntry) -> bool,
+    ) -> io::Result<Option<LogEntry>> {
+        let newest = self.segments.len() - 1;
+        let mut last = None;
+        for segment in newest.saturating_sub(usize::from(!at_its_end))..=newest {
+            self.each_line(
+                segment,
+                |_| at_its_end,
+                |line| {
+                    let found = serde_json::from_slice::<LogRecord>(line).ok();
+                    let found = found.filter(|found| found.agent_id == agent && is_wanted(&found.entry));
+                    last = found.map(|found| found.entry).or_else(|| last.take());
+                    true
+                },
+            )?;
         }
         Ok(last)
     }

@@ -1,6 +1,5 @@
 use super::lineage::SEGMENT_BYTES;
 use super::*;
-use crate::agents::report::Other;
 use crate::providers::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 use serde_json::json;
 use std::fs::OpenOptions;
@@ -425,4 +424,28 @@ fn what_was_printed_behind_a_place_is_taken_back() {
     assert!(!folder.names(".jsonl").iter().any(|name| name == "raw-000002.jsonl"));
     print(&store, "two again");
     assert_eq!(printed().lines().count(), 2);
+}
+
+/// The daemon was killed in between: the next one hears of the same start and the same end again.
+#[test]
+fn what_a_life_was_started_with_and_how_it_ended_is_told_once() {
+    let folder = Folder::new();
+    let store = folder.open();
+    let (other, end) = (AgentId(0xb3), LogEntry::life("completed: finished"));
+    for _ in 0..2 {
+        store.append_prompt(LINEAGE, AGENT, Time(1), "do it").expect("appends");
+    }
+    fill_with(&store, "said");
+    assert_eq!(store.append(LINEAGE, AGENT, Time(3), &end).expect("appends"), 3);
+    store.append_prompt(LINEAGE, other, Time(4), "do it").expect("appends");
+    let store = folder.open();
+    assert_eq!(store.append(LINEAGE, AGENT, Time(5), &end).expect("appends"), 4, "it is there");
+    store.append_prompt(LINEAGE, AGENT, Time(6), "do it").expect("appends");
+    assert_eq!(store.append(LINEAGE, other, Time(7), &end).expect("appends"), 5, "another's end");
+    fill_with(&store, "resumed");
+    assert_eq!(store.append(LINEAGE, AGENT, Time(9), &end).expect("appends"), 7, "it has done more since");
+}
+
+fn fill_with(store: &LogStore, said: &str) {
+    store.append(LINEAGE, AGENT, Time(2), &text(said)).expect("appends");
 }

@@ -161,6 +161,7 @@ export function about(body, key) {
         ["Tokens", tokensOf(agent.tokens)],
         ["Process", agent.pid ?? "none"],
         ["Session", agent.sessionId ?? "none"],
+        ["Its own screen", h("code", {}, `svc attach ${agent.name}`)],
         ["Lineage", agent.lineageId],
         ["Replaces", agent.predecessorId ?? "nobody"],
         ["Exit", agent.exit ? JSON.stringify(agent.exit) : "it lives"],

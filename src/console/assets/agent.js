@@ -1,6 +1,6 @@
 // One agent: what it does, live; and everything one can do with it.
 
-import { button, confirm, dollars, empty, fill, h, say, short, span, toast } from "./dom.js";
+import { button, confirm, cost, empty, fill, h, say, short, span, toast } from "./dom.js";
 import { abandon, at, del, post } from "./api.js";
 import { find, isLive, on, store } from "./store.js";
 import { gauge, setGauge } from "./gauge.js";
@@ -70,7 +70,7 @@ export default function agentPage(view, parts) {
       ["provider", agent.provider],
       ["model", agent.actualModel ?? agent.model ?? "auto"],
       ["tokens", short(agent.tokensUsed)],
-      ["cost", agent.unpricedTokens > 0 && !agent.costUsd ? "unpriced" : dollars(agent.costUsd)],
+      ["cost", cost(agent.costUsd, agent.unpricedTokens)],
       ["turns", agent.turns],
     ];
     if (agent.pendingInstructions)

@@ -84,6 +84,9 @@ const whole = new Intl.NumberFormat("en");
 export const exact = (n) => whole.format(n ?? 0);
 export const short = (n) => number.format(n ?? 0);
 export const dollars = (n) => (n ? `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}` : "$0");
+/** Dollars beside `unpricedTokens`: a `+` where a part has no price, `unpriced` where nothing has. */
+export const cost = (usd, unpriced) =>
+  unpriced > 0 ? (usd ? `${dollars(usd)}+` : "unpriced") : dollars(usd);
 export const percent = (n) => `${Math.round((n ?? 0) * 100)} %`;
 
 /** A count with its noun: `1 agent`, `1,200 agents`. */

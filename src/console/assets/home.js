@@ -1,6 +1,6 @@
 // The first screen: what waits for a person, and all agents.
 
-import { ago, button, code, dollars, empty, fill, h, head, say, short, soon, span, toast } from "./dom.js";
+import { ago, button, code, cost, empty, fill, h, head, say, short, soon, span, toast } from "./dom.js";
 import { at as path, post, del } from "./api.js";
 import { attention, isBad, isLive, on, spark, store } from "./store.js";
 import { card } from "./approvals.js";
@@ -105,17 +105,19 @@ export default function home(view) {
   };
   const totals = () => {
     let tokens = 0;
-    let cost = 0;
+    let usd = 0;
+    let unpriced = 0;
     let live = 0;
     for (const agent of store.agents.values()) {
       tokens += agent.tokensUsed;
-      cost += agent.costUsd;
+      usd += agent.costUsd ?? 0;
+      unpriced += agent.unpricedTokens ?? 0;
       live += isLive(agent);
     }
     say(
       figures,
       store.agents.size
-        ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${dollars(cost)}`
+        ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${cost(usd, unpriced)}`
         : "",
     );
   };
@@ -313,5 +315,5 @@ function draw(agent, row) {
   setGauge(parts.context, agent);
   say(parts.tokens, short(agent.tokensUsed));
   parts.tokens.setAttribute("aria-label", `${agent.tokensUsed} tokens`);
-  say(parts.cost, dollars(agent.costUsd));
+  say(parts.cost, cost(agent.costUsd, agent.unpricedTokens));
 }

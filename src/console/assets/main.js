@@ -19,6 +19,7 @@ export const PAGES = [
   ["memory", "Memory", "memory", "m"],
   ["map", "Project map", "map", "p"],
   ["audit", "Audit", "audit", "u"],
+  ["replay", "Replay", "replay", "v"],
   ["integrations", "Integrations", "integrations", "i"],
   ["skills", "Skills", "skills", "k"],
   ["toys", "Toys", "toys", "y"],

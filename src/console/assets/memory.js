@@ -92,8 +92,15 @@ export default function memory(view) {
           discoveries.length
             ? table(
                 "Discoveries",
-                ["When", "Role", "When this happens", "do this"],
-                discoveries.map((one) => [ago(one.ts), one.role, one.trigger, one.fix]),
+                ["When", "Role", "When this happens", "do this", "Met", "Of use"],
+                discoveries.map((one) => [
+                  ago(one.ts),
+                  one.mined ? `${one.role}, from a log` : one.role,
+                  one.trigger,
+                  one.otherwise ? `${one.fix} (of the same was said: ${one.otherwise})` : one.fix,
+                  `${exact(one.again + 1)} ×`,
+                  `${exact(one.endedWell)} of ${exact(one.told)}`,
+                ]),
               )
             : h(
                 "p",

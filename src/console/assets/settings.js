@@ -31,6 +31,8 @@ const LABELS = {
   "safety.roleMultipliers": ["Multipliers by role", "JSON: how many times the ceiling a role may use"],
   "skills.baseUrl": ["Skills marketplace", ""],
   "integrations.idleStopSeconds": ["Integrations stop after", "Seconds without a call"],
+  "record.enabled": ["Flight recorder", "Takes effect with the next start"],
+  "record.maxMegabytes": ["Recording", "MiB on disk at most; takes effect with the next start"],
   enforcement: ["Scopes are held", ""],
   host: ["Address", "Takes effect with the next start"],
   port: ["Port", "Takes effect with the next start"],

@@ -52,6 +52,19 @@ export async function openSpawn(given = {}) {
     ],
     "shared",
   );
+  const onLimit = select(
+    [
+      ["", "As the project's setting says"],
+      ["ask", "Wait for my word"],
+      ["wait", "Go on when it opens"],
+      ["handover", "Go on with another provider"],
+      ["stop", "End"],
+    ],
+    "",
+  );
+  const account = h("select");
+  const whose = field("account", "Whose login", account);
+  whose.hidden = true;
   const schedule = h("input", { type: "text", autocomplete: "off", placeholder: "0 3 * * 1-5" });
   const skills = choices("skills", "Skills");
   const integrations = choices("integrations", "Integrations");
@@ -90,6 +103,8 @@ export async function openSpawn(given = {}) {
         field("isolation", "Where it works", isolation),
         field("schedule", "Repeat on a schedule", schedule, "A cron expression; empty: only now"),
       ),
+      field("onLimit", "When its usage limit is reached", onLimit),
+      whose,
       skills.el,
       integrations.el,
     ),
@@ -114,6 +129,8 @@ export async function openSpawn(given = {}) {
       skills: skills.chosen(),
       integrations: integrations.chosen(),
     };
+    if (onLimit.value) body.onLimit = onLimit.value;
+    if (account.value) body.account = account.value;
     if (schedule.value.trim()) body.schedule = schedule.value.trim();
     if (name.value.trim()) body.name = name.value.trim();
     if (workingDir.value.trim()) body.workingDir = workingDir.value.trim();
@@ -126,7 +143,7 @@ export async function openSpawn(given = {}) {
     } catch (error) {
       fill(rest, faults(form, error).join("; "));
       form.querySelector("details").open ||= error.errors?.some((fault) =>
-        /workingDir|effort|isolation|schedule|skills|integrations/.test(fault.field),
+        /workingDir|effort|isolation|schedule|onLimit|account|skills|integrations/.test(fault.field),
       );
     } finally {
       go.disabled = false;
@@ -144,6 +161,7 @@ export async function openSpawn(given = {}) {
     () => {},
   );
   await offer(provider, model, rest);
+  offerLogins(provider, account, whose);
 }
 
 /** Check boxes for what is installed; hidden while there is nothing to choose. */
@@ -162,6 +180,27 @@ function choices(name, label) {
     },
     chosen: () => [...list.querySelectorAll("input:checked")].map((box) => box.value),
   };
+}
+
+/** The accounts of the chosen provider, where there are any. */
+function offerLogins(provider, account, whose) {
+  get("/api/accounts").then(
+    ({ accounts }) => {
+      const choose = () => {
+        const own = accounts.filter((one) => one.provider === provider.value);
+        whose.hidden = own.length === 0;
+        fill(
+          account,
+          h("option", { value: "" }, "The usual one"),
+          own.length > 0 && h("option", { value: "auto" }, "The one with the most room"),
+          ...own.map((one) => h("option", { value: one.name }, one.name)),
+        );
+      };
+      provider.addEventListener("change", choose);
+      choose();
+    },
+    () => {},
+  );
 }
 
 async function offer(provider, model, rest) {

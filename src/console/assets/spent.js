@@ -15,13 +15,14 @@ export const RANGES = [
 ];
 
 /** The snapshots, and the present last. */
-export function history(snapshots, tokens, cost) {
+export function history(snapshots, tokens, cost, unpriced) {
   const points = snapshots.map((one) => ({
     time: Date.parse(one.timestamp),
     tokens: one.tokensUsed,
-    cost: one.costUsd,
+    cost: one.costUsd ?? 0,
+    unpriced: one.unpricedTokens ?? 0,
   }));
-  if (points.length) points.push({ time: Date.now(), tokens, cost });
+  if (points.length) points.push({ time: Date.now(), tokens, cost, unpriced });
   return points;
 }
 
@@ -48,14 +49,15 @@ export function spent(points, key, words) {
   return ms < PACE_MS ? words(used) : `${words(used)}, ${words((used * HOUR_MS) / ms)} an hour`;
 }
 
-/** `[day, tokens, cost]` of the last days on which something was used, the latest first. */
+/** `[day, tokens, cost, tokens without a price]` of the last days on which something was used, the latest first. */
 export function daily(points) {
   const days = new Map();
   for (let at = 1; at < points.length; at += 1) {
     const name = day.format(points[at].time);
-    const sum = days.get(name) ?? [name, 0, 0];
+    const sum = days.get(name) ?? [name, 0, 0, 0];
     sum[1] += points[at].tokens - points[at - 1].tokens;
     sum[2] += points[at].cost - points[at - 1].cost;
+    sum[3] += Math.max(0, points[at].unpriced - points[at - 1].unpriced);
     days.set(name, sum);
   }
   return [...days.values()]

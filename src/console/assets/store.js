@@ -50,7 +50,7 @@ export function emit(type, message) {
   for (const listener of listeners.get(type) ?? []) listener(message);
 }
 
-const LIVE = new Set(["starting", "running", "waiting", "rotating"]);
+const LIVE = new Set(["starting", "running", "waiting", "rotating", "limited", "queued"]);
 export const isLive = (agent) => LIVE.has(agent.status);
 export const isBad = (agent) => agent.status === "crashed" || agent.status === "interrupted";
 export const isStalled = (agent) => isLive(agent) && agent.statusCode === "silent";

@@ -1,6 +1,6 @@
 // What was used, what it cost, and what was saved, with the basis of every figure.
 
-import { dayOf, dollars, empty, exact, fill, h, head, percent, plural, select, short, span, table } from "./dom.js";
+import { cost as costOf, dayOf, dollars, empty, exact, fill, h, head, percent, plural, select, short, span, table } from "./dom.js";
 import { get } from "./api.js";
 import { bars, curve } from "./chart.js";
 import { on } from "./store.js";
@@ -10,8 +10,8 @@ const AGAIN_MS = 10000;
 
 /** What a saving is called, and how it came about. */
 const SAVED = {
-  rotation: ["Rotations", "context that a successor began without"],
-  coldStart: ["Sessions that were resumed", "context that was still there, instead of a cold start"],
+  rotation: ["Rotations", "what reading the old context again would have cost more than a new start, ten minutes later"],
+  coldStart: ["Sessions that were resumed", "context that their first call read from the cache, less what that cost"],
   conflict: ["Conflicts that were prevented", "work that would have been done twice"],
   cacheReads: ["The provider's cache", "input that was read from it"],
 };
@@ -33,12 +33,95 @@ const pace = (points, key, words) => {
   return h("p", { class: "hint pace" }, `In the ${span(from)} since ${dayOf(from)}: ${used}.`);
 };
 
-/** `[name, value, words]` of what `key` says of each agent, added up. */
-function grouped(agents, key) {
-  const sums = new Map();
-  for (const agent of agents)
-    sums.set(agent[key] ?? "unknown", (sums.get(agent[key] ?? "unknown") ?? 0) + agent.used);
-  return [...sums].map(([name, used]) => [name, used, short(used)]);
+/** What rotations have saved at least and at most. */
+function foundOut({ low, high, checked, open }) {
+  const found = checked ? `between ${exact(low)} and ${exact(high)}; below 0 they have cost more` : "";
+  return [found, open && `${plural(open, "rotation")} not checked yet`].filter(Boolean).join("; ");
+}
+
+/** What stands beside the cost of today: estimates, each said to be one. */
+function besides(cost) {
+  return [
+    cost.todayEstimatedUsd > 0 && `about ${dollars(cost.todayEstimatedUsd)} of turns that were cut off`,
+    cost.todayUnpricedAtMostUsd > 0 && `at most ${dollars(cost.todayUnpricedAtMostUsd)} unpriced`,
+  ].filter(Boolean);
+}
+
+/** What the providers allow: measured figures, and guesses that say so. */
+function windows(quota) {
+  const share = (value) => (value === null ? "–" : `${value} %`);
+  const moment = (value) => (value === null ? "–" : new Date(value).toLocaleString());
+  return h(
+    "div",
+    { class: "panel" },
+    h("h2", {}, "Limits of the providers"),
+    quota.windows.length > 0 &&
+      table(
+        "Limits of the providers",
+        ["Provider", "Window", "#Used", "#Left", "Opens", "Heard", "#An hour", "Full (guess)", "Fit (guess)"],
+        quota.windows.map((one) => [
+          one.account === "default" ? one.provider : `${one.provider} (${one.account})`,
+          one.window,
+          one.closed ? "closed" : share(one.usedPercent),
+          share(one.leftPercent),
+          moment(one.opensAt),
+          moment(one.heardAt),
+          share(one.percentPerHour),
+          moment(one.guessed.fullAt),
+          one.guessed.fit === null ? "–" : `${one.guessed.fit} of ${one.guessed.agents} agents`,
+        ]),
+      ),
+    quota.reserve &&
+      h(
+        "p",
+        { class: "hint" },
+        `${quota.reserve.percent} % of each window are kept for you: with less left no turn begins by itself`,
+        quota.reserve.withoutFigure.length > 0 &&
+          `; it has no effect on ${quota.reserve.withoutFigure.join(", ")}, which told no figure`,
+        ".",
+      ),
+    quota.held.map((one) =>
+      h(
+        "p",
+        { class: "hint" },
+        h("a", { href: `#/agent/${one.agentId}` }, one.name),
+        one.goesOnAt ? ` goes on at ${moment(one.goesOnAt)}` : " waits for your word: resume lets it go on",
+      ),
+    ),
+    h("p", { class: "hint" }, "As the providers told it; the guesses hold if the running agents keep their pace."),
+  );
+}
+
+/** The person's further logins, and how to log in where nobody is. */
+function logins(accounts) {
+  return h(
+    "div",
+    { class: "panel" },
+    h("h2", {}, "Accounts"),
+    table(
+      "Accounts",
+      ["Account", "Provider", "Login", "Key", "#Agents"],
+      accounts.map((one) => [
+        one.name,
+        one.provider,
+        one.login?.told ?? "not asked yet",
+        one.hasKey ? "stored" : "–",
+        exact(one.agents.length),
+      ]),
+    ),
+    accounts
+      .filter((one) => !one.ready)
+      .map((one) =>
+        h(
+          "p",
+          { class: "hint" },
+          `${one.name}: `,
+          one.loginCommand && h("code", {}, one.loginCommand),
+          one.loginCommand && ", or ",
+          h("code", {}, `svc credentials set ${one.keyName}`),
+        ),
+      ),
+  );
 }
 
 export default function tokens(view) {
@@ -56,18 +139,25 @@ export default function tokens(view) {
   );
   let stopped = false;
   const load = async () => {
-    const [summary, teams, timeline, dashboard, rotation] = await Promise.all([
+    const [summary, teams, timeline, dashboard, rotation, quota, { accounts }] = await Promise.all([
       get("/api/tokens/summary"),
       get("/api/tokens/by-team"),
       get("/api/timeline"),
       get("/api/dashboard"),
       get("/api/rotation"),
+      get("/api/quota"),
+      get("/api/accounts"),
     ]);
     if (stopped) return;
     const total = summary.totalTokens ?? summary.totalUsed;
     const { basis, ...saved } = summary.breakdown;
     const { cost } = dashboard;
-    const all = history(timeline.snapshots, dashboard.tokens.used, cost.totalUsd);
+    const all = history(
+      timeline.snapshots,
+      dashboard.tokens.used,
+      cost.totalUsd ?? 0,
+      cost.unpricedTokens,
+    );
     const chosen = within(all, Number(range.value));
     const points = chosen.map((one) => [one.time, one.tokens]);
     const costs = chosen.map((one) => [one.time, one.cost]);
@@ -79,13 +169,16 @@ export default function tokens(view) {
         "div",
         { class: "tiles" },
         tile(short(total), "tokens used"),
-        tile(dollars(cost.totalUsd), "cost in all"),
+        tile(costOf(cost.totalUsd, cost.unpricedTokens), "cost in all"),
         tile(
           dollars(cost.todayUsd),
-          cost.dailyBudgetUsd ? `today, of ${dollars(cost.dailyBudgetUsd)}` : "today, no budget is set",
+          [
+            cost.dailyBudgetUsd ? `today, of ${dollars(cost.dailyBudgetUsd)}` : "today, no budget is set",
+            ...besides(cost),
+          ].join("; "),
         ),
         tile(percent(summary.cacheHitRate), "of the input came from cache"),
-        tile(short(summary.totalSaved), "tokens saved"),
+        tile(short(summary.totalSaved), "tokens saved, estimated"),
         tile(exact(dashboard.agents.rotations), "rotations"),
       ),
       !total &&
@@ -110,6 +203,8 @@ export default function tokens(view) {
             curve("Cost", costs, dollars),
             pace(chosen, "cost", dollars),
           ),
+        (quota.reserve || quota.windows.length + quota.held.length > 0) && windows(quota),
+        accounts.length > 0 && logins(accounts),
         days.length > 0 &&
           h(
             "div",
@@ -118,7 +213,7 @@ export default function tokens(view) {
             table(
               "By day",
               ["Day", "#Tokens", "#Cost"],
-              days.map(([name, used, usd]) => [name, exact(used), dollars(usd)]),
+              days.map(([name, used, usd, unpriced]) => [name, exact(used), costOf(usd, unpriced)]),
             ),
           ),
         h(
@@ -130,7 +225,7 @@ export default function tokens(view) {
             summary.perAgent.map((one) => [
               one.name || one.id,
               one.used,
-              `${short(one.used)}${one.costUsd ? ` · ${dollars(one.costUsd)}` : ""}`,
+              `${short(one.used)}${one.used ? ` · ${costOf(one.costUsd, one.unpricedTokens)}` : ""}`,
               one.removed ? null : `#/agent/${one.id}`,
             ]),
           ),
@@ -144,7 +239,7 @@ export default function tokens(view) {
             teams.teams.map((one) => [
               one.teamName,
               one.totalTokens,
-              `${short(one.totalTokens)} · ${dollars(one.totalCostUsd)} · ${plural(one.agentCount, "agent")}`,
+              `${short(one.totalTokens)} · ${costOf(one.totalCostUsd, one.unpricedTokens)} · ${plural(one.agentCount, "agent")}`,
             ]),
           ),
         ),
@@ -152,7 +247,23 @@ export default function tokens(view) {
           "div",
           { class: "panel" },
           h("h2", {}, "By model"),
-          bars("Tokens by model", grouped(summary.perAgent, "model")),
+          bars(
+            "Tokens by model",
+            summary.byModel.map((one) => [
+              one.model,
+              one.used,
+              `${short(one.used)} · ${costOf(one.costUsd, one.unpricedTokens)}`,
+            ]),
+          ),
+          summary.interrupted.outputTokens > 0 &&
+            h(
+              "p",
+              { class: "hint" },
+              `Not in it: about ${exact(summary.interrupted.outputTokens)} tokens of output, `,
+              `${costOf(summary.interrupted.costUsd, summary.interrupted.unpricedTokens)}, `,
+              "of turns that were cut off before their provider had counted them (estimated).",
+            ),
+          h("p", { class: "hint" }, `Prices as of ${summary.prices.asOf}.`),
         ),
         h(
           "div",
@@ -166,7 +277,12 @@ export default function tokens(view) {
               .map(([key, value]) => [
                 h("span", { title: key }, SAVED[key]?.[0] ?? key),
                 exact(value),
-                [basis?.[key], SAVED[key]?.[1]].filter(Boolean).join(": "),
+                [
+                  [basis?.[key], SAVED[key]?.[1]].filter(Boolean).join(": "),
+                  key === "rotation" && foundOut(summary.savings.rotationRange),
+                ]
+                  .filter(Boolean)
+                  .join("; "),
               ]),
           ),
         ),

@@ -5,8 +5,12 @@
 //! messages last.
 //! **Invariant:** every command, failure, file, lock, step, rule and message that was found is in the brief
 //! or in the loss report.
+//! **Invariant:** what was only read does not count as changed, and what is red no more not as failed.
 //! **Invariant:** an older brief is never nested: handoffs before this one appear as one line each.
 
+mod last_word;
+mod ledger;
+mod signs;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -15,12 +19,14 @@ mod transcript;
 use crate::agents::report::LogRecord;
 use crate::agents::{Agent, FileTouch};
 use crate::core::State as All;
+use crate::memory::Learned;
 use serde::Serialize;
+use signs::Kind;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use svc_base::fence::one_line;
-use transcript::Transcript;
+use transcript::{FAILED, Transcript};
 
 /// Characters of a brief at most.
 pub const MAX_CHARS: usize = 16_000;
@@ -44,7 +50,12 @@ const RECENT_LOSSES: usize = 100;
 /// Characters of one loss.
 const LOSS_CHARS: usize = 100_000;
 /// Room for the remark about what was left out.
-const REMARK_CHARS: usize = 200;
+const REMARK_CHARS: usize = 300;
+/// Characters of the project map: the briefing above the brief has it as well.
+const MAP_CHARS: usize = 400;
+/// Weights that are asked for by name.
+const MAP: u8 = 1;
+const OPEN_STEPS: u8 = 17;
 /// Earlier handoffs of the role that are named.
 const CHAIN_ENTRIES: usize = 3;
 
@@ -54,6 +65,8 @@ pub struct Facts {
     pub name: String,
     pub role: String,
     pub task: Arc<str>,
+    /// The folder from which paths are seen, absolute; empty: as they were told.
+    pub root: String,
     /// Why it is rotated.
     pub reason: String,
     pub files: Arc<BTreeMap<String, FileTouch>>,
@@ -66,6 +79,8 @@ pub struct Facts {
     pub chain: Vec<String>,
     /// Its workspace's part of the project map.
     pub map: Option<String>,
+    /// What the old session said when it was asked.
+    pub last_word: Option<String>,
 }
 
 impl Facts {
@@ -80,6 +95,7 @@ impl Facts {
             name: agent.name.clone(),
             role: agent.role.clone(),
             task: Arc::clone(&agent.prompt),
+            root: root_of(all, agent),
             reason: reason.to_owned(),
             files: Arc::clone(&agent.files),
             scope: Arc::clone(&agent.scope),
@@ -87,8 +103,25 @@ impl Facts {
             constraints: all.memory.constraints().iter().map(rule).collect(),
             chain: all.memory.chain(&agent.role).take(CHAIN_ENTRIES).map(handoff).collect(),
             map: super::map_section(all, &agent.working_dir),
+            last_word: None,
         }
     }
+}
+
+impl Facts {
+    /// What it takes to read a log without writing a brief.
+    pub fn to_read(all: &All, agent: &Agent) -> Self {
+        Self { task: Arc::clone(&agent.prompt), root: root_of(all, agent), ..Self::default() }
+    }
+}
+
+/// The folder that an agent calls its project: its worktree, or the project itself.
+fn root_of(all: &All, agent: &Agent) -> String {
+    let dir = match &agent.worktree {
+        Some(worktree) => all.project.dir.join(worktree),
+        None => all.project.dir.clone(),
+    };
+    dir.to_string_lossy().into_owned()
 }
 
 /// A brief, and what is not in it.
@@ -160,7 +193,7 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Nothing is read yet.
     pub fn new(facts: &'a Facts) -> Self {
-        Self { facts, transcript: Transcript::default(), losses: Losses::default() }
+        Self { facts, transcript: Transcript::new(&facts.root), losses: Losses::default() }
     }
 
     /// Takes in the next record, oldest first.
@@ -174,6 +207,11 @@ impl<'a> Reader<'a> {
         self.losses.add("The log", &text, false);
     }
 
+    /// What failed and went well then, oldest first.
+    pub fn learned(self) -> impl DoubleEndedIterator<Item = Learned> {
+        self.transcript.ledger.learned()
+    }
+
     /// The brief.
     pub fn build(mut self) -> Built {
         self.transcript.finish(&mut self.losses);
@@ -181,7 +219,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn assemble(facts: &Facts, mut transcript: Transcript, mut losses: Losses) -> Built {
+fn assemble(facts: &Facts, transcript: Transcript, mut losses: Losses) -> Built {
     let room = MAX_CHARS - REMARK_CHARS;
     let empty = head(facts, "").chars().count();
     let asked: usize = transcript.user.iter().map(|text| quote(text).chars().count() + 1).sum();
@@ -193,28 +231,9 @@ fn assemble(facts: &Facts, mut transcript: Transcript, mut losses: Losses) -> Bu
     let head = head(facts, &task);
     let head_chars = head.chars().count();
     let user = fit_messages(&transcript.user, room.saturating_sub(head_chars + 60), &mut losses);
-    let map = facts.map.as_deref().map(without_mark).unwrap_or_default();
-    let mut chain = facts.chain.clone();
-    chain.reverse();
-    // Lines go from the beginning, and the first step is to be kept longest.
-    let commands = transcript.commands();
-    let mut open_steps = transcript.open_steps;
-    open_steps.reverse();
-    let mut sections = vec![
-        Section::new(11, "The user's last messages", user),
-        Section::new(10, "Open steps", open_steps),
-        Section::new(9, "Locks you hold", facts.locks.clone()),
-        Section::new(8, "Files changed", files_changed(&facts.files)),
-        Section::new(3, "Last changes", transcript.hunks),
-        Section::new(6, "Commands run", commands),
-        Section::new(7, "Failed, do not repeat blindly", transcript.failures),
-        Section::new(5, "What was said last", transcript.said),
-        Section::new(4, "Rules of this project", facts.constraints.clone()),
-        Section::new(2, "Earlier handoffs of this role", chain),
-        Section::new(1, "Project map", map.lines().rev().map(str::to_owned).collect()),
-    ];
+    let mut sections = sections_of(facts, transcript, user, &mut losses);
     fit(head_chars, &mut sections, room, &mut losses);
-    for section in sections.iter_mut().filter(|section| matches!(section.weight, 1 | 10)) {
+    for section in sections.iter_mut().filter(|section| matches!(section.weight, MAP | OPEN_STEPS)) {
         section.lines.reverse();
     }
     let mut text = head;
@@ -226,6 +245,75 @@ fn assemble(facts: &Facts, mut transcript: Transcript, mut losses: Losses) -> Bu
     }
     text.push_str(&losses.remark(&facts.name));
     Built { text, more_losses: losses.more, losses: losses.in_order(&sections) }
+}
+
+/// The sections, in the order in which they are read.
+fn sections_of(
+    facts: &Facts,
+    mut transcript: Transcript,
+    user: Vec<String>,
+    losses: &mut Losses,
+) -> Vec<Section> {
+    let mut chain = facts.chain.clone();
+    chain.reverse();
+    let word = last_word::lines(facts, &transcript, losses);
+    let commands = transcript.commands(losses);
+    let mended = transcript.ledger.mended_lines(losses);
+    let known = |weight, kind: Kind| {
+        let lines = transcript.ledger.lines(kind, &transcript.open_files());
+        Section::new(weight, ledger::TITLES[kind as usize], lines)
+    };
+    let known = [
+        known(14, Kind::Next),
+        known(9, Kind::Question),
+        known(13, Kind::Decision),
+        known(11, Kind::Cause),
+        known(11, Kind::Found),
+        known(10, Kind::DeadEnd),
+    ];
+    let asked = transcript.ledger.asked_lines();
+    let hunks = transcript.hunks();
+    // Lines go from the beginning, and the first step is to be kept longest.
+    let mut open_steps = transcript.open_steps;
+    open_steps.reverse();
+    let mut sections = vec![
+        Section::new(18, "The user's last messages", user),
+        Section::new(16, ledger::ASKED, asked),
+        Section::new(OPEN_STEPS, "Open steps", open_steps),
+    ];
+    // After what it was asked to do, before what rules have found.
+    sections.push(Section::new(14, last_word::TITLE, word));
+    sections.extend(known);
+    sections.extend([
+        Section::new(15, "Locks you hold", facts.locks.clone()),
+        Section::new(8, "Files changed", ledger::files_changed(&facts.files, &facts.root, losses)),
+        Section::new(3, "Last changes", hunks),
+        Section::new(7, ledger::MENDED, mended),
+        Section::new(6, "Commands run", commands),
+        Section::new(12, FAILED, transcript.failures),
+        Section::new(5, "What was said last", transcript.said),
+        Section::new(4, "Rules of this project", facts.constraints.clone()),
+        Section::new(2, "Earlier handoffs of this role", chain),
+        Section::new(MAP, "Project map", map_lines(facts, losses)),
+    ]);
+    sections
+}
+
+/// The first lines of the project map, the last of them first.
+fn map_lines(facts: &Facts, losses: &mut Losses) -> Vec<String> {
+    let map = facts.map.as_deref().map(without_mark).unwrap_or_default();
+    let mut lines: Vec<String> = Vec::new();
+    let mut chars = 0;
+    for line in map.lines() {
+        chars += line.chars().count() + 1;
+        if chars > MAP_CHARS {
+            losses.add("Project map", line, false);
+        } else {
+            lines.push(line.to_owned());
+        }
+    }
+    lines.reverse();
+    lines
 }
 
 fn head(facts: &Facts, task: &str) -> String {
@@ -282,13 +370,6 @@ fn quote(text: &str) -> String {
     format!("> {}\n", text.trim_end_matches('\n').replace('\n', "\n> "))
 }
 
-fn files_changed(files: &BTreeMap<String, FileTouch>) -> Vec<String> {
-    let mut changed: Vec<_> = files.iter().filter(|(_, touched)| touched.writes > 0).collect();
-    // Those written most are kept longest.
-    changed.sort_by(|a, b| a.1.writes.cmp(&b.1.writes).then(b.0.cmp(a.0)));
-    changed.into_iter().map(|(path, touched)| format!("- {path} (writes: {})", touched.writes)).collect()
-}
-
 /// What is not in the brief.
 #[derive(Default)]
 struct Losses {
@@ -332,7 +413,8 @@ impl Losses {
         }
         let count = self.list.len() + self.more;
         format!(
-            "\n({count} older or longer entries were left out or cut; 'svc logs {name} --tail 1000' has all.)\n"
+            "\n({count} older or longer entries were left out or cut. Before you ask the user or search for yourself, ask for \
+             them: 'svc recall WORDS'. A number like [812] is a record of the log: 'svc logs {name} --since 811'.)\n"
         )
     }
 }

@@ -59,7 +59,11 @@ fn decisions_8_the_brief_has_task_messages_files_commands_and_failures() {
     ] {
         assert!(brief.contains(part), "{part:?} is missing in\n{brief}");
     }
-    assert!(!brief.contains("message 1"), "only the last five messages are carried over");
+    assert!(
+        brief.contains("\n- message 1 second line [2]\n"),
+        "what was said earlier stays while it is short"
+    );
+    assert!(!brief.contains("> message 1"), "only the last five messages are carried over verbatim");
     assert_eq!(brief, build(&facts(), &records(log)), "same input, same bytes");
 }
 

@@ -1,6 +1,8 @@
 //! What a log tells a successor, in the order it happened.
 
 use super::super::briefing;
+use super::last_word::Acts;
+use super::ledger::{self, Ledger, Place};
 use super::{Losses, MARK, USER_MESSAGES, cut, first_line, steps, without_mark};
 use crate::agents::report::{LogEntry, LogRecord, Other};
 use crate::providers::Activity;
@@ -9,14 +11,22 @@ use std::collections::BTreeMap;
 
 const LINE_CHARS: usize = 240;
 const SAID_CHARS: usize = 480;
-const HUNK_CHARS: usize = 600;
+const HUNK_CHARS: usize = 240;
 /// Kept of each kind; older ones are losses.
-const MAX_SAID: usize = 8;
+const MAX_SAID: usize = 2;
 const MAX_COMMANDS: usize = 80;
 const MAX_FAILURES: usize = 40;
-const MAX_HUNKS: usize = 20;
+/// Of files, the last change of each.
+const MAX_HUNKS: usize = 3;
+/// Commands that are told: those that act, and those that only look.
+const MAX_ACTING: usize = 8;
+const MAX_LOOKING: usize = 2;
+/// A text without a fact that is at least so long is a report all the same.
+const REPORT_CHARS: usize = 200;
 const MAX_STEPS: usize = 40;
 const STEP_CHARS: usize = 200;
+/// The head above what failed and has not gone well since.
+pub const FAILED: &str = "Failed, do not repeat blindly";
 
 /// A tool call under way.
 struct Open {
@@ -30,12 +40,19 @@ struct Open {
 pub struct Transcript {
     /// The user's last [`USER_MESSAGES`], verbatim.
     pub user: Vec<String>,
+    /// Where they stand.
+    user_at: Vec<Place>,
+    pub ledger: Ledger,
+    pub acts: Acts,
+    /// The project's folder: paths are told as seen from it.
+    root: String,
     pub open_steps: Vec<String>,
     pub said: Vec<String>,
     /// Each with its outcome once, where it was run last, and how often it was.
     commands: Vec<(String, usize)>,
     pub failures: Vec<String>,
-    pub hunks: Vec<String>,
+    /// The last changes of files, by their paths.
+    hunks: Vec<(String, String)>,
     /// Tool calls under way, by id.
     open: BTreeMap<String, Open>,
     /// The agent's own list of steps, as it was told last.
@@ -66,20 +83,40 @@ fn user_messages(text: &str, task: &str) -> Vec<String> {
 }
 
 impl Transcript {
+    /// Nothing is read yet; `root` is the project's folder.
+    pub fn new(root: &str) -> Self {
+        Self { root: root.trim_end_matches('/').to_owned(), ..Self::default() }
+    }
+
     /// Takes in the next record of the log.
     pub fn take(&mut self, record: &LogRecord, task: &str, losses: &mut Losses) {
+        let place = Place::of(record);
+        self.ledger.at(place);
         match &record.entry {
-            LogEntry::Other(Other::User { text }) => self.user.extend(user_messages(text, task)),
+            LogEntry::Other(Other::User { text }) => {
+                self.user.extend(user_messages(text, task));
+                self.user_at.resize(self.user.len(), place);
+            }
             // What an ended process had open is not open any more.
             LogEntry::Other(Other::Life { .. }) => self.open.clear(),
             LogEntry::Activity(activity) => {
                 if let Some(steps) = steps::of(activity) {
                     self.todo = steps;
                 }
-                self.activity(activity, losses);
+                self.activity(activity, place, losses);
             }
         }
         self.bound(losses);
+    }
+
+    /// The files that were changed last.
+    pub fn open_files(&self) -> Vec<&str> {
+        self.hunks.iter().filter_map(|(path, _)| path.rsplit('/').next()).collect()
+    }
+
+    /// The last changes as lines.
+    pub fn hunks(&self) -> Vec<String> {
+        self.hunks.iter().map(|(_, hunk)| hunk.clone()).collect()
     }
 
     /// The log is read: what was under way is open.
@@ -97,12 +134,15 @@ impl Transcript {
 
     /// Drops what is too old.
     fn bound(&mut self, losses: &mut Losses) {
-        let lists = [
-            (&mut self.user, USER_MESSAGES, "The user's last messages"),
-            (&mut self.said, MAX_SAID, "What was said last"),
-            (&mut self.failures, MAX_FAILURES, "Failed, do not repeat blindly"),
-            (&mut self.hunks, MAX_HUNKS, "Last changes"),
-        ];
+        let old_words = self.user.len().saturating_sub(USER_MESSAGES);
+        for (old, place) in self.user.drain(..old_words).zip(self.user_at.drain(..old_words)) {
+            self.ledger.asked(&old, place, losses);
+        }
+        for (_, old) in self.hunks.drain(..self.hunks.len().saturating_sub(MAX_HUNKS)) {
+            losses.add("Last changes", &old, false);
+        }
+        let lists =
+            [(&mut self.said, MAX_SAID, "What was said last"), (&mut self.failures, MAX_FAILURES, FAILED)];
         for (list, keep, title) in lists {
             for old in list.drain(..list.len().saturating_sub(keep)) {
                 losses.add(title, &old, false);
@@ -113,13 +153,27 @@ impl Transcript {
         }
     }
 
-    /// The commands as lines.
-    pub fn commands(&mut self) -> Vec<String> {
-        let line = |(line, times): (String, usize)| match times {
-            1 => line,
-            _ => format!("{line} ({times} times)"),
-        };
-        std::mem::take(&mut self.commands).into_iter().map(line).collect()
+    /// The commands as lines: the last that acted, and the last that looked.
+    pub fn commands(&mut self, losses: &mut Losses) -> Vec<String> {
+        let (mut acting, mut looking) = (0, 0);
+        let mut lines = Vec::new();
+        for (line, times) in std::mem::take(&mut self.commands).into_iter().rev() {
+            let looks = line
+                .strip_prefix("- ")
+                .and_then(|line| line.rsplit_once("`: "))
+                .is_some_and(|(command, outcome)| outcome == "exit 0" && ledger::only_looks(command));
+            let (count, most) = if looks { (&mut looking, MAX_LOOKING) } else { (&mut acting, MAX_ACTING) };
+            *count += 1;
+            let is_told = *count <= most;
+            let line = if times == 1 { line } else { format!("{line} ({times} times)") };
+            if is_told {
+                lines.push(line);
+            } else {
+                losses.add("Commands run", &line, false);
+            }
+        }
+        lines.reverse();
+        lines
     }
 
     /// Notes a command; one that repeats with the same outcome moves to the end.
@@ -129,35 +183,103 @@ impl Transcript {
         self.commands.push((line, times + 1));
     }
 
-    fn activity(&mut self, activity: &Activity, losses: &mut Losses) {
-        match activity {
-            Activity::Text { text } => {
-                let line = shortened("What was said last", &without_mark(text), SAID_CHARS, losses);
-                self.said.push(format!("- {line}"));
+    /// The agent said something. What only tells that it goes on is a loss.
+    fn say(&mut self, text: &str, place: Place, losses: &mut Losses) {
+        const TITLE: &str = "What was said last";
+        let text = self.seen_from_root(text);
+        let is_report = self.ledger.said(&text, place, losses) || text.chars().count() >= REPORT_CHARS;
+        if !is_report {
+            losses.add(TITLE, &text, false);
+            return;
+        }
+        let line = shortened(TITLE, &without_mark(&text), SAID_CHARS, losses);
+        self.said.push(format!("- {line}"));
+    }
+
+    /// A text whose paths are as seen from the project's folder.
+    fn seen_from_root<'a>(&self, text: &'a str) -> std::borrow::Cow<'a, str> {
+        if self.root.is_empty() || !text.contains(&self.root) {
+            return text.into();
+        }
+        text.replace(&format!("{}/", self.root), "").into()
+    }
+
+    /// A call has ended.
+    fn ended(&mut self, open: Open, error: bool, output: &str, place: Place, losses: &mut Losses) {
+        let Open { what, hunk } = open;
+        let is_command = what.starts_with('`');
+        let looks = is_command && ledger::only_looks(&what);
+        // What a reader reads may speak of failures; what acts reports its own.
+        let acts = is_command && !looks;
+        let code = exit_code(output);
+        let says_so = error || (acts && code.is_some_and(|code| code != 0));
+        let telling = match (acts, says_so) {
+            (true, true) => ledger::failing_line(output),
+            (true, false) => ledger::failing_line_of_success(output),
+            (false, _) => None,
+        };
+        let failed = says_so || telling.is_some();
+        if failed {
+            let why = self.seen_from_root(telling.unwrap_or_else(|| first_line(output))).into_owned();
+            self.fail(&what, &why, losses);
+            if acts {
+                self.ledger.failed(&what, &why, place);
             }
+        } else if let Some((path, text)) = hunk {
+            // What was refused or failed has changed nothing.
+            self.change(path.as_deref(), &text, losses);
+        }
+        if !is_command {
+            return;
+        }
+        if !failed && !looks && self.ledger.went_well(&what, place) {
+            // It is red no more.
+            let head = format!("- {what}: ");
+            self.failures.retain(|line| {
+                let stays = !line.starts_with(&head);
+                if !stays {
+                    losses.add(FAILED, line, false);
+                }
+                stays
+            });
+        }
+        let outcome = match (code, error) {
+            (Some(code), _) => format!("exit {code}"),
+            (None, true) => "failed".to_owned(),
+            (None, false) => "exit 0".to_owned(),
+        };
+        self.ran(format!("- {what}: {outcome}"));
+    }
+
+    /// A file was changed: the change before it is old.
+    fn change(&mut self, path: Option<&str>, text: &str, losses: &mut Losses) {
+        let path = ledger::relative(path.unwrap_or("a file"), &self.root).to_owned();
+        if let Some(at) = self.hunks.iter().position(|(known, _)| *known == path) {
+            losses.add("Last changes", &self.hunks.remove(at).1, false);
+        }
+        self.ledger.since(&format!("a change of {path}"));
+        let hunk = shown_hunk(&path, text, losses);
+        self.hunks.push((path, hunk));
+    }
+
+    fn activity(&mut self, activity: &Activity, place: Place, losses: &mut Losses) {
+        match activity {
+            Activity::Text { text } => self.say(text, place, losses),
             Activity::ToolStarted { id, name, input, path, writes } => {
-                let what = call(name, input, path.as_deref(), losses);
+                let command =
+                    command_of(input).map(|command| self.seen_from_root(bare(&command)).into_owned());
+                if let Some(command) = &command {
+                    self.acts.ran(command);
+                }
+                let path = path.as_deref().map(|path| ledger::relative(path, &self.root).to_owned());
+                let what = call(name, command, path.as_deref(), losses);
                 let text = written(input).filter(|_| *writes);
-                let hunk = text.map(|text| (path.clone(), text.to_owned()));
+                let hunk = text.map(|text| (path, text.to_owned()));
                 self.open.insert(id.clone(), Open { what, hunk });
             }
             Activity::ToolEnded { id, error, output } => {
-                let Some(Open { what, hunk }) = self.open.remove(id) else { return };
-                let code = exit_code(output);
-                if *error {
-                    self.fail(&what, first_line(output), losses);
-                } else if let Some((path, text)) = hunk {
-                    // What was refused or failed has changed nothing.
-                    self.hunks.push(shown_hunk(path.as_deref(), &text, losses));
-                }
-                if what.starts_with('`') {
-                    let outcome = match (code, error) {
-                        (Some(code), _) => format!("exit {code}"),
-                        (None, true) => "failed".to_owned(),
-                        (None, false) => "exit 0".to_owned(),
-                    };
-                    self.ran(format!("- {what}: {outcome}"));
-                }
+                let Some(open) = self.open.remove(id) else { return };
+                self.ended(open, *error, output, place, losses);
             }
             Activity::TurnEnded(end) => {
                 let unheard = std::mem::take(&mut self.open).into_values().map(|call| call.what);
@@ -174,11 +296,10 @@ impl Transcript {
 
     /// Notes a failure; one that repeats moves to the end.
     fn fail(&mut self, what: &str, why: &str, losses: &mut Losses) {
-        const TITLE: &str = "Failed, do not repeat blindly";
         let why = without_mark(why);
         let line = format!("- {what}: {}", cut(&why, LINE_CHARS));
         if why.chars().count() > LINE_CHARS {
-            losses.add_once(TITLE, &why);
+            losses.add_once(FAILED, &why);
         }
         self.failures.retain(|known| *known != line);
         self.failures.push(line);
@@ -186,8 +307,8 @@ impl Transcript {
 }
 
 /// What a tool call does, in a line: a command in backticks, else the tool's name and its file.
-fn call(name: &str, input: &Value, path: Option<&str>, losses: &mut Losses) -> String {
-    match (command_of(input), path) {
+fn call(name: &str, command: Option<String>, path: Option<&str>, losses: &mut Losses) -> String {
+    match (command, path) {
         (Some(command), _) => {
             let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
             format!("`{}`", shortened("Commands run", &without_mark(&command), LINE_CHARS, losses))
@@ -218,6 +339,15 @@ fn command_of(input: &Value) -> Option<String> {
     }
 }
 
+/// A command without the shell that some programs wrap around it.
+fn bare(command: &str) -> &str {
+    let shells = ["/bin/bash -lc ", "bash -lc ", "/bin/sh -c ", "bash -c ", "sh -c "];
+    let Some(inside) = shells.iter().find_map(|shell| command.strip_prefix(shell)) else { return command };
+    let quoted = |mark: char| inside.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
+    let whole = |mark: char| quoted(mark).filter(|rest| !rest.contains(mark));
+    whole('\'').or_else(|| whole('"')).unwrap_or(command)
+}
+
 /// The exit code that a tool's output tells in words, for example `Exit code 2` in the first or last lines.
 fn exit_code(output: &str) -> Option<i32> {
     let lines = output.trim().lines();
@@ -241,9 +371,9 @@ fn written(input: &Value) -> Option<&str> {
         .find_map(|name| input.get(name).and_then(Value::as_str))
 }
 
-fn shown_hunk(path: Option<&str>, text: &str, losses: &mut Losses) -> String {
+fn shown_hunk(path: &str, text: &str, losses: &mut Losses) -> String {
     let block = svc_base::fence::fenced(&shortened("Last changes", &without_mark(text), HUNK_CHARS, losses));
-    format!("{}:\n{}", path.unwrap_or("a file"), block.trim_end())
+    format!("{path}:\n{}", block.trim_end())
 }
 
 #[cfg(test)]
@@ -259,5 +389,13 @@ mod tests {
             command_of(&serde_json::json!({"command": ["bash", "-c", "ls"]})).as_deref(),
             Some("bash -c ls")
         );
+    }
+
+    #[test]
+    fn a_shell_around_a_command_is_not_told() {
+        assert_eq!(bare("/bin/bash -lc 'npm test'"), "npm test");
+        assert_eq!(bare("sh -c \"a 'b'\""), "a 'b'");
+        assert_eq!(bare("bash -c 'a' 'b'"), "bash -c 'a' 'b'");
+        assert_eq!(bare("npm test"), "npm test");
     }
 }

@@ -66,6 +66,22 @@ fn a_command_is_begun_once_and_what_was_begun_is_told_after_a_crash() {
     assert!(rig.bench.state.gateways.inbox().is_empty());
 }
 
+/// What is taken is the platform's no more, and what is begun is not begun again: the disk has it first.
+#[test]
+fn a_command_is_taken_and_begun_only_when_the_disk_has_it() {
+    let mut rig = Rig::connected("telegram");
+    rig.says("4711", "update:1", "/kill x");
+    let number = rig.bench.state.gateways.inbox()[0].number;
+    rig.bench.disk = None;
+    let heard =
+        Heard { key: "update:2".into(), user: "4711".into(), text: "/status".into(), ..Heard::default() };
+    for errand in [Errand::Begin(number), Errand::Take(rig.id, Box::new(heard))] {
+        let said = format!("{errand:?}");
+        let answer = rig.bench.response(CoreCommand::Gateways(Command::Inbox(errand)));
+        assert!(answer.is_none(), "{said} does not wait for the disk: {answer:?}");
+    }
+}
+
 #[test]
 fn specification_an_empty_allow_list_is_open_and_another_is_not() {
     let mut rig = Rig::connected("telegram");
@@ -119,9 +135,10 @@ fn specification_all_commands_are_there() {
     let rig = Rig::connected("telegram");
     assert!(rig.answer("/nonsense").contains("/help"));
     assert_eq!(rig.answer("/start"), rig.answer("/help"));
-    for name in ["spawn", "kill", "rotate", "instruct", "query", "log", "plan"] {
+    for name in ["spawn", "kill", "rotate", "instruct", "query", "log", "recall", "plan"] {
         assert!(rig.answer(&format!("/{name}")).starts_with("usage: "), "{name}");
     }
+    assert!(matches!(rig.plan("/recall red sheds"), Plan::Recall(words) if words == "red sheds"));
     assert!(rig.answer("/kill nobody").contains("nobody is called nobody"));
 }
 

@@ -328,6 +328,10 @@ fn usage_reports(path: &str) -> (u16, Value) {
         "/api/tokens/summary" => json!({
             "totalUsed": 12_400, "totalSaved": 900, "totalCostUsd": 1.25, "cacheHitRate": 0.75,
             "breakdown": {"rotation": 700, "coldStart": 200, "conflict": 0},
+            "savings": {"rotationRange": {"low": -300, "high": 1_700, "checked": 2, "open": 1}},
+            "interrupted": {"outputTokens": 500, "costUsd": null, "unpricedTokens": 500},
+            "byModel": [{"model": "m-1", "used": 12_000, "costUsd": 1.25, "unpricedTokens": 0},
+                {"model": "m-2", "used": 400, "costUsd": null, "unpricedTokens": 400}],
             "internalOverhead": {"tokens": 84, "costUsd": 0.001},
             "perAgent": [{"id": "3fa90001", "used": 12_400, "model": "m-1", "name": "backend-1",
                 "costUsd": 1.25}],
@@ -337,7 +341,7 @@ fn usage_reports(path: &str) -> (u16, Value) {
                 "totalTokens": 12_400, "totalCostUsd": 1.25, "avgTokensPerAgent": 6200}],
         }),
         "/api/dashboard" => json!({
-            "cost": {"todayUsd": 1.25, "dailyBudgetUsd": 1.0, "message": "nothing new starts"},
+            "cost": {"todayUsd": 1.25, "dailyBudgetUsd": 1.0, "todayEstimatedUsd": 0.25, "message": "nothing new starts"},
         }),
         _ => json!({
             "totalRotations": 1,

@@ -521,13 +521,16 @@ fn tokens_tell_use_cost_savings_and_the_budget() {
         "backend-1  3fa90001  m-1     12.4k  $1.25",
         "total    12.4k tokens, $1.25",
         "cache    75% of cached input",
-        "saved    900 tokens: 700 by rotation, 200 by resuming, 0 by prevented conflicts",
+        "saved    about 900 tokens: 700 by rotation (-300 to 1.7k, 1 not checked yet), 200 by resuming, 0 by",
+        "cut off  about 500 tokens of output, unpriced, of interrupted turns",
         "svc      84 tokens, <$0.01",
-        "today    $1.25 of $1.00",
+        "today    $1.25 of $1.00, about $0.25 of turns that were cut off",
         "budget   nothing new starts",
     ] {
         assert!(told.contains(words), "{words:?} in\n{told}");
     }
+    let models = fake.ok(&["tokens", "--by-model"]).stdout;
+    assert!(models.contains("m-1     12.0k     $1.25\nm-2       400  unpriced"), "{models}");
     let teams = fake.ok(&["tokens", "--by-team"]).stdout;
     assert!(teams.contains("web   0000beef       2   12.4k  6.2k  $1.25"), "{teams}");
     assert_eq!(fake.ok(&["tokens", "-q"]).stdout, "12400\n");

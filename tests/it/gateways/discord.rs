@@ -48,7 +48,7 @@ fn identify_asks_for_no_privileged_intent_and_commands_are_registered() {
     });
     assert_eq!(registered.1, "applications/901/commands");
     let list = registered.2.as_array().unwrap();
-    assert_eq!(list.len(), 16);
+    assert_eq!(list.len(), 17);
     for command in list {
         assert!((1..=100).contains(&command["description"].as_str().unwrap().chars().count()), "{command}");
     }

@@ -156,7 +156,7 @@ fn what_was_written_before_the_bot_was_set_up_is_no_command_and_the_menu_is_ther
     assert_eq!(prompts(&daemon), ["now"]);
     let menu =
         telegram.with(|state| state.calls.iter().find(|(method, _)| method == "setMyCommands").cloned());
-    assert_eq!(menu.unwrap().1["commands"].as_array().unwrap().len(), 16);
+    assert_eq!(menu.unwrap().1["commands"].as_array().unwrap().len(), 17);
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub fn mutated(line: &str, dice: &mut Dice) -> String {
 fn size(steps: &[Step]) -> usize {
     let size = |step: &Step| match step {
         Step::Event(activity) => serde_json::to_string(activity).expect("an activity is JSON").len(),
-        Step::Write(text) => text.len(),
+        Step::Write(text) | Step::Said(text) => text.len(),
         Step::CloseInput => 0,
     };
     steps.iter().map(size).sum()

@@ -512,7 +512,7 @@ impl Simulation {
                 self.check_start(id, start.lineage, &start.request.prompt);
             }
             RunOrder::Say { message_id, .. } => self.said.push((id, message_id)),
-            RunOrder::Decide { .. } | RunOrder::Interrupt => {}
+            RunOrder::Decide { .. } | RunOrder::Interrupt | RunOrder::Settings => {}
             RunOrder::Finish => {
                 self.processes.insert(id, Process::Finishing);
             }

@@ -18,7 +18,9 @@ const STRANGER: &str = "evil";
 /// What the desks have in hand.
 #[derive(Default)]
 pub struct Chat {
-    taking: BTreeMap<CallId, String>,
+    taking: BTreeMap<CallId, (GatewayId, String)>,
+    /// Gateways that a person removes: what is taken meanwhile goes with them.
+    leaving: BTreeSet<GatewayId>,
     beginning: BTreeMap<CallId, (Arc<Entry>, Command)>,
     doing: BTreeMap<CallId, u64>,
     /// Commands that were begun, ever.
@@ -61,6 +63,7 @@ impl Machine {
             0 => {
                 let claim = Claim::Facts(vec![(key, None)]);
                 self.promises.forget(|key| matches!(key, Key::Chat(_)));
+                self.chat.leaving.insert(id);
                 self.ask(&Actor::Operator, "DELETE", &path, &Value::Null, claim);
             }
             1 => {
@@ -121,7 +124,7 @@ impl Machine {
             ..Heard::default()
         };
         let take = gateways::Command::Inbox(Errand::Take(id, Box::new(heard)));
-        self.chat.taking.insert(self.coming_call(), user.to_owned());
+        self.chat.taking.insert(self.coming_call(), (id, user.to_owned()));
         self.command(&Actor::Chat(user.into()), Command::Gateways(take), Claim::Change);
     }
 
@@ -152,12 +155,14 @@ impl Machine {
 
     /// An errand of a desk, or a command of its, is answered.
     pub fn chat_answered(&mut self, call: CallId, response: &Response) {
-        if let Some(user) = self.chat.taking.remove(&call)
+        if let Some((gateway, user)) = self.chat.taking.remove(&call)
             && let Response::Inbox(Receipt::Entry(number)) = response
         {
             ensure(Rule::StrangersNever, user == FRIEND, || format!("{user} was obeyed"));
             self.seen.count("commands of chats");
-            self.promises.holds(Key::Chat(*number));
+            if !self.chat.leaving.contains(&gateway) {
+                self.promises.holds(Key::Chat(*number));
+            }
         }
         if let Some(number) = self.chat.doing.remove(&call) {
             let entry = self.core.state.gateways.inbox().iter().find(|entry| entry.number == number).cloned();

@@ -1,20 +1,22 @@
 //! What goes wrong with the machine: power, clock, and people who end the daemon.
 
-use super::invariants::{Rule, ensure};
-use super::machine::Machine;
+use super::invariants::{self, Rule, ensure};
+use super::keepers::Kept;
+use super::machine::{Machine, Plant};
 use super::promises::Key;
 use crate::support::world::World;
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
-use svc::agents::Status;
+use svc::agents::{Agent, Status};
 use svc::assembly::documents::encode;
 use svc::assembly::folder;
 use svc::core::ids::AgentId;
 use svc::core::time::Jump;
 use svc::core::{Document, Event, State};
 use svc::programs::registry::Detection;
+use svc::usage;
 
 /// Documents that a start takes over as they are.
 const UNCHANGED: [Document; 8] = [
@@ -29,24 +31,57 @@ const UNCHANGED: [Document; 8] = [
 ];
 
 impl Machine {
-    /// Agents whose processes outlive a daemon that was killed: none, as long as nobody else holds them.
-    fn survivors() -> BTreeSet<AgentId> {
-        BTreeSet::new()
-    }
-
     /// The machine loses power: only what was written is there afterwards.
     pub fn power_cut(&mut self) {
         self.seen.count("power cuts");
         let count = self.dice.roll(self.disk.round_len() + 1);
         self.disk.cut(count);
         self.note(|| "# The power goes.".to_owned());
-        self.gone();
+        let dice = &mut self.dice;
+        self.starts.lose(|| dice.below(2) == 0);
+        self.gone(false);
+    }
+
+    /// The daemon is killed; the keepers of its agents are not.
+    pub fn is_killed(&mut self) {
+        self.seen.count("kills of the daemon");
+        let count = self.dice.roll(self.disk.round_len() + 1);
+        self.disk.cut(count);
+        self.note(|| "# The daemon is killed.".to_owned());
+        self.gone(true);
+    }
+
+    /// Another daemon is to take over: the agents are left to their keepers.
+    pub fn hands_over(&mut self) {
+        self.seen.count("ends that leave the agents at work");
+        self.is_ending = true;
+        let keep = svc::core::Command::Shutdown { keep: true };
+        self.command(&svc::core::Actor::Operator, keep, super::promises::Claim::Look);
+        for _ in 0..1000 {
+            if self.programs.exit_asked {
+                break;
+            }
+            let ids: Vec<AgentId> = self.programs.processes.keys().copied().collect();
+            let is_left = self.programs.are_left && ids.into_iter().any(|id| self.leaves(id));
+            if !is_left {
+                self.write();
+                self.pass(500);
+            }
+        }
+        let asked = self.programs.exit_asked;
+        ensure(Rule::ComesToRest, asked, || {
+            "the daemon was told to leave its agents and does not".to_owned()
+        });
+        self.last_round();
+        self.gone(true);
     }
 
     /// The daemon is gone, and is started again; the clock of the machine may be wrong then.
-    fn gone(&mut self) {
+    fn gone(&mut self, keepers_stay: bool) {
         self.lose_calls();
+        let kept = if keepers_stay { self.survivors() } else { BTreeMap::new() };
         self.programs.cut();
+        self.programs.keepers = kept;
         self.chat.cut();
         self.agent_decisions.clear();
         self.is_up = false;
@@ -58,6 +93,7 @@ impl Machine {
             _ => self.dice.below(20_000),
         };
         self.core.now = self.core.now + Duration::from_millis(off);
+        self.live_on(off);
         if self.dice.below(4) == 0 {
             let by = Duration::from_millis(self.dice.below(900_000));
             self.core.now = self.core.now.moved(Jump { is_back: true, by });
@@ -65,10 +101,25 @@ impl Machine {
             self.seen.count("starts with a clock that was set back");
         }
         self.disk.make(&self.folder.0);
-        let loaded = folder::load_with(&self.folder.0, Map::new(), |_| HashSet::new(), self.core.now);
+        if let Some(agents) = self.disk.files.get(&Document::Agents).filter(|_| self.disk.failed_last) {
+            self.promises.not_taken_back(&String::from_utf8_lossy(agents));
+        }
+        let kept: HashSet<AgentId> = self.programs.keepers.keys().copied().collect();
+        let loaded = folder::load_with(&self.folder.0, Map::new(), |_| kept, self.core.now);
+        self.disk.recovered(&self.folder.0);
         ensure(Rule::NoPanic, loaded.is_ok(), || format!("the daemon does not start: {loaded:?}"));
-        let state = loaded.unwrap();
+        let mut state = loaded.unwrap();
         self.check_restored(&state);
+        self.limits.restarted(&state);
+        self.room.restarted(&state);
+        let stored = self.disk.files.get(&Document::Agents).map(|bytes| value(bytes));
+        self.starts.restarted(stored.as_ref(), &state, &self.programs.keepers);
+        let (starts, plant) = (&self.starts, self.plant);
+        Arc::make_mut(&mut state.agents).tell_unbegun(|id| match plant {
+            Plant::ForgetsBegun => false,
+            Plant::ForgetsOrders => true,
+            _ => starts.has_begun(id),
+        });
         self.start(state);
     }
 
@@ -86,10 +137,13 @@ impl Machine {
             self.programs.fed.insert(agent.lineage_id, agent.tokens.total());
         }
         self.core.restart(state);
+        self.greet();
         self.note(|| "# The daemon starts.".to_owned());
         self.apply(Event::Detected(vec![Detection::installed("script", "1")]));
+        self.starts.check_all_ordered();
         self.pass(0);
         self.is_up = true;
+        invariants::check(self, &State::default());
         self.promises.check(&self.core.state, self.core.now);
     }
 
@@ -97,15 +151,15 @@ impl Machine {
     fn check_restored(&self, state: &State) {
         let aside = &state.health.set_aside;
         ensure(Rule::NoPanic, aside.is_empty(), || format!("state files were put aside: {aside:?}"));
-        let survivors = Self::survivors();
         for agent in state.agents.iter() {
-            let dead = !agent.status.is_live() || survivors.contains(&agent.id);
+            let dead = !agent.status.is_live()
+                || agent.has_no_run()
+                || self.programs.keepers.contains_key(&agent.id);
             ensure(Rule::NobodySurvives, dead, || format!("{} is {:?}", agent.name, agent.status));
             let task = Document::Prompt(agent.lineage_id);
             let has_task = self.disk.files.contains_key(&task);
             ensure(Rule::RestoredWhole, has_task, || format!("the task of {} is lost", agent.name));
         }
-        let value = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).unwrap();
         for document in UNCHANGED {
             let Some(bytes) = self.disk.files.get(&document) else { continue };
             let read = encode(document, state).map(Result::unwrap);
@@ -115,7 +169,7 @@ impl Machine {
             ensure(Rule::RestoredWhole, same, said);
         }
         if let Some(bytes) = self.disk.files.get(&Document::Agents) {
-            check_records(&value(bytes), state);
+            check_records(&value(bytes), state, &self.programs.keepers);
         }
         if let Some(bytes) = self.disk.files.get(&Document::Approvals) {
             let (was, is) =
@@ -156,7 +210,12 @@ impl Machine {
         }
         let asked = self.programs.exit_asked;
         ensure(Rule::ComesToRest, asked, || "the daemon was told to end and does not".to_owned());
-        // Everything that is due is written before the thread ends.
+        self.last_round();
+        self.gone(false);
+    }
+
+    /// Everything that is due is written before the thread ends.
+    fn last_round(&mut self) {
         for _ in 0..100 {
             if self.disk.is_busy() || self.disk.is_awaited() {
                 self.write();
@@ -166,11 +225,11 @@ impl Machine {
         self.disk.begin(&self.core.state, self.core.now);
         let count = self.disk.round_len();
         self.disk.cut(count);
-        self.gone();
     }
 
     /// Everything comes to rest: every call is answered, and a follower knows what GET knows.
     pub fn settle(&mut self) {
+        self.room.opens();
         let ids: Vec<String> = self.core.state.schedules.iter().map(|one| one.id.to_string()).collect();
         for id in ids {
             let path = format!("/api/schedules/{id}/disable");
@@ -190,6 +249,10 @@ impl Machine {
         }
         let quiet = self.programs.is_quiet();
         ensure(Rule::ComesToRest, quiet, || format!("{} processes stay", self.programs.processes.len()));
+        let is_spent = usage::check_budget(&self.core.state, self.core.now).is_err();
+        let may_stay = |agent: &Agent| agent.status == Status::Limited || (is_spent && agent.is_queued());
+        let due = self.core.state.agents.live().find(|agent| !may_stay(agent));
+        ensure(Rule::ComesToRest, due.is_none(), || format!("{} has not begun", due.unwrap().name));
         let open = self.open_calls();
         ensure(Rule::ComesToRest, open.is_empty(), || format!("nobody answers {open:?}"));
         self.tell_followers();
@@ -200,12 +263,16 @@ impl Machine {
     }
 }
 
+fn value(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
 fn text(bytes: Option<&Vec<u8>>) -> String {
     bytes.map_or_else(|| "nothing".to_owned(), |bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Each record is there, as it was; who was alive is interrupted.
-fn check_records(stored: &Value, state: &State) {
+/// Each record is there, as it was; who was alive is interrupted, or goes on.
+fn check_records(stored: &Value, state: &State, kept: &BTreeMap<AgentId, Kept>) {
     for was in stored["agents"].as_array().into_iter().flatten() {
         let id = was["id"].as_str().and_then(|id| id.parse::<AgentId>().ok()).unwrap();
         let is = state.agents.get(id);
@@ -217,7 +284,9 @@ fn check_records(stored: &Value, state: &State) {
         for message in
             [&mut now, &mut was].into_iter().filter_map(|record| record["queue"].as_array_mut()).flatten()
         {
-            message.as_object_mut().unwrap().remove("sent");
+            for mark in ["sent", "in_prompt"] {
+                message.as_object_mut().unwrap().remove(mark);
+            }
         }
         for field in
             ["name", "role", "lineageId", "queue", "tokens", "sessionId", "effort", "teamId", "scope", "exit"]
@@ -225,8 +294,18 @@ fn check_records(stored: &Value, state: &State) {
             let said = || format!("{field} of {} was {} and is {}", was["name"], was[field], now[field]);
             ensure(Rule::RestoredWhole, was[field] == now[field], said);
         }
-        let was_live = serde_json::from_value::<Status>(was["status"].clone()).is_ok_and(Status::is_live);
-        let right = if was_live { is.status == Status::Interrupted } else { now["status"] == was["status"] };
+        let status = serde_json::from_value::<Status>(was["status"].clone()).ok();
+        let was_live = status.is_some_and(Status::is_live);
+        let waits = status != Some(Status::Queued) || is.is_queued();
+        ensure(Rule::QueuedOnce, waits, || format!("{} waited for room and is {:?}", was["name"], is.status));
+        let goes_on = status == Some(Status::Starting) && was["held"]["isDue"] == true;
+        let right = match was_live {
+            _ if matches!(status, Some(Status::Limited | Status::Queued)) => status == Some(is.status),
+            true if goes_on && !kept.contains_key(&id) => is.status == Status::Limited,
+            true if kept.contains_key(&id) => is.status.is_live(),
+            true => is.status == Status::Interrupted,
+            false => now["status"] == was["status"],
+        };
         let said = || format!("{} was {} and is {:?}", was["name"], was["status"], is.status);
         ensure(Rule::RestoredWhole, right, said);
     }

@@ -2,9 +2,10 @@
 
 use super::machine::Machine;
 use super::programs::Process;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use svc::agents::{self, MAX_QUERIES, Phase, Status};
+use std::sync::Arc;
+use svc::agents::{self, Agent, MAX_QUERIES, Phase, Status};
 use svc::approvals::Action;
 use svc::core::ids::AgentId;
 use svc::core::time::Time;
@@ -50,16 +51,32 @@ rules! {
     RefusedIsNothing,
     /// What the next daemon reads is what the last one wrote, but for what has ended meanwhile.
     RestoredWhole,
-    /// An agent is shown as alive exactly while it has a process, or an order to start one.
+    /// An agent is shown as alive exactly while it has a process, an order to start one, or is held at its
+    /// limit.
     NoGhost,
-    /// Nobody is alive after the daemon was killed.
+    /// Nobody is alive after a power cut, and after the daemon was killed those alone whose keepers answer.
     NobodySurvives,
+    /// What a program has done is taken in once, whoever of daemon and program goes on without the other.
+    NoLineLost,
+    /// No program is told the same message twice.
+    OrderOnce,
     /// No agent has two processes.
     OneProcess,
     /// Names are unique, a lineage has one record, and every status has its reason.
     OneRecord,
     /// There are never more live agents than there may be.
     Capacity,
+    /// Of those that wait for room the first of the highest priority goes on first, and nobody passes them,
+    /// unless a person says so.
+    QueueInTurn,
+    /// Nobody is let in while the governor sees no room, unless a person says so, and nobody waits while it
+    /// sees some.
+    RoomFirst,
+    /// Who waits for room does so at its place over all restarts, and is started once, from the disk.
+    QueuedOnce,
+    /// A start of which the disk knows is carried out once, with the same words, whatever becomes of the
+    /// daemon.
+    StartsOnce,
     /// Whoever has nothing to do is let go, and nobody to whom something is still to be said.
     NobodyIdles,
     /// An acknowledged message stays with the record until a program has taken it.
@@ -68,6 +85,11 @@ rules! {
     Ledger,
     /// Nothing new starts when the day's budget is used up.
     Budget,
+    /// Who comes to its provider's limit is held and has not crashed, and somebody sees to when it goes on.
+    HeldAtLimit,
+    /// Who is held goes on once, with what it was working on and from the disk, when the limit opens or a
+    /// person says so.
+    OnceAtReset,
     /// A resource is held by one owner.
     OneHolder,
     /// An ended agent holds no lock.
@@ -80,6 +102,8 @@ rules! {
     YesIsUsedOnce,
     /// One wish is one pending approval, none waits longer than a day, and there are no more than may be.
     ApprovalsEnd,
+    /// A program that asks waits for a person, and hears what was decided.
+    AnswersArrive,
     /// An agent is shown as waiting exactly while work of it waits for a person.
     WaitingIsShown,
     /// No agent's decision counts.
@@ -132,52 +156,79 @@ pub fn ensure(rule: Rule, holds: bool, how: impl FnOnce() -> String) {
     }
 }
 
-/// Holds after every event.
-pub fn check(machine: &Machine) {
-    check_agents(machine);
+/// Holds after every event; what has not changed since before it is not looked at again.
+pub fn check(machine: &Machine, before: &State) {
+    check_agents(machine, before);
     check_locks(machine);
-    check_approvals(machine);
+    check_approvals(machine, before);
     check_schedules(machine);
-    check_bounds(machine);
+    check_bounds(machine, before);
 }
 
 /// Holds after every event, and takes longer.
 pub fn check_all(machine: &Machine) {
+    check(machine, &State::default());
     check_ledger(machine);
     machine.promises.check(&machine.core.state, machine.core.now);
 }
 
-fn check_agents(machine: &Machine) {
+fn check_agents(machine: &Machine, before: &State) {
     let state = &machine.core.state;
-    let mut names = BTreeSet::new();
-    let mut lineages = BTreeSet::new();
+    if Arc::ptr_eq(&before.agents, &state.agents) && Arc::ptr_eq(&before.usage, &state.usage) {
+        let runs = || state.agents.live().filter(|agent| !agent.has_no_run());
+        let live = runs().filter(|agent| machine.programs.processes.contains_key(&agent.id)).count();
+        let (shown, there) = (runs().count(), machine.programs.processes.len());
+        let said = || format!("{shown} are shown as alive, {live} of them have one of {there} processes");
+        return ensure(Rule::NoGhost, live == shown && live == there, said);
+    }
+    let mut names = HashSet::new();
+    let mut lineages = HashSet::new();
     for agent in state.agents.iter() {
-        let name = &agent.name;
-        ensure(Rule::OneRecord, names.insert(name.clone()), || format!("two agents are named {name}"));
+        let name = &*agent.name;
+        ensure(Rule::OneRecord, names.insert(name), || format!("two agents are named {name}"));
         ensure(Rule::OneRecord, lineages.insert(agent.lineage_id), || format!("{name} has two records"));
-        let has_reason = !agent.status_reason.to_string().is_empty();
-        ensure(Rule::OneRecord, has_reason, || format!("{name} has no reason"));
-        let has_exit = agent.status != Status::Completed || agent.exit.is_some();
-        ensure(Rule::OneRecord, has_exit, || format!("{name} completed without an exit"));
-        let process = machine.programs.processes.contains_key(&agent.id);
-        let said = || format!("{name} is {:?}, its process: {process}", agent.status);
-        ensure(Rule::NoGhost, agent.status.is_live() == process, said);
-        let fed = machine.programs.fed.get(&agent.lineage_id).copied().unwrap_or_default();
-        let (told, booked) = (agent.tokens.total(), state.usage.tokens_of(agent.lineage_id));
-        let said = || format!("{name} has used {fed}, its record says {told}, its account {booked}");
-        ensure(Rule::Ledger, told == fed && booked == fed, said);
-        let idle = agent.phase == Phase::Working && !agent.turn_open && agent.status != Status::Waiting;
-        let awaited = agent.queue.iter().any(|message| message.sent);
-        let rotating = agents::rotation::under_way(state, agent.id);
-        ensure(Rule::NobodyIdles, !idle || awaited || rotating, || format!("{name} waits for nothing"));
+        check_agent(machine, agent, before.agents.get(agent.id).is_some_and(|was| Arc::ptr_eq(was, agent)));
     }
     machine.promises.check_messages(state);
 }
 
-/// An agent is told that its work is done: nothing waits to be said to it.
+fn check_agent(machine: &Machine, agent: &Agent, is_same: bool) {
+    let (state, name) = (&machine.core.state, &agent.name);
+    let process = machine.programs.processes.contains_key(&agent.id);
+    let said = || format!("{name} is {:?}, its process: {process}", agent.status);
+    ensure(Rule::NoGhost, (agent.status.is_live() && !agent.has_no_run()) == process, said);
+    let fed = machine.programs.fed.get(&agent.lineage_id).copied().unwrap_or_default();
+    let (told, booked) = (agent.tokens.total(), state.usage.tokens_of(agent.lineage_id));
+    let said = || format!("{name} has used {fed}, its record says {told}, its account {booked}");
+    ensure(Rule::Ledger, told == fed && booked == fed, said);
+    let idle = agent.phase == Phase::Working && !agent.turn_open && agent.status != Status::Waiting;
+    let awaited = agent.queue.iter().any(|message| message.sent);
+    let rotating = agents::rotation::under_way(state, agent.id);
+    let kept = machine.programs.keepers.get(&agent.id);
+    let is_known = kept.is_none_or(super::keepers::Kept::has_caught_up);
+    let is_well = !idle || awaited || rotating || !is_known;
+    ensure(Rule::NobodyIdles, is_well, || format!("{name} waits for nothing"));
+    if is_same {
+        return;
+    }
+    let has_reason = !agent.status_reason.to_string().is_empty();
+    ensure(Rule::OneRecord, has_reason, || format!("{name} has no reason"));
+    let has_exit = agent.status != Status::Completed || agent.exit.is_some();
+    ensure(Rule::OneRecord, has_exit, || format!("{name} completed without an exit"));
+}
+
+/// An agent is told that its work is done: nothing waits to be said to it, unless the budget is spent.
 pub fn check_finish(machine: &Machine, id: AgentId) {
     let Some(agent) = machine.core.state.agents.get(id) else { return };
-    let waits = agent.queue.iter().any(|message| !message.sent && !message.is_note);
+    // What has not reached it is said to its next life.
+    let is_refused = machine.programs.keepers.get(&id).is_none_or(|kept| kept.is_refused);
+    // At a limit, of which its provider or the failure has told, whatever it is told is refused.
+    let at_limit = |text: &str| agent.told.is_some() || text.contains("usage limit");
+    let has_failed = agent.last_turn.as_ref().is_some_and(|turn| turn.is_error && at_limit(&turn.text));
+    let is_refused = is_refused || has_failed;
+    let is_spent = usage::check_budget(&machine.core.state, machine.core.now).is_err();
+    let waits =
+        !is_refused && !is_spent && agent.queue.iter().any(|message| !message.sent && !message.is_note);
     ensure(Rule::NobodyIdles, !waits, || format!("{} is let go, and a message waits for it", agent.name));
 }
 
@@ -204,8 +255,12 @@ fn check_locks(machine: &Machine) {
     }
 }
 
-fn check_approvals(machine: &Machine) {
+fn check_approvals(machine: &Machine, before: &State) {
     let state = &machine.core.state;
+    check_questions(machine);
+    if Arc::ptr_eq(&before.approvals, &state.approvals) && Arc::ptr_eq(&before.agents, &state.agents) {
+        return;
+    }
     let mut wishes = BTreeSet::new();
     for approval in state.approvals.iter() {
         let id = approval.id;
@@ -220,11 +275,13 @@ fn check_approvals(machine: &Machine) {
             format!("{id} ends at {}, or nobody sees to it", approval.expires_at)
         });
         if approval.status == approvals::Status::Pending {
-            let wish = format!("{:?} {}", approval.lineage_id, approval.action.description());
+            let wish = (approval.lineage_id, serde_json::to_string(&approval.action).unwrap());
             let is_question =
                 matches!(approval.action, Action::Question { .. } | Action::ToolPermission { .. });
             let is_new = wishes.insert(wish.clone());
-            ensure(Rule::ApprovalsEnd, is_new || is_question, || format!("{id}: {wish} is asked for twice"));
+            ensure(Rule::ApprovalsEnd, is_new || is_question, || {
+                format!("{id}: {wish:?} is asked for twice")
+            });
         }
     }
     let open = state.approvals.iter().filter(|approval| approval.is_open()).count();
@@ -236,6 +293,36 @@ fn check_approvals(machine: &Machine) {
         let may_show = matches!(agent.status, Status::Running | Status::Waiting);
         let said = || format!("{} is {:?}, work of it waits: {waits}", agent.name, agent.status);
         ensure(Rule::WaitingIsShown, !may_show || waits == shown, said);
+    }
+}
+
+fn check_questions(machine: &Machine) {
+    let pending = |id: AgentId, asked: &String| {
+        let is_it =
+            |action: &Action| matches!(action, Action::ToolPermission { question, .. } if question == asked);
+        machine
+            .core
+            .state
+            .approvals
+            .pending()
+            .filter(|one| one.agent_id == Some(id) && is_it(&one.action))
+            .count()
+    };
+    for (id, kept) in &machine.programs.keepers {
+        let runs = machine.programs.processes.get(id) == Some(&Process::Runs);
+        if !runs || !kept.is_at_rest() {
+            continue;
+        }
+        let agent = machine.core.state.agents.get(*id);
+        let is_open = agent.is_some_and(|agent| agent.turn_open && agent.phase == Phase::Working);
+        let said = || format!("{id} is awaited to end a turn that it has not begun");
+        ensure(Rule::NobodyIdles, kept.is_busy || !is_open, said);
+        for question in &kept.asked {
+            let count = pending(*id, question);
+            let said =
+                || format!("{id} waits for the answer to {question}, for which {count} people are asked");
+            ensure(Rule::AnswersArrive, count == 1, said);
+        }
     }
 }
 
@@ -261,7 +348,7 @@ fn check_schedules(machine: &Machine) {
     }
 }
 
-fn check_bounds(machine: &Machine) {
+fn check_bounds(machine: &Machine, before: &State) {
     let state = &machine.core.state;
     let bounded = |what: &str, count: usize, limit: usize| {
         ensure(Rule::Bounded, count <= limit, || format!("{count} {what}, the limit is {limit}"));
@@ -272,6 +359,9 @@ fn check_bounds(machine: &Machine) {
         let waiting = state.gateways.inbox().iter().filter(|entry| entry.gateway == gateway.id).count();
         bounded("commands of a chat", waiting, MAX_CHAT_COMMANDS);
         bounded("remembered keys", gateway.recent.len(), MAX_KEYS);
+    }
+    if Arc::ptr_eq(&before.agents, &state.agents) {
+        return;
     }
     for agent in state.agents.iter() {
         bounded("messages for one agent", agent.queue.len(), MAX_MESSAGES);
@@ -306,13 +396,15 @@ pub fn check_start(machine: &Machine, before: &State, id: AgentId, lineage: Line
     let config = machine.core.state.settings.config();
     let live = machine.core.state.agents.live().count();
     let was = before.agents.live().count();
-    let fits = live <= config.max_agents.max(was);
+    // What an earlier daemon has ordered was let in by that.
+    let is_again = machine.starts.is_again(id);
+    let fits = is_again || live <= config.max_agents.max(was);
     ensure(Rule::Capacity, fits, || format!("{live} are alive, {} may be", config.max_agents));
     let known = before.agents.by_lineage(lineage);
     let goes_on =
         known.is_some_and(|agent| agent.status.is_live() || agents::rotation::under_way(before, agent.id));
     let used = before.usage.today_usd(now);
-    if let Some(budget) = config.safety.daily_budget_usd.filter(|_| !goes_on) {
+    if let Some(budget) = config.safety.daily_budget_usd.filter(|_| !goes_on && !is_again) {
         ensure(Rule::Budget, used < budget, || format!("{id} starts, with {used} of {budget} used"));
     }
 }

@@ -3,9 +3,12 @@
 use super::chat::Chat;
 use super::disk::{Disk, Scratch, Waiting};
 use super::invariants::{self, Rule, ensure};
+use super::limits::Holds;
 use super::programs::Programs;
 use super::promises::{Claim, Promises};
+use super::room::Room;
 use super::schedule_watch::Watch;
+use super::starts::Starts;
 use crate::support::dice::Dice;
 use crate::support::world::World;
 use serde_json::Value;
@@ -33,6 +36,18 @@ pub enum Plant {
     AgentsDecide,
     /// Deadlines of locks never come.
     NoLockDeadlines,
+    /// What an earlier daemon has said to a program is said again: one of order, over a kill.
+    SaysAgain,
+    /// The daemon is told of more room than there is.
+    InventsRoom,
+    /// The last of a line goes on, and nobody has said so.
+    JumpsQueue,
+    /// Who is let in is started before the disk knows.
+    StartsEarly,
+    /// The next daemon is told that no keeper has begun anything.
+    ForgetsBegun,
+    /// The next daemon is told that keepers have begun everything.
+    ForgetsOrders,
 }
 
 /// A call that waits for its answer.
@@ -73,6 +88,9 @@ pub struct Machine {
     /// Decisions that agents try.
     pub agent_decisions: BTreeSet<CallId>,
     pub watch: Watch,
+    pub limits: Holds,
+    pub room: Room,
+    pub starts: Starts,
     pub plant: Plant,
     /// Whether the daemon runs and knows its providers.
     pub is_up: bool,
@@ -105,6 +123,9 @@ impl Machine {
             chat: Chat::default(),
             agent_decisions: BTreeSet::new(),
             watch: Watch::default(),
+            limits: Holds::default(),
+            room: Room::default(),
+            starts: Starts::default(),
             plant,
             is_up: false,
             dies_soon: false,
@@ -142,7 +163,7 @@ impl Machine {
             Event::OnDisk(call, outcome) => Some((*call, outcome.is_ok())),
             _ => None,
         };
-        let twin = (self.dice.below(256) == 0).then(|| event.clone());
+        let twin = (self.dice.below(1024) == 0).then(|| event.clone());
         self.watch.before(&event, &self.core.state, now);
         let started = if let Event::Timer(Timer::ScheduleStart(id)) = &event { Some(*id) } else { None };
         let effects = match twin {
@@ -159,8 +180,10 @@ impl Machine {
             self.dies_soon |= self.dice.below(12) == 0;
         }
         self.check_answers(&before, of, &effects);
+        self.check_due(&before);
+        self.check_line(&before);
         self.take(effects, &before);
-        invariants::check(self);
+        invariants::check(self, &before);
     }
 
     fn apply_twice(&mut self, event: Event, twin: Event) -> Vec<Effect> {
@@ -218,7 +241,7 @@ impl Machine {
             .iter()
             .any(|effect| matches!(effect, Effect::Put(_, Durability::BeforeReply) | Effect::Remove(_)));
         let mut answers = Vec::new();
-        let mut orders = Vec::new();
+        let (mut orders, mut early) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
                 Effect::Put(document, Durability::Later) => self.disk.put_later(document, now),
@@ -228,7 +251,11 @@ impl Machine {
                 }
                 Effect::Remove(document) => self.disk.remove(document),
                 Effect::AwaitDisk(call) => self.disk.wait(Waiting::Core(call)),
+                Effect::WhenStored(timer @ Timer::QueueGoesOn(_)) if self.plant == Plant::StartsEarly => {
+                    early.push(timer);
+                }
                 Effect::WhenStored(timer) => self.disk.tell_when_stored(timer),
+                Effect::Settled(agent, n) => self.disk.settle(agent, n),
                 Effect::Reply(call, response) if durable => self.disk.wait(Waiting::Caller(call, response)),
                 Effect::Reply(call, response) | Effect::ReplyStored(call, response) => {
                     answers.push((call, response));
@@ -244,6 +271,9 @@ impl Machine {
         }
         for (call, response) in answers {
             self.answered(call, &response);
+        }
+        for timer in early {
+            self.apply(Event::Timer(timer));
         }
     }
 
@@ -261,6 +291,7 @@ impl Machine {
 
     /// The disk begins what is due, or comes to an end with what it does.
     pub fn write(&mut self) {
+        self.tell_settled();
         if !self.disk.is_busy() {
             self.disk.begin(&self.core.state, self.core.now);
             // Most rounds are over before anything else happens.
@@ -280,6 +311,7 @@ impl Machine {
             self.note(|| "* storage works".to_owned());
             self.apply(Event::Storage(None));
         }
+        self.tell_settled();
         for timer in done.stored {
             self.apply(Event::Timer(timer));
         }
@@ -303,6 +335,12 @@ impl Machine {
         }
     }
 
+    fn tell_settled(&mut self) {
+        for (agent, n) in self.disk.settled() {
+            self.settled(agent, n);
+        }
+    }
+
     /// Time passes, and deadlines come due.
     pub fn pass(&mut self, millis: u64) {
         let until = self.core.now + Duration::from_millis(millis);
@@ -321,6 +359,7 @@ impl Machine {
             }
         }
         self.core.now = self.core.now.max(until);
+        self.may_look(millis);
     }
 
     /// Somebody asks for something.
@@ -352,6 +391,8 @@ impl Machine {
         let body: Value = serde_json::from_slice(reply.body.bytes()).unwrap_or_default();
         self.chat_answered(call, response);
         self.decided(call, reply.status);
+        self.limits.answered(call);
+        self.room.answered(call);
         if reply.status < 300 {
             self.seen.count("changes acknowledged");
         } else if reply.status == 503 {

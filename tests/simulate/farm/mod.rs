@@ -5,12 +5,16 @@ mod chat;
 mod disk;
 mod faults;
 pub mod invariants;
+mod keepers;
+mod limits;
 pub mod machine;
 mod people;
 mod programs;
 mod promises;
+mod room;
 mod schedule_watch;
 mod shrink;
+mod starts;
 
 pub use shrink::shrink;
 
@@ -87,7 +91,8 @@ fn take(machine: &mut Machine, seed: u64, step: usize) {
                 machine.agent_acts();
             }
         }
-        110..=121 => machine.thread_reports(),
+        110..=118 => machine.thread_reports(),
+        119..=121 => machine.looks(true),
         122..=129 => machine.server_acts(),
         130..=137 => machine.platform_acts(),
         138..=147 => machine.chat_acts(),
@@ -98,14 +103,20 @@ fn take(machine: &mut Machine, seed: u64, step: usize) {
         }
         184..=193 => machine.write(),
         194..=196 => machine.clock_jumps(),
-        197 | 198 => machine.power_cut(),
+        197 => machine.power_cut(),
+        198 => machine.is_killed(),
+        _ if machine.dice.below(2) == 0 => machine.hands_over(),
         _ => machine.shut_down(),
     }
     if machine.dice.below(3) > 0 {
         machine.write();
     }
     if machine.dies_soon {
-        machine.power_cut();
+        if machine.dice.below(2) == 0 {
+            machine.power_cut();
+        } else {
+            machine.is_killed();
+        }
     }
     if step.is_multiple_of(LONG_LOOK) {
         invariants::check_all(machine);

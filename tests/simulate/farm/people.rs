@@ -72,14 +72,16 @@ impl Machine {
 
     /// Somebody wants something.
     pub fn person_acts(&mut self) {
-        match self.dice.below(40) {
+        match self.dice.below(52) {
             0..=4 => self.spawns(),
             5 | 6 => self.deletes(),
             7 => self.wants_life("rotate"),
             8 => self.wants_life("resume"),
             9 => self.questions(),
             10 | 11 => self.patches(),
-            12..=15 => self.instructs(),
+            12..=15 | 40..=45 => self.instructs(),
+            46..=48 => self.says_on_limit(),
+            49..=51 => self.lets_go_on(),
             16 | 17 => self.agent_locks(),
             18..=20 => self.stranger_locks(),
             21 | 22 => self.calls_gated(),
@@ -115,6 +117,11 @@ impl Machine {
         if self.dice.below(3) == 0 {
             body["teamId"] = json!(self.dice.pick(&teams));
         }
+        body["priority"] = json!(self.dice.pick(&["normal", "normal", "normal", "low", "high"]));
+        if self.dice.below(3) == 0 {
+            // The daemon looks at the machine before a wish for an agent, if that is long ago.
+            self.looks(false);
+        }
         let actor = match self.live_agent() {
             Some(agent) if self.dice.below(4) == 0 => Actor::Agent(agent.id),
             _ => Actor::Operator,
@@ -133,6 +140,10 @@ impl Machine {
     fn wants_life(&mut self, what: &str) {
         let agent = if what == "rotate" { self.live_agent() } else { self.some_agent() };
         let Some(agent) = agent else { return };
+        if agent.has_no_run() {
+            // That is another wish.
+            return self.lets_go_on();
+        }
         let claim = Claim::Body(Vec::new(), Box::new(life_fact));
         self.asks_for("POST", &format!("/api/agents/{}/{what}", agent.id), &Value::Null, claim);
     }
@@ -152,7 +163,10 @@ impl Machine {
     }
 
     fn instructs(&mut self) {
-        let Some(agent) = self.some_agent() else { return };
+        // Most that there are have ended, and most words are for those that work.
+        let to_live = self.dice.below(4) > 0;
+        let agent = if to_live { self.live_agent() } else { self.some_agent() };
+        let Some(agent) = agent else { return };
         self.serial += 1;
         let text = format!("message-{};", self.serial);
         let deliver = self.dice.pick(&["now", "idle", "idle", "rotation"]).unwrap();
@@ -186,12 +200,12 @@ impl Machine {
             let claim = Claim::Facts(vec![(key, None)]);
             return self.asks_for("POST", "/api/coordination/complete", &json!({"agentId": owner}), claim);
         }
-        let body = json!({
-            "agentId": owner, "operation": resource, "resources": [resource],
-            "ttlMs": 1_000 + self.dice.below(3_000_000),
-        });
+        let ttl = 1_000 + self.dice.below(3_000_000);
+        let body = json!({"agentId": owner, "operation": resource, "resources": [resource], "ttlMs": ttl});
+        // It ends so long after it was written that whoever waited for the disk has all of it.
+        let earliest = self.core.now.0 + ttl;
         let read = move |body: &Value, _: &State| {
-            vec![(Key::Lock(resource.clone()), Some(json!([owner, body["expiresAt"]])))]
+            vec![(Key::Lock(resource.clone()), Some(json!([owner, body["expiresAt"], earliest])))]
         };
         let claim = Claim::Body(vec![key], Box::new(read));
         self.asks_for("POST", "/api/coordination/declare", &body, claim);
@@ -355,7 +369,10 @@ impl Machine {
     fn settings(&mut self) {
         let count = 6 + self.dice.below(8);
         let budget = if self.dice.below(2) == 0 { Value::Null } else { json!(2.0) };
-        let body = json!({"maxAgents": count, "safety": {"dailyBudgetUsd": budget}});
+        let admit = self.dice.pick(&["queue", "queue", "queue", "queue", "refuse", "off"]);
+        let body = json!({
+            "maxAgents": count, "safety": {"dailyBudgetUsd": budget}, "governor": {"admit": admit},
+        });
         let claim = Claim::Facts(vec![(Key::MaxAgents, Some(json!(count)))]);
         self.asks_for("PATCH", "/api/config", &body, claim);
     }

@@ -2,13 +2,14 @@
 //! they like, and sometimes badly.
 
 use super::invariants::{self, Rule, ensure};
+use super::keepers::{End, Kept};
 use super::machine::{Machine, Plant};
 use super::people::Gated;
-use crate::support::world::{activity, output};
+use crate::support::world::activity;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use svc::agents::report::{Keeper, RunReport};
+use svc::agents::report::RunReport;
 use svc::agents::{Job, JobReport, RunOrder};
 use svc::approvals::ApprovalId;
 use svc::core::ids::{AgentId, LineageId};
@@ -17,7 +18,7 @@ use svc::gateways::{self, Entry, GatewayId, Place, Why};
 use svc::integrations::{self, RunId, protocol::Ask};
 use svc::providers::{Activity, Tokens, TokensDelta, Usage};
 use svc::teams::plan;
-use svc::{journalist, oversight, ownership};
+use svc::{governor, journalist, oversight, ownership};
 
 /// What an agent's process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +38,10 @@ pub struct Programs {
     pub processes: BTreeMap<AgentId, Process>,
     /// Tokens that programs have told of, by lineage.
     pub fed: BTreeMap<LineageId, u64>,
-    said: VecDeque<(AgentId, u64)>,
+    /// What holds each of them, and its thread.
+    pub keepers: BTreeMap<AgentId, Kept>,
+    /// Keepers of what is over, until that is on disk.
+    pub ended: BTreeMap<AgentId, Kept>,
     briefs: Vec<AgentId>,
     /// Questions to models.
     pub queries: BTreeSet<CallId>,
@@ -54,7 +58,11 @@ pub struct Programs {
     pub ran: BTreeSet<String>,
     links: BTreeMap<GatewayId, u64>,
     cards: Vec<(GatewayId, ApprovalId)>,
+    /// Messages to runs that are over.
+    unheard: Vec<(AgentId, u64)>,
     pub desk: VecDeque<Arc<Entry>>,
+    /// The runs are to be left to their keepers.
+    pub are_left: bool,
     /// The daemon has nobody left and may end.
     pub exit_asked: bool,
 }
@@ -81,6 +89,7 @@ impl Machine {
     pub fn obey(&mut self, order: Effect, before: &State) {
         match order {
             Effect::Run(id, order) => self.run(id, order, before),
+            Effect::LeaveRuns => self.programs.are_left = true,
             Effect::Job(Job::Brief { agent, .. }) => self.programs.briefs.push(agent),
             Effect::Job(Job::Query { call, .. }) => drop(self.programs.queries.insert(call)),
             Effect::Job(Job::CancelQuery(call)) => drop(self.programs.queries.remove(&call)),
@@ -90,6 +99,7 @@ impl Machine {
             Effect::Cleanup(_) => self.programs.cleaning += 1,
             Effect::Integrations(order) => self.serve(order),
             Effect::Gateways(order) => self.gateway(order),
+            Effect::Governor(governor::Order::Look) => self.room.is_to_look = true,
             _ => {}
         }
     }
@@ -98,13 +108,31 @@ impl Machine {
         match order {
             RunOrder::Start(start) => {
                 invariants::check_start(self, before, id, start.lineage, self.core.now);
+                let has_waited = self.check_room(before, id, start.lineage);
                 self.programs.processes.insert(id, Process::Ordered);
-                self.promises.taken(start.lineage, &start.request.prompt);
+                if has_waited != Some(false) {
+                    self.check_goes_on(before, id, start.lineage, &start.request.prompt);
+                }
+                if self.starts.ordered(id, &start.request.prompt) {
+                    self.seen.count("starts made again by the next daemon");
+                }
+                // Between an order and what becomes of it a kill is worst.
+                self.dies_soon |= self.dice.below(128) == 0 || self.plant == Plant::ForgetsOrders;
+                let used = self.programs.fed.get(&start.lineage).copied().unwrap_or_default();
+                self.programs.keepers.insert(id, Kept::new(start.lineage, used, start.request.prompt));
                 self.members(id, start.lineage);
                 self.seen.count("lives");
             }
-            RunOrder::Say { message_id, .. } => self.programs.said.push_back((id, message_id)),
-            RunOrder::Decide { .. } | RunOrder::Interrupt => {}
+            RunOrder::Say { message_id, text } => match self.programs.keepers.get_mut(&id) {
+                Some(kept) => kept.say(message_id, text),
+                None => self.programs.unheard.push((id, message_id)),
+            },
+            RunOrder::Decide { question, .. } => {
+                if let Some(kept) = self.programs.keepers.get_mut(&id) {
+                    kept.decide(question);
+                }
+            }
+            RunOrder::Interrupt | RunOrder::Settings => {}
             RunOrder::Finish => {
                 invariants::check_finish(self, id);
                 self.set(id, Process::Finishing);
@@ -137,36 +165,37 @@ impl Machine {
 
     /// Some agent's process does something.
     pub fn agent_acts(&mut self) {
-        if self.dice.below(3) == 0
-            && let Some((id, message_id)) = self.programs.said.pop_front()
-        {
-            let runs = matches!(self.programs.processes.get(&id), Some(Process::Runs | Process::Finishing));
-            let delivered = runs && self.dice.below(5) > 0;
-            if delivered {
-                self.heard(id, message_id);
-            }
-            return self.report(id, RunReport::Said { message_id, delivered });
-        }
+        self.not_heard();
         let ids: Vec<AgentId> = self.programs.processes.keys().copied().collect();
         let Some(id) = self.dice.pick(&ids) else { return };
-        match (self.programs.processes[&id], self.dice.below(16)) {
+        let kept = self.programs.keepers.get(&id);
+        let (is_over, is_spoken_to) = kept
+            .map_or((false, false), |kept| (kept.is_over(), kept.is_spoken_to() || !kept.has_caught_up()));
+        if is_over || self.dice.below(if is_spoken_to { 2 } else { 8 }) == 0 {
+            if !self.thread_acts(id) {
+                self.checkpoints(id);
+            }
+            return;
+        }
+        match (self.programs.processes[&id], self.dice.below(17)) {
             (Process::Ordered, 0) => {
                 self.programs.processes.remove(&id);
+                self.programs.keepers.remove(&id);
                 self.report(id, RunReport::StartFailed { error: "no such program".into() });
             }
             (Process::Ordered, _) => {
-                self.set(id, Process::Runs);
-                let (pid, start_ticks) = (id.0 | 1, 7);
-                self.report(id, RunReport::Started { pid, start_ticks });
+                self.begins(id);
+                self.thread_acts(id);
             }
             (Process::Runs, 0..=4) | (Process::Finishing, 0) => self.uses(id),
             (Process::Runs, 5..=7) => self.writes(id),
             (Process::Runs, 8) => self.commands(id),
-            (Process::Runs, 9..=11) => self.report(id, output(vec![activity("ends-turn", "ok")])),
-            (Process::Runs, 12) => self.report(id, output(vec![activity("fails-turn", "no")])),
+            (Process::Runs, 9..=11) => self.prints(id, vec![activity("ends-turn", "ok")]),
+            (Process::Runs, 12) => self.prints(id, vec![activity("fails-turn", "no")]),
             (Process::Runs, 13) => self.exit(id, Some(1), None),
             (Process::Runs, 14) if self.dice.below(3) == 0 => self.exit(id, None, Some(9)),
             (Process::Runs, 14) => self.exit(id, Some(0), None),
+            (Process::Runs, 15) => self.comes_to_limit(id),
             (Process::Runs, _) => self.asks(id),
             (Process::Finishing, 1) => self.exit(id, None, Some(11)),
             (Process::Finishing, _) => self.exit(id, Some(0), None),
@@ -174,42 +203,33 @@ impl Machine {
         }
     }
 
-    fn lineage(&self, id: AgentId) -> Option<LineageId> {
-        self.core.state.agents.get(id).map(|agent| agent.lineage_id)
-    }
-
-    fn heard(&mut self, id: AgentId, message_id: u64) {
-        let Some(agent) = self.core.state.agents.get(id) else { return };
-        let Some(message) = agent.queue.iter().find(|message| message.id == message_id) else { return };
-        let (lineage, text) = (agent.lineage_id, message.text.to_string());
-        self.promises.taken(lineage, &text);
-    }
-
     fn uses(&mut self, id: AgentId) {
-        // Now and then most of the context window of 1000 tokens: a rotation is due.
+        let session = activity("session", &format!("s{}", id.0));
+        let used = self.used_alone();
+        self.prints(id, vec![session, used, activity("says", "hm")]);
+    }
+
+    /// A program tells what it has used: now and then most of the context window of 1000 tokens, so that a
+    /// rotation is due.
+    pub fn used_alone(&mut self) -> Activity {
         let used =
             if self.dice.below(10) == 0 { 800 + self.dice.below(200) } else { self.dice.below(100) + 1 };
-        let Some(lineage) = self.lineage(id) else { return };
-        *self.programs.fed.entry(lineage).or_default() += used;
         let cost = (self.dice.below(3) == 0).then_some(0.25);
         let input = i64::try_from(used).unwrap();
-        let usage = Usage {
+        Activity::Usage(Usage {
             delta: TokensDelta { input, ..TokensDelta::default() },
             context_tokens: Some(used),
             context_window: Some(1000),
             cost_usd: cost,
             ..Usage::default()
-        };
-        let session = activity("session", &format!("s{}", id.0));
-        let used = Activity::Usage(usage);
-        self.report(id, output(vec![session, used, activity("says", "hm")]));
+        })
     }
 
     fn writes(&mut self, id: AgentId) {
         let path = format!("src/p{}/f{}.rs", self.dice.below(4), self.dice.below(6));
         let ended =
             Activity::ToolEnded { id: "t1".into(), error: self.dice.below(6) == 0, output: String::new() };
-        self.report(id, output(vec![activity("writes", &path), ended]));
+        self.prints(id, vec![activity("writes", &path), ended]);
     }
 
     fn commands(&mut self, id: AgentId) {
@@ -220,26 +240,21 @@ impl Machine {
         if self.dice.below(2) == 0 {
             told.push(Activity::ToolEnded { id: call, error: false, output: String::new() });
         }
-        self.report(id, output(told));
+        self.prints(id, told);
     }
 
     /// Its program asks a person whether it may use a tool.
     fn asks(&mut self, id: AgentId) {
-        let question = format!("q{}", self.dice.below(3));
-        let input = json!({"command": format!("rm {question}")});
-        self.report(id, output(vec![Activity::PermissionAsked { question, name: "bash".into(), input }]));
+        self.serial += 1;
+        let question = format!("q{}", self.serial);
+        let input = json!({"command": format!("rm {}", self.dice.below(3))});
+        self.prints(id, vec![Activity::PermissionAsked { question, name: "bash".into(), input }]);
     }
 
     /// The end of a process and of all that it had started.
     pub fn exit(&mut self, id: AgentId, code: Option<i32>, signal: Option<i32>) {
-        let process = self.programs.processes.remove(&id);
-        self.programs.said.retain(|(agent, _)| *agent != id);
-        if self.plant == Plant::LosesExits {
-            return;
-        }
-        let signalled = process == Some(Process::Stopping) && signal.is_some();
-        let (stderr_tail, keeper) = (String::new(), Keeper::Told);
-        self.report(id, RunReport::Exited { code, signal, signalled, stderr_tail, leaked: 0, keeper });
+        let stopped = self.programs.processes.get(&id) == Some(&Process::Stopping);
+        self.ends(id, End { code, signal, signalled: stopped && signal.is_some() });
     }
 
     /// A run's threads report.
@@ -404,22 +419,29 @@ impl Machine {
 
     /// The process of some agent goes on to its end, without new ideas. Whether there was one.
     pub fn wind_down(&mut self) -> bool {
-        if let Some((id, message_id)) = self.programs.said.pop_front() {
-            self.report(id, RunReport::Said { message_id, delivered: false });
-        } else if self.brief() || self.answer_queries() {
+        if self.not_heard() || self.brief() || self.answer_queries() {
         } else if let Some((id, process)) = self.programs.processes.iter().next().map(|(id, one)| (*id, *one))
         {
+            if process == Process::Ordered {
+                self.begins(id);
+            }
+            if self.thread_acts(id) {
+                return true;
+            }
             match process {
-                Process::Ordered => {
-                    self.set(id, Process::Runs);
-                    self.report(id, RunReport::Started { pid: 9, start_ticks: 9 });
-                }
-                Process::Runs | Process::Finishing => self.exit(id, Some(1), None),
                 Process::Stopping => self.exit(id, None, Some(15)),
+                _ => self.exit(id, Some(1), None),
             }
         } else {
             return false;
         }
+        true
+    }
+
+    /// What was said to a run that is over reaches nobody.
+    pub fn not_heard(&mut self) -> bool {
+        let Some((id, message_id)) = self.programs.unheard.pop() else { return false };
+        self.report(id, RunReport::Said { message_id, delivered: false });
         true
     }
 

@@ -132,22 +132,27 @@ impl Promises {
         self.facts.retain(|key, _| !is_it(key));
     }
 
-    /// A program has taken these words, or was started with them.
+    /// A program has taken these words, or was started with them. Of those whose answer has not come yet
+    /// it is remembered: beside them others may stand that were acknowledged long ago.
     pub fn taken(&mut self, lineage: LineageId, words: &str) {
-        let count = self.messages.len();
-        self.messages.retain(|(of, text)| *of != lineage || !words.contains(text.as_str()));
-        if count == self.messages.len() {
-            self.heard.extend(
-                words
-                    .split(';')
-                    .filter_map(|part| part.rfind("message-").map(|at| part[at..].to_owned() + ";")),
-            );
+        for part in words.split_inclusive(';') {
+            let Some(text) = part.rfind("message-").map(|at| &part[at..]) else { continue };
+            let count = self.messages.len();
+            self.messages.retain(|(of, known)| *of != lineage || known != text);
+            if count == self.messages.len() {
+                self.heard.insert(text.to_owned());
+            }
         }
     }
 
     /// This is there from now on.
     pub fn holds(&mut self, key: Key) {
         self.facts.insert(key, Some(Value::Null));
+    }
+
+    /// The daemon has gone before it could take these back from the disk, which it had told to be refused.
+    pub fn not_taken_back(&mut self, agents: &str) {
+        self.refused.retain(|text| !agents.contains(text.as_str()));
     }
 
     /// Messages are where they were promised to be, and those that were refused are nowhere.
@@ -237,12 +242,20 @@ fn look_approval(state: &State, id: &str, was: &Fact) -> Option<Fact> {
 
 fn look_lock(state: &State, now: Time, resource: &str, was: &Fact) -> Option<Fact> {
     let ends = was.as_ref().and_then(|was| was[1].as_u64());
-    if ends.is_some_and(|ends| ends <= now.0) {
+    // A clock that goes back while the call waits for the disk takes its end along.
+    let earliest = was.as_ref().and_then(|was| was[2].as_u64()).or(ends).min(ends);
+    if earliest.is_some_and(|ends| ends <= now.0) {
         return None;
     }
     let held = state.coordination.iter().find(|(_, one)| one.resources.iter().any(|held| held == resource));
-    Some(held.map(|(owner, operation)| match owner {
-        coordination::Owner::Named(name) => json!([name, operation.expires_at.0]),
-        coordination::Owner::Agent(lineage) => json!([lineage, operation.expires_at.0]),
+    Some(held.map(|(owner, operation)| {
+        let owner = match owner {
+            coordination::Owner::Named(name) => json!(name),
+            coordination::Owner::Agent(lineage) => json!(lineage),
+        };
+        let (at, was) = (operation.expires_at.0, was.as_ref().filter(|was| was[0] == owner));
+        // Of a call that has waited for the disk the disk may have the time at which it was asked.
+        let waited = was.filter(|was| ends.is_some_and(|ends| at < ends) && was[2].as_u64() <= Some(at));
+        waited.cloned().unwrap_or_else(|| json!([owner, at, was.map_or(&Value::Null, |was| &was[2])]))
     }))
 }

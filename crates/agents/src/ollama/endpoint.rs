@@ -8,6 +8,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::Duration;
 use svc_providers::Activity;
+use svc_providers::limit::{self, Kind, Limit, Source};
 use svc_providers::native::cut;
 use svc_providers::ollama::{HOST_VARIABLE, KEY_VARIABLE, URL_VARIABLE};
 
@@ -26,7 +27,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const ATTEMPTS: u32 = 5;
 /// Before the first retry; doubled for each further one.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
-/// An endpoint may ask for a longer delay than ours, up to this.
+/// An endpoint may ask for a longer delay than ours. Up to this it is waited for here; one that asks for more
+/// is not asked again before: the daemon is told of it.
 const DELAY_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a look whether anybody listens may take at each of the first addresses.
@@ -54,11 +56,26 @@ struct Failure {
     words: String,
     /// The status, where another attempt may help, and how long the endpoint asks to wait.
     retry: Option<(u16, Option<Duration>)>,
+    /// It cannot be reached.
+    is_away: bool,
 }
 
 impl Failure {
     fn last(words: String) -> Self {
-        Self { words, retry: None }
+        Self { words, retry: None, is_away: false }
+    }
+}
+
+impl Failure {
+    /// What it says of a limit.
+    fn limit(&self) -> Option<Limit> {
+        if self.is_away {
+            return Some(Limit::new(Kind::Network, Source::Error));
+        }
+        let (status, asked) = self.retry?;
+        let mut limit = limit::of_failure(Some(u64::from(status)), &self.words)?;
+        limit.resets_in_ms = asked.and_then(|asked| u64::try_from(asked.as_millis()).ok());
+        Some(limit)
     }
 }
 
@@ -135,12 +152,17 @@ impl Endpoint {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };
-            let Some((status, asked)) = failure.retry.filter(|_| attempt < ATTEMPTS) else {
+            let is_far = |asked: &Option<Duration>| asked.is_some_and(|delay| delay > DELAY_LIMIT);
+            let again = failure.retry.filter(|(_, asked)| attempt < ATTEMPTS && !is_far(asked));
+            let Some((status, asked)) = again else {
+                if let Some(limit) = failure.limit() {
+                    emit(Activity::Limit(limit));
+                }
                 return Err(failure.words);
             };
             let text = format!("retry {attempt} of {} after error {status}: {}", ATTEMPTS - 1, failure.words);
             emit(Activity::Trouble { text });
-            thread::sleep(asked.unwrap_or(delay).min(DELAY_LIMIT));
+            thread::sleep(asked.unwrap_or(delay));
             delay *= 2;
         }
         Err(format!("no answer in {ATTEMPTS} attempts"))
@@ -155,8 +177,10 @@ impl Endpoint {
         if let Some(key) = &self.key {
             request = request.header("Authorization", format!("Bearer {key}"));
         }
-        let unreachable =
-            |error: ureq::Error| Failure::last(format!("cannot reach {}: {error}", without_user(&self.base)));
+        let unreachable = |error: ureq::Error| {
+            let words = format!("cannot reach {}: {error}", without_user(&self.base));
+            Failure { is_away: true, ..Failure::last(words) }
+        };
         let response = request.send(body).map_err(unreachable)?;
         if response.status() != 200 {
             return Err(refused(response));
@@ -206,8 +230,8 @@ fn refused(response: ureq::http::Response<ureq::Body>) -> Failure {
     });
     let colon = if words.is_empty() { "" } else { ": " };
     let words = format!("the endpoint answered {status}{colon}{}", cut(&words, ERROR_WORDS_LIMIT_BYTES));
-    let may_pass = matches!(status, 408 | 429 | 500 | 502 | 503 | 504);
-    Failure { words, retry: may_pass.then_some((status, asked)) }
+    let may_pass = matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529);
+    Failure { words, retry: may_pass.then_some((status, asked)), is_away: false }
 }
 
 /// The base address for what `OLLAMA_HOST` may hold: `host`, `host:port`, `:port`, each with or without a

@@ -9,6 +9,7 @@ mod node;
 pub mod output;
 mod player;
 pub mod scenario;
+mod terminal;
 pub mod tools;
 
 use player::{Player, Stop, Words, failure};
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use svc_providers::native::Input;
-use svc_providers::script::PROJECT_DIR_VARIABLE;
+use svc_providers::script::{PROJECT_DIR_VARIABLE, TERMINAL_OPTION};
 use svc_providers::{Activity, Tokens, TurnEnd};
 use svc_sys::rehearsal_signals;
 
@@ -46,10 +47,12 @@ struct Options {
     linger_seconds: Option<u64>,
     ignore_term: bool,
     own_session: bool,
+    terminal: bool,
 }
 
-/// Runs the agent: `[--query] [--resume ID --counted JSON] [--model NAME]`, where NAME is the scenario's.
-/// Speaks the protocol of [`svc_providers::native`] on its standard input and output.
+/// Runs the agent: `[--query] [--resume ID --counted JSON] [--model NAME]`, where NAME is the scenario's;
+/// with `--terminal` a person goes on with the session. Speaks the protocol of [`svc_providers::native`] on
+/// its standard input and output.
 ///
 /// Exit codes: 0 at the end of standard input, 2 for a wrong command line, scenario or input line, 1 when
 /// nobody reads its output, or what the scenario says.
@@ -60,6 +63,12 @@ pub fn main(args: impl Iterator<Item = String>) -> ExitCode {
     };
     if let Some(seconds) = options.linger_seconds {
         return linger(&options, seconds);
+    }
+    if options.terminal {
+        return match terminal::run(&options.resume.unwrap_or_default(), options.counted) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => refuse(&format!("the screen: {error}")),
+        };
     }
     match run(options) {
         Ok(()) | Err(Stop::InputEnded) => ExitCode::SUCCESS,
@@ -85,6 +94,7 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
                 let seconds = value()?.parse().map_err(|error| format!("{LINGER_OPTION}: {error}"))?;
                 options.linger_seconds = Some(seconds);
             }
+            TERMINAL_OPTION => options.terminal = true,
             LINGER_IGNORE_TERM_OPTION => options.ignore_term = true,
             LINGER_OWN_SESSION_OPTION => options.own_session = true,
             _ => return Err(format!("{arg}: unknown option")),

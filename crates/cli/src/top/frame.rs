@@ -2,17 +2,21 @@
 
 use super::view::{Pane, Pick, View};
 use crate::approvals::wish;
+use crate::capacity::said;
 use crate::render::{
-    Style, Table, age_of, char_width, clean, count, cut, dollars, one_line, percent, text_width,
+    Style, Table, age, age_of, char_width, clean, count, cut, one_line, percent, text_width,
 };
 use crate::target::{is_live, state, text};
-use crate::tokens::priced;
-use serde_json::Value;
+use crate::tokens::{priced, with_account};
+use serde_json::{Value, json};
+use svc_base::time::Time;
 
 /// Approvals take at most this part of the screen; more scroll.
 const APPROVALS_PART: usize = 3;
 /// With so many columns there is room for tokens and age.
 const WIDE_COLUMNS: usize = 110;
+/// A screen of so many lines has room for what providers and machine still have.
+const NOTES_LINES: usize = 16;
 /// Characters of the context bar.
 const BAR_CHARS: usize = 5;
 
@@ -26,6 +30,9 @@ pub fn frame(view: &View, (columns, lines): (usize, usize), colour: bool) -> Vec
     if let Some(pane) = &view.pane {
         frame.extend(covered(view, pane, (columns, body), colour));
     } else {
+        if lines >= NOTES_LINES {
+            frame.extend(notes(view).iter().map(|line| cut(line, columns)));
+        }
         frame.extend(approvals(view, (columns, body), colour));
         let left = (body + 1).saturating_sub(frame.len());
         frame.extend(agents(view, (columns, left), colour));
@@ -49,6 +56,7 @@ pub fn headline(view: &View) -> String {
     let live = agents.iter().filter(|agent| is_live(agent)).count();
     let tokens: u64 = agents.iter().filter_map(|agent| agent["tokensUsed"].as_u64()).sum();
     let cost: f64 = agents.iter().filter_map(|agent| agent["costUsd"].as_f64()).sum();
+    let unpriced: u64 = agents.iter().filter_map(|agent| agent["unpricedTokens"].as_u64()).sum();
     let rates: Vec<u64> = agents.iter().filter_map(|agent| view.rate(text(agent, "id"))).collect();
     let rate = if rates.is_empty() { String::new() } else { format!("  {}/s", count(rates.iter().sum())) };
     let waiting = view.look.approvals.len();
@@ -57,9 +65,46 @@ pub fn headline(view: &View) -> String {
         "svc top  {live} live of {}{waiting}  {} tokens{rate}  {}  {}",
         agents.len(),
         count(tokens),
-        dollars(cost),
+        priced(&json!(cost), &json!({"unpricedTokens": unpriced})),
         one_line(&view.place)
     )
+}
+
+/// What the providers' windows and the machine still have: at most one line each.
+pub fn notes(view: &View) -> Vec<String> {
+    let look = &view.look;
+    let limits = limits(&look.quota, look.at);
+    let limits = (!limits.is_empty()).then(|| format!("limits: {}", limits.join("; ")));
+    let waiting = look.capacity["queued"].as_array().map_or(0, Vec::len);
+    let waiting = match waiting {
+        0 => String::new(),
+        1 => "; 1 waits".to_owned(),
+        n => format!("; {n} wait"),
+    };
+    let capacity =
+        look.capacity["more"].is_u64().then(|| format!("capacity: {}{waiting}", said(&look.capacity)));
+    limits.into_iter().chain(capacity).map(|line| one_line(&line)).collect()
+}
+
+/// The windows of which a figure is known, the scarcest first, and how many agents are held.
+fn limits(quota: &Value, now: Time) -> Vec<String> {
+    let known = |one: &&Value| one["closed"] == true || one["leftPercent"].is_number();
+    let mut windows: Vec<&Value> = quota["windows"].as_array().into_iter().flatten().filter(known).collect();
+    let left =
+        |one: &Value| if one["closed"] == true { 0.0 } else { one["leftPercent"].as_f64().unwrap_or(0.0) };
+    windows.sort_by(|a, b| left(a).total_cmp(&left(b)));
+    let shown = |one: &&Value| {
+        let opens = Time::parse(text(one, "opensAt")).map(|at| format!(", opens in {}", age(at.since(now))));
+        let state = if one["closed"] == true {
+            format!("closed{}", opens.unwrap_or_default())
+        } else {
+            format!("{}% left", left(one))
+        };
+        [&with_account(one), text(one, "window"), &state].map(str::trim).join(" ")
+    };
+    let held = quota["held"].as_array().map_or(0, Vec::len);
+    let held = (held > 0).then(|| format!("{held} held"));
+    windows.iter().map(shown).chain(held).collect()
 }
 
 fn message(view: &View) -> (String, Style) {

@@ -18,7 +18,7 @@ fn approval(id: &str, agent: &str, at: u64) -> Value {
 }
 
 fn look(at: u64, agents: Vec<Value>, approvals: Vec<Value>) -> Look {
-    Look { at: Time(at), agents, approvals, log: None, trouble: None }
+    Look { at: Time(at), agents, approvals, ..Look::default() }
 }
 
 fn view() -> View {
@@ -69,6 +69,37 @@ fn every_size_is_filled_and_never_overrun() {
         shown(&view, columns, lines);
     }
     shown(&View::new("x".into()), 80, 24);
+}
+
+#[test]
+fn what_the_providers_and_the_machine_still_have_stands_in_one_line_each() {
+    let mut view = view();
+    let window = |account: &str, name: &str, left: Value, closed: bool| {
+        json!({"provider": "codex", "account": account, "window": name, "leftPercent": left, "closed": closed,
+            "opensAt": Time(3_601_000).to_string()})
+    };
+    view.look.quota = json!({"windows": [
+        window("default", "week", json!(58.0), false),
+        window("work", "five_hour", json!(7.5), false),
+        window("priv", "five_hour", Value::Null, true),
+        window("silent", "five_hour", Value::Null, false),
+    ], "held": [{"name": "a-1"}, {"name": "b-1"}]});
+    view.look.capacity = json!({"more": 3, "provider": "codex", "eachMegabytes": 300, "basis": "guessed",
+        "queued": [{"name": "c"}]});
+    let frame = shown(&view, 200, 24);
+    let limits = "limits: codex (priv) five_hour closed, opens in 1h; codex (work) five_hour 7.5% left; codex \
+                  week 58% left; 2 held";
+    assert_eq!(frame[1], limits);
+    assert_eq!(frame[2], "capacity: 3 more agents of codex fit, 300 MB each (a guess); 1 waits");
+    assert!(frame[3].contains("WAITS FOR YOU") && shown(&view, 200, 24)[23].starts_with("q quit"));
+    // A low screen has room for the agents alone, a log for itself.
+    assert!(!shown(&view, 80, 9).join("").contains("capacity"));
+    view.key(Key::Enter);
+    assert!(!shown(&view, 80, 24).join("").contains("capacity"));
+    // Who has told nothing takes no line.
+    view.key(Key::Escape);
+    view.look.quota = json!({"windows": [], "held": []});
+    assert!(shown(&view, 200, 24)[1].starts_with("capacity:"));
 }
 
 #[test]

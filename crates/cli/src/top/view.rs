@@ -23,6 +23,10 @@ pub struct Look {
     pub agents: Vec<Value>,
     /// The pending ones of `GET /api/approvals`.
     pub approvals: Vec<Value>,
+    /// `GET /api/quota`; null where nobody has said.
+    pub quota: Value,
+    /// `GET /api/capacity`; null where nobody has said.
+    pub capacity: Value,
     /// The lines of the agent that is watched, oldest first, and its id.
     pub log: Option<(String, Vec<String>)>,
     /// Why the look failed; the rest is then empty.

@@ -182,5 +182,7 @@ fn look(client: &Client, log: Option<&mut Log>) -> Result<Look, Failure> {
             Some((log.agent.clone(), log.lines.iter().cloned().collect()))
         }
     };
-    Ok(Look { at: now(), agents, approvals, log, trouble: None })
+    // A daemon of an earlier version has not both.
+    let [quota, capacity] = ["/api/quota", "/api/capacity"].map(|path| client.get(path).unwrap_or_default());
+    Ok(Look { at: now(), agents, approvals, quota, capacity, log, trouble: None })
 }

@@ -15,6 +15,8 @@ fn order() -> Order {
         marker: Marker { agent: AgentId(0xdead_beef), project_dir: no_text().into() },
         stop_grace_ms: u64::MAX,
         orphan_ms: 0,
+        nice: 7,
+        ceiling: 8,
     }
 }
 
@@ -27,7 +29,7 @@ fn orders() -> Vec<ToKeeper> {
         ToKeeper::Write { seq: 2, note: Some(note), bytes: Vec::new(), close: true },
         ToKeeper::Stop { grace_ms: 5 },
         ToKeeper::Taken { offset: 1, seq: 2 },
-        ToKeeper::Settings { orphan_ms: 3 },
+        ToKeeper::Settings { orphan_ms: 3, ceiling: Some(9) },
         ToKeeper::Forget,
     ]
 }
@@ -63,7 +65,15 @@ fn all_records() -> Vec<Record<'static>> {
         Record::Written { seq: 3 },
         Record::Lost { seq: 4 },
         Record::Stuck { seconds: 5 },
-        Record::Ended { code: None, signal: Some(9), signalled: true, leaked: 1, killed: 2 },
+        Record::Ended { code: None, signal: Some(9), signalled: true, leaked: 1, killed: 2, over: None },
+        Record::Ended {
+            code: None,
+            signal: Some(9),
+            signalled: true,
+            leaked: 0,
+            killed: 2,
+            over: Some(Over { held: 9, ceiling: 8 }),
+        },
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use super::support::{PATIENCE, Room, Story, is_alive, program, wait_for};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use svc_keeper::client;
 use svc_keeper::protocol::ToKeeper;
 use svc_sys::process::{Identity, Origin, Spec, identity_of, kill, origin};
@@ -82,7 +82,7 @@ fn a_run_without_a_daemon_ends_and_waits_to_be_told() {
     story.until_out("ready");
     let program = story.program.expect("started");
     // As long as somebody is there it goes on; another time is in force as soon as it is said.
-    story.send(&ToKeeper::Settings { orphan_ms: 100 });
+    story.send(&ToKeeper::Settings { orphan_ms: 100, ceiling: None });
     story.write(1, "still here\n");
     story.until_out("still here");
     story.link.writer.close();
@@ -90,6 +90,59 @@ fn a_run_without_a_daemon_ends_and_waits_to_be_told() {
     let mut next = room.find(0);
     assert_eq!(next.until_end(), "ended None Some(15) true 0");
     assert_eq!(next.text(), "ready\nstill here\n");
+}
+
+/// Holds so many megabytes, says so, and waits.
+fn holds(megabytes: usize) -> String {
+    format!("x=$(head -c {} /dev/zero | tr '\\0' x); echo held; read y", megabytes << 20)
+}
+
+#[test]
+fn a_run_that_holds_more_than_it_may_is_ended_with_all_that_it_has_started() {
+    let room = Room::new("ceiling");
+    let mut order = room.order(&format!("{ESCAPES} read x; {}", holds(300)));
+    order.ceiling = 120 << 20;
+    let mut story = room.start_as(&order);
+    let escaped = until_escaped(&mut story);
+    story.write(1, "go\n");
+    let began = Instant::now();
+    assert!(story.until_end().ends_with(" true 0"), "{:?}", story.events);
+    assert!(began.elapsed() < PATIENCE / 3, "{:?}", began.elapsed());
+    let over = story.over.expect("it is told why");
+    assert!(over.ceiling == 120 << 20 && over.held > over.ceiling, "{over:?}");
+    assert!(escaped.iter().all(|process| !is_alive(*process)));
+}
+
+#[test]
+fn a_ceiling_counts_without_a_daemon_and_another_one_as_soon_as_it_is_said() {
+    let room = Room::new("lower");
+    let mut order = room.order(&holds(100));
+    order.ceiling = 1 << 30;
+    let mut story = room.start_as(&order);
+    story.until_out("held");
+    story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: None });
+    story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: Some(50 << 20) });
+    story.link.writer.close();
+    let program = story.program.expect("started");
+    wait_for("the program is gone", || !is_alive(program));
+    let mut next = room.find(0);
+    next.until_end();
+    assert_eq!(next.over.map(|over| over.ceiling), Some(50 << 20));
+}
+
+#[test]
+fn a_program_goes_before_its_keeper_when_the_machine_has_no_memory_left() {
+    let room = Room::new("victim");
+    let mut story = room.start("cat /proc/self/oom_score_adj; read x");
+    story.until_out("\n");
+    let score = |pid: u32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("linux");
+        text.trim().parse::<i32>().expect("a number")
+    };
+    let (own, keeper) = (score(std::process::id()), score(story.keeper().pid));
+    let program: i32 = story.text().trim().parse().expect("a number");
+    // Whoever is at the end of the scale already stays there.
+    assert!(own < keeper && keeper < program || own > 700, "{own} {keeper} {program}");
 }
 
 /// A daemon that was killed just after it had started a keeper: the next one found an empty folder.

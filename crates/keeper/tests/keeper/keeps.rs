@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 use svc_keeper::client::{self, Next};
-use svc_keeper::protocol::{ToKeeper, VERSION};
+use svc_keeper::protocol::{Order, ToKeeper, VERSION};
 use svc_sys::process::{Spec, kill};
 
 #[test]
@@ -246,4 +246,17 @@ fn a_reader_is_woken_from_other_threads_and_forgets_no_wake() {
     story.link.writer.close();
     assert_eq!(story.link.reader.next(limit()), Next::Woken);
     assert_eq!(story.link.reader.next(limit()), Next::Gone);
+}
+
+#[test]
+fn a_run_stands_back_as_far_as_its_order_says() {
+    let room = Room::new("nice");
+    let order = Order { nice: 7, ..room.order("nice; cat /proc/self/autogroup; (setsid nice)") };
+    let mut story = room.start_as(&order);
+    story.until_end();
+    let said = story.text();
+    assert_eq!(said.lines().filter(|line| *line == "7").count(), 2, "{said}");
+    // An ordinary user may say it of one session in 100 ms, and a kernel need not share by sessions at all.
+    let session = said.lines().find_map(|line| line.split_once(" nice ").map(|(_, nice)| nice));
+    assert!(session.is_none_or(|nice| nice == "7" || nice == "0"), "{said}");
 }

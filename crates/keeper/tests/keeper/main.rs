@@ -6,3 +6,4 @@ mod ends;
 mod keeps;
 mod strangers;
 mod support;
+mod terminal;

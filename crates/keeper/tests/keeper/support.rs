@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use svc_base::ids::AgentId;
 use svc_keeper::client::{self, Link, Next};
-use svc_keeper::protocol::{Note, Order, Record, ToKeeper, records};
+use svc_keeper::protocol::{Note, Order, Over, Record, ToKeeper, records};
 use svc_sys::process::{Identity, Marker, Processes, Spec, identity_of, kill};
 
 /// Longer than anything here takes.
@@ -72,6 +72,8 @@ impl Room {
             marker: Marker { agent: AgentId(0x00ab_cdef), project_dir: self.dir.clone() },
             stop_grace_ms: 10_000,
             orphan_ms: 60_000,
+            nice: 0,
+            ceiling: 0,
         }
     }
 
@@ -120,11 +122,12 @@ pub struct Story {
     /// Everything but what was printed, as text.
     pub events: Vec<String>,
     pub program: Option<Identity>,
+    pub over: Option<Over>,
 }
 
 impl Story {
     pub fn new(link: Link) -> Self {
-        Self { link, end: 0, out: Vec::new(), err: Vec::new(), events: Vec::new(), program: None }
+        Self { link, end: 0, out: Vec::new(), err: Vec::new(), events: Vec::new(), program: None, over: None }
     }
 
     pub fn send(&self, order: &ToKeeper) {
@@ -169,7 +172,8 @@ impl Story {
                 Record::Out(bytes) => self.out.extend(bytes),
                 Record::Err(bytes) => self.err.extend(bytes),
                 Record::Started { pid, start_ticks } => self.program = Some(Identity { pid, start_ticks }),
-                Record::Ended { code, signal, signalled, leaked, .. } => {
+                Record::Ended { code, signal, signalled, leaked, over, .. } => {
+                    self.over = over;
                     self.events.push(format!("ended {code:?} {signal:?} {signalled} {leaked}"));
                 }
                 other => self.events.push(format!("{other:?}")),

@@ -404,6 +404,7 @@ impl Client {
 
     fn turn_failed(&mut self, error: String, out: &mut Vec<Step>) {
         self.flush(out);
+        crate::limit::told(out, None, &error, "");
         self.end_turn(TurnEnd { is_error: true, error, ..TurnEnd::default() }, out);
     }
 

@@ -5,6 +5,7 @@
 //! (tried with 2.1.329).
 
 use crate::json::{Json, Look};
+use crate::limit::{self, Kind, Limit, Source};
 use crate::wire::{self, CostMeter, Meter};
 use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved};
 use serde::{Deserialize, Serialize};
@@ -162,12 +163,16 @@ impl Stream {
         let failed = event.get("is_error").and_then(Json::as_bool).unwrap_or(false)
             || !matches!(wire::text(event, "subtype"), "success" | "");
         let denied = wire::items(event, "permission_denials").iter().take(wire::DENIED_MAX);
+        let error = if failed { error_text(event) } else { String::new() };
+        if failed {
+            limit::told(out, wire::count_if_any(event, "api_error_status"), &error, "");
+        }
         wire::emit(
             out,
             Activity::TurnEnded(TurnEnd {
                 text: if failed { String::new() } else { text.to_owned() },
                 is_error: failed,
-                error: if failed { error_text(event) } else { String::new() },
+                error,
                 turns: wire::count_if_any(event, "num_turns"),
                 duration_ms: wire::count_if_any(event, "duration_ms"),
                 cost_usd,
@@ -234,12 +239,7 @@ impl Conversation for Stream {
             "user" => tool_results(&event, out),
             "result" => self.result(&event, out),
             "control_request" => self.asked(&event, out),
-            "rate_limit_event" => {
-                let status = event.get("rate_limit_info").map_or("", |info| wire::text(info, "status"));
-                if !matches!(status, "" | "allowed") {
-                    wire::trouble(out, &format!("rate limit: {status}"));
-                }
-            }
+            "rate_limit_event" => limits(event.get("rate_limit_info").unwrap_or(&Json::Null), out),
             _ => {}
         }
     }
@@ -282,7 +282,7 @@ pub(crate) fn is_subagent(event: &Json<'_>) -> bool {
     event.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
 }
 
-fn tool_started(block: &Json<'_>, out: &mut Vec<Step>) {
+pub(super) fn tool_started(block: &Json<'_>, out: &mut Vec<Step>) {
     let name = wire::text(block, "name");
     let input = block.get("input").map(Json::to_value).unwrap_or_default();
     let writes = matches!(name, "Write" | "Edit" | "MultiEdit" | "NotebookEdit");
@@ -301,6 +301,27 @@ pub(crate) fn tool_results(event: &Json<'_>, out: &mut Vec<Step>) {
             wire::tool_ended(out, wire::text(block, "tool_use_id"), error, &output);
         }
     }
+}
+
+/// Its windows: the one that matters now, and beside it those that newer versions list.
+fn limits(info: &Json<'_>, out: &mut Vec<Step>) {
+    let status = wire::text(info, "status");
+    if !matches!(status, "" | "allowed") {
+        wire::trouble(out, &format!("rate limit: {status}"));
+    }
+    let percent = |part: &Json<'_>| part.get("utilization").and_then(Json::as_f64).map(|used| used * 100.0);
+    for (name, part) in info.get("unifiedWindows").map(Json::fields).unwrap_or_default() {
+        let reset = limit::instant_at(part, "resetsAt");
+        wire::emit(out, Activity::Limit(Limit::window(name, percent(part), reset)));
+    }
+    if status.is_empty() {
+        return;
+    }
+    let uses_overage = info.get("isUsingOverage").and_then(Json::as_bool).unwrap_or(false);
+    let closed = status == "rejected" && !uses_overage;
+    let reset = limit::instant_at(info, "resetsAt");
+    let told = Limit::window(wire::text(info, "rateLimitType"), percent(info), reset);
+    wire::emit(out, Activity::Limit(Limit { closed, kind: Kind::Window, source: Source::Event, ..told }));
 }
 
 fn retry_text(event: &Json<'_>) -> String {
@@ -339,7 +360,7 @@ fn tokens_of_model(figures: &Json<'_>) -> Tokens {
     }
 }
 
-fn sum_of_models(models: &Json<'_>) -> Tokens {
+pub(super) fn sum_of_models(models: &Json<'_>) -> Tokens {
     models.fields().values().fold(Tokens::default(), |sum, figures| sum + tokens_of_model(figures))
 }
 

@@ -17,7 +17,8 @@ mod stats;
 mod write;
 
 pub use bind::{BindError, Bound, CONFLICT_WAIT, Port, bind};
-pub use head::Head;
+pub use body::{BodyError, Input};
+pub use head::{Framing, Head, parse as parse_head};
 pub use policy::{HostRule, OriginRule, Policy, is_own_page, same_bytes};
 pub use server::Server;
 pub use stats::Stats;

@@ -8,6 +8,7 @@
 use super::spawn::{Running, Spec, Tie, spawn_with};
 use super::stop::{KILL_LIMIT, LOOK_AGAIN, SWEEP_GRACE, StopReport, count};
 use super::{Identity, Marker, Processes, origin, os, reaper, scan};
+use crate::control_group::Group;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,7 +20,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use svc_base::ids::AgentId;
 
 /// The hidden sub-command that is a keeper; its only word.
@@ -83,15 +84,20 @@ impl Processes {
         reaper::register(None, start).map(|(identity, ..)| identity).map_err(fail)
     }
 
-    /// As [`Processes::spawn`], and the program is killed when the calling thread, which must be this
-    /// process's first, is gone.
+    /// As [`Processes::spawn`], and the kernel kills the program when the calling thread is gone, by whatever
+    /// death of this process: that thread has to stay until the program has ended.
     pub fn spawn_tied(&self, spec: &Spec) -> io::Result<Running> {
-        spawn_with(spec, Tie::ToParent)
+        spawn_with(spec, Tie::ToParent(None))
+    }
+
+    /// As [`Processes::spawn_tied`], in a control group.
+    pub fn spawn_tied_in(&self, spec: &Spec, group: Option<&Group>) -> io::Result<Running> {
+        spawn_with(spec, Tie::ToParent(group))
     }
 
     /// Ends a program started by [`Processes::spawn_tied`] and everything below this process, which must
-    /// have no other children. TERM at once, KILL at `deadline`, which may be moved meanwhile; then whatever
-    /// carries the marker elsewhere.
+    /// have no other children. TERM at once, unless the deadline is over, KILL at `deadline`, which may
+    /// be moved meanwhile; then whatever carries the marker elsewhere.
     pub fn end_below(&self, leader: Identity, marker: &Marker, deadline: &dyn Fn() -> Instant) -> StopReport {
         if below().is_none() {
             // A kernel that does not list children: by the process table.
@@ -111,7 +117,9 @@ impl Processes {
 
 fn end_children(leader: Identity, deadline: &dyn Fn() -> Instant) -> StopReport {
     let mut seen = reaper::collected();
-    signal(leader, &below().unwrap_or_default(), libc::SIGTERM);
+    if Instant::now() < deadline() {
+        signal(leader, &below().unwrap_or_default(), libc::SIGTERM);
+    }
     while os::has_children() && Instant::now() < deadline() {
         reaper::wait_collected(seen, LOOK_AGAIN.min(deadline().saturating_duration_since(Instant::now())));
         seen = reaper::collected();
@@ -125,6 +133,8 @@ fn end_children(leader: Identity, deadline: &dyn Fn() -> Instant) -> StopReport 
             let left = if over { below().unwrap_or_default().len() } else { 0 };
             return StopReport { leaked: count(left), killed: count(killed.len()) };
         }
+        // A room ends with its leader, however many there are in it to be found.
+        reaper::signal_group(leader, libc::SIGKILL);
         let members = below().unwrap_or_default();
         signal(leader, &members, libc::SIGKILL);
         killed.extend(members.iter().map(os::Stat::identity));
@@ -186,6 +196,11 @@ pub(super) fn give_back_umask() {
 /// What tells a process from a later one with its number; `None` when there is none.
 pub fn identity_of(pid: u32) -> Option<Identity> {
     os::stat(pid).filter(|stat| !stat.is_gone()).map(|stat| stat.identity())
+}
+
+/// Waits for the end of a process, of whomever it is a child; whether it is gone.
+pub fn wait_gone(identity: Identity, limit: Duration) -> bool {
+    os::wait_gone(identity, limit) || identity_of(identity.pid) != Some(identity)
 }
 
 /// Ends a process at once; `false` when it is gone already, or may not be signalled.

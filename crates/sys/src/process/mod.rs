@@ -17,22 +17,30 @@
 mod capture;
 mod keep;
 mod mark;
+mod nice;
 mod origin;
 #[cfg_attr(target_os = "linux", path = "os_linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "os_other.rs")]
 mod os;
 mod pipe;
+mod pty;
 mod reaper;
 mod scan;
 mod spawn;
 mod stop;
+mod tree;
+mod victim;
 
 pub use capture::Captured;
-pub use keep::{KEEPER_LOG, KEEPER_SUB_COMMAND, begin_keeping, identity_of, kill};
+pub use keep::{KEEPER_LOG, KEEPER_SUB_COMMAND, begin_keeping, identity_of, kill, wait_gone};
+pub use nice::{let_answers_go_first, stand_back};
 pub use origin::{Origin, know_keeper, origin};
 pub use pipe::{Progress, Sink, Source, Wake};
+pub use pty::{OnTerminal, Size, resize};
 pub use spawn::{Running, Spec, Stdin, find_program};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};
+pub use tree::Tree;
+pub use victim::go_before_daemon;
 
 use scan::Scan;
 use std::any::Any;

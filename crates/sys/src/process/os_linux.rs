@@ -2,9 +2,11 @@
 #![allow(unsafe_code, reason = "system calls that std does not offer")]
 
 use super::Identity;
+use crate::sockets::Poll;
 use std::fs;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// The largest environment that is read for markers. The kernel's own limit for arguments and
 /// environment together is 6 MiB.
@@ -150,6 +152,34 @@ pub(super) fn set_mark(limit: u64) {
     unsafe { libc::setrlimit(libc::RLIMIT_LOCKS, &raw const limit) };
 }
 
+/// Says how far the session of this process stands back, at most 19. Called between fork and exec; a kernel
+/// that does not share by sessions has no such file.
+pub(super) fn set_session_nice(nice: u32) {
+    let digits = [
+        b'0' + u8::try_from(nice / 10).unwrap_or_default(),
+        b'0' + u8::try_from(nice % 10).unwrap_or_default(),
+    ];
+    // SAFETY: system calls on a path that ends with NUL and on bytes that outlive them, all
+    // async-signal-safe.
+    unsafe {
+        let file = libc::open(c"/proc/self/autogroup".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::write(file, digits.as_ptr().cast(), digits.len());
+            libc::close(file);
+        }
+    }
+}
+
+/// How soon the kernel ends this process for want of memory.
+pub(super) const OWN_SCORE: &str = "/proc/self/oom_score_adj";
+
+/// Has this process be in the control group with this door, if it is still there. Called between fork and
+/// exec.
+pub(super) fn enter(door: RawFd) {
+    // SAFETY: a system call on an open descriptor and a static byte, async-signal-safe.
+    unsafe { libc::write(door, b"0".as_ptr().cast(), 1) };
+}
+
 /// The children of this process, adopted ones included; `None` when the kernel does not list them. A process
 /// that has lost its parent becomes a child of the first thread.
 pub(super) fn own_adopted() -> Option<Vec<u32>> {
@@ -215,6 +245,18 @@ pub(super) fn signal(identity: Identity, signal: i32) -> bool {
         )
     };
     result == 0
+}
+
+/// Waits for the end of exactly this process; `false` when the time is over, or it cannot be waited for.
+pub(super) fn wait_gone(identity: Identity, limit: Duration) -> bool {
+    let Some(handle) = open_pidfd(identity.pid) else { return false };
+    if stat(identity.pid).is_none_or(|stat| stat.identity() != identity) {
+        return true;
+    }
+    let mut poll = Poll::default();
+    let place = poll.add(handle.as_fd(), true, false);
+    // Nothing else is in there: it is over, or the time is.
+    poll.wait(Some(limit)).is_ok() && poll.is_ready(place)
 }
 
 fn open_pidfd(pid: u32) -> Option<OwnedFd> {

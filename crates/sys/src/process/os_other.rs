@@ -26,6 +26,13 @@ impl Stat {
     }
 }
 
+pub(super) fn set_session_nice(_nice: u32) {}
+
+/// There is no such file.
+pub(super) const OWN_SCORE: &str = "/nonexistent";
+
+pub(super) fn enter(_door: std::os::fd::RawFd) {}
+
 pub(super) fn become_subreaper() -> io::Result<()> {
     Ok(())
 }
@@ -72,6 +79,10 @@ pub(super) fn signal(identity: Identity, signal: i32) -> bool {
     let Some(pid) = libc::pid_t::try_from(identity.pid).ok().filter(|pid| *pid > 0) else { return false };
     // SAFETY: kill takes numbers.
     unsafe { libc::kill(pid, signal) == 0 }
+}
+
+pub(super) fn wait_gone(_identity: Identity, _limit: std::time::Duration) -> bool {
+    false
 }
 
 pub(super) fn close_descriptors_on_exec() {}

@@ -2,17 +2,18 @@
 #![allow(unsafe_code, reason = "what happens between fork and exec")]
 
 use super::mark::LimitMark;
-use super::{AGENT_ID_VARIABLE, Exit, Identity, Marker, PROJECT_DIR_VARIABLE, Processes, os, reaper};
+use super::{AGENT_ID_VARIABLE, Exit, Identity, Marker, PROJECT_DIR_VARIABLE, Processes, os, reaper, victim};
+use crate::control_group::Group;
 use crossbeam_channel::Receiver;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The highest signal that is not a real-time one.
 const LAST_PLAIN_SIGNAL: i32 = 31;
@@ -26,10 +27,11 @@ pub enum Stdin {
 }
 
 /// Whether a program outlives the process that started it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tie {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Tie<'a> {
     None,
-    ToParent,
+    /// It is in this control group, if there is one.
+    ToParent(Option<&'a Group>),
 }
 
 /// What to run, and how.
@@ -89,18 +91,8 @@ impl Processes {
 }
 
 /// As [`Processes::spawn`], for a program that is tied to this process or is not.
-pub(super) fn spawn_with(spec: &Spec, tie: Tie) -> io::Result<Running> {
-    let name = Path::new(&spec.program).display();
-    let fail = |error: io::Error| io::Error::new(error.kind(), format!("cannot start {name}: {error}"));
-    let mut command = command(spec, tie).map_err(fail)?;
-    let (identity, mut child, exit) =
-        reaper::register(spec.marker.as_ref().map(|marker| marker.agent), || {
-            let child = command.spawn()?;
-            let pid = child.id();
-            let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
-            Ok((Identity { pid, start_ticks }, child))
-        })
-        .map_err(|error| fail(explain(error)))?;
+pub(super) fn spawn_with(spec: &Spec, tie: Tie<'_>) -> io::Result<Running> {
+    let (identity, mut child, exit) = start_child(spec, &mut tied_command(spec, tie)?)?;
     let file = |fd: Option<OwnedFd>| fd.map(File::from);
     let outputs =
         (file(child.stdout.take().map(OwnedFd::from)), file(child.stderr.take().map(OwnedFd::from)));
@@ -108,7 +100,35 @@ pub(super) fn spawn_with(spec: &Spec, tie: Tie) -> io::Result<Running> {
     Ok(Running { identity, stdin: file(child.stdin.take().map(OwnedFd::from)), stdout, stderr, exit })
 }
 
-fn command(spec: &Spec, tie: Tie) -> io::Result<Command> {
+/// What starts the program, with pipes for its outputs.
+///
+/// Errors: a sentence that names the program.
+pub(super) fn tied_command(spec: &Spec, tie: Tie<'_>) -> io::Result<Command> {
+    command(spec, tie).map_err(|error| name(spec, &error))
+}
+
+/// Starts it.
+///
+/// Errors: a sentence that names the program.
+pub(super) fn start_child(
+    spec: &Spec,
+    command: &mut Command,
+) -> io::Result<(Identity, Child, Receiver<Exit>)> {
+    reaper::register(spec.marker.as_ref().map(|marker| marker.agent), || {
+        let child = victim::as_program(|| command.spawn())?;
+        let pid = child.id();
+        let start_ticks = os::stat(pid).map_or(0, |stat| stat.start_ticks);
+        Ok((Identity { pid, start_ticks }, child))
+    })
+    .map_err(|error| name(spec, &explain(error)))
+}
+
+fn name(spec: &Spec, error: &io::Error) -> io::Error {
+    let name = Path::new(&spec.program).display();
+    io::Error::new(error.kind(), format!("cannot start {name}: {error}"))
+}
+
+fn command(spec: &Spec, tie: Tie<'_>) -> io::Result<Command> {
     if !spec.cwd.is_dir() {
         let message = format!("the folder {} does not exist", spec.cwd.display());
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
@@ -129,12 +149,18 @@ fn command(spec: &Spec, tie: Tie) -> io::Result<Command> {
     }
     let mark = LimitMark::new(spec.marker.as_ref()).limit();
     let own = std::process::id();
-    // SAFETY: `prepare` only makes system calls that are allowed between fork and exec.
+    let tied = match tie {
+        Tie::None => None,
+        Tie::ToParent(group) => Some(group.map(|group| group.door().as_raw_fd())),
+    };
+    // SAFETY: `prepare` and what stands before it only make system calls that are allowed between fork and
+    // exec; the door is open until the program is started, for the group outlives the command.
     unsafe {
         command.pre_exec(move || {
-            if tie == Tie::ToParent {
+            if let Some(door) = tied {
                 os::die_with(own)?;
                 super::keep::give_back_umask();
+                door.into_iter().for_each(os::enter);
             }
             prepare(mark)
         });
@@ -158,6 +184,7 @@ pub(super) fn plain() -> io::Result<()> {
         if libc::setsid() < 0 {
             return Err(io::Error::last_os_error());
         }
+        super::nice::let_session_stand_back();
         // What the daemon ignores or blocks (or inherited so, from nohup or a shell) is not for its
         // children. SIGKILL and SIGSTOP refuse, which is fine.
         for signal in 1..=LAST_PLAIN_SIGNAL {

@@ -1,0 +1,114 @@
+//! `svc account`.
+
+use super::client::encode;
+use super::commands::{Command, Group, Words, value};
+use super::render::{Table, clean};
+use super::session::{Failure, Outcome, Session};
+use super::target::text;
+use serde_json::{Value, json};
+
+/// The commands of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "account",
+    group: Group::Look,
+    summary: "list, add and remove further logins of your own to a provider",
+    usage: "account [list | add NAME --provider ID [--home DIR] | remove NAME]",
+    words: (0, 2),
+    complete: Words::OneOf(&["list", "add", "remove"]),
+    options: &[
+        value("provider", "ID", "for add: whose program it is"),
+        value("home", "DIR", "for add: its folder (~/.config/svc/accounts/NAME/ID)"),
+    ],
+    details: "An account is a folder that the provider's program takes for its own, with a login of yours in it, or a\n\
+              key of its own ('svc credentials set account/NAME'). Agents name one ('svc spawn --account NAME'),\n\
+              or take the one with the most room (auto). add says how to log in. remove leaves the folder.",
+    run: account,
+    ..Command::PLAIN
+}];
+
+fn account(session: &Session) -> Outcome {
+    let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["list"] => list(session),
+        ["add", name] => add(session, name),
+        ["remove", name] => remove(session, name),
+        _ => Err(Failure::usage(
+            "usage: svc account [list | add NAME --provider ID [--home DIR] | remove NAME]; see 'svc help account'",
+        )),
+    }
+}
+
+fn list(session: &Session) -> Outcome {
+    let out = &session.out;
+    // The programs are asked who is logged in.
+    let answer = session.client()?.get("/api/accounts?login=true")?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let accounts: Vec<&Value> = answer["accounts"].as_array().into_iter().flatten().collect();
+    if out.quiet {
+        return out.lines(&accounts.iter().map(|one| clean(text(one, "name"))).collect::<Vec<_>>());
+    }
+    if accounts.is_empty() {
+        return out.line("no accounts but the usual logins; 'svc account add NAME --provider ID' adds one");
+    }
+    let mut table = Table::new(&["ACCOUNT", "PROVIDER", "LOGIN", "KEY", "AGENTS", "HOME"]).numeric(&[4]);
+    for one in &accounts {
+        table.row(&[
+            clean(text(one, "name")),
+            clean(text(one, "provider")),
+            clean(one["login"]["told"].as_str().unwrap_or("-")),
+            if one["hasKey"] == true { "stored" } else { "-" }.to_owned(),
+            one["agents"].as_array().map_or(0, Vec::len).to_string(),
+            clean(one["home"].as_str().unwrap_or("-")),
+        ]);
+    }
+    let mut lines = table.lines(out.width, out.colour);
+    lines.extend(accounts.iter().filter(|one| one["ready"] != true).map(|one| how(one)));
+    out.lines(&lines)
+}
+
+/// How a person logs in to an account.
+fn how(account: &Value) -> String {
+    let key = format!("store a key: svc credentials set {}", clean(text(account, "keyName")));
+    let name = clean(text(account, "name"));
+    match account["loginCommand"].as_str() {
+        Some(command) => format!("{name}: log in: {}\n  or {key}", clean(command)),
+        None => format!("{name}: {key}"),
+    }
+}
+
+fn add(session: &Session, name: &str) -> Outcome {
+    let (out, args) = (&session.out, &session.args);
+    let Some(provider) = args.value("provider") else {
+        return Err(Failure::usage(
+            "--provider says whose program it is, for example --provider claude-code",
+        ));
+    };
+    let mut body = json!({"name": name, "provider": provider});
+    if let Some(home) = args.value("home") {
+        // The daemon stands elsewhere.
+        let absolute =
+            std::path::absolute(home).map_err(|error| Failure::failed(format!("{home}: {error}")))?;
+        body["home"] = json!(absolute.to_string_lossy());
+    }
+    let answer = session.client()?.post("/api/accounts", &body)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    if out.quiet {
+        return out.line(&clean(text(&answer, "name")));
+    }
+    let home = answer["home"].as_str().map_or_else(String::new, |home| format!(" in {}", clean(home)));
+    out.lines(&[format!("added {}{home}", clean(text(&answer, "name"))), how(&answer)])
+}
+
+fn remove(session: &Session, name: &str) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.call("DELETE", &format!("/api/accounts/{}", encode(name)), None)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let kept = answer["keptHome"].as_str().map(|home| format!("; its folder stays: {}", clean(home)));
+    out.line(&format!("removed {}{}", clean(name), kept.unwrap_or_default()))
+}

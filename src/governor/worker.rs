@@ -1,0 +1,183 @@
+//! The thread that looks at the machine and at what agents hold, while there are agents; else it sleeps.
+
+use super::{MIB, Report};
+use crate::assembly::host::Core;
+use crate::core::ids::AgentId;
+use crate::core::time::Time;
+use crate::core::{Event, State as All};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use svc_base::machine::Machine;
+use svc_sys::pressure;
+use svc_sys::process::{Identity, Tree};
+use svc_sys::threads::Thread;
+
+/// Between two looks while somebody waits for room, or memory is short.
+const URGENT: Duration = Duration::from_secs(1);
+/// While an agent is inside of a turn.
+const WORKING: Duration = Duration::from_secs(3);
+/// While all agents are idle.
+const IDLE: Duration = Duration::from_secs(10);
+/// Whoever asks more often than this waits so long: fifty that start at once are one look.
+const LEAST: Duration = Duration::from_millis(50);
+/// What was seen of the machine is good for so long when somebody is to be started.
+pub const FRESH: Duration = Duration::from_secs(2);
+/// Memory is short when less than this part of it is free.
+const SHORT_PART: u64 = 8;
+/// The core is told of changes of an agent above this, or above a tenth.
+const CHANGE: u64 = 8 * MIB;
+/// The same of the machine's free memory, as a part of all of it.
+const CHANGE_PART: u64 = 20;
+/// The same of pressure, in hundredths of a percent.
+const CHANGE_PRESSURE: u32 = 5_00;
+
+/// An order to the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Something is another than it was: look now, and tell.
+    Look,
+}
+
+/// The running thread; it ends when this is dropped.
+pub struct Watch {
+    orders: Sender<Order>,
+    _thread: Thread,
+}
+
+impl Watch {
+    /// Starts the thread; it looks at once.
+    ///
+    /// Errors: no thread.
+    pub fn start(core: Core) -> io::Result<Self> {
+        let (orders, incoming) = bounded(1);
+        let thread = Thread::spawn("governor", move || watch(&core, &incoming))?;
+        Ok(Self { orders, _thread: thread })
+    }
+
+    /// Gives an order; one that waits already stands for this one, too.
+    pub fn order(&self, order: Order) {
+        let _ = self.orders.try_send(order);
+    }
+}
+
+/// Has the core know what the machine has left, if that is to be decided by and is not known freshly: before
+/// somebody's wish for an agent.
+pub fn look_before(core: &Core, state: &All, now: Time) {
+    if now.since(state.governor.looked_at()) > FRESH {
+        core.control(Event::Governor(Report::Looked(Arc::new(pressure::look()), None)));
+    }
+}
+
+/// What was seen last of an agent.
+struct Seen {
+    leader: Identity,
+    /// See [`Tree::held_at_most`].
+    at_most: u64,
+    /// See [`Tree::held`], of when `at_most` was about the same.
+    held: u64,
+    /// What the core was told.
+    told: Option<u64>,
+}
+
+/// What was seen, and what the core knows of it.
+#[derive(Default)]
+struct Memory {
+    agents: HashMap<AgentId, Seen>,
+    told: Option<Arc<Machine>>,
+}
+
+fn watch(core: &Core, orders: &Receiver<Order>) {
+    let mut memory = Memory::default();
+    let mut is_asked = true;
+    loop {
+        let began = Instant::now();
+        let next = memory.look(core, is_asked);
+        let order = match next {
+            Some(interval) => orders.recv_timeout(interval),
+            None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        is_asked = match order {
+            Ok(Order::Look) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let rest = LEAST.saturating_sub(began.elapsed());
+        if !rest.is_zero() {
+            std::thread::sleep(rest);
+        }
+    }
+}
+
+impl Memory {
+    /// Looks once; when to look again, `None` when there is nothing to look at.
+    fn look(&mut self, core: &Core, is_asked: bool) -> Option<Duration> {
+        let state = core.snapshot();
+        let is_awaited = state.agents.live().any(|agent| agent.is_queued());
+        let mut in_turn = false;
+        let mut alive: Vec<(AgentId, Identity)> = Vec::new();
+        for agent in state.agents.live().filter(|agent| agent.has_process()) {
+            in_turn |= agent.turn_open;
+            let start_ticks = agent.start_ticks;
+            alive.extend(agent.pid.map(|pid| (agent.id, Identity { pid, start_ticks })));
+        }
+        self.agents.retain(|id, seen| alive.contains(&(*id, seen.leader)));
+        if alive.is_empty() && !is_awaited && !is_asked {
+            return None;
+        }
+        let machine = Arc::new(pressure::look());
+        for (id, leader) in &alive {
+            self.look_at(*id, *leader);
+        }
+        if is_asked || is_awaited || self.has_news(&machine) {
+            self.tell(core, &machine);
+        }
+        let some = machine.memory_some.unwrap_or(0);
+        let is_short = machine.memory_free < machine.memory_total / SHORT_PART || some >= CHANGE_PRESSURE;
+        match () {
+            () if alive.is_empty() && !is_awaited => None,
+            () if is_awaited || is_short => Some(URGENT),
+            () if in_turn => Some(WORKING),
+            () => Some(IDLE),
+        }
+    }
+
+    fn look_at(&mut self, id: AgentId, leader: Identity) {
+        // One that has just ended holds nothing; its end is told by others.
+        let Some(tree) = Tree::around(leader) else { return };
+        let at_most = tree.held_at_most();
+        let seen = self.agents.entry(id).or_insert(Seen { leader, at_most: 0, held: 0, told: None });
+        if differs(at_most, seen.at_most, CHANGE / 2) {
+            // Walking all pages is for what has changed.
+            seen.held = tree.held();
+            seen.at_most = at_most;
+        }
+    }
+
+    fn has_news(&self, machine: &Machine) -> bool {
+        let Some(told) = &self.told else { return true };
+        let pressure =
+            |was: Option<u32>, is: Option<u32>| was.unwrap_or(0).abs_diff(is.unwrap_or(0)) >= CHANGE_PRESSURE;
+        machine.memory_free.abs_diff(told.memory_free) > machine.memory_total / CHANGE_PART
+            || pressure(told.memory_full, machine.memory_full)
+            || pressure(told.memory_some, machine.memory_some)
+            || self.agents.values().any(|seen| seen.told.is_none_or(|told| differs(seen.held, told, CHANGE)))
+    }
+
+    fn tell(&mut self, core: &Core, machine: &Arc<Machine>) {
+        let mut agents: Vec<(AgentId, u64)> = Vec::with_capacity(self.agents.len());
+        for (id, seen) in &mut self.agents {
+            seen.told = Some(seen.held);
+            agents.push((*id, seen.held));
+        }
+        self.told = Some(Arc::clone(machine));
+        core.report(Event::Governor(Report::Looked(Arc::clone(machine), Some(agents))));
+    }
+}
+
+/// Whether two figures are further apart than this, or than a tenth.
+fn differs(one: u64, other: u64, least: u64) -> bool {
+    one.abs_diff(other) > least.max(one.max(other) / 10)
+}

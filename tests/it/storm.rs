@@ -1,0 +1,292 @@
+//! Ten agents in mid-turn, the real Codex and `OpenCode` among them, while their daemon is killed at random
+//! moments: `make kills COUNT=1000`, and a few of them in the suite.
+//!
+//! What is asked of each agent when it has ended: one turn, every line once and in order, every token once.
+//! What is asked after every kill: who is shown alive has a process, who has one is shown. And at the end:
+//! nothing is left.
+
+use crate::support::aimock::{Aimock, Cli, Home};
+use crate::support::daemon::Daemon;
+use crate::support::dice::Dice;
+use crate::support::folder::Folder;
+use crate::support::processes::{keepers_of, of_project, with_variable};
+use crate::support::wait::{wait_for, wait_within};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Kills in the suite; `COUNT` says another number.
+const KILLS: usize = 15;
+/// The longest that a daemon lives, and an agent has to itself before it counts as hung.
+const LIFE: Duration = Duration::from_millis(400);
+const TURN_LIMIT: Duration = Duration::from_secs(180);
+/// How long a record may say of a program that is gone that it lives. The table tells how long they did; on a
+/// machine that starves, the look itself takes long.
+const GHOST_LIMIT: Duration = Duration::from_secs(20);
+/// What takes longer is told.
+const SHOWN_LIMIT: Duration = Duration::from_millis(200);
+/// Lines of the rehearsed agents, and of those how many travel together.
+const LINES: usize = 200;
+const GROUP: usize = 10;
+/// Calls of a tool in a turn of the real programs; see `7-steps.json`.
+const STEPS: usize = 6;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Rehearsed,
+    Real(Cli),
+}
+
+/// Who works, side by side.
+const CREW: [Kind; 10] = {
+    let (script, codex, opencode) = (Kind::Rehearsed, Kind::Real(Cli::Codex), Kind::Real(Cli::OpenCode));
+    [script, codex, opencode, script, codex, opencode, script, codex, opencode, script]
+};
+
+impl Kind {
+    fn order(self) -> Value {
+        match self {
+            Self::Rehearsed => {
+                json!({"role": "tester", "provider": "script", "model": "talk", "prompt": "Please talk."})
+            }
+            Self::Real(cli) => json!({
+                "role": "builder", "provider": cli.provider(), "model": cli.model(), "permission": "full",
+                "prompt": "Please do REAL-STEPS now.",
+            }),
+        }
+    }
+
+    /// What it says, in order.
+    fn words(self) -> Vec<String> {
+        match self {
+            Self::Rehearsed => (1..=LINES).map(|line| format!("line {line}")).collect(),
+            Self::Real(_) => vec!["I took six steps.".to_owned()],
+        }
+    }
+
+    /// Calls of tools, tokens in and out.
+    fn figures(self) -> (usize, usize, usize) {
+        match self {
+            Self::Rehearsed => (0, 100 * LINES / GROUP, 10 * LINES / GROUP),
+            Self::Real(_) => (STEPS, (0..=STEPS).map(|step| 1000 + 100 * step).sum(), 20 * STEPS + 25),
+        }
+    }
+}
+
+/// One agent at work.
+struct Worker {
+    id: String,
+    kind: Kind,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct Seen {
+    faults: Vec<String>,
+    ended: usize,
+    real: usize,
+    /// Of `OpenCode`: it gives up when others have its database for 5 s, or make it in the same moment.
+    locked: usize,
+    lines: usize,
+    shown: Vec<Duration>,
+}
+
+impl Seen {
+    fn fault(&mut self, id: &str, what: &str, log: &Value) {
+        eprintln!("FAULT {id}: {what}");
+        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kills-{id}.json"));
+        let _ = std::fs::write(place, log.to_string());
+        self.faults.push(format!("{id}: {what}"));
+    }
+
+    /// The daemon was killed and another has come: who is shown as what.
+    fn look(&mut self, daemon: &Daemon, crew: &[Worker]) {
+        daemon.get("/api/health");
+        let began = Instant::now();
+        let mut last = Vec::new();
+        loop {
+            let records = daemon.get("/api/agents");
+            let wrong = |worker: &Worker| {
+                let record = records.as_array().unwrap().iter().find(|record| record["id"] == worker.id);
+                let why = record.map_or(Some("not there".to_owned()), ghost)?;
+                Some((worker.id.clone(), why))
+            };
+            let found: Vec<(String, String)> = crew.iter().filter_map(wrong).collect();
+            if found.is_empty() {
+                break;
+            }
+            last = found;
+            if began.elapsed() > GHOST_LIMIT {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        let took = began.elapsed();
+        self.shown.push(took);
+        if took > SHOWN_LIMIT {
+            eprintln!("{} ms until all was shown as it is: {last:?}", took.as_millis());
+        }
+        if took > GHOST_LIMIT {
+            for (id, why) in last {
+                let left = with_variable(&format!("SVC_AGENT_ID={id}"));
+                let why =
+                    format!("after {} ms: {why}; of its processes are there {left:?}", took.as_millis());
+                self.fault(&id, &why, &Value::Null);
+            }
+        }
+    }
+
+    /// An agent has ended: what it said and did.
+    fn audit(&mut self, daemon: &Daemon, worker: &Worker, record: &Value) {
+        // The end is known a moment before it is in the log.
+        let until = Instant::now() + GHOST_LIMIT;
+        let mut entries = daemon.log_of(&worker.id);
+        while !entries.iter().any(|entry| entry["type"] == "life") && Instant::now() < until {
+            entries = daemon.log_of(&worker.id);
+        }
+        let log = json!({"record": record, "entries": entries});
+        let (tools, input, output) = worker.kind.figures();
+        let count = |kind: &str| entries.iter().filter(|entry| entry["type"] == kind).count();
+        let error = record["error"].as_str().unwrap_or_default();
+        if error.contains("database is locked") || error.contains("Failed query") {
+            self.locked += 1;
+            return;
+        }
+        let told =
+            (&record["state"], &record["turns"], &record["tokens"]["input"], &record["tokens"]["output"]);
+        if told != (&json!("completed"), &json!(1), &json!(input), &json!(output)) {
+            self.fault(&worker.id, &format!("state, turns, tokens: {told:?}"), &log);
+        }
+        for (kind, wanted) in
+            [("user", 1), ("tool-started", tools), ("tool-ended", tools), ("turn-ended", 1), ("life", 1)]
+        {
+            if count(kind) != wanted {
+                self.fault(&worker.id, &format!("{} of {kind}, not {wanted}", count(kind)), &log);
+            }
+        }
+        let said: Vec<&str> = entries
+            .iter()
+            .filter(|entry| entry["type"] == "text")
+            .filter_map(|entry| entry["text"].as_str())
+            .filter(|text| *text != "all said")
+            .collect();
+        let words = worker.kind.words();
+        if said != words {
+            self.fault(&worker.id, &format!("{} lines said, not {} in order", said.len(), words.len()), &log);
+        }
+        self.ended += 1;
+        self.lines += entries.len();
+        self.real += usize::from(matches!(worker.kind, Kind::Real(_)));
+    }
+
+    fn tell(&mut self, kills: usize) {
+        self.shown.sort_unstable();
+        let at = |share: usize| self.shown[(self.shown.len() - 1) * share / 100].as_millis();
+        println!(
+            "{kills} kills; {} turns to their end, {} of Codex and OpenCode, {} lines of logs; \
+             shown again in {} ms (median), {} (99 %), {} (longest); given up by themselves: {}; faults: {}",
+            self.ended,
+            self.real,
+            self.lines,
+            at(50),
+            at(99),
+            at(100),
+            self.locked,
+            self.faults.len()
+        );
+    }
+}
+
+/// Why what is shown is not so.
+fn ghost(record: &Value) -> Option<String> {
+    let (state, status) = (record["state"].as_str()?, record["status"].as_str()?);
+    match record["pid"].as_u64() {
+        Some(pid) if status == "active" => {
+            let is_there = Path::new("/proc").join(pid.to_string()).exists();
+            (!is_there).then(|| format!("{state}, and process {pid} is gone"))
+        }
+        None if status == "active" => Some(format!("{state} without a process")),
+        // How it has ended is looked at with its log.
+        _ => None,
+    }
+}
+
+fn start(daemon: &Daemon, kind: Kind) -> Worker {
+    let record = wait_within(TURN_LIMIT, "the program to be found", || {
+        let (status, record) = daemon.send("POST", "/api/agents", &kind.order());
+        assert!([201, 422, 503].contains(&status), "{status} {record}");
+        (status == 201).then_some(record)
+    });
+    Worker { id: record["id"].as_str().unwrap().to_owned(), kind, since: Instant::now() }
+}
+
+/// Those that have ended are looked at, and others come in their place.
+fn relieve(daemon: &Daemon, crew: &mut [Worker], seen: &mut Seen) {
+    for worker in crew {
+        if let Some(record) = over(daemon, worker) {
+            seen.audit(daemon, worker, &record);
+            *worker = start(daemon, worker.kind);
+        }
+    }
+}
+
+fn over(daemon: &Daemon, worker: &Worker) -> Option<Value> {
+    let record = daemon.get(&format!("/api/agents/{}", worker.id));
+    let is_hung = worker.since.elapsed() > TURN_LIMIT;
+    (record["status"] != "active" || is_hung).then_some(record)
+}
+
+fn project() -> Arc<Folder> {
+    let folder = Folder::new("kills");
+    let mut steps = Vec::new();
+    for line in 1..=LINES {
+        steps.push(json!({"say": format!("line {line}")}));
+        if line % GROUP == 0 {
+            steps.push(json!({"usage": {"input": 100, "output": 10, "cacheRead": 0, "cacheCreation": 0}}));
+            steps.push(json!({"sleepMs": 150}));
+        }
+    }
+    steps.push(json!({"answer": "all said"}));
+    folder.write(".svc/rehearsals/talk.json", &json!({"steps": steps}).to_string());
+    folder.write(".svc/config.json", &json!({"maxAgents": 40}).to_string());
+    Arc::new(folder)
+}
+
+#[test]
+fn agents_in_mid_turn_lose_and_double_nothing_however_often_their_daemon_is_killed() {
+    let kills = std::env::var("COUNT").map_or(KILLS, |count| count.parse().unwrap());
+    let folder = project();
+    let clis: Vec<Cli> = [Cli::Codex, Cli::OpenCode].into_iter().filter(|cli| cli.is_here()).collect();
+    let aimock = clis.first().map(|_| Aimock::start(folder.path()));
+    let url = aimock.as_ref().map_or("", |aimock| &aimock.url);
+    let home = Home::new(url);
+    let variables = home.variables_of(&clis, url);
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &variables);
+    let is_here = |kind: &Kind| !matches!(kind, Kind::Real(cli) if !clis.contains(cli));
+    let mut crew: Vec<Worker> = CREW.into_iter().filter(is_here).map(|kind| start(&daemon, kind)).collect();
+    let (mut dice, mut seen) = (Dice::seeded(1000), Seen::default());
+    for kill in 1..=kills {
+        relieve(&daemon, &mut crew, &mut seen);
+        let fate =
+            Instant::now() + LIFE.mul_f64(f64::from(u32::try_from(dice.below(1000)).unwrap()) / 1000.0);
+        wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+        daemon.kill();
+        daemon = Daemon::start_in(Arc::clone(&folder), &variables);
+        seen.look(&daemon, &crew);
+        if kill % 50 == 0 {
+            seen.tell(kill);
+        }
+    }
+    for worker in &crew {
+        let record = wait_within(TURN_LIMIT * 2, "its end", || over(&daemon, worker));
+        seen.audit(&daemon, worker, &record);
+    }
+    seen.tell(kills);
+    wait_for("the keepers to go", || keepers_of(folder.path()).is_empty().then_some(()));
+    assert_eq!(daemon.stop(), Some(0));
+    assert!(of_project(folder.path()).is_empty());
+    assert!(seen.faults.is_empty(), "{:#?}", seen.faults);
+}
