@@ -307,7 +307,8 @@ fn who_has_no_screen_or_no_session_is_told_so_and_an_agent_gets_no_screen() {
         let ask = format!(
             "import os, urllib.request as u\ntry:\n u.urlopen(u.Request('{}{path}', b'{{}}', \
              {{'Content-Type': 'application/json', 'Authorization': 'Bearer ' + os.environ['SVC_AGENT_TOKEN']}}, \
-             method='{method}'))\nexcept u.HTTPError as e: open('told-{method}', 'w').write(str(e.code))",
+             method='{method}'))\nexcept u.HTTPError as e:\n open('answer', 'w').write(str(e.code))\n \
+             os.rename('answer', 'told-{method}')",
             daemon.url
         );
         daemon.folder().write("ask.py", &ask);

@@ -123,6 +123,7 @@ fn around(
                 variable: &|name| fence::variable(request, name),
                 path,
                 own_program: own_program().into(),
+                program: PathBuf::from(&program),
                 uid: room::own_uid(),
             };
             let plan = room::plan(folder, room, request, info, &surroundings);

@@ -227,6 +227,8 @@ pub struct Surroundings<'a> {
     pub path: OsString,
     /// This program.
     pub own_program: PathBuf,
+    /// The agent's.
+    pub program: PathBuf,
     /// The user.
     pub uid: u32,
 }
@@ -272,7 +274,10 @@ pub fn plan(
     let home_is_covered = |place: &Path| {
         room.home == Home::Hide && around.home.as_ref().is_some_and(|home| place.starts_with(home))
     };
-    let programs = std::env::split_paths(&around.path).chain([around.own_program.clone()]);
+    // A built-in agent's is this one, and a file is put in its place once.
+    let own = around.own_program.canonicalize().ok();
+    let installed = installation(&around.program).filter(|real| own.as_ref() != Some(real));
+    let programs = std::env::split_paths(&around.path).chain(own.clone()).chain(installed);
     plan.read(
         programs.filter(|place| {
             home_is_covered(place) || private.iter().any(|private| place.starts_with(private))
@@ -302,6 +307,15 @@ pub fn plan(
         places
     });
     plan
+}
+
+/// What a program needs of the place where it is installed, which its name on the `PATH` may be but a link to: all
+/// packages, where it is one of Node's, its whole environment, where it is one of Python's, else itself.
+fn installation(program: &Path) -> Option<PathBuf> {
+    let real = program.canonicalize().ok()?;
+    let packages = real.ancestors().filter(|place| place.ends_with("node_modules")).last();
+    let environment = || real.ancestors().find(|place| place.join("pyvenv.cfg").is_file());
+    packages.or_else(environment).map(Path::to_path_buf).or(Some(real))
 }
 
 /// The project: as it is, or, for one that is fenced in, to be read but for its scope. Of `.svc` only what is
