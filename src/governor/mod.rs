@@ -346,24 +346,26 @@ fn forget(all: &mut All, id: AgentId) -> Option<Use> {
     Arc::make_mut(&mut governor.running).remove(&id)
 }
 
+/// An agent of this kind has held so many bytes.
+fn note(all: &mut All, cx: &mut Context, kind: Kind, peak: u64) {
+    let kinds = Arc::make_mut(&mut Arc::make_mut(&mut all.governor).kinds);
+    if !kinds.contains_key(&kind) && kinds.len() >= MAX_KINDS {
+        let oldest = kinds.iter().min_by_key(|(_, runs)| runs.at).map(|(kind, _)| kind.clone());
+        oldest.map(|kind| kinds.remove(&kind));
+    }
+    kinds.entry(kind).or_default().add(peak, cx.now);
+    cx.push(Effect::Put(Document::Governor, Durability::Soon));
+}
+
 /// A life is over: what it has used is what the next of its kind is expected to use.
 fn ended(all: &mut All, cx: &mut Context, id: AgentId) {
-    if all.governor.running.contains_key(&id) {
-        let own = forget(all, id).filter(|own| own.peak > 0);
-        // Of a life that goes on under another id the record has that one.
-        let agent = all.agents.find(&id.to_string()).ok().cloned();
-        if let (Some(mut own), Some(agent)) = (own, agent) {
-            // It has held this between two looks.
-            own.peak = own.peak.max(agent.ended_above().unwrap_or(0));
-            let governor = Arc::make_mut(&mut all.governor);
-            let kinds = Arc::make_mut(&mut governor.kinds);
-            let kind: Kind = (agent.provider.as_str().into(), agent.role.as_str().into());
-            if !kinds.contains_key(&kind) && kinds.len() >= MAX_KINDS {
-                let oldest = kinds.iter().min_by_key(|(_, runs)| runs.at).map(|(kind, _)| kind.clone());
-                oldest.map(|kind| kinds.remove(&kind));
-            }
-            kinds.entry(kind).or_default().add(own.peak, cx.now);
-            cx.push(Effect::Put(Document::Governor, Durability::Soon));
+    let looked_at = all.governor.running.contains_key(&id).then(|| forget(all, id)).flatten();
+    // Of a life that goes on under another id the record has that one.
+    if let Some(agent) = all.agents.find(&id.to_string()).ok().cloned() {
+        // It may have held this between two looks, or before the first.
+        let peak = looked_at.map_or(0, |own| own.peak).max(agent.ended_above().unwrap_or(0));
+        if peak > 0 {
+            note(all, cx, (agent.provider.as_str().into(), agent.role.as_str().into()), peak);
         }
     }
     if all.agents.live().any(|agent| agent.is_queued()) {

@@ -214,7 +214,8 @@ fn a_home_folder_is_shown_as_the_settings_say() {
     assert_eq!(stage.daemon_file("out.txt"), "to be readwritten\na secret", "granted by name");
 }
 
-/// A program of Node's or Python's is a link to one of many packages; here all lies where a room has something of its own.
+/// A program of Node's or Python's is a link to one of many packages; here all lies where a room has
+/// something of its own.
 #[test]
 fn a_program_is_found_with_what_belongs_to_it_where_a_room_shows_something_else() {
     if !has_rooms() {

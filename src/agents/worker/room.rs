@@ -309,8 +309,8 @@ pub fn plan(
     plan
 }
 
-/// What a program needs of the place where it is installed, which its name on the `PATH` may be but a link to: all
-/// packages, where it is one of Node's, its whole environment, where it is one of Python's, else itself.
+/// What a program needs of the place where it is installed, to which its name on the `PATH` may be but a
+/// link: all packages, where it is one of Node's, its whole environment, where it is Python's, else itself.
 fn installation(program: &Path) -> Option<PathBuf> {
     let real = program.canonicalize().ok()?;
     let packages = real.ancestors().filter(|place| place.ends_with("node_modules")).last();
