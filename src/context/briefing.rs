@@ -342,14 +342,12 @@ pub fn map_order(all: &All, agent: &Agent, message: &str) -> Option<svc_map::Ord
         usize::try_from(budget_tokens(&agent.provider, agent.model.as_deref())).unwrap_or(usize::MAX);
     let budget = tokens.saturating_mul(CHARS_PER_TOKEN);
     let left = budget.saturating_sub(message[..at].chars().count());
-    let project = all.project.dir.to_string_lossy();
-    let dir = agent.working_dir.strip_prefix(&*project).unwrap_or(&agent.working_dir);
     Some(svc_map::Order {
         at,
         room: left.min(budget / 5).min(MAP_CHARS),
         task: agent.prompt.to_string(),
         scope: agent.scope.to_vec(),
-        dir: dir.trim_matches('/').to_owned(),
+        dir: relative(all, &agent.working_dir).to_owned(),
         touched: all
             .memory
             .specializations()
@@ -360,9 +358,15 @@ pub fn map_order(all: &All, agent: &Agent, message: &str) -> Option<svc_map::Ord
     })
 }
 
+/// A working folder as seen from the project; the root is empty.
+fn relative<'a>(all: &All, dir: &'a str) -> &'a str {
+    dir.strip_prefix(&*all.project.dir.to_string_lossy()).unwrap_or(dir).trim_matches('/')
+}
+
 /// The sections below the identity, the most valuable first.
 fn sections_of(all: &All, subject: &Subject, budget: usize) -> Vec<Section> {
     let wanted = Wanted { role: subject.role, task: subject.task, scope: subject.scope };
+    let dir = relative(all, subject.working_dir);
     let memory = all.memory.select(&wanted);
     let plain =
         |name, head: &str, lines| Section { name, head: head.to_owned(), lines, is_data: false, cap: budget };
@@ -394,7 +398,7 @@ fn sections_of(all: &All, subject: &Subject, budget: usize) -> Vec<Section> {
         data("discoveries", found, discovery_lines(&memory), budget / 4),
         plain("tools", "## Integrations", tools(all, subject)),
         data("skills", skills_head, market::briefing_lines(all, subject.skills), budget / 4),
-        data("index", index, text(super::index_summary(all)), budget / 6),
+        data("index", index, text(super::index_summary(all, subject.task, subject.scope, dir)), budget / 6),
         data("architecture", &architecture_head, architecture, budget),
         data(
             "map",

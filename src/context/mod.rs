@@ -91,9 +91,9 @@ pub fn report(all: &mut All, _cx: &mut Context, report: Report) {
     Arc::make_mut(&mut all.context).architecture = architecture.map(Arc::new);
 }
 
-/// The indexer's summary of the project; `None` before the first scan.
-fn index_summary(all: &All) -> Option<String> {
-    Some(all.workspace.summary()).filter(|summary| !summary.is_empty())
+/// The indexer's summary of the project for such an agent; `None` before the first scan.
+fn index_summary(all: &All, task: &str, scope: &[String], dir: &str) -> Option<String> {
+    Some(all.workspace.summary(task, scope, dir)).filter(|summary| !summary.is_empty())
 }
 
 /// The part of the project map that belongs to a working directory.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
+use svc_base::{relevance, scopes};
 
 /// Files whose presence in a folder is remembered, by bit. The first [`MANIFESTS`] decide about workspaces,
 /// the next [`IGNORE_FILES`] about what is ignored; all but the ignore files are told to agents when the
@@ -166,17 +167,53 @@ fn counts(folders: &Folders, path: &str) -> (u64, u64) {
         .fold((own, 0), |(files, dirs), (_, folder)| (files + u64::from(folder.files), dirs + 1))
 }
 
-/// What every new agent is told of the project: name, counts, workspaces, key files. Names come from the
-/// disk, so they are cut and freed of control characters.
-pub fn summary(index: &Index) -> String {
+/// What an agent is to do, for which some packages matter more than others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Focus<'a> {
+    pub task: &'a str,
+    /// Globs of what it owns.
+    pub scope: &'a [String],
+    /// Where it works, relative to the project; empty is the root.
+    pub dir: &'a str,
+}
+
+/// Packages in the order in which an agent wants to hear of them: those that it works in or owns something
+/// of, those whose path or name shares rare words with its task, the largest of the others.
+fn ranked<'a>(workspaces: &'a [Workspace], focus: &Focus) -> Vec<&'a Workspace> {
+    let mut places = scopes::folders(focus.scope);
+    places.push(focus.dir.to_owned());
+    places.retain(|place| !place.is_empty());
+    let texts: Vec<String> = workspaces.iter().map(|one| format!("{} {}", one.path, one.name)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut scores = vec![0.0; workspaces.len()];
+    for (at, score) in relevance::rank(focus.task, &texts) {
+        scores[at] = score;
+    }
+    let is_own = |one: &Workspace| {
+        let touches =
+            |place: &String| scopes::is_below(place, &one.path) || scopes::is_below(&one.path, place);
+        !one.path.is_empty() && places.iter().any(touches)
+    };
+    let mut ranked: Vec<(bool, f64, &Workspace)> =
+        workspaces.iter().zip(scores).map(|(one, score)| (is_own(one), score, one)).collect();
+    ranked.sort_unstable_by(|a, b| {
+        let by_files = || b.2.files.cmp(&a.2.files).then_with(|| a.2.path.cmp(&b.2.path));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then_with(by_files)
+    });
+    ranked.into_iter().map(|(_, _, one)| one).collect()
+}
+
+/// What a new agent is told of the project: name, counts, the packages that matter for its task, key files.
+/// Names come from the disk, so they are cut and freed of control characters.
+pub fn summary(index: &Index, focus: &Focus) -> String {
     let Stats { total_files, total_dirs, tree_depth } = index.stats;
     let mut text = format!(
         "Project {}: {total_files} files in {total_dirs} folders, {tree_depth} levels deep.\n",
         tame(&index.project_name)
     );
     if !index.workspaces.is_empty() {
-        let _ = writeln!(text, "Workspaces ({}):", index.workspaces.len());
-        for workspace in index.workspaces.iter().take(SUMMARY_WORKSPACES) {
+        let _ = writeln!(text, "Workspaces ({}), the nearest to your task first:", index.workspaces.len());
+        for workspace in ranked(&index.workspaces, focus).into_iter().take(SUMMARY_WORKSPACES) {
             let Workspace { path, name, kind, files, dirs } = workspace;
             let _ =
                 writeln!(text, "- {} ({}, {kind}): {files} files, {dirs} folders", tame(path), tame(name));

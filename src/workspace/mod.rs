@@ -36,9 +36,11 @@ pub struct State {
 }
 
 impl State {
-    /// What a new agent is told of the project; empty before the first scan.
-    pub fn summary(&self) -> String {
-        self.index().map(index::summary).unwrap_or_default()
+    /// What a new agent is told of the project that has this task and scope and works in this folder; empty
+    /// before the first scan.
+    pub fn summary(&self, task: &str, scope: &[String], dir: &str) -> String {
+        let focus = index::Focus { task, scope, dir };
+        self.index().map(|index| index::summary(index, &focus)).unwrap_or_default()
     }
 
     /// The last index; `None` before the first scan.

@@ -1,7 +1,7 @@
 //! What the pure parts promise.
 
 use super::import::repository_name;
-use super::index::{Folder, Folders, Index, MARKED, Stats, VERSION, Workspace, detect, summary};
+use super::index::{Focus, Folder, Folders, Index, MARKED, Stats, VERSION, Workspace, detect, summary};
 use super::path::ProjectPath;
 use super::worker_git::parse_status;
 use super::worker_import::parse_progress;
@@ -171,15 +171,50 @@ fn spec_the_summary_has_name_counts_workspaces_and_key_files_and_is_bounded() {
         key_files: vec!["README.md".into()],
         truncated: false,
     };
-    let text = summary(&index);
-    assert!(
-        text.starts_with("Project demo: 7 files in 2 folders, 2 levels deep.\nWorkspaces (1000):\n"),
-        "{text}"
-    );
+    let text = summary(&index, &Focus::default());
+    let head = "Project demo: 7 files in 2 folders, 2 levels deep.\nWorkspaces (1000), the nearest to your \
+                task first:\n";
+    assert!(text.starts_with(head), "{text}");
     assert!(text.contains("- packages/0 (evilname"), "{text}");
     assert!(text.contains("npm-workspaces): 3 files, 1 folders"), "{text}");
     assert!(text.contains("and 975 more") && text.ends_with("Key files: README.md\n"), "{text}");
     assert!(text.len() < 5_000);
+}
+
+#[test]
+fn the_packages_that_matter_for_a_task_are_named_first() {
+    let workspace = |(path, files): &(&str, u64)| Workspace {
+        path: (*path).to_owned(),
+        name: path.rsplit('/').next().unwrap_or_default().to_owned(),
+        kind: "npm-workspaces",
+        files: *files,
+        dirs: 1,
+    };
+    let paths = [("packages/alpha", 3), ("packages/billing", 5), ("packages/ui", 90), ("apps/web", 7)];
+    let index = Index {
+        version: VERSION,
+        project_name: "demo".into(),
+        last_index_time: 1,
+        duration_ms: 1,
+        stats: Stats::default(),
+        workspaces: paths.iter().map(workspace).collect(),
+        key_files: Vec::new(),
+        truncated: false,
+    };
+    let order = |focus: &Focus| -> Vec<String> {
+        let text = summary(&index, focus);
+        let lines = text.lines().filter_map(|line| line.strip_prefix("- "));
+        lines.map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect()
+    };
+    let by_size = ["packages/ui", "apps/web", "packages/billing", "packages/alpha"];
+    assert_eq!(order(&Focus::default()), by_size);
+    let task = "Round the totals of invoices in billing to cents";
+    let by_task = ["packages/billing", "packages/ui", "apps/web", "packages/alpha"];
+    assert_eq!(order(&Focus { task, ..Focus::default() }), by_task);
+    let scope = ["packages/alpha/src/**".to_owned()];
+    let by_scope = ["packages/alpha", "packages/billing", "packages/ui", "apps/web"];
+    assert_eq!(order(&Focus { task, scope: &scope, dir: "" }), by_scope);
+    assert_eq!(order(&Focus { task, scope: &[], dir: "apps" })[..2], ["apps/web", "packages/billing"]);
 }
 
 #[test]

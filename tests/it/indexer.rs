@@ -62,7 +62,7 @@ fn decisions_13_indexed_is_false_before_the_first_scan() {
     let state = svc::workspace::State::default();
     let status = state.index_status();
     assert_eq!((&status["indexed"], &status["workspaceCount"]), (&json!(false), &json!(0)));
-    assert_eq!(state.summary(), "");
+    assert_eq!(state.summary("", &[], ""), "");
 }
 
 fn now() -> Time {
