@@ -51,7 +51,7 @@ fn lead_to_screen(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> 
         cx.push(Effect::Run(id, RunOrder::Decide { question: terminal::PERSON.to_owned(), ruling }));
         return Ok(Outcome::Attached { id, name, token: Some(token) });
     }
-    if !agent.status.is_live() {
+    if !agent.status.is_live() || agent.is_put_away() {
         usage::check_budget(all, cx.now)?;
         told(cx, "agent.attach", &agent);
         let id = begin(all, cx, &agent, &wish.term, false)?;
@@ -145,7 +145,7 @@ fn check(agent: &Agent) -> Result<(), Problem> {
         let text = format!("{name} has no session to go on with; 'svc resume {name}' begins one");
         return Err(Problem::new(409, "no_session", text));
     }
-    if agent.has_no_run() {
+    if agent.has_no_run() && !agent.is_put_away() {
         let text = format!(
             "{name} has no process to be taken over ({}); 'svc resume {name}' lets it go on, and then \
              'svc attach --now {name}' takes it",
@@ -165,7 +165,9 @@ fn begin(
     is_open: bool,
 ) -> Result<AgentId, Problem> {
     let provider = spawn::provider_of(old)?;
-    spawn::check_capacity(all)?;
+    if !old.is_put_away() {
+        spawn::check_capacity(all)?;
+    }
     let Some(session) = old.session_id.clone() else {
         let text = format!("{} has no session to go on with", old.name);
         return Err(Problem::new(409, "no_session", text));

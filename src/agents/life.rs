@@ -4,7 +4,7 @@ use super::LAST_CHECKPOINT;
 use super::reason::{Reason, Remark};
 use super::record::{Agent, Attached, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, Keeper, RunReport};
-use super::{LogEntry, Outcome, RunOrder, attach, limit, rotation, say, touch, wait};
+use super::{LogEntry, Outcome, RunOrder, attach, limit, put_away, rotation, say, silence, touch, wait};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All, Timer};
@@ -13,10 +13,7 @@ use crate::settings::Config;
 use crate::usage;
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// An open turn without any output for this long is announced.
-pub const SILENCE: Duration = Duration::from_secs(120);
 /// Files remembered per lineage; further ones are not counted.
 pub const MAX_FILES: usize = 1_000;
 /// Characters of an answer or error kept in a record.
@@ -79,7 +76,7 @@ fn started(all: &mut All, cx: &mut Context, id: AgentId, pid: u32, start_ticks: 
             _ => {}
         }
     }
-    watch_silence(all, id, now);
+    silence::watch(all, id, now);
     cx.moment(Moment::Started(id));
     rotation::successor_started(all, cx, id);
     touch(all, cx, Durability::Soon);
@@ -144,7 +141,7 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
     let is_limit = |activity: &&Activity| matches!(activity, Activity::Limit(_));
     let told: Vec<Activity> = batch.activities.iter().filter(is_limit).cloned().collect();
     cx.push(Effect::Output(batch));
-    watch_silence(all, id, now);
+    silence::watch(all, id, now);
     limit_told(all, cx, id, &told);
     if turn_over {
         turn_ended(all, cx, id);
@@ -278,7 +275,7 @@ fn first_words(text: &str) -> String {
 /// It went on while no daemon was there, and all that happened is known now: what this daemon would have done
 /// then is done.
 fn caught_up(all: &mut All, cx: &mut Context, id: AgentId) {
-    watch_silence(all, id, cx.now);
+    silence::watch(all, id, cx.now);
     cx.moment(Moment::CaughtUp(id));
     let Some(agent) = all.agents.get(id) else { return };
     if agent.phase != Phase::Working || agent.turn_open {
@@ -319,7 +316,8 @@ pub fn let_go_if_idle(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
     let awaited = agent.queue.iter().any(|message| message.sent);
     // It is about to be told what a person decided, and can take that without another life.
-    let waits = agent.status == Status::Waiting && wait::takes_input(&agent.provider);
+    let waits =
+        agent.status == Status::Waiting && wait::takes_input(&agent.provider) && agent.put_away.is_none();
     if agent.phase == Phase::Working && !agent.turn_open && !awaited && !waits {
         agent.phase = Phase::Finishing;
         cx.push(Effect::Run(id, RunOrder::Finish));
@@ -377,7 +375,7 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
     Arc::make_mut(&mut all.timers).clear(Timer::Silence(id));
     let mut calls = Vec::new();
     let (mut why, mut was_open) = (None, false);
-    let mut is_held = false;
+    let (mut is_held, mut is_put_away) = (false, false);
     // Taken before `agents` is borrowed for writing; both are only looked at.
     let snapshot = all.clone();
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
@@ -399,21 +397,10 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
                 (status, reason) = (Status::Killed, stopped);
             }
         }
-        if !is_held {
-            if status == Status::Crashed && !exit.complaints.trim().is_empty() {
-                agent.error = Some(exit.complaints.to_owned());
-            } else if status == Status::Crashed {
-                agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
-            }
-            agent.set_status(cx.now, status, reason);
-            let is_lost = agent.session_id.is_some() && !agent.session_confirmed;
-            if status == Status::Crashed && is_lost && agent.attached != Attached::Here {
-                // The provider does not know the session any more: the next resume must not fail in the same
-                // way.
-                agent.session_id = None;
-                agent.session_counted = Tokens::default();
-                agent.status_reason.remark(Remark::SessionGone);
-            }
+        let is_well = exit.keeper == Keeper::Told && !snapshot.agents.pending_rotations.contains_key(&id);
+        is_put_away = !is_held && put_away::holds(agent, cx.now, status, is_well);
+        if !is_held && !is_put_away {
+            set_end(agent, cx.now, exit, status, reason);
         }
         was_open = std::mem::take(&mut agent.turn_open);
         agent.current_activity = None;
@@ -421,6 +408,9 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
     }
     if is_held {
         return held(all, cx, id);
+    }
+    if is_put_away {
+        return put_away::gone(all, cx, id);
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
@@ -442,6 +432,23 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
         say::resume_if_spoken_to(all, cx, id);
     }
     touch(all, cx, Durability::BeforeReply);
+}
+
+/// It is over, with this status.
+fn set_end(agent: &mut Agent, now: Time, exit: &Exit, status: Status, reason: Reason) {
+    if status == Status::Crashed && !exit.complaints.trim().is_empty() {
+        agent.error = Some(exit.complaints.to_owned());
+    } else if status == Status::Crashed {
+        agent.error = agent.last_turn.as_ref().map(|turn| turn.text.clone());
+    }
+    agent.set_status(now, status, reason);
+    let is_lost = agent.session_id.is_some() && !agent.session_confirmed;
+    if status == Status::Crashed && is_lost && agent.attached != Attached::Here {
+        // The provider does not know the session any more: the next resume must not fail in the same way.
+        agent.session_id = None;
+        agent.session_counted = Tokens::default();
+        agent.status_reason.remark(Remark::SessionGone);
+    }
 }
 
 /// What it was started with has reached it if it ran, whether or not that was told; nothing else will.
@@ -570,30 +577,4 @@ pub(super) fn answer_stops(all: &All, cx: &mut Context, id: AgentId, calls: Vec<
     for call in calls {
         cx.reply(call, Outcome::Ended { id, name: agent.name.clone(), status, leaked });
     }
-}
-
-fn watch_silence(all: &mut All, id: AgentId, now: Time) {
-    let Some(agent) = all.agents.get(id) else { return };
-    let timers = Arc::make_mut(&mut all.timers);
-    if agent.turn_open && agent.status.is_live() && agent.attached != Attached::Here {
-        timers.set(Timer::Silence(id), now + SILENCE);
-    } else {
-        timers.clear(Timer::Silence(id));
-    }
-}
-
-/// An open turn has been silent for too long: say so, end nothing.
-pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
-    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
-    // One that waits for a person is not silent by itself.
-    if !agent.turn_open || !agent.status.is_live() || agent.stalled || agent.status == Status::Waiting {
-        return;
-    }
-    agent.stalled = true;
-    // A clock that was set back may say that it was heard in the future.
-    let seconds = cx.now.since(agent.last_activity).max(SILENCE).as_secs();
-    agent.set_status(cx.now, agent.status, Reason::silent(seconds, &agent.status_reason));
-    let (agent_name, reason) = (agent.name.clone(), agent.status_reason.to_string());
-    cx.notice(Notice::AgentStalled { agent_id: id, agent_name, reason });
-    touch(all, cx, Durability::Soon);
 }

@@ -122,9 +122,10 @@ impl Held {
 }
 
 impl Agent {
-    /// Whether it is held at a limit, waits for room, or is about to go on: alive, and without a process.
+    /// Whether it is held at a limit, waits for room, is put away, or about to go on: alive, and no process.
     pub fn has_no_run(&self) -> bool {
-        (self.held.is_some() || self.queued.is_some()) && self.phase == Phase::Ended && self.status.is_live()
+        let waits = self.held.is_some() || self.queued.is_some() || self.is_put_away();
+        waits && self.phase == Phase::Ended && self.status.is_live()
     }
 
     /// Takes in what a provider told; relative times are settled by `now`.
@@ -554,7 +555,7 @@ pub(super) fn ended(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, cal
     agents.limited.remove(&id);
     if let Some(agent) = agents.edit(id) {
         agent.nothing_on_its_way();
-        (agent.queued, agent.opening) = (None, None);
+        (agent.queued, agent.opening, agent.put_away) = (None, None, None);
         let reason = match agent.held.take() {
             Some(held) if why == Stop::Limit => {
                 let limit = format!("its provider's usage limit is reached ({})", held.error);

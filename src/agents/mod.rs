@@ -1,7 +1,7 @@
 //! The agents: their registry, the life of a run, what is said to them.
 //!
 //! **Invariant:** a record that shows a live status has a process, or an order to start one is under way, or
-//! it is held at its provider's limit or waits for room on this machine.
+//! it is held at its provider's limit, waits for room on this machine, or was put away while memory is short.
 //! **Invariant:** one lineage has one record; the ids of its earlier lives lead to it.
 //! **Invariant:** names are unique among the records.
 
@@ -26,6 +26,7 @@ mod open_tools;
 mod outcome;
 mod patch;
 mod paths;
+mod put_away;
 pub mod queue;
 mod reason;
 mod record;
@@ -38,6 +39,7 @@ mod say;
 #[cfg(test)]
 mod say_tests;
 pub mod scope;
+mod silence;
 mod spawn;
 mod store;
 #[cfg(test)]
@@ -51,7 +53,7 @@ pub mod worker_jobs;
 pub mod worker_log;
 
 pub use attach::Wish;
-pub use life::{died_by_foreign_signal, run_report, silence};
+pub use life::{died_by_foreign_signal, run_report};
 pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use reason::{Awaited, Reason, StatusReason};
@@ -60,6 +62,7 @@ pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
 pub use rotation::{go_on as go_on_with_rotations, why_rotated};
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
+pub use silence::silence;
 pub use spawn::{
     SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent, start_again,
     working_folder,
@@ -502,6 +505,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         }
         Moment::Measured => {
             ceiling::measured(all, cx);
+            put_away::measured(all, cx);
             queue::measured(all, cx);
         }
         _ => {}

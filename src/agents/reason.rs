@@ -73,6 +73,12 @@ pub enum Reason {
     },
     /// It waits for a person.
     AwaitsDecision(Awaited),
+    /// Its process went while it waited for a person, because memory was short.
+    PutAway {
+        /// What it waits for, if that was not decided meanwhile.
+        awaited: Option<Awaited>,
+        name: String,
+    },
     /// What it waited for was decided.
     Decided,
     /// A successor is prepared.
@@ -162,6 +168,9 @@ pub struct Awaited {
     pub approval: String,
     /// What the agent wants to do, in words.
     pub action: String,
+    /// Whether its process waits for that, and not just the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_process: bool,
 }
 
 impl Reason {
@@ -180,6 +189,7 @@ impl Reason {
         "provider-busy",
         "queued",
         "awaits-decision",
+        "put-away",
         "decided",
         "rotating",
         "rotation-failed",
@@ -229,6 +239,7 @@ impl Reason {
             Self::ProviderBusy { .. } => "provider-busy",
             Self::Queued { .. } => "queued",
             Self::AwaitsDecision(_) => "awaits-decision",
+            Self::PutAway { .. } => "put-away",
             Self::Decided => "decided",
             Self::Rotating { .. } => "rotating",
             Self::RotationFailed { .. } => "rotation-failed",
@@ -304,7 +315,8 @@ impl Reason {
         let awaited = text.strip_prefix(AWAITS).and_then(|rest| rest.strip_prefix(APPROVAL));
         match awaited.and_then(|rest| rest.split_once(": ")) {
             Some((approval, action)) => {
-                Self::FinishedAwaitsDecision(Awaited { approval: approval.into(), action: action.into() })
+                let (approval, action) = (approval.into(), action.into());
+                Self::FinishedAwaitsDecision(Awaited { approval, action, in_process: false })
             }
             None => Self::Other { text },
         }
@@ -316,6 +328,8 @@ const AWAITS: &str = "finished so far, and goes on after the decision: ";
 /// Why a keeper has ended its run.
 const ORPHANED: &str = "its keeper ended it: no daemon was there for keeper.orphanMinutes, or it was being \
                         stopped when the last one died";
+/// Why a waiting agent has no process.
+const PUT_AWAY: &str = "put away because memory is short: the next word starts it again in its session";
 /// What stands before the id of the approval.
 const APPROVAL: &str = "it waits for approval ";
 
@@ -376,6 +390,8 @@ impl Display for Reason {
                 write!(f, "its provider does not answer now: {error}")
             }
             Self::AwaitsDecision(awaited) => awaited.fmt(f),
+            Self::PutAway { awaited: Some(awaited), .. } => write!(f, "{PUT_AWAY}; {awaited}"),
+            Self::PutAway { awaited: None, name } => write!(f, "{PUT_AWAY}; svc resume {name} does, too"),
             Self::Decided => f.write_str("what it waited for was decided"),
             Self::Rotating { rotation } => write!(f, "a rotation ({rotation}) prepares its successor"),
             Self::RotationFailed { error } => write!(f, "its rotation failed: {error}"),

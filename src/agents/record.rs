@@ -3,6 +3,7 @@
 use super::ceiling::Near;
 use super::limit::Held;
 use super::open_tools::OpenTools;
+use super::put_away::PutAway;
 use super::queue::{Priority, Queued};
 use super::reason::StatusReason;
 use super::touched::OpenFiles;
@@ -329,6 +330,9 @@ pub struct Agent {
     /// What is kept of its start while there is no room for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<Box<Queued>>,
+    /// Whether its process went, or is to go, because memory was short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub put_away: Option<Box<PutAway>>,
     /// Who goes on first when there is room.
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,

@@ -39,8 +39,8 @@ pub fn instruct(
     deliver: Deliver,
 ) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
-    if !agent.status.is_live() {
-        // Whoever speaks to an agent that has ended wants it back.
+    if !agent.status.is_live() || agent.is_put_away() {
+        // Whoever speaks to an agent that has ended, or was put away, wants it back.
         let next = continue_with(all, cx, &agent, Some(message))?;
         return Ok(Outcome::Resumed { old: agent.id, agent: next, instructed: true });
     }
@@ -188,7 +188,7 @@ pub fn resume(
     if agent.is_queued() {
         return queue::resume(all, cx, &agent, message);
     }
-    if agent.status.is_live() {
+    if agent.status.is_live() && !agent.is_put_away() {
         let text =
             format!("agent {} is alive ({}); use instruct to talk to it", agent.name, agent.status_reason);
         return Err(Problem::new(409, "agent_alive", text));
@@ -267,9 +267,15 @@ fn continue_with(
 ) -> Result<Arc<Agent>, Problem> {
     let provider = spawn::provider_of(old)?;
     accounts::check(all, &old.provider, old.account.as_deref())?;
-    spawn::check_share(all, cx.actor.agent().is_some())?;
+    // One that was put away has kept its place, and waits for room with what it is told.
+    let is_over = !old.is_put_away();
+    if is_over {
+        spawn::check_share(all, cx.actor.agent().is_some())?;
+    }
     usage::check_budget(all, cx.now)?;
-    queue::check(all, cx.now, &old.provider, &old.role, old.priority)?;
+    if is_over {
+        queue::check(all, cx.now, &old.provider, &old.role, old.priority)?;
+    }
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
     message.map(|message| enqueue(all, &mut agent, message)).transpose()?;

@@ -440,6 +440,13 @@ fn default_name(all: &All, role: &str) -> String {
     names::numbered(|name| all.agents.has_name(name), |n| format!("{role}-{n}"))
 }
 
+/// The model of an agent that names none, where the settings name one for its provider.
+fn default_model(all: &All, provider: &str) -> Option<String> {
+    let config = all.settings.config();
+    let is_default = provider == config.default_provider && config.default_model != "auto";
+    is_default.then(|| config.default_model.clone())
+}
+
 fn new_record(
     all: &All,
     cx: &Context,
@@ -449,9 +456,7 @@ fn new_record(
     request: SpawnRequest,
 ) -> Agent {
     let name = request.name.unwrap_or_else(|| default_name(all, &request.role));
-    let config = all.settings.config();
-    let is_default = provider == config.default_provider && config.default_model != "auto";
-    let model = request.model.or_else(|| is_default.then(|| config.default_model.clone()));
+    let model = request.model.or_else(|| default_model(all, provider));
     Agent {
         id,
         lineage_id,
@@ -503,6 +508,7 @@ fn new_record(
         account: request.account,
         priority: request.priority,
         queued: None,
+        put_away: None,
         told: None,
         tries: 0,
         under_way: Vec::new(),
@@ -543,6 +549,7 @@ pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
         last_turn: None,
         turn_open: true,
         told: None,
+        put_away: None,
         turn_presumed: false,
         open_tools: OpenTools::default(),
         limit: None,

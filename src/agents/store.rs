@@ -93,8 +93,10 @@ impl State {
         for agent in newest(stored.agents) {
             let mut agent = Arc::unwrap_or_clone(agent);
             agent.prompt = prompt(agent.lineage_id);
-            // The run of one that is held is over, also where its keeper has not heard that this is known.
-            let runs = agent.status.is_live() && !matches!(agent.status, Status::Limited | Status::Queued);
+            // The run of one that is held or put away is over, also where its keeper has not heard that this
+            // is known.
+            let is_over = matches!(agent.status, Status::Limited | Status::Queued) || agent.is_put_away();
+            let runs = agent.status.is_live() && !is_over;
             if runs && kept.contains(&agent.id) {
                 let is_here = agent.attached == Attached::Here;
                 agent.phase = if is_here { Phase::Attached } else { Phase::Working };
@@ -153,6 +155,12 @@ impl Agent {
             // What stands in its first message stays there.
             return false;
         }
+        if self.is_put_away() && self.status.is_live() {
+            // It waits on, and for what it was told while nothing could be begun.
+            self.nothing_on_its_way();
+            return false;
+        }
+        self.put_away = None;
         // That it goes on is on disk: it is started as whatever else was to be, if it was not.
         self.queued = None;
         let is_started_again = self.opening.is_some() && self.held.is_none();

@@ -2,7 +2,7 @@
 
 use super::reason::{Awaited, Reason};
 use super::record::{Agent, Deliver, Instruction, Phase, Status};
-use super::{life, rotation, say, touch};
+use super::{life, put_away, rotation, say, touch};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{Context, Durability, Effect, State as All};
@@ -22,6 +22,9 @@ pub fn show(all: &mut All, now: Time, id: AgentId, awaited: Option<Awaited>) -> 
     let Some(agent) = all.agents.get(id) else { return false };
     let ended_but_waits = matches!(agent.status_reason.why(), Reason::FinishedAwaitsDecision(_));
     let (next, reason) = match (agent.status, awaited) {
+        (Status::Waiting, awaited) if agent.is_put_away() => {
+            (Status::Waiting, put_away::waits_on(agent, awaited))
+        }
         (Status::Running | Status::Waiting, Some(awaited)) => {
             (Status::Waiting, Reason::AwaitsDecision(awaited))
         }

@@ -503,9 +503,13 @@ fn show_waiting(all: &mut All, cx: &mut Context, lineage: LineageId) {
 }
 
 fn awaited_by(all: &All, lineage: LineageId) -> Option<agents::Awaited> {
+    let in_process = |approval: &Arc<Approval>| {
+        approval.lineage_id == Some(lineage) && matches!(approval.action, Action::ToolPermission { .. })
+    };
     awaited(all, lineage).map(|approval| agents::Awaited {
         approval: approval.id.to_string(),
         action: approval.action.description().to_owned(),
+        in_process: all.approvals.pending().any(in_process),
     })
 }
 

@@ -15,6 +15,8 @@ pub enum Moment {
     CaughtUp(AgentId),
     /// Its process is gone; the record says how. Not told of a life that a successor replaces.
     Ended(AgentId),
+    /// Its process is gone for want of memory; it waits on, and comes back on the next word.
+    PutAway(AgentId),
     /// A successor runs in its place, same lineage.
     Rotated {
         /// The life before.

@@ -10,6 +10,7 @@
 //! which it was let in: several that ask at once are not given the same room.
 
 pub mod api;
+mod shortage;
 mod shown;
 mod store;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod tests;
 pub mod worker;
 mod worker_api;
 
+pub use shortage::{LASTING, SETTLING, lacking};
 pub use store::{STORED_VERSION, Stored};
 pub use worker::{Order, Watch};
 
@@ -71,6 +73,8 @@ type Kind = (Arc<str>, Arc<str>);
 pub struct State {
     machine: Option<Arc<Machine>>,
     looked_at: Time,
+    /// Since when memory is short, see [`lacking`].
+    short_since: Option<Time>,
     /// Of agents with a process.
     running: Arc<BTreeMap<AgentId, Use>>,
     kinds: Arc<BTreeMap<Kind, Runs>>,
@@ -160,6 +164,11 @@ impl State {
     /// What an agent's processes hold.
     pub fn use_of(&self, agent: AgentId) -> Option<Use> {
         self.running.get(&agent).copied()
+    }
+
+    /// Whether memory is short.
+    pub fn is_short(&self) -> bool {
+        self.short_since.is_some()
     }
 
     /// When the machine was looked at last; 0 for never.
@@ -322,6 +331,10 @@ pub fn report(all: &mut All, cx: &mut Context, report: Report) {
             }
         }
     }
+    if shortage::judge(all, cx.now) {
+        // From now on more often.
+        cx.push(Effect::Governor(Order::Look));
+    }
     cx.moment(Moment::Measured);
 }
 
@@ -331,9 +344,10 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::Started(_) | Moment::CaughtUp(_) | Moment::SettingsChanged => {
             cx.push(Effect::Governor(Order::Look));
         }
-        Moment::Ended(id) | Moment::Rotated { old: id, .. } | Moment::Resumed { old: id, .. } => {
-            ended(all, cx, id);
-        }
+        Moment::Ended(id)
+        | Moment::PutAway(id)
+        | Moment::Rotated { old: id, .. }
+        | Moment::Resumed { old: id, .. } => ended(all, cx, id),
         Moment::Removed(id, _) if all.governor.running.contains_key(&id) => {
             forget(all, id);
         }

@@ -59,6 +59,8 @@ pub fn capacity(
     answer["kinds"] = json!(kinds);
     answer["agents"] = agents_shown(all);
     answer["queued"] = queued_shown(all);
+    let away = all.agents.live().filter(|agent| agent.is_put_away());
+    answer["putAway"] = away.map(|agent| json!({"agentId": agent.id, "name": agent.name})).collect();
     answer
 }
 

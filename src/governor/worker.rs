@@ -131,14 +131,17 @@ impl Memory {
         for (id, leader) in &alive {
             self.look_at(*id, *leader);
         }
-        if is_asked || is_awaited || self.has_news(&machine) {
+        // How long it has been short counts, and not only that it is.
+        let gives_back =
+            state.governor.is_short() && state.agents.live().any(|agent| agent.may_be_put_away());
+        if is_asked || is_awaited || gives_back || self.has_news(&machine) {
             self.tell(core, &machine);
         }
         let some = machine.memory_some.unwrap_or(0);
         let is_short = machine.memory_free < machine.memory_total / SHORT_PART || some >= CHANGE_PRESSURE;
         match () {
             () if alive.is_empty() && !is_awaited => None,
-            () if is_awaited || is_short => Some(URGENT),
+            () if is_awaited || is_short || gives_back => Some(URGENT),
             () if in_turn => Some(WORKING),
             () => Some(IDLE),
         }

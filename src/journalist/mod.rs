@@ -190,6 +190,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::ModelAnswered(Asker::Journalist, ref answer) => return model_answered(all, cx, answer),
         Moment::SettingsChanged => return settings_changed(all, cx.now),
         Moment::CaughtUp(_)
+        | Moment::PutAway(_)
         | Moment::Decided { .. }
         | Moment::Measured
         | Moment::ModelAnswered(..)

@@ -415,7 +415,10 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::Spawned(id) => tell_neighbours(all, cx, id),
         Moment::CaughtUp(id) => decided_before(all, cx, id),
         Moment::TurnEnded(id) => undo::pause(all, cx, id),
-        Moment::Ended(id) | Moment::Rotated { old: id, .. } | Moment::Resumed { old: id, .. } => {
+        Moment::Ended(id)
+        | Moment::PutAway(id)
+        | Moment::Rotated { old: id, .. }
+        | Moment::Resumed { old: id, .. } => {
             Arc::make_mut(&mut all.ownership).open.remove(&id);
             commands::agent_ended(all, cx.now, id);
             undo::pause(all, cx, id);

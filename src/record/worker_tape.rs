@@ -275,6 +275,11 @@ fn write(recorder: &Recorder, ring: &mut Ring) {
         let mut inbox = recorder.inbox();
         while inbox.items.is_empty() && !inbox.is_closing {
             inbox.is_asleep = true;
+            if recorder.trouble().is_none() {
+                // Only what comes is worth waking for.
+                inbox = recorder.arrived.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
             let wait = recorder.arrived.wait_timeout(inbox, RETRY);
             let (next, waited) = wait.unwrap_or_else(PoisonError::into_inner);
             inbox = next;

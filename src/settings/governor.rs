@@ -13,6 +13,8 @@ pub struct Governor {
     pub reserve_megabytes: Option<u64>,
     /// Megabytes that one agent may hold with all that it starts; 0 is as much as there is.
     pub agent_megabytes: u64,
+    /// Whether idle agents lose their processes while memory is short.
+    pub put_away: bool,
 }
 
 impl Governor {
@@ -35,7 +37,8 @@ pub enum Admit {
 }
 
 /// The settings of this file.
-pub(super) const KEYS: [&str; 3] = ["governor.admit", "governor.reserveMegabytes", "governor.agentMegabytes"];
+pub(super) const KEYS: [&str; 4] =
+    ["governor.admit", "governor.reserveMegabytes", "governor.agentMegabytes", "governor.putAway"];
 /// With less than this no agent program begins.
 const LEAST_CEILING: u64 = 32;
 /// More than any machine has.
@@ -44,6 +47,9 @@ const MAX_MEGABYTES: u64 = 1 << 24;
 /// What is wrong with the value of one of [`KEYS`].
 pub(super) fn check(key: &str, value: &Value) -> Option<String> {
     const WORDS: [&str; 3] = ["off", "queue", "refuse"];
+    if key == "governor.putAway" {
+        return (!value.is_boolean()).then(|| "must be true or false".into());
+    }
     if key == "governor.agentMegabytes" {
         let fits = |n| n == 0 || (LEAST_CEILING..=MAX_MEGABYTES).contains(&n);
         return (!value.as_u64().is_some_and(fits))

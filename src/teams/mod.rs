@@ -216,6 +216,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         }
         Moment::Started(_) | Moment::Rotated { .. } | Moment::Decided { .. } => phases::settle(all, cx),
         Moment::CaughtUp(_)
+        | Moment::PutAway(_)
         | Moment::Measured
         | Moment::ModelAnswered(..)
         | Moment::TeamDeleted { .. }

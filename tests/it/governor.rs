@@ -222,3 +222,75 @@ fn a_keeper_ends_who_holds_too_much_while_no_daemon_is_there() {
     let daemon = Daemon::start_in(folder, &[]);
     assert_eq!(daemon.wait_state("later", &["killed"])["statusCode"], "memory-ceiling");
 }
+
+/// The process above this one.
+#[cfg(target_os = "linux")]
+fn parent(pid: u64) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn while_memory_is_short_who_waits_for_a_person_loses_its_process_and_comes_back_on_a_word() {
+    let folder = project(1, &json!({}));
+    let steps =
+        json!({"steps": [{"waitForFile": {"path": "asked", "timeoutMs": 60_000}}, {"answer": "{{prompt}}"}]});
+    folder.write(".svc/rehearsals/waits.json", &steps.to_string());
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let body =
+        json!({"role": "tester", "name": "w", "provider": "script", "model": "waits", "prompt": "the task"});
+    let id = daemon.post("/api/agents", &body)["id"].clone();
+    let asked = daemon.post("/api/questions", &json!({"agentId": id, "question": "red or blue?"}));
+    folder.write("asked", "");
+    let record = wait_for("its turn to end", || {
+        let record = daemon.get("/api/agents/w");
+        (record["state"] == "waiting" && record["turns"] == 1).then_some(record)
+    });
+    let (pid, session) = (record["pid"].as_u64().unwrap(), record["sessionId"].clone());
+    let keeper = parent(pid).unwrap();
+    let reserve = |daemon: &Daemon, megabytes: Option<u64>| {
+        let body = json!({"governor": {"reserveMegabytes": megabytes}});
+        assert_eq!(daemon.send("PATCH", "/api/config", &body).0, 200);
+    };
+    reserve(&daemon, Some(NO_ROOM));
+    let record = wait_for("it to be put away", || {
+        let record = daemon.get("/api/agents/w");
+        (record["statusCode"] == "put-away").then_some(record)
+    });
+    assert_eq!((&record["state"], &record["pid"]), (&json!("waiting"), &Value::Null), "{record:#}");
+    assert_eq!(record["sessionId"], session);
+    for gone in [pid, keeper] {
+        let place = format!("/proc/{gone}");
+        wait_for("no process of it", || (!std::path::Path::new(&place).exists()).then_some(()));
+    }
+    assert_eq!(daemon.get("/api/capacity")["putAway"][0]["name"], "w");
+    // The next daemon leaves it so, and brings it back.
+    daemon.kill();
+    let daemon = Daemon::start_in(folder, &[]);
+    let record = daemon.get("/api/agents/w");
+    assert_eq!((&record["statusCode"], &record["sessionId"]), (&json!("put-away"), &session), "{record:#}");
+    reserve(&daemon, None);
+    let answers = |daemon: &Daemon, words: &str| {
+        let id = daemon.get("/api/agents/w")["id"].as_str().unwrap().to_owned();
+        wait_for(words, || {
+            let log = daemon.log_of(&id);
+            log.iter()
+                .any(|line| line["text"].as_str().is_some_and(|text| text.contains(words)))
+                .then_some(())
+        });
+    };
+    daemon.post("/api/agents/w/instruct", &json!({"message": "any news?"}));
+    answers(&daemon, "any news?");
+    let record = daemon.wait_state("w", &["waiting"]);
+    assert_eq!(
+        (&record["sessionId"], &record["statusCode"]),
+        (&session, &json!("awaits-decision")),
+        "{record:#}"
+    );
+    let approval = asked["approvalId"].as_str().unwrap();
+    daemon.post(&format!("/api/approvals/{approval}/reject"), &json!({"reason": "blue"}));
+    assert_eq!(daemon.wait_state("w", &["completed"])["sessionId"], session);
+    answers(&daemon, "blue");
+    assert_eq!(daemon.stop(), Some(0));
+}

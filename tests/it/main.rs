@@ -81,5 +81,6 @@ mod transcripts;
 mod trust;
 mod trust_session;
 mod vm;
+mod wakeups;
 mod watch;
 mod websocket;

@@ -139,6 +139,11 @@ pub const KEYS: &[Key] = &[
         "memory that one agent may hold with all that it starts, before it alone is ended; 0 is as much as there is",
     ),
     key(
+        "governor.putAway",
+        "true or false",
+        "whether agents that wait for you lose their processes while memory is short; the next word starts them again in their sessions",
+    ),
+    key(
         "limits.teams",
         "an object of at most 200: ask, wait, handover or stop by the name or id of a team",
         "the same for the agents of one team",
@@ -262,7 +267,7 @@ pub fn defaults() -> Map<String, Value> {
             "teams": {}, "handoverTo": null, "reserve": null, "quietHours": null, "capTokens": null, "capUsd": null,
             "retrySeconds": 60,
         },
-        "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0},
+        "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true},
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},

@@ -250,7 +250,12 @@ impl Machine {
         let quiet = self.programs.is_quiet();
         ensure(Rule::ComesToRest, quiet, || format!("{} processes stay", self.programs.processes.len()));
         let is_spent = usage::check_budget(&self.core.state, self.core.now).is_err();
-        let may_stay = |agent: &Agent| agent.status == Status::Limited || (is_spent && agent.is_queued());
+        // What a put away one was told while the budget was spent waits for the next look.
+        let may_stay = |agent: &Agent| {
+            agent.status == Status::Limited
+                || (is_spent && agent.is_queued())
+                || (agent.is_put_away() && !agent.queue.is_empty())
+        };
         let due = self.core.state.agents.live().find(|agent| !may_stay(agent));
         ensure(Rule::ComesToRest, due.is_none(), || format!("{} has not begun", due.unwrap().name));
         let open = self.open_calls();
@@ -301,6 +306,7 @@ fn check_records(stored: &Value, state: &State, kept: &BTreeMap<AgentId, Kept>) 
         let goes_on = status == Some(Status::Starting) && was["held"]["isDue"] == true;
         let right = match was_live {
             _ if matches!(status, Some(Status::Limited | Status::Queued)) => status == Some(is.status),
+            _ if was["putAway"]["isGone"] == true => is.is_put_away() && is.status == Status::Waiting,
             true if goes_on && !kept.contains_key(&id) => is.status == Status::Limited,
             true if kept.contains_key(&id) => is.status.is_live(),
             true => is.status == Status::Interrupted,

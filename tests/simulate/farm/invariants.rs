@@ -290,7 +290,7 @@ fn check_approvals(machine: &Machine, before: &State) {
         let waits = approvals::awaited(state, agent.lineage_id).is_some();
         let shown = agent.status == Status::Waiting;
         // One that is started, replaced or stopped has a better reason to show.
-        let may_show = matches!(agent.status, Status::Running | Status::Waiting);
+        let may_show = matches!(agent.status, Status::Running | Status::Waiting) && !agent.is_put_away();
         let said = || format!("{} is {:?}, work of it waits: {waits}", agent.name, agent.status);
         ensure(Rule::WaitingIsShown, !may_show || waits == shown, said);
     }

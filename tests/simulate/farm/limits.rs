@@ -140,6 +140,15 @@ impl Machine {
             return;
         }
         for agent in state.agents.live().filter(|agent| agent.has_no_run()) {
+            if agent.is_put_away() {
+                let is_well =
+                    agent.status == Status::Waiting && agent.held.is_none() && agent.queued.is_none();
+                ensure(Rule::NoGhost, is_well, || {
+                    format!("{} is put away and {:?}", agent.name, agent.status)
+                });
+                self.seen.count("looks at agents that were put away");
+                continue;
+            }
             let (name, is_due) = (&agent.name, agent.held.as_ref().is_some_and(|held| held.is_due));
             if agent.queued.is_some() {
                 let is_well =

@@ -140,7 +140,7 @@ impl Machine {
     fn wants_life(&mut self, what: &str) {
         let agent = if what == "rotate" { self.live_agent() } else { self.some_agent() };
         let Some(agent) = agent else { return };
-        if agent.has_no_run() {
+        if agent.has_no_run() && (what == "rotate" || !agent.is_put_away()) {
             // That is another wish.
             return self.lets_go_on();
         }

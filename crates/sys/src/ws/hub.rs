@@ -251,18 +251,27 @@ struct Numbered {
 
 impl Body {
     fn run(&mut self) {
-        let mut next_ping = Instant::now() + PING_INTERVAL;
+        // With nobody to be pinged it sleeps until something is told.
+        let mut next_ping: Option<Instant> = None;
         loop {
-            let deadline = if self.held.is_some() { next_ping.min(self.next_full) } else { next_ping };
-            match self.inbox.recv_deadline(deadline) {
+            let next_full = self.held.as_ref().map(|_| self.next_full);
+            let message = match next_ping.into_iter().chain(next_full).min() {
+                Some(deadline) => self.inbox.recv_deadline(deadline),
+                None => self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match message {
                 Ok(HubMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(message) => self.handle(message),
-                Err(RecvTimeoutError::Timeout) if Instant::now() >= next_ping => {
-                    let ping = Frames { bytes: Arc::new(ping_frame()), messages: 1 };
-                    self.distribute(&ping, |_| true);
-                    next_ping = Instant::now() + PING_INTERVAL;
-                }
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if next_ping.take_if(|at| Instant::now() >= *at).is_some() {
+                let ping = Frames { bytes: Arc::new(ping_frame()), messages: 1 };
+                self.distribute(&ping, |_| true);
+            }
+            if self.clients.is_empty() {
+                next_ping = None;
+            } else {
+                next_ping.get_or_insert_with(|| Instant::now() + PING_INTERVAL);
             }
             if let Some(full) = self.held.take_if(|_| Instant::now() >= self.next_full) {
                 self.seq += 1;
