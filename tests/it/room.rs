@@ -189,7 +189,9 @@ fn when_a_room_is_ended_nothing_of_it_is_left() {
     let id = stage.daemon.spawn("stays");
     wait_for("it to work", || stage.daemon.project.join("ready").exists().then_some(()));
     let left = || Command::new("pgrep").args(["-f", "of-this-room|sleep 4711"]).output().unwrap().stdout;
-    let pid = stage.daemon.get(&format!("/api/agents/{id}"))["pid"].to_string();
+    // Its work may be seen before its process is told.
+    let pid = || stage.daemon.get(&format!("/api/agents/{id}"))["pid"].as_u64();
+    let pid = wait_for("its process", pid).to_string();
     assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
     let record = stage.daemon.wait_state(&id, &["killed"]);
     assert_eq!(record["exit"]["signal"], 9, "{record}");
