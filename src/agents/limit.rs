@@ -17,7 +17,7 @@
 
 use super::reason::Reason;
 use super::record::{Agent, Phase, Status, Stop};
-use super::{LogEntry, Outcome, limit_words, queue, rotation, spawn, touch};
+use super::{LogEntry, Outcome, limit_words, queue, rights, rotation, spawn, touch};
 use crate::api::Problem;
 use crate::core::ids::AgentId;
 use crate::core::notice::Notice;
@@ -449,8 +449,7 @@ pub(super) fn resume(
     message: Option<String>,
 ) -> Result<Outcome, Problem> {
     if let Some(caller) = cx.actor.agent() {
-        let text = format!("agent {caller} may not let {} go on at a limit; a person has to", agent.name);
-        return Err(Problem::new(403, "agent_may_not", text));
+        return Err(rights::refusal(caller, &format!("let {} go on at a limit", agent.name)));
     }
     usage::check_budget(all, cx.now)?;
     let mut agent = agent.clone();

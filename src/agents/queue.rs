@@ -261,10 +261,7 @@ pub(super) fn resume(
     message: Option<String>,
 ) -> Result<Outcome, Problem> {
     if let Some(caller) = cx.actor.agent() {
-        return Err(rights::refusal(
-            caller,
-            "let an agent go on for which there is no room; a person has to",
-        ));
+        return Err(rights::refusal(caller, "let an agent go on for which there is no room"));
     }
     usage::check_budget(all, cx.now)?;
     if let Some(message) = message {

@@ -225,6 +225,7 @@ fn a_program_is_found_with_what_belongs_to_it_where_a_room_shows_something_else(
     }
     let said = "[ \"$1\" != --version ] || { echo codex-cli 0.169.0; exit; }\n\
         case \"$*\" in *login*) echo Logged in; exit ;; esac\ncat >/dev/null\n\
+        cat \"$HOME/notes\" >seen 2>/dev/null\n\
         echo '{\"type\":\"thread.started\",\"thread_id\":\"t\"}'\n\
         echo '{\"type\":\"turn.completed\",\"usage\":{\"input_tokens\":5,\"output_tokens\":5}}'\n";
     let script = "#!/bin/sh\n. \"$(dirname \"$(readlink -f \"$0\")\")/../words/said\"\n";
@@ -232,10 +233,13 @@ fn a_program_is_found_with_what_belongs_to_it_where_a_room_shows_something_else(
         (json!({"isolation": {"home": "hide"}}), "lib/node_modules", None),
         (json!({}), "lib/node_modules", None),
         (json!({"isolation": {"home": "hide"}}), "venvs/tool", Some("venvs/tool/pyvenv.cfg")),
+        // Marked as if all of the home folder belonged to it: what does not is still hidden.
+        (json!({"isolation": {"home": "hide"}}), ".", Some("pyvenv.cfg")),
     ] {
+        let script = if root == "." { format!("#!/bin/sh\n{said}") } else { script.to_owned() };
         let home = Folder::new("room-installed");
         put(&home, &format!("{root}/words/said"), said);
-        put(&home, &format!("{root}/tool/run"), script);
+        put(&home, &format!("{root}/tool/run"), &script);
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(home.path().join(root).join("tool/run"), mode).unwrap();
         if let Some(mark) = mark {
@@ -251,7 +255,9 @@ fn a_program_is_found_with_what_belongs_to_it_where_a_room_shows_something_else(
         });
         let record = stage.daemon.wait_state(&id, &["completed", "crashed"]);
         assert_eq!(record["state"], "completed", "{record:#}");
-        assert!(record["room"]["home"].is_string(), "it had one: {record:#}");
+        let home = record["room"]["home"].as_str().expect("it had one");
+        let seen = stage.daemon_file("seen");
+        assert_eq!(seen, if home == "hide" { "" } else { "to be read" }, "{root}, {mark:?}");
     }
 }
 

@@ -274,15 +274,19 @@ pub fn plan(
     let home_is_covered = |place: &Path| {
         room.home == Home::Hide && around.home.as_ref().is_some_and(|home| place.starts_with(home))
     };
+    // Never all of what is covered: anybody may put a mark of an environment into the temporary folder.
+    let is_cover = |place: &Path| {
+        let covers = private.iter().chain(around.home.as_ref().filter(|_| room.home == Home::Hide));
+        covers.into_iter().any(|cover| cover.starts_with(place))
+    };
     // A built-in agent's is this one, and a file is put in its place once.
     let own = around.own_program.canonicalize().ok();
-    let installed = installation(&around.program).filter(|real| own.as_ref() != Some(real));
+    let installed = installation(&around.program, is_cover).filter(|real| own.as_ref() != Some(real));
     let programs = std::env::split_paths(&around.path).chain(own.clone()).chain(installed);
-    plan.read(
-        programs.filter(|place| {
-            home_is_covered(place) || private.iter().any(|private| place.starts_with(private))
-        }),
-    );
+    plan.read(programs.filter(|place| {
+        !is_cover(place)
+            && (home_is_covered(place) || private.iter().any(|private| place.starts_with(private)))
+    }));
     show_project(&mut plan, request, part("svc"));
     if let Some(home) = &around.home {
         hide_secrets(&mut plan, home, request, info, around);
@@ -311,11 +315,11 @@ pub fn plan(
 
 /// What a program needs of the place where it is installed, to which its name on the `PATH` may be but a
 /// link: all packages, where it is one of Node's, its whole environment, where it is Python's, else itself.
-fn installation(program: &Path) -> Option<PathBuf> {
+fn installation(program: &Path, is_cover: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let real = program.canonicalize().ok()?;
     let packages = real.ancestors().filter(|place| place.ends_with("node_modules")).last();
-    let environment = || real.ancestors().find(|place| place.join("pyvenv.cfg").is_file());
-    packages.or_else(environment).map(Path::to_path_buf).or(Some(real))
+    let environment = || real.parent()?.parent().filter(|place| place.join("pyvenv.cfg").is_file());
+    packages.or_else(environment).filter(|place| !is_cover(place)).map(Path::to_path_buf).or(Some(real))
 }
 
 /// The project: as it is, or, for one that is fenced in, to be read but for its scope. Of `.svc` only what is
