@@ -23,7 +23,7 @@ mod stream;
 
 pub use env::{Beside, own_program, process_spec};
 pub use fence::{Temporary, place_below};
-pub use kept::{Found, Kept, find as find_kept};
+pub use kept::{CatchUp, Found, Kept, find as find_kept};
 pub use output::BATCHES_IN_FLIGHT;
 pub use projects::{note as note_project, user_folder};
 pub use room::{RoomFolder, remove_all as remove_rooms, why_none as why_no_room};
@@ -204,9 +204,10 @@ impl Runs {
     /// follows.
     ///
     /// Errors: as [`Runs::start`].
-    pub fn go_on(&self, kept: Kept, known: Known) -> Result<(), String> {
+    pub fn go_on(&self, mut kept: Kept, known: Known) -> Result<(), String> {
         let model = kept.file.model.as_ref();
-        let output = self.output(kept.agent, known.lineage, known.provider.info().id, model);
+        let mut output = self.output(kept.agent, known.lineage, known.provider.info().id, model);
+        output.awaited = kept.awaited();
         self.on_thread(kept.agent, move |inner, run| run::go_on(inner, run, kept, known, output))
     }
 

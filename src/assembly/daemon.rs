@@ -38,7 +38,7 @@ use svc_sys::http::{self, Bound, Policy};
 use svc_sys::process::Processes;
 use svc_sys::signals::Signals;
 use svc_sys::threads::Thread;
-use svc_sys::ws::Hub;
+use svc_sys::ws::{Hub, HubHandle};
 use svc_sys::{clock, confine, control_group, logger, memory, reserve, secrets};
 
 /// What `svc start` asks for.
@@ -220,6 +220,14 @@ fn end_leftovers(processes: &Processes, state: &State, kept: &[worker::Kept]) {
     }
 }
 
+/// Lets metrics tell what connections and clients count.
+fn count(host: &Host, server: &http::Server, hub: HubHandle) {
+    let stats = server.stats();
+    let counters = move || stats.counters().into_iter().chain(hub.counters()).collect();
+    // Set once, here.
+    let _ = host.counters.set(Box::new(counters));
+}
+
 /// The running threads. Fields in the order in which they end.
 struct Daemon {
     _signals: Signals,
@@ -241,7 +249,7 @@ impl Daemon {
         folder: &Path,
         processes: Arc<Processes>,
         logs: &Arc<LogStore>,
-        kept: Vec<worker::Kept>,
+        mut kept: Vec<worker::Kept>,
         lock: &mut Lock,
     ) -> std::io::Result<Self> {
         let project = Arc::clone(&state.project);
@@ -295,17 +303,17 @@ impl Daemon {
             // They have worked without a room, and may have read it.
             service.tokens.expose();
         }
+        let catch_up = worker::CatchUp::of(&mut kept);
         let outbox = Outbox::start(&core, hub, folder, &host, agent_tokens, kept)?;
         let state = RunningCore::start(core.clone(), thread, outbox)?;
         // Before the first request, so that nobody is told that what is installed is not.
         programs.look();
+        // Nor that an agent works that has ended meanwhile.
+        catch_up.wait();
         // Whoever is let in finds a daemon that stays: what may still be refused comes before.
         lock.publish(&project).map_err(|error| unpublished(&error))?;
         let server = http::Server::start(bound, config, Arc::new(service))?;
-        let stats = server.stats();
-        let counters = move || stats.counters().into_iter().chain(hub_handle.counters()).collect();
-        // Set once, here.
-        let _ = host.counters.set(Box::new(counters));
+        count(&host, &server, hub_handle);
         let watches = (watch_documents(&core, &project_dir)?, recall::Indexing::start(Arc::clone(logs))?);
         let indexing = start_indexing(&core, &host)?;
         Ok(Self {

@@ -12,6 +12,7 @@ use crate::support::folder::Folder;
 use crate::support::processes::{keepers_of, of_project, with_variable};
 use crate::support::wait::{wait_for, wait_within};
 use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,8 +25,6 @@ const TURN_LIMIT: Duration = Duration::from_secs(180);
 /// How long a record may say of a program that is gone that it lives. The table tells how long they did; on a
 /// machine that starves, the look itself takes long.
 const GHOST_LIMIT: Duration = Duration::from_secs(20);
-/// What takes longer is told.
-const SHOWN_LIMIT: Duration = Duration::from_millis(200);
 /// Lines of the rehearsed agents, and of those how many travel together.
 const LINES: usize = 200;
 const GROUP: usize = 10;
@@ -89,7 +88,10 @@ struct Seen {
     /// Of `OpenCode`: it gives up when others have its database for 5 s, or make it in the same moment.
     locked: usize,
     lines: usize,
+    /// From a daemon's first answer until an agent was shown again.
     shown: Vec<Duration>,
+    /// From the end of a program until it was told, of those that ended after that.
+    told: Vec<Duration>,
 }
 
 impl Seen {
@@ -100,40 +102,42 @@ impl Seen {
         self.faults.push(format!("{id}: {what}"));
     }
 
-    /// The daemon was killed and another has come: who is shown as what.
+    /// The daemon was killed and another has come: who is shown as what. Each agent is shown again when what
+    /// is said of it is so for the first time, its program living or ended; an end after that is timed apart.
     fn look(&mut self, daemon: &Daemon, crew: &[Worker]) {
         daemon.get("/api/health");
         let began = Instant::now();
-        let mut last = Vec::new();
+        let (mut is_shown, mut gone) = (HashSet::new(), HashMap::new());
         loop {
-            let records = daemon.get("/api/agents");
-            let wrong = |worker: &Worker| {
-                let record = records.as_array().unwrap().iter().find(|record| record["id"] == worker.id);
-                let why = record.map_or(Some("not there".to_owned()), ghost)?;
-                Some((worker.id.clone(), why))
-            };
-            let found: Vec<(String, String)> = crew.iter().filter_map(wrong).collect();
-            if found.is_empty() {
-                break;
+            let records = daemon.get("/api/agents?fields=id,state,status,pid");
+            let found: Vec<(&str, String)> = crew
+                .iter()
+                .filter_map(|worker| Some((worker.id.as_str(), wrong(&records, worker)?)))
+                .collect();
+            let is_right = |id: &str| found.iter().all(|(wrong, _)| *wrong != id);
+            for id in crew.iter().map(|worker| worker.id.as_str()).filter(|id| is_right(id)) {
+                if is_shown.insert(id) {
+                    self.shown.push(began.elapsed());
+                }
+                self.told.extend(gone.remove(id).map(|since: Instant| since.elapsed()));
             }
-            last = found;
-            if began.elapsed() > GHOST_LIMIT {
-                break;
+            for (id, _) in found.iter().filter(|(id, _)| is_shown.contains(id)) {
+                gone.entry(*id).or_insert_with(Instant::now);
+            }
+            let took = began.elapsed();
+            if found.is_empty() {
+                return;
+            }
+            if took > GHOST_LIMIT {
+                for (id, why) in found {
+                    let left = with_variable(&format!("SVC_AGENT_ID={id}"));
+                    let ms = took.as_millis();
+                    let why = format!("after {ms} ms: {why}; of its processes are there {left:?}");
+                    self.fault(id, &why, &Value::Null);
+                }
+                return;
             }
             std::thread::park_timeout(Duration::from_millis(1));
-        }
-        let took = began.elapsed();
-        self.shown.push(took);
-        if took > SHOWN_LIMIT {
-            eprintln!("{} ms until all was shown as it is: {last:?}", took.as_millis());
-        }
-        if took > GHOST_LIMIT {
-            for (id, why) in last {
-                let left = with_variable(&format!("SVC_AGENT_ID={id}"));
-                let why =
-                    format!("after {} ms: {why}; of its processes are there {left:?}", took.as_millis());
-                self.fault(&id, &why, &Value::Null);
-            }
         }
     }
 
@@ -181,21 +185,33 @@ impl Seen {
     }
 
     fn tell(&mut self, kills: usize) {
-        self.shown.sort_unstable();
-        let at = |share: usize| self.shown[(self.shown.len() - 1) * share / 100].as_millis();
         println!(
-            "{kills} kills; {} turns to their end, {} of Codex and OpenCode, {} lines of logs; \
-             shown again in {} ms (median), {} (99 %), {} (longest); given up by themselves: {}; faults: {}",
+            "{kills} kills; {} turns to their end, {} of Codex and OpenCode, {} lines of logs; shown again in {}; \
+             ends told in {}; given up by themselves: {}; faults: {}",
             self.ended,
             self.real,
             self.lines,
-            at(50),
-            at(99),
-            at(100),
+            spread(&mut self.shown),
+            spread(&mut self.told),
             self.locked,
             self.faults.len()
         );
     }
+}
+
+/// How long it took.
+fn spread(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let Some(last) = times.len().checked_sub(1) else { return "no case".to_owned() };
+    let at = |share: usize| times[last * share / 1000].as_micros() as f64 / 1000.0;
+    let (median, most, longest) = (at(500), at(990), at(1000));
+    format!("{median:.1} ms (median of {}), {most:.1} (99 %), {longest:.1} (longest)", times.len())
+}
+
+/// What is said of an agent that is not so.
+fn wrong(records: &Value, worker: &Worker) -> Option<String> {
+    let record = records.as_array().unwrap().iter().find(|record| record["id"] == worker.id);
+    record.map_or(Some("not there".to_owned()), ghost)
 }
 
 /// Why what is shown is not so.

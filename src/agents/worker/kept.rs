@@ -3,7 +3,9 @@
 use super::checkpoint::{RunFile, RunFolder};
 use super::env::Beside;
 use crate::core::ids::AgentId;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
@@ -20,6 +22,37 @@ pub struct Kept {
     pub(super) folder: RunFolder,
     pub(super) file: RunFile,
     pub(super) project: PathBuf,
+    awaited: Option<Awaited>,
+}
+
+/// Held for a run until all that happened while no daemon was there is taken in.
+pub(super) type Awaited = Sender<Infallible>;
+
+/// How long the first answer of a daemon waits for what its agents did before it was there.
+const CATCH_UP_LIMIT: Duration = Duration::from_millis(200);
+
+/// Whom the first answer waits for, so that it says of nobody that has ended that it works.
+pub struct CatchUp(Receiver<Infallible>);
+
+impl CatchUp {
+    /// All of these.
+    pub fn of(all: &mut [Kept]) -> Self {
+        let (awaited, told) = bounded(0);
+        for kept in all {
+            kept.awaited = Some(awaited.clone());
+        }
+        Self(told)
+    }
+
+    /// Waits for them, and not for one that takes too long, with more to read or processes to end. Whether all
+    /// was taken in.
+    pub fn wait(self) -> bool {
+        let is_all = self.0.recv_timeout(CATCH_UP_LIMIT) != Err(RecvTimeoutError::Timeout);
+        if !is_all {
+            log::info!("requests are answered before all is known that agents did without a daemon");
+        }
+        is_all
+    }
 }
 
 impl Kept {
@@ -31,6 +64,11 @@ impl Kept {
     /// Its room, if it has one.
     pub fn room(&self) -> Option<PathBuf> {
         self.file.beside.clone().filter(|_| self.file.has_room)
+    }
+
+    /// What is dropped when all is taken in.
+    pub(super) fn awaited(&mut self) -> Option<Awaited> {
+        self.awaited.take()
     }
 
     /// Ends it: nobody knows it any more, or it was to end with its daemon.
@@ -100,7 +138,7 @@ fn one(project: &Path, agent: AgentId, folder: RunFolder) -> Answer {
             }
             Ok(file) => {
                 let project = project.to_path_buf();
-                return (Some(agent), Some(Kept { agent, link, folder, file, project }));
+                return (Some(agent), Some(Kept { agent, link, folder, file, project, awaited: None }));
             }
             Err(error) => {
                 log::error!("the keeper of agent {agent} is ended: its run.json says nothing: {error}");
@@ -135,5 +173,21 @@ pub(super) fn forget(writer: &Writer, folder: &RunFolder) {
 fn remove(folder: &RunFolder) {
     if let Err(error) = folder.remove() {
         log::warn!("{} cannot be removed: {error}", folder.path().display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_answer_waits_for_whom_there_is_to_wait_for_and_not_for_ever() {
+        assert!(CatchUp::of(&mut []).wait(), "nobody was kept");
+        let (awaited, told) = bounded(0);
+        let (first, second) = (awaited.clone(), awaited);
+        drop(first);
+        assert!(!CatchUp(told.clone()).wait(), "one has more to take in than there is time for");
+        drop(second);
+        assert!(CatchUp(told).wait());
     }
 }

@@ -5,6 +5,7 @@
 //! has of an earlier daemon is left out, and nothing else.
 
 use super::Reporter;
+use super::kept::Awaited;
 use super::orders::Orders;
 use crate::agents::report::{BATCH_MAX, Batch, Credit, LogEntry, RunReport};
 use crate::agents::wire::Wire;
@@ -52,6 +53,8 @@ pub(super) struct Output {
     ts: Time,
     frames: Packed,
     since: Instant,
+    /// Dropped when all that was there at the start is taken in, or when the run is over.
+    pub awaited: Option<Awaited>,
 }
 
 /// Gives the permit back when dropped.
@@ -98,6 +101,7 @@ impl Output {
             ts: Time(0),
             frames: Packed::default(),
             since: Instant::now(),
+            awaited: None,
         }
     }
 

@@ -235,6 +235,7 @@ fn listen(
                 stream.flush();
                 stream.output.report(RunReport::CaughtUp);
             }
+            stream.output.awaited = None;
             while let Some(order) = stream.orders.pop() {
                 obey(stream, order, checkpointed);
             }
