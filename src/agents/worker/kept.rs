@@ -44,8 +44,8 @@ impl CatchUp {
         Self(told)
     }
 
-    /// Waits for them, and not for one that takes too long, with more to read or processes to end. Whether all
-    /// was taken in.
+    /// Waits for them, and not for one that takes too long, with much to read or to end. Whether all was
+    /// taken in.
     pub fn wait(self) -> bool {
         let is_all = self.0.recv_timeout(CATCH_UP_LIMIT) != Err(RecvTimeoutError::Timeout);
         if !is_all {
