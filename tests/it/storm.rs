@@ -237,11 +237,13 @@ fn start(daemon: &Daemon, kind: Kind) -> Worker {
     Worker { id: record["id"].as_str().unwrap().to_owned(), kind, since: Instant::now() }
 }
 
-/// Those that have ended are looked at, and others come in their place.
+/// Those that have ended are looked at and removed, and others come in their place.
 fn relieve(daemon: &Daemon, crew: &mut [Worker], seen: &mut Seen) {
     for worker in crew {
         if let Some(record) = over(daemon, worker) {
             seen.audit(daemon, worker, &record);
+            let (status, removed) = daemon.send("DELETE", &format!("/api/agents/{}", worker.id), &json!({}));
+            assert_eq!(status, 200, "{removed}");
             *worker = start(daemon, worker.kind);
         }
     }
