@@ -11,6 +11,7 @@ pub mod api;
 mod attach;
 mod ceiling;
 mod choice;
+mod frozen;
 pub mod history;
 mod last_word;
 #[cfg(test)]
@@ -113,6 +114,8 @@ pub struct State {
     /// Those that are held at a limit, or about to go on.
     limited: BTreeSet<AgentId>,
     changes: AgentChanges,
+    /// When one that stood still went on last.
+    thawed_at: Option<Time>,
     last_notice_at: Time,
     next_message: u64,
 }
@@ -498,7 +501,11 @@ pub fn all_quiet(agents: &State) -> bool {
 /// Something has happened to an agent.
 pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     match *moment {
-        Moment::Ended(id) => say::tell_undelivered(all, cx, id),
+        Moment::Ended(id) => {
+            say::tell_undelivered(all, cx, id);
+            frozen::one_less(all, cx);
+        }
+        Moment::TurnEnded(_) => frozen::one_less(all, cx),
         Moment::SettingsChanged => {
             limit::policy_changed(all, cx);
             ceiling::settings_changed(all, cx);
@@ -506,6 +513,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::Measured => {
             ceiling::measured(all, cx);
             put_away::measured(all, cx);
+            frozen::measured(all, cx);
             queue::measured(all, cx);
         }
         _ => {}
@@ -546,6 +554,7 @@ pub fn clock_set(all: &mut All, cx: &Context, jump: Jump) {
     let agents = Arc::make_mut(&mut all.agents);
     agents.last_notice_at = agents.last_notice_at.moved(jump);
     limit::clock_set(all, jump);
+    frozen::clock_set(all, jump);
     let agents = Arc::make_mut(&mut all.agents);
     if jump.is_back {
         Arc::make_mut(&mut agents.rotations).move_future(cx.now, |at| at.moved(jump));

@@ -79,6 +79,8 @@ pub enum Reason {
         awaited: Option<Awaited>,
         name: String,
     },
+    /// All its processes stand still while memory is short.
+    Frozen,
     /// What it waited for was decided.
     Decided,
     /// A successor is prepared.
@@ -190,6 +192,7 @@ impl Reason {
         "queued",
         "awaits-decision",
         "put-away",
+        "frozen",
         "decided",
         "rotating",
         "rotation-failed",
@@ -240,6 +243,7 @@ impl Reason {
             Self::Queued { .. } => "queued",
             Self::AwaitsDecision(_) => "awaits-decision",
             Self::PutAway { .. } => "put-away",
+            Self::Frozen => "frozen",
             Self::Decided => "decided",
             Self::Rotating { .. } => "rotating",
             Self::RotationFailed { .. } => "rotation-failed",
@@ -354,6 +358,13 @@ fn limited(f: &mut Formatter<'_>, reason: &Reason) -> fmt::Result {
     write!(f, ": {error}")
 }
 
+fn put_away(f: &mut Formatter<'_>, awaited: Option<&Awaited>, name: &str) -> fmt::Result {
+    match awaited {
+        Some(awaited) => write!(f, "{PUT_AWAY}; {awaited}"),
+        None => write!(f, "{PUT_AWAY}; svc resume {name} does, too"),
+    }
+}
+
 /// What it held in megabytes, and what it may.
 fn above_ceiling(f: &mut Formatter<'_>, used: u64, ceiling: u64, name: &str) -> fmt::Result {
     write!(
@@ -390,8 +401,8 @@ impl Display for Reason {
                 write!(f, "its provider does not answer now: {error}")
             }
             Self::AwaitsDecision(awaited) => awaited.fmt(f),
-            Self::PutAway { awaited: Some(awaited), .. } => write!(f, "{PUT_AWAY}; {awaited}"),
-            Self::PutAway { awaited: None, name } => write!(f, "{PUT_AWAY}; svc resume {name} does, too"),
+            Self::PutAway { awaited, name } => put_away(f, awaited.as_ref(), name),
+            Self::Frozen => f.write_str("frozen while memory is short: it goes on by itself where it stands"),
             Self::Decided => f.write_str("what it waited for was decided"),
             Self::Rotating { rotation } => write!(f, "a rotation ({rotation}) prepares its successor"),
             Self::RotationFailed { error } => write!(f, "its rotation failed: {error}"),

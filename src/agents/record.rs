@@ -5,7 +5,7 @@ use super::limit::Held;
 use super::open_tools::OpenTools;
 use super::put_away::PutAway;
 use super::queue::{Priority, Queued};
-use super::reason::StatusReason;
+use super::reason::{Reason, StatusReason};
 use super::touched::OpenFiles;
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
@@ -378,6 +378,9 @@ pub struct Agent {
     /// What it holds, when that is near to what it may.
     #[serde(skip)]
     pub near_ceiling: Option<Near>,
+    /// Since when all its processes stand still.
+    #[serde(skip)]
+    pub frozen: Option<Time>,
     /// Whether the current silence was announced.
     #[serde(skip)]
     pub stalled: bool,
@@ -527,6 +530,7 @@ impl Serialize for View<'_> {
         let agent = self.agent;
         let fine = match agent.status {
             Status::Starting => "starting",
+            Status::Running if agent.stands_still() => "waiting",
             Status::Running => "running",
             Status::Waiting => "waiting",
             Status::Rotating => "rotating",
@@ -541,14 +545,16 @@ impl Serialize for View<'_> {
         };
         let cut =
             agent.prompt.char_indices().nth(PROMPT_SHOWN_CHARS).map_or(agent.prompt.len(), |(at, _)| at);
+        let still = StatusReason::from(Reason::Frozen);
+        let reason = if agent.stands_still() { &still } else { &agent.status_reason };
         Shown {
             id: agent.id,
             name: &agent.name,
             role: &agent.role,
             status: if self.rest && agent.status.is_live() { "active" } else { fine },
             state: fine,
-            status_reason: format_args!("{}", agent.status_reason),
-            status_code: agent.status_reason.code(),
+            status_reason: format_args!("{reason}"),
+            status_code: reason.code(),
             status_since: agent.status_since,
             provider: &agent.provider,
             model: agent.model.as_deref().unwrap_or("auto"),

@@ -24,6 +24,7 @@ mod stream;
 pub use env::{Beside, own_program, process_spec};
 pub use fence::{Temporary, place_below};
 pub use kept::{CatchUp, Found, Kept, find as find_kept};
+pub use orders::Settings;
 pub use output::BATCHES_IN_FLIGHT;
 pub use projects::{note as note_project, user_folder};
 pub use room::{RoomFolder, remove_all as remove_rooms, why_none as why_no_room};
@@ -117,10 +118,8 @@ pub struct Known {
     pub sent: Vec<u64>,
     /// What is to be held on to while it lasts.
     pub prepare: Vec<Prepare>,
-    /// How long its keeper lets it go on without a daemon.
-    pub orphan: Duration,
-    /// Bytes of memory above which it is ended; 0 for no ceiling.
-    pub ceiling: u64,
+    /// What holds for its keeper.
+    pub settings: Settings,
 }
 
 /// One run, as others than its thread see it.
@@ -277,10 +276,9 @@ impl Runs {
         self.order(agent, Order::Interrupt);
     }
 
-    /// Tells the keeper of a run what holds from now on: how long it may go on without a daemon, and bytes of
-    /// memory above which it is ended.
-    pub fn settings(&self, agent: AgentId, orphan: Duration, ceiling: u64) {
-        self.order(agent, Order::Settings { orphan, ceiling });
+    /// Tells the keeper of a run what holds from now on.
+    pub fn settings(&self, agent: AgentId, settings: Settings) {
+        self.order(agent, Order::Settings(settings));
     }
 
     /// Lets the program end now that its turn is over. One that has not ended after [`FINISH_GRACE`] is

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::state_thread::Core;
 use super::store::{Store, Told};
 use crate::agents::report::RunReport;
-use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, own_program};
+use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, own_program};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::agents::{
@@ -277,8 +277,7 @@ impl Outbox {
             RunOrder::Interrupt => self.runs.interrupt(agent),
             RunOrder::Finish => self.runs.finish(agent),
             RunOrder::Settings => {
-                let Config { keeper, governor, .. } = state.settings.config();
-                self.runs.settings(agent, keeper.orphan(), governor.ceiling());
+                self.runs.settings(agent, settings_of(state, agent));
             }
             RunOrder::Stop => {
                 note_replaced(agent, state);
@@ -341,14 +340,20 @@ fn go_on_with(kept: Vec<Kept>, runs: &Runs, links: &Arc<Links>, core: &Core) {
             process: agent.pid.map(|pid| (pid, agent.start_ticks)),
             sent: agent.queue.iter().filter(|message| message.sent).map(|message| message.id).collect(),
             prepare: [links, tools].into_iter().flatten().collect(),
-            orphan: state.settings.config().keeper.orphan(),
-            ceiling: state.settings.config().governor.ceiling(),
+            settings: settings_of(&state, kept.agent),
         };
         let id = kept.agent;
         if let Err(error) = runs.go_on(kept, known) {
             core.control(Event::Run(id, RunReport::StartFailed { error }));
         }
     }
+}
+
+/// What holds for the keeper of a run.
+fn settings_of(state: &State, agent: AgentId) -> Settings {
+    let Config { keeper, governor, .. } = state.settings.config();
+    let frozen = state.agents.get(agent).is_some_and(|agent| agent.stands_still());
+    Settings { orphan: keeper.orphan(), ceiling: governor.ceiling(), frozen }
 }
 
 /// The full state is encoded only if some client wants it; the delta likewise.

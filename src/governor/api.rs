@@ -20,7 +20,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         .replies(&[
             (
                 200,
-                "more, eachMegabytes and where that is known from; memory, pressure, kinds, agents, queued, putAway",
+                "more, eachMegabytes and where that is known from; memory, pressure, kinds, agents, queued, putAway, frozen",
             ),
             (400, "there is no such provider"),
         ]),

@@ -18,7 +18,7 @@ mod tests;
 pub mod worker;
 mod worker_api;
 
-pub use shortage::{LASTING, SETTLING, lacking};
+pub use shortage::{LASTING, SETTLING, lacking, pressing};
 pub use store::{STORED_VERSION, Stored};
 pub use worker::{Order, Watch};
 

@@ -54,6 +54,18 @@ pub fn lacking(all: &All, now: Time) -> u64 {
     u64::from(last.is_none_or(|at| now.since(at) >= SETTLING))
 }
 
+/// Whether so little is free, or tasks wait for memory so much, that less is to be done at once: what agents
+/// wait for that have not begun does not count. Half as much again is to be free once somebody `is_frozen`.
+pub fn pressing(all: &All, now: Time, is_frozen: bool) -> bool {
+    let governor = &all.governor;
+    let (Some(machine), Some(since)) = (governor.machine.as_deref(), governor.short_since) else {
+        return false;
+    };
+    let reserve = memory(all, now, machine).reserve;
+    let kept = if is_frozen { reserve.saturating_add(reserve / 2) } else { reserve };
+    now.since(since) >= LASTING && (machine.memory_free < kept || waits(machine, is_frozen))
+}
+
 /// Bytes that are missing: of what is kept for the person, half as much again once it `is_short`, or of what
 /// the first needs that waits for room.
 fn missing(all: &All, now: Time, machine: &Machine, is_short: bool) -> u64 {

@@ -59,8 +59,13 @@ pub fn capacity(
     answer["kinds"] = json!(kinds);
     answer["agents"] = agents_shown(all);
     answer["queued"] = queued_shown(all);
-    let away = all.agents.live().filter(|agent| agent.is_put_away());
-    answer["putAway"] = away.map(|agent| json!({"agentId": agent.id, "name": agent.name})).collect();
+    for (which, is_still) in [("putAway", false), ("frozen", true)] {
+        let named = all
+            .agents
+            .live()
+            .filter(|agent| if is_still { agent.stands_still() } else { agent.is_put_away() });
+        answer[which] = named.map(|agent| json!({"agentId": agent.id, "name": agent.name})).collect();
+    }
     answer
 }
 

@@ -132,8 +132,12 @@ impl Memory {
             self.look_at(*id, *leader);
         }
         // How long it has been short counts, and not only that it is.
-        let gives_back =
-            state.governor.is_short() && state.agents.live().any(|agent| agent.may_be_put_away());
+        let mut live = state.agents.live();
+        let gives_back = if state.governor.is_short() {
+            in_turn || live.any(|agent| agent.may_be_put_away())
+        } else {
+            live.any(|agent| agent.is_frozen())
+        };
         if is_asked || is_awaited || gives_back || self.has_news(&machine) {
             self.tell(core, &machine);
         }

@@ -15,6 +15,8 @@ pub struct Governor {
     pub agent_megabytes: u64,
     /// Whether idle agents lose their processes while memory is short.
     pub put_away: bool,
+    /// Whether agents inside of a turn stand still while memory is short.
+    pub freeze: bool,
 }
 
 impl Governor {
@@ -37,8 +39,13 @@ pub enum Admit {
 }
 
 /// The settings of this file.
-pub(super) const KEYS: [&str; 4] =
-    ["governor.admit", "governor.reserveMegabytes", "governor.agentMegabytes", "governor.putAway"];
+pub(super) const KEYS: [&str; 5] = [
+    "governor.admit",
+    "governor.reserveMegabytes",
+    "governor.agentMegabytes",
+    "governor.putAway",
+    "governor.freeze",
+];
 /// With less than this no agent program begins.
 const LEAST_CEILING: u64 = 32;
 /// More than any machine has.
@@ -47,7 +54,7 @@ const MAX_MEGABYTES: u64 = 1 << 24;
 /// What is wrong with the value of one of [`KEYS`].
 pub(super) fn check(key: &str, value: &Value) -> Option<String> {
     const WORDS: [&str; 3] = ["off", "queue", "refuse"];
-    if key == "governor.putAway" {
+    if key == "governor.putAway" || key == "governor.freeze" {
         return (!value.is_boolean()).then(|| "must be true or false".into());
     }
     if key == "governor.agentMegabytes" {

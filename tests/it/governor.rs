@@ -294,3 +294,57 @@ fn while_memory_is_short_who_waits_for_a_person_loses_its_process_and_comes_back
     answers(&daemon, "blue");
     assert_eq!(daemon.stop(), Some(0));
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn while_memory_is_short_the_newest_agent_stands_still_and_goes_on_when_it_is_its_turn() {
+    let folder = project(1, &json!({"governor": {"admit": "off"}}));
+    let steps = json!({"steps": [
+        {"run": {"command": "touch held-$SVC_AGENT_NAME; until [ -e go-$SVC_AGENT_NAME ]; do \
+                             echo x >>ticks-$SVC_AGENT_NAME; sleep 0.02; done", "timeoutMs": 600_000}},
+        {"answer": "done"},
+    ]});
+    folder.write(".svc/rehearsals/hold.json", &steps.to_string());
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    for name in ["a", "b"] {
+        spawn(&daemon, name);
+        wait_held(&daemon, name);
+    }
+    let reserve = |daemon: &Daemon, megabytes: Option<u64>| {
+        let body = json!({"governor": {"reserveMegabytes": megabytes}});
+        assert_eq!(daemon.send("PATCH", "/api/config", &body).0, 200);
+    };
+    let until_frozen = |daemon: &Daemon, is_so: bool| {
+        wait_for("b to be frozen, or not", || {
+            let code = daemon.get("/api/agents/b")["statusCode"] == "frozen";
+            (code == is_so).then_some(())
+        });
+    };
+    let ticks =
+        |name: &str| fs::metadata(folder.path().join(format!("ticks-{name}"))).map_or(0, |file| file.len());
+    let moves = |name: &str| {
+        let before = ticks(name);
+        wait_for("it to move", || (ticks(name) > before).then_some(()));
+    };
+    reserve(&daemon, Some(NO_ROOM));
+    until_frozen(&daemon, true);
+    assert_eq!(daemon.get("/api/capacity")["frozen"][0]["name"], "b");
+    // What was under way in that moment is over when the older one has moved on.
+    moves("a");
+    let before = ticks("b");
+    (0..20).for_each(|_| moves("a"));
+    assert_eq!(ticks("b"), before, "it stands still");
+    // Without its daemon it goes on, and the next daemon has it stand still again.
+    daemon.kill();
+    moves("b");
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    until_frozen(&daemon, true);
+    // Whoever is the last at work goes on, however short memory is.
+    let_go(&daemon, "a");
+    daemon.wait_state("a", &["completed"]);
+    until_frozen(&daemon, false);
+    moves("b");
+    let_go(&daemon, "b");
+    daemon.wait_state("b", &["completed"]);
+    assert_eq!(daemon.stop(), Some(0));
+}

@@ -144,6 +144,11 @@ pub const KEYS: &[Key] = &[
         "whether agents that wait for you lose their processes while memory is short; the next word starts them again in their sessions",
     ),
     key(
+        "governor.freeze",
+        "true or false",
+        "whether the newest agents stand still in mid-turn while memory is short and idle ones have given all; one always goes on",
+    ),
+    key(
         "limits.teams",
         "an object of at most 200: ask, wait, handover or stop by the name or id of a team",
         "the same for the agents of one team",
@@ -267,7 +272,7 @@ pub fn defaults() -> Map<String, Value> {
             "teams": {}, "handoverTo": null, "reserve": null, "quietHours": null, "capTokens": null, "capUsd": null,
             "retrySeconds": 60,
         },
-        "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true},
+        "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true, "freeze": true},
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},

@@ -60,10 +60,15 @@ fn capacity(session: &Session) -> Outcome {
         let since = age_of(text(one, "since"), now());
         lines.push(format!("{} waits since {since}: {}", clean(text(one, "name")), clean(text(one, "why"))));
     }
-    let away: Vec<String> =
-        answer["putAway"].as_array().into_iter().flatten().map(|one| clean(text(one, "name"))).collect();
-    if !away.is_empty() {
-        lines.push(format!("put away while memory is short, back on the next word: {}", away.join(", ")));
+    for (which, words) in [
+        ("putAway", "put away while memory is short, back on the next word"),
+        ("frozen", "frozen while memory is short, and goes on by itself"),
+    ] {
+        let named: Vec<String> =
+            answer[which].as_array().into_iter().flatten().map(|one| clean(text(one, "name"))).collect();
+        if !named.is_empty() {
+            lines.push(format!("{words}: {}", named.join(", ")));
+        }
     }
     out.lines(&lines)
 }

@@ -127,6 +127,11 @@ impl Input {
         self.waiting.filter(|_| !self.is_told)?.checked_add(self.limits.stuck)
     }
 
+    /// The program could not read until now.
+    pub fn begin_again(&mut self, now: Instant) {
+        self.waiting = self.waiting.map(|_| now);
+    }
+
     /// Tells it, if that time has come.
     pub fn look(&mut self, now: Instant) {
         if self.stuck_at().is_some_and(|stuck| stuck <= now) {

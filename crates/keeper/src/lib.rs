@@ -18,11 +18,13 @@ mod ending;
 pub mod frames;
 mod input;
 mod limits;
+mod output;
 mod peers;
 mod place;
 pub mod protocol;
 mod run;
 mod spool;
+mod still;
 pub mod terminal;
 
 pub use limits::Limits;

@@ -110,8 +110,9 @@ pub enum ToKeeper {
     /// Records that end at or before `offset`, and notes up to `seq`, are not needed again.
     Taken { offset: u64, seq: u64 },
     /// How long the program may go on without a daemon, and bytes of memory above which the run is ended: 0
-    /// for no ceiling, `None` for the one that there is.
-    Settings { orphan_ms: u64, ceiling: Option<u64> },
+    /// for no ceiling, `None` for the one that there is. Whether all of it is to stand still, for as long as
+    /// this daemon is there and nothing of it is being ended.
+    Settings { orphan_ms: u64, ceiling: Option<u64>, frozen: bool },
     /// The run is over, and everything is taken: the keeper goes.
     Forget,
 }
@@ -153,10 +154,25 @@ pub enum FromKeeper {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 enum Small {
-    Hello { version: u32, token: String, from: u64 },
-    Stop { grace_ms: u64 },
-    Taken { offset: u64, seq: u64 },
-    Settings { orphan_ms: u64, ceiling: Option<u64> },
+    Hello {
+        version: u32,
+        token: String,
+        from: u64,
+    },
+    Stop {
+        grace_ms: u64,
+    },
+    Taken {
+        offset: u64,
+        seq: u64,
+    },
+    Settings {
+        orphan_ms: u64,
+        ceiling: Option<u64>,
+        /// A daemon of before knows nothing of it.
+        #[serde(default)]
+        frozen: bool,
+    },
     Forget,
 }
 
@@ -188,8 +204,8 @@ impl ToKeeper {
             }
             Self::Stop { grace_ms } => Small::Stop { grace_ms: *grace_ms },
             Self::Taken { offset, seq } => Small::Taken { offset: *offset, seq: *seq },
-            Self::Settings { orphan_ms, ceiling } => {
-                Small::Settings { orphan_ms: *orphan_ms, ceiling: *ceiling }
+            Self::Settings { orphan_ms, ceiling, frozen } => {
+                Small::Settings { orphan_ms: *orphan_ms, ceiling: *ceiling, frozen: *frozen }
             }
             Self::Forget => Small::Forget,
         };
@@ -213,7 +229,9 @@ impl ToKeeper {
                 Small::Hello { version, token, from } => Self::Hello { version, token, from },
                 Small::Stop { grace_ms } => Self::Stop { grace_ms },
                 Small::Taken { offset, seq } => Self::Taken { offset, seq },
-                Small::Settings { orphan_ms, ceiling } => Self::Settings { orphan_ms, ceiling },
+                Small::Settings { orphan_ms, ceiling, frozen } => {
+                    Self::Settings { orphan_ms, ceiling, frozen }
+                }
                 Small::Forget => Self::Forget,
             }),
             _ => Err(Malformed("no such order")),

@@ -4,11 +4,12 @@ use super::ceiling::Ceiling;
 use super::ending::Ending;
 use super::input::{Input, Item};
 use super::limits::Limits;
+use super::output::Output;
 use super::peers::{Peer, Strangers};
 use super::place::{Place, is_there, leave, settle};
 use super::protocol::{CHUNK_BYTES_MAX, FromKeeper, Note, Order, Record, ToKeeper, VERSION, Welcome};
 use super::spool::Spool;
-use std::fs::File;
+use super::still::Still;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -59,40 +60,6 @@ fn keep(limits: Limits) -> io::Result<()> {
     Keeper::settle(order, daemon, term, limits)?.run()
 }
 
-/// One of the program's outputs.
-struct Output {
-    pipe: Option<File>,
-    is_err: bool,
-    /// Bytes that may still be read, once every process of the run is gone.
-    left: Option<usize>,
-}
-
-impl Output {
-    fn new(pipe: Option<File>, is_err: bool) -> io::Result<Self> {
-        if let Some(pipe) = &pipe {
-            set_nonblocking(pipe.as_fd())?;
-        }
-        Ok(Self { pipe, is_err, left: None })
-    }
-
-    /// Reads once. The number of bytes, 0 when there are none now; at its end the pipe is closed.
-    fn read(&mut self, chunk: &mut [u8]) -> usize {
-        let Some(pipe) = &mut self.pipe else { return 0 };
-        let most = self.left.map_or(chunk.len(), |left| left.min(chunk.len()));
-        match pipe.read(&mut chunk[..most]) {
-            Ok(count) if count > 0 => {
-                self.left = self.left.map(|left| left - count);
-                count
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Ok(_) | Err(_) => {
-                self.pipe = None;
-                0
-            }
-        }
-    }
-}
-
 /// How far the program's life has come.
 enum Life {
     Runs(Ending),
@@ -133,6 +100,7 @@ struct Keeper {
     outputs: [Output; 2],
     life: Life,
     ceiling: Ceiling,
+    still: Still,
     last_seq: u64,
     notes: Vec<Noted>,
     /// When records were sent last, and until when output gathers.
@@ -209,6 +177,7 @@ impl Keeper {
             outputs: [Output::new(None, false)?, Output::new(None, true)?],
             life: Life::Over { until: None },
             ceiling: Ceiling::new(order.marker.agent, order.ceiling),
+            still: Still::default(),
             last_seq: 0,
             notes: Vec::new(),
             sent: None,
@@ -366,6 +335,9 @@ impl Keeper {
         if self.looks_at.is_some_and(|looks| looks <= now) {
             self.look_for_itself(now);
         }
+        if self.still.is_on() {
+            self.input.begin_again(now);
+        }
         self.input.look(now);
         self.spool.make_room(now);
         if let Life::Runs(ending) = &mut self.life {
@@ -374,12 +346,14 @@ impl Keeper {
                 .and_then(|orphaned| orphaned.checked_add(self.orphan))
                 .is_some_and(|due| due <= now)
             {
+                self.still.over(self.ceiling.group());
                 ending.order(self.stop_grace, now);
                 self.orphaned = None;
                 // The next daemon asks for nothing of what was to end with this one.
                 self.is_forgotten |= self.orphan.is_zero();
             }
             if self.ceiling.is_passed(now) {
+                self.still.over(self.ceiling.group());
                 ending.order(Duration::ZERO, now);
             }
             if let Some(ended) = ending.news() {
@@ -474,6 +448,8 @@ impl Keeper {
     /// The daemon is gone.
     fn part(&mut self) {
         self.daemon = None;
+        // Nobody is there who could let it go on.
+        self.still.set(false, self.ceiling.group());
         self.orphaned = Some(Instant::now());
         self.looks_at = self.orphaned;
     }
@@ -490,6 +466,8 @@ impl Keeper {
         };
         daemon.answer(&FromKeeper::Welcome(welcome));
         daemon.greeted(from);
+        // Whom the one before has frozen, this one does not know.
+        self.still.set(false, self.ceiling.group());
         self.daemon = Some(daemon);
         self.orphaned = None;
         self.looks_at = None;
@@ -517,8 +495,9 @@ impl Keeper {
         self.stop(self.stop_grace, now);
     }
 
-    fn stop(&self, grace: Duration, now: Instant) {
+    fn stop(&mut self, grace: Duration, now: Instant) {
         if let Life::Runs(ending) = &self.life {
+            self.still.over(self.ceiling.group());
             ending.order(grace, now);
         }
     }
@@ -554,10 +533,13 @@ impl Keeper {
                 self.spool.taken(offset);
                 self.notes.retain(|noted| noted.seq > seq);
             }
-            ToKeeper::Settings { orphan_ms, ceiling } => {
+            ToKeeper::Settings { orphan_ms, ceiling, frozen } => {
                 self.orphan = Duration::from_millis(orphan_ms);
                 if let Some(bytes) = ceiling {
                     self.ceiling.set(bytes);
+                }
+                if self.runs() {
+                    self.still.set(frozen, self.ceiling.group());
                 }
             }
             ToKeeper::Forget => {

@@ -154,6 +154,11 @@ impl Group {
         Some(used.saturating_sub(spare.iter().sum()).saturating_add(swapped))
     }
 
+    /// Lets its processes stand still, or go on; whether this kernel can.
+    pub fn freeze(&self, is_on: bool) -> bool {
+        put(&self.folder, "cgroup.freeze", if is_on { "1" } else { "0" }).is_ok()
+    }
+
     /// If the kernel has ended them at their ceiling: what they held.
     pub fn was_ended(&self) -> Option<u64> {
         let events = small(self.folder.join("memory.events"));

@@ -27,9 +27,20 @@ pub(super) enum Order {
     /// Let the program end.
     Finish,
     /// What holds for it from now on, see [`ToKeeper::Settings`].
-    Settings { orphan: Duration, ceiling: u64 },
+    Settings(Settings),
     /// What the state knew at this checkpoint is on disk.
     Settled(u64),
+}
+
+/// What holds for a run, see [`ToKeeper::Settings`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// How long it may go on without a daemon.
+    pub orphan: Duration,
+    /// Bytes of memory above which it is ended; 0 for no ceiling.
+    pub ceiling: u64,
+    /// Whether it is to stand still.
+    pub frozen: bool,
 }
 
 impl Order {
@@ -37,7 +48,7 @@ impl Order {
         match self {
             Self::Say { text, .. } => text.len(),
             Self::Decide { question, ruling } => question.len() + ruling.reason.len(),
-            Self::Interrupt | Self::Finish | Self::Settings { .. } | Self::Settled(_) => 0,
+            Self::Interrupt | Self::Finish | Self::Settings(_) | Self::Settled(_) => 0,
         }
     }
 }

@@ -137,9 +137,8 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
     stream.started = known.process;
     let checkpointed = Checkpointed::at(&folder, &found);
     stream.restore(found.saved);
-    let (orphan, ceiling) = (known.orphan, known.ceiling);
     stream.speak_to(&link, stop_grace(inner, file.at_screen));
-    stream.tell_settings(orphan, ceiling);
+    stream.tell_settings(known.settings);
     let (at, end, acts) = (stream.offset, link.welcome.end, link.welcome.notes.len());
     log::info!("agent {}: gone on with at {at} of {end} bytes, {acts} acts kept", run.agent);
     for message in known.sent {
@@ -290,7 +289,7 @@ fn obey(stream: &mut Stream, order: Order, checkpointed: &mut Checkpointed) {
         }
         Order::Interrupt => stream.act(Act::Interrupt),
         Order::Finish => stream.act(Act::Finish),
-        Order::Settings { orphan, ceiling } => stream.tell_settings(orphan, ceiling),
+        Order::Settings(settings) => stream.tell_settings(settings),
         Order::Settled(n) => checkpointed.settled(n, stream),
     }
 }

@@ -9,7 +9,7 @@
 
 use super::lines::Lines;
 use super::notes::{Act, Notes, message_of};
-use super::orders::{Orders, tell_stop};
+use super::orders::{Orders, Settings, tell_stop};
 use super::output::Output;
 use super::record_file::{LOOK_BYTES, RecordFile};
 use super::session_record::SessionRecord;
@@ -190,9 +190,10 @@ impl Stream {
     }
 
     /// Tells the keeper what holds from now on.
-    pub fn tell_settings(&self, orphan: Duration, ceiling: u64) {
+    pub fn tell_settings(&self, settings: Settings) {
+        let Settings { orphan, ceiling, frozen } = settings;
         let orphan_ms = u64::try_from(orphan.as_millis()).unwrap_or(u64::MAX);
-        self.tell(&ToKeeper::Settings { orphan_ms, ceiling: Some(ceiling) });
+        self.tell(&ToKeeper::Settings { orphan_ms, ceiling: Some(ceiling), frozen });
     }
 
     fn tell(&self, order: &ToKeeper) {

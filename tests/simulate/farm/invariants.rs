@@ -64,6 +64,8 @@ rules! {
     OneProcess,
     /// Names are unique, a lineage has one record, and every status has its reason.
     OneRecord,
+    /// Of the agents at work one always goes on, however short memory is; who stands still is shown so.
+    OneGoesOn,
     /// There are never more live agents than there may be.
     Capacity,
     /// Of those that wait for room the first of the highest priority goes on first, and nobody passes them,

@@ -132,7 +132,12 @@ impl Machine {
                     kept.decide(question);
                 }
             }
-            RunOrder::Interrupt | RunOrder::Settings => {}
+            RunOrder::Interrupt => {}
+            RunOrder::Settings => {
+                let is_so = self.core.state.agents.get(id).is_some_and(|agent| agent.stands_still());
+                self.room.freeze(id, is_so);
+                self.seen.count(if is_so { "agents that were frozen" } else { "settings told to keepers" });
+            }
             RunOrder::Finish => {
                 invariants::check_finish(self, id);
                 self.set(id, Process::Finishing);
@@ -175,6 +180,9 @@ impl Machine {
             if !self.thread_acts(id) {
                 self.checkpoints(id);
             }
+            return;
+        }
+        if self.room.stands_still(id) && self.programs.processes[&id] == Process::Runs {
             return;
         }
         match (self.programs.processes[&id], self.dice.below(17)) {

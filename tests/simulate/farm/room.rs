@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use svc::agents::{self, Agent, queue::Priority};
+use svc::agents::{self, Agent, Status, queue::Priority};
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::{CallId, Document, Event, State};
 use svc::governor::{self, GUESS_SCRIPTED, Report};
@@ -55,6 +55,8 @@ pub struct Room {
     earlier: u64,
     /// People who let somebody go on, and have no answer yet.
     asked: BTreeMap<CallId, AgentId>,
+    /// Whose processes stand still.
+    frozen: BTreeSet<AgentId>,
     /// The thread was told to look.
     pub is_to_look: bool,
 }
@@ -72,6 +74,7 @@ impl Default for Room {
             arrivals: 0,
             earlier: 0,
             asked: BTreeMap::new(),
+            frozen: BTreeSet::new(),
             is_to_look: false,
         }
     }
@@ -99,8 +102,24 @@ impl Room {
         last.filter(|_| self.line.len() > 1).map(|(id, _)| *id)
     }
 
-    /// The daemon has come back with this state: who waited waits, at the same place.
+    /// A keeper is told whether its run is to stand still.
+    pub fn freeze(&mut self, id: AgentId, is_on: bool) {
+        if is_on {
+            self.frozen.insert(id);
+        } else {
+            self.frozen.remove(&id);
+        }
+    }
+
+    /// Whether its processes do.
+    pub fn stands_still(&self, id: AgentId) -> bool {
+        self.frozen.contains(&id)
+    }
+
+    /// The daemon has come back with this state: who waited waits, at the same place. Keepers without a
+    /// daemon let everything go on.
     pub fn restarted(&mut self, state: &State) {
+        self.frozen.clear();
         (self.told, self.is_to_look) = (None, true);
         self.counted.clear();
         self.asked.clear();
@@ -145,6 +164,21 @@ impl Machine {
         };
         self.apply(Event::Governor(Report::Looked(Arc::new(machine), of_agents.then_some(held))));
         self.check_nobody_waits();
+        self.check_one_goes_on();
+    }
+
+    /// Who stands still is shown so, and never all of those at work.
+    fn check_one_goes_on(&self) {
+        let state = &self.core.state;
+        let is_at_work = |agent: &&Arc<Agent>| agent.turn_open && agent.status == Status::Running;
+        let (mut still, mut moving) = (0, 0);
+        for agent in state.agents.live().filter(is_at_work).filter(|agent| agent.has_process()) {
+            let is_still = self.room.stands_still(agent.id);
+            let said = || format!("{} stands still: {is_still}, and is shown otherwise", agent.name);
+            ensure(Rule::OneGoesOn, is_still == agent.stands_still(), said);
+            *(if is_still { &mut still } else { &mut moving }) += 1;
+        }
+        ensure(Rule::OneGoesOn, still == 0 || moving > 0, || format!("all {still} at work stand still"));
     }
 
     /// So much time has passed for the thread that looks.

@@ -29,7 +29,7 @@ fn orders() -> Vec<ToKeeper> {
         ToKeeper::Write { seq: 2, note: Some(note), bytes: Vec::new(), close: true },
         ToKeeper::Stop { grace_ms: 5 },
         ToKeeper::Taken { offset: 1, seq: 2 },
-        ToKeeper::Settings { orphan_ms: 3, ceiling: Some(9) },
+        ToKeeper::Settings { orphan_ms: 3, ceiling: Some(9), frozen: true },
         ToKeeper::Forget,
     ]
 }

@@ -82,7 +82,7 @@ fn a_run_without_a_daemon_ends_and_waits_to_be_told() {
     story.until_out("ready");
     let program = story.program.expect("started");
     // As long as somebody is there it goes on; another time is in force as soon as it is said.
-    story.send(&ToKeeper::Settings { orphan_ms: 100, ceiling: None });
+    story.send(&ToKeeper::Settings { orphan_ms: 100, ceiling: None, frozen: false });
     story.write(1, "still here\n");
     story.until_out("still here");
     story.link.writer.close();
@@ -120,8 +120,8 @@ fn a_ceiling_counts_without_a_daemon_and_another_one_as_soon_as_it_is_said() {
     order.ceiling = 1 << 30;
     let mut story = room.start_as(&order);
     story.until_out("held");
-    story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: None });
-    story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: Some(50 << 20) });
+    story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: None, frozen: false });
+    story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: Some(50 << 20), frozen: false });
     story.link.writer.close();
     let program = story.program.expect("started");
     wait_for("the program is gone", || !is_alive(program));

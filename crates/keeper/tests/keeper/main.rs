@@ -4,6 +4,7 @@
 
 mod ends;
 mod keeps;
+mod still;
 mod strangers;
 mod support;
 mod terminal;

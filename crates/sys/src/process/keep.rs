@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use svc_base::ids::AgentId;
 
+/// So often what runs below is looked for anew while it is told to stand still.
+const FREEZE_LOOKS: usize = 16;
+
 /// The hidden sub-command that is a keeper; its only word.
 pub const KEEPER_SUB_COMMAND: &str = "__keep";
 /// Where a keeper complains, in the folder of its run.
@@ -113,6 +116,25 @@ impl Processes {
         }
         report
     }
+}
+
+/// Lets everything below this process stand still, or go on; whether all of it was found.
+///
+/// What is started meanwhile is found by another look, up to [`FREEZE_LOOKS`] times.
+pub fn freeze_below(is_on: bool) -> bool {
+    let mut told = HashSet::new();
+    for _ in 0..FREEZE_LOOKS {
+        let Some(members) = below() else { return false };
+        let new: Vec<Identity> =
+            members.iter().map(os::Stat::identity).filter(|one| told.insert(*one)).collect();
+        if new.is_empty() {
+            return true;
+        }
+        for member in new {
+            os::signal(member, if is_on { libc::SIGSTOP } else { libc::SIGCONT });
+        }
+    }
+    false
 }
 
 fn end_children(leader: Identity, deadline: &dyn Fn() -> Instant) -> StopReport {
