@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// Accounts at most, of all providers; a further one is refused.
 pub const MAX_ACCOUNTS: usize = 20;
@@ -113,7 +114,7 @@ impl State {
     /// What an earlier daemon has left.
     pub fn restore(stored: Stored) -> Self {
         let entry = |account: Arc<Account>| (account.name.clone(), account);
-        Self { known: stored.accounts.into_iter().map(entry).collect(), logins: BTreeMap::new() }
+        Self { known: stored.accounts.into_iter().map(entry).gather(), logins: BTreeMap::new() }
     }
 }
 
@@ -244,7 +245,7 @@ pub fn environment(all: &All, provider: &str, account: Option<&str>) -> Extra {
     let known = all.accounts.get(name).filter(|known| known.provider == provider);
     let home = known.and_then(|known| known.home.as_deref()).unwrap_or(NOWHERE);
     let set = variables(providers::info_of(provider), home).into_iter();
-    let set = set.map(|(name, value)| (name.to_owned(), Some(value))).collect();
+    let set = set.map(|(name, value)| (name.to_owned(), Some(value))).gather();
     Extra { set, own_login: true, ..Extra::default() }
 }
 

@@ -311,7 +311,7 @@ impl State {
     /// The ids of a lineage's earlier lives lead nowhere once its record is gone.
     fn forget_lives(&mut self, lineage: LineageId) {
         let lives = self.aliases.iter().filter(|(_, led_to)| **led_to == lineage).map(|(id, _)| *id);
-        let lives: BTreeSet<AgentId> = lives.collect();
+        let lives: BTreeSet<AgentId> = svc_base::sorted::Gather::gather(lives);
         if lives.is_empty() {
             return;
         }
@@ -590,7 +590,7 @@ fn prune(all: &mut All, cx: &mut Context) {
         .filter(|agent| !agent.status.is_live())
         .map(|agent| (agent.status_since, agent.id, agent.lineage_id))
         .collect();
-    oldest.sort_unstable();
+    svc_base::sorted::up(&mut oldest);
     for (_, id, lineage) in oldest.into_iter().take(ended - MAX_ENDED) {
         rotation::forget_handoff(all, cx, lineage);
         Arc::make_mut(&mut all.agents).remove(id);

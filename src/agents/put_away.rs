@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted;
 
 #[cfg(test)]
 #[path = "put_away_tests.rs"]
@@ -86,7 +87,7 @@ pub(super) fn measured(all: &mut All, cx: &mut Context) {
     };
     let mut idle: Vec<(Time, AgentId)> =
         all.agents.live().filter(may).map(|agent| (agent.idle_since(), agent.id)).collect();
-    idle.sort_unstable();
+    sorted::up(&mut idle);
     for (_, id) in idle {
         if lacking == 0 {
             return;

@@ -9,6 +9,7 @@ use crate::providers::Tokens;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::sync::Arc;
+use svc_base::sorted::{self, Gather};
 
 /// `.svc/state/agents.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -71,7 +72,7 @@ impl State {
     pub fn restore_handoffs(&mut self, brief: impl FnMut(LineageId) -> Option<Arc<str>>) {
         let lineages: Vec<LineageId> = self.iter().map(|agent| agent.lineage_id).collect();
         let mut brief = brief;
-        self.handoffs = lineages.into_iter().filter_map(|of| Some((of, brief(of)?))).collect();
+        self.handoffs = lineages.into_iter().filter_map(|of| Some((of, brief(of)?))).gather();
     }
 
     /// The registry after a start. Those `kept` by a keeper live on; whatever else was alive is
@@ -197,7 +198,7 @@ fn newest(mut agents: Vec<Arc<Agent>>) -> Vec<Arc<Agent>> {
         .filter(|agent| !agent.status.is_live())
         .map(|agent| (agent.status_since, agent.id))
         .collect();
-    oldest.sort_unstable();
+    sorted::up(&mut oldest);
     oldest.truncate(surplus);
     let gone: HashSet<AgentId> = oldest.into_iter().map(|(_, id)| id).collect();
     agents.retain(|agent| !gone.contains(&agent.id));

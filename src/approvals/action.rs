@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use svc_base::hex;
+use svc_base::sorted::{self, Gather};
 
 /// Characters of one shown text inside the parameters.
 const SHOWN_TEXT_CHARS: usize = 500;
@@ -248,7 +249,7 @@ fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Object(map) => {
             let mut members: Vec<_> = map.iter().collect();
-            members.sort_unstable_by_key(|(name, _)| name.as_str());
+            sorted::by_key(&mut members, |(name, _)| name.as_str());
             out.push('{');
             for (at, (name, member)) in members.into_iter().enumerate() {
                 if at > 0 {
@@ -299,7 +300,7 @@ fn redact(value: &Value, depth: usize) -> Value {
                 let value = if is_secret { "[redacted]".into() } else { redact(value, depth + 1) };
                 (name.clone(), value)
             };
-            let mut kept: Map<String, Value> = map.iter().take(SHOWN_MEMBERS).map(member).collect();
+            let mut kept: Map<String, Value> = map.iter().take(SHOWN_MEMBERS).map(member).gather();
             if map.len() > SHOWN_MEMBERS {
                 kept.insert("…".into(), format!("{} more", map.len() - SHOWN_MEMBERS).into());
             }

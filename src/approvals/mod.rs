@@ -28,6 +28,7 @@ use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State a
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted;
 
 /// An approval that nobody decides, and one that nobody uses, expires after this time.
 pub const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -126,7 +127,7 @@ impl State {
     /// The last [`MAX_RESOLVED`] that were decided or expired, newest first.
     pub fn resolved(&self) -> Vec<&Arc<Approval>> {
         let mut list: Vec<_> = self.iter().filter(|approval| approval.status != Status::Pending).collect();
-        list.sort_by_key(|approval| std::cmp::Reverse((approval.resolved_at, approval.id)));
+        sorted::by_key(&mut list, |approval| std::cmp::Reverse((approval.resolved_at, approval.id)));
         list.truncate(MAX_RESOLVED);
         list
     }
@@ -477,7 +478,7 @@ fn settle(all: &mut All, cx: &mut Context) {
         .filter(|approval| !approval.is_open())
         .map(|approval| (approval.resolved_at, approval.id))
         .collect();
-    closed.sort_unstable();
+    sorted::up(&mut closed);
     let surplus = closed.len().saturating_sub(MAX_RESOLVED);
     for (_, id) in closed.into_iter().take(surplus) {
         Arc::make_mut(&mut all.approvals).list.retain(|approval| approval.id != id);

@@ -20,6 +20,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 use svc_sys::files::{replace, sync_folder};
 use svc_sys::journal::{append_rotating, older_of};
 use svc_sys::regular;
@@ -84,7 +85,7 @@ impl Ahead {
         let content = std::str::from_utf8(content).map_err(io::Error::other)?;
         let entry = Entry {
             base: Cow::Borrowed(self.base.as_deref().unwrap_or_default()),
-            content: serde_json::from_str(content)?,
+            content: serde_json::from_slice(content.as_bytes())?,
             audit: lines.iter().map(|(_, line)| String::from_utf8_lossy(line)).collect(),
         };
         let mut bytes = serde_json::to_vec(&entry)?;
@@ -148,7 +149,7 @@ pub fn recover(folder: &Path) -> io::Result<()> {
     let Some(last) = entries.last() else { return Ok(()) };
     let document = folder.join(DOCUMENT.path());
     let found = digest_of(&document)?;
-    let mut known: BTreeSet<String> = entries.iter().map(|entry| entry.base.to_string()).collect();
+    let mut known: BTreeSet<String> = entries.iter().map(|entry| entry.base.to_string()).gather();
     known.extend(entries.iter().map(|entry| digest(entry.content.get().as_bytes())));
     if known.contains(&found) {
         log::info!("{} is made of what was written ahead of it", DOCUMENT.path());

@@ -22,6 +22,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use svc_base::sorted;
 use svc_sys::descriptors::{holds, may_hold, threads_hold};
 use svc_sys::process::{Origin, origin};
 use svc_sys::socket_table::{self, Found, socket};
@@ -217,9 +218,10 @@ fn missed(error: &io::Error) -> Missed {
 
 /// The likely ones first.
 fn order(pids: &mut [u32], recent: &[u32], own: u32) {
-    pids.sort_unstable_by(|a, b| b.cmp(a));
+    pids.sort_unstable();
+    pids.reverse();
     let newest = pids.get(NEWEST.saturating_sub(1)).copied().unwrap_or_default();
-    pids.sort_by_key(|pid| match recent.iter().position(|known| known == pid) {
+    sorted::by_key(pids, |pid| match recent.iter().position(|known| known == pid) {
         Some(place) => place,
         None if *pid >= newest => MAX_RECENT,
         None if *pid < own => MAX_RECENT + 1,

@@ -98,7 +98,7 @@ fn holder(file: &mut File) -> Value {
     let mut text = String::new();
     // What cannot be read tells nothing.
     let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
-    serde_json::from_str(&text).unwrap_or_default()
+    serde_json::from_slice(text.as_bytes()).unwrap_or_default()
 }
 
 /// Whether no process has this id any more, as far as this system tells.

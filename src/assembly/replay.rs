@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
 use std::sync::Arc;
 use svc_base::recorded::{Reader, Recorded};
+use svc_base::sorted::Gather;
 
 /// Bytes of an event's words that are told.
 const DETAIL_BYTES: usize = 400;
@@ -386,7 +387,7 @@ pub fn shown(state: &State) -> Value {
         let bytes = encode(document, state)?.ok()?;
         Some((document.path(), serde_json::from_slice(&bytes).ok()?))
     };
-    let documents: Map<String, Value> = documents.into_iter().filter_map(read).collect();
+    let documents: Map<String, Value> = documents.into_iter().filter_map(read).gather();
     let agents: Vec<_> = state.agents.iter().map(|agent| json!(agent.live_view())).collect();
     let timers = |(at, timer): &(Time, Timer)| json!({"at": at.to_string(), "timer": format!("{timer:?}")});
     json!({

@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted::Gather;
 
 /// Changes that wait for the disk at most; a further wish for one is refused.
 pub const MAX_UNWRITTEN: usize = 1000;
@@ -194,7 +195,7 @@ fn to_be_durable(call: CallId, command: &Command, effects: &[Effect]) -> BTreeSe
         Effect::Put(document, Durability::BeforeReply) => Some(*document),
         _ => None,
     });
-    durable.collect()
+    durable.gather()
 }
 
 fn lines(effects: &[Effect]) -> Vec<(Journal, Arc<[u8]>)> {

@@ -16,6 +16,7 @@ pub mod worker_sessions;
 use crate::agents::Agent;
 use crate::core::State;
 use std::fmt::Write as _;
+use svc_base::sorted;
 use svc_base::untrusted::escape_html as escape;
 
 /// Bytes of everything a browser may load, in all.
@@ -34,7 +35,7 @@ fn page(state: &State) -> String {
 
 fn agents(state: &State) -> String {
     let mut agents: Vec<&Agent> = state.agents.iter().map(AsRef::as_ref).collect();
-    agents.sort_by_key(|agent| (!agent.status.is_live(), agent.spawned_at, agent.id));
+    sorted::by_key(&mut agents, |agent| (!agent.status.is_live(), agent.spawned_at, agent.id));
     if agents.is_empty() {
         return "<p>No agents yet. Start one: <code>svc spawn backend 'Add a login page'</code></p>".into();
     }

@@ -26,6 +26,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted::Gather;
 
 /// How long a lock is held when the caller does not say.
 pub const DEFAULT_TTL_MS: u64 = 600_000;
@@ -119,7 +120,7 @@ impl State {
 
     /// The first of `resources` that somebody else holds.
     fn conflict(&self, own: &Owner, resources: &[String]) -> Option<(&Owner, &Operation, String)> {
-        let wanted: BTreeSet<&str> = resources.iter().map(String::as_str).collect();
+        let wanted: BTreeSet<&str> = resources.iter().map(String::as_str).gather();
         let mut held: BTreeMap<&str, (&Owner, &Operation)> = BTreeMap::new();
         for (owner, operation) in self.iter().filter(|(owner, _)| *owner != own) {
             let met = operation.resources.iter().filter(|resource| wanted.contains(resource.as_str()));
@@ -137,7 +138,7 @@ impl State {
             || Operation { name, resources: Vec::new(), acquired_at: now, expires_at },
             |at| operations.remove(at),
         );
-        let taken: BTreeSet<&str> = resources.iter().map(String::as_str).collect();
+        let taken: BTreeSet<&str> = resources.iter().map(String::as_str).gather();
         operation.resources.retain(|resource| !taken.contains(resource.as_str()));
         operation.resources.extend(resources.iter().cloned());
         operation.expires_at = expires_at;

@@ -6,6 +6,7 @@ use crate::core::time::Time;
 use crate::core::{State as All, Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// The version this code writes.
 pub const VERSION: u32 = 1;
@@ -21,7 +22,7 @@ pub struct Stored {
 impl State {
     /// What is written to disk.
     pub fn stored(&self) -> Stored {
-        let held = self.held.iter().map(|(owner, operations)| (owner.clone(), operations.clone())).collect();
+        let held = self.held.iter().map(|(owner, operations)| (owner.clone(), operations.clone())).gather();
         Stored { version: VERSION, held }
     }
 
@@ -35,7 +36,7 @@ impl State {
                 .filter(|agent| agent.lineage_id == *lineage)
                 .any(|agent| agent.status == agents::Status::Interrupted || agent.status.is_live()),
         };
-        let held = stored.held.into_iter().filter(|(owner, _)| keeps(owner)).collect();
+        let held = stored.held.into_iter().filter(|(owner, _)| keeps(owner)).gather();
         let state = Self { held };
         if let Some(at) = state.next_expiry() {
             timers.set(Timer::Locks, at);

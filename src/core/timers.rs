@@ -7,6 +7,7 @@ use crate::approvals::ApprovalId;
 use crate::gateways::GatewayId;
 use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};
+use svc_base::sorted::Gather;
 
 /// The deadlines' names, by the table of all.
 macro_rules! timer {
@@ -59,7 +60,7 @@ impl Timers {
                 *at = at.moved(jump);
             }
         }
-        self.by_time = self.by_key.iter().map(|(timer, at)| (*at, *timer)).collect();
+        self.by_time = self.by_key.iter().map(|(timer, at)| (*at, *timer)).gather();
     }
 
     /// All deadlines, the earliest first.

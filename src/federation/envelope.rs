@@ -16,6 +16,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use svc_base::hex;
+use svc_base::sorted::Gather;
 
 /// How far the clocks of both sides and the way between them may be apart.
 pub const WINDOW: Duration = Duration::from_secs(5 * 60);
@@ -51,7 +52,7 @@ impl Envelope {
     /// The bytes that are signed.
     pub fn canonical(&self) -> Vec<u8> {
         // A map with sorted keys, whatever features the JSON library is built with.
-        let members = BTreeMap::from([
+        let members: BTreeMap<_, _> = [
             ("body", json!(self.body)),
             ("from", json!(self.from)),
             ("kind", json!(self.kind)),
@@ -59,7 +60,9 @@ impl Envelope {
             ("re", json!(self.re)),
             ("to", json!(self.to)),
             ("ts", json!(self.ts)),
-        ]);
+        ]
+        .into_iter()
+        .gather();
         // Strings and numbers always serialise.
         [FORMAT.as_bytes(), &serde_json::to_vec(&members).unwrap_or_default()].concat()
     }

@@ -27,6 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_base::hex::{self, bytes_32};
+use svc_base::sorted::Gather;
 
 /// The version this code writes.
 pub const STORED_VERSION: u32 = 1;
@@ -216,7 +217,7 @@ impl State {
 
     /// What an earlier daemon has left.
     pub fn restore(stored: Stored) -> Self {
-        let peers = stored.peers.into_iter().map(|peer| (peer.id.clone(), Arc::new(peer))).collect();
+        let peers = stored.peers.into_iter().map(|peer| (peer.id.clone(), Arc::new(peer))).gather();
         Self { peers, pairings: BTreeMap::new() }
     }
 

@@ -292,7 +292,7 @@ pub fn agents(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     if answer.kind != ANSWER || answer.re != question.nonce {
         return Err(refused(&peer.url, "it answered another question"));
     }
-    let body: Value = serde_json::from_str(&answer.body).map_err(|_| not_a_daemon(&peer.url))?;
+    let body: Value = serde_json::from_slice(answer.body.as_bytes()).map_err(|_| not_a_daemon(&peer.url))?;
     let agents = body["agents"].as_array().ok_or_else(|| not_a_daemon(&peer.url))?;
     if agents.len() > MAX_AGENTS_SHOWN {
         return Err(refused(&peer.url, &format!("it tells of more than {MAX_AGENTS_SHOWN} agents")));

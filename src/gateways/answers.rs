@@ -11,6 +11,7 @@ use crate::core::{Response, State as All};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted;
 use svc_base::words::with_commands;
 
 /// Rows of a list at most; further ones are counted.
@@ -88,7 +89,9 @@ pub fn status(all: &All, now: Time) -> Text {
 /// `/agents`: the living, then the ended, the latest first.
 pub fn agents(all: &All, now: Time) -> Text {
     let mut list: Vec<&Arc<Agent>> = all.agents.iter().collect();
-    list.sort_by_key(|agent| (!agent.status.is_live(), std::cmp::Reverse(agent.status_since), agent.id));
+    sorted::by_key(&mut list, |agent| {
+        (!agent.status.is_live(), std::cmp::Reverse(agent.status_since), agent.id)
+    });
     if list.is_empty() {
         return Text::from("no agents; ").code("/spawn <role> <task>").plain(" starts one");
     }
@@ -146,7 +149,7 @@ pub fn brief(all: &All, now: Time) -> Text {
         text = text.line(line);
     }
     let mut live: Vec<_> = all.agents.live().collect();
-    live.sort_by_key(|agent| agent.spawned_at);
+    sorted::by_key(&mut live, |agent| agent.spawned_at);
     for agent in live.iter().take(MAX_ROWS) {
         text = text.line(row(agent, now));
     }
@@ -155,7 +158,7 @@ pub fn brief(all: &All, now: Time) -> Text {
         .iter()
         .filter(|agent| !agent.status.is_live() && now.since(agent.status_since) < BRIEF_WINDOW)
         .collect();
-    ended.sort_by_key(|agent| std::cmp::Reverse(agent.status_since));
+    sorted::by_key(&mut ended, |agent| std::cmp::Reverse(agent.status_since));
     if !ended.is_empty() {
         text = text.line(Text::new().bold("Ended in the last 24 h"));
     }

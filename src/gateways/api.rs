@@ -4,6 +4,7 @@ use super::{Command, CommandPermission, Kind, MAX_ALLOWED, Preset, Wish, worker_
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Map, Value, json};
+use svc_base::sorted;
 
 /// Characters of a display name.
 const MAX_DISPLAY_NAME_CHARS: usize = 100;
@@ -213,7 +214,7 @@ fn allowed_users(fields: &mut Fields) -> Option<Vec<String>> {
         format!("{NAME} may list at most {MAX_ALLOWED} users, it lists {count}")
     });
     fields.validator.check(list.iter().all(|user| is_id(user)), NAME, || id_rule("each of allowedUsers"));
-    list.sort_unstable();
+    sorted::up(&mut list);
     list.dedup();
     Some(list)
 }

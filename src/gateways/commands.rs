@@ -13,8 +13,9 @@ use crate::approvals::{self, Decision};
 use crate::core::ids::LineageId;
 use crate::core::time::Time;
 use crate::core::{Command, State as All};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// A command, as the help lists it.
 pub struct Described {
@@ -316,7 +317,7 @@ fn spawn(arguments: &str) -> Result<Plan, Refused> {
     if role.is_empty() {
         return Err(Refused::Usage);
     }
-    let mut body = Map::from_iter([("role".to_owned(), json!(role))]);
+    let mut body: Map<String, Value> = [("role".to_owned(), json!(role))].into_iter().gather();
     loop {
         let (word, after) = split_word(rest);
         let Some((name, value)) = word.split_once('=') else { break };
@@ -339,7 +340,8 @@ fn planner(arguments: &str) -> Result<Plan, Refused> {
     if arguments.is_empty() {
         return Err(Refused::Usage);
     }
-    let body = Map::from_iter([("role".into(), json!("planner")), ("prompt".into(), json!(arguments))]);
+    let words = [("role".into(), json!("planner")), ("prompt".into(), json!(arguments))];
+    let body = words.into_iter().gather();
     let request = agents::api::spawn_body(&body)?;
     agents_command(agents::Command::Spawn(Box::new(request)))
 }

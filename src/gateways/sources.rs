@@ -5,6 +5,7 @@ use super::message::{Text, cut};
 use crate::agents::Agent;
 use crate::core::State as All;
 use std::sync::Arc;
+use svc_base::sorted;
 
 /// A team, as chat commands see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub fn teams(all: &All) -> Vec<Team> {
 pub fn members(all: &All, team: &Team) -> Vec<Arc<Agent>> {
     let mut members: Vec<Arc<Agent>> =
         all.agents.iter().filter(|agent| agent.team_id.as_deref() == Some(&team.id)).cloned().collect();
-    members.sort_by_key(|agent| (!agent.status.is_live(), agent.spawned_at));
+    sorted::by_key(&mut members, |agent| (!agent.status.is_live(), agent.spawned_at));
     members
 }
 

@@ -8,6 +8,7 @@ use crate::core::time::Time;
 use crate::core::{State as All, Timer, Timers};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// The version this code writes.
 pub const VERSION: u32 = 1;
@@ -45,7 +46,7 @@ impl State {
             timers.set(Timer::GatewaysBoot, now);
         }
         Self {
-            gateways: stored.gateways.into_iter().map(|gateway| (gateway.id, gateway)).collect(),
+            gateways: stored.gateways.into_iter().map(|gateway| (gateway.id, gateway)).gather(),
             inbox: stored.inbox,
             cards: stored.cards,
             next_entry: stored.next_entry,

@@ -4,6 +4,7 @@ use super::sources::{self, Team};
 use crate::agents::Agent;
 use crate::core::State as All;
 use std::sync::Arc;
+use svc_base::sorted;
 
 /// What a team's name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,7 @@ fn choose(mut hits: Vec<Hit>, target: &str) -> Found {
             distinct.push(hit);
         }
     }
-    distinct.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    sorted::by(&mut distinct, |(a, _), (b, _)| a.name.cmp(&b.name));
     match distinct.len() {
         0 => Found::Nobody(format!("nobody is called {target}; /agents lists who is there")),
         1 => Found::One(distinct.remove(0).0),

@@ -59,7 +59,7 @@ struct Session {
 
 impl Session {
     fn parse(cursor: &str) -> Option<Self> {
-        let value: Value = serde_json::from_str(cursor).ok()?;
+        let value: Value = serde_json::from_slice(cursor.as_bytes()).ok()?;
         let text = |name: &str| value[name].as_str().map(ToOwned::to_owned);
         Some(Self { id: text("session")?, url: text("url")?, sequence: value["sequence"].as_u64()? })
     }

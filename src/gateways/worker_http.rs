@@ -86,7 +86,7 @@ impl Http {
         let mut reader = response.into_body().into_reader().take(ANSWER_LIMIT_BYTES);
         reader.read_to_end(&mut bytes).map_err(|error| self.clean(&error.to_string()))?;
         let text = self.clean(&String::from_utf8_lossy(&bytes));
-        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        let body = serde_json::from_slice(text.as_bytes()).unwrap_or(Value::String(text));
         Ok(Answer { status, wait, body })
     }
 

@@ -187,7 +187,7 @@ impl Socket {
             return Event::Closed(None, error.to_string());
         }
         match self.0.read() {
-            Ok(Message::Text(text)) => match serde_json::from_str(&text) {
+            Ok(Message::Text(text)) => match serde_json::from_slice(text.as_bytes()) {
                 Ok(value) => Event::Json(value),
                 Err(_) => Event::Alive,
             },

@@ -6,6 +6,7 @@ use crate::core::time::Time;
 use crate::settings::Admit;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use svc_base::sorted::{self, Gather};
 
 /// Kinds that are shown.
 const MAX_SHOWN: usize = 50;
@@ -36,7 +37,7 @@ pub fn capacity(
     let known = all.governor.kinds.keys().map(|(provider, role)| (&**provider, &**role));
     let running = all.agents.live().filter(|agent| agent.has_process());
     let kinds: BTreeSet<(&str, &str)> =
-        known.chain(running.map(|agent| (agent.provider.as_str(), agent.role.as_str()))).collect();
+        known.chain(running.map(|agent| (agent.provider.as_str(), agent.role.as_str()))).gather();
     let kinds: Vec<Value> = kinds
         .into_iter()
         .take(MAX_SHOWN)
@@ -124,7 +125,7 @@ fn agents_shown(all: &All) -> Value {
 fn queued_shown(all: &All) -> Value {
     let mut waiting: Vec<_> =
         all.agents.live().filter_map(|agent| Some((agent.place_in_queue()?, agent))).collect();
-    waiting.sort_unstable_by_key(|(place, _)| *place);
+    sorted::by_key(&mut waiting, |(place, _)| *place);
     let shown = waiting.into_iter().map(|(_, agent)| {
         json!({
             "agentId": agent.id, "name": agent.name, "priority": agent.priority,

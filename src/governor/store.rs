@@ -3,6 +3,7 @@
 use super::{Kind, MAX_KINDS, MAX_RUNS, Runs, State};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// The version this code writes.
 pub const STORED_VERSION: u32 = 1;
@@ -29,7 +30,7 @@ impl State {
             runs.peaks.drain(..surplus);
             ((provider, role), runs)
         };
-        let kinds = stored.kinds.into_iter().take(MAX_KINDS).map(kind).collect();
+        let kinds = stored.kinds.into_iter().take(MAX_KINDS).map(kind).gather();
         Self { kinds: Arc::new(kinds), ..Self::default() }
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use svc_base::sorted;
 
 /// What an integration is for; by it the specification gates tools.
 #[derive(
@@ -111,7 +112,7 @@ impl Definition {
             keys.extend([oauth.client_id_key.as_str(), oauth.refresh_token_key.as_str()]);
             keys.extend(optional.map(String::as_str));
         }
-        keys.sort_unstable();
+        sorted::up(&mut keys);
         keys.dedup();
         keys
     }
@@ -119,7 +120,7 @@ impl Definition {
 
 static CATALOGUE: LazyLock<Vec<Definition>> = LazyLock::new(|| {
     // Compiled in, and read by a test.
-    serde_json::from_str(include_str!("../../data/integrations.json")).unwrap_or_default()
+    serde_json::from_slice(include_bytes!("../../data/integrations.json")).unwrap_or_default()
 });
 
 /// All known integrations, in the catalogue's order.

@@ -10,6 +10,7 @@ use crate::integrations::protocol::Ask;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted::Gather;
 
 /// Characters of the parameters in an audit entry.
 pub const AUDIT_PARAMS_CHARS: usize = 200;
@@ -339,7 +340,7 @@ fn audit_failure(cx: &mut Context, pending: &PendingCall, why: &str) {
 fn remember(all: &mut All, cx: &mut Context, id: &str, tools: &Value) {
     let listed = || tools.as_array().into_iter().flatten();
     let folded = |tool: &Value| tool["name"].as_str().map(gates::folded);
-    let destructive = listed().filter(|tool| gates::is_destructive(tool)).filter_map(folded).collect();
+    let destructive = listed().filter(|tool| gates::is_destructive(tool)).filter_map(folded).gather();
     edit(all).destructive.insert(id.to_owned(), Arc::new(destructive));
     let name = |tool: &Value| tool["name"].as_str().map(ToOwned::to_owned);
     let names: Vec<String> = listed().filter_map(name).collect();

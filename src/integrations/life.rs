@@ -19,6 +19,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted::Gather;
 
 /// A server has this long to shake hands.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -178,7 +179,7 @@ pub fn ready(all: &mut All, cx: &mut Context, run: RunId, protocol: String, serv
     let Phase::Starting(_, waiting) = &mut server.phase else { return };
     let waiting = std::mem::take(waiting);
     server.protocol = Some(protocol.into());
-    server.phase = Phase::Running(run, waiting.iter().copied().collect());
+    server.phase = Phase::Running(run, waiting.iter().copied().gather());
     cx.audit(
         "integration.start",
         &serde_json::json!({"integrationId": id, "server": server_name, "protocolVersion": server.protocol}),

@@ -50,7 +50,7 @@ pub fn add(text: Option<&str>, program: &str) -> Result<Change, Refused> {
     let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
         return Ok(Change::Write(whole(program)));
     };
-    let value: Value = serde_json::from_str(text).map_err(|_| Refused::NotUnderstood)?;
+    let value: Value = serde_json::from_slice(text.as_bytes()).map_err(|_| Refused::NotUnderstood)?;
     let root = value.as_object().ok_or(Refused::NotUnderstood)?;
     let member = member(program);
     let Some(servers) = root.get("mcpServers") else {
@@ -79,7 +79,7 @@ pub fn remove(text: &str, program: &str) -> Change {
     if text == whole(program) {
         return Change::Delete;
     }
-    let Ok(value) = serde_json::from_str::<Value>(text) else { return Change::Keep };
+    let Ok(value) = serde_json::from_slice::<Value>(text.as_bytes()) else { return Change::Keep };
     if !value["mcpServers"][SERVER].is_object() || !is_ours(&value["mcpServers"][SERVER]) {
         return Change::Keep;
     }
@@ -145,7 +145,7 @@ fn find_member(text: &str, brace: usize, name: &str) -> Option<Member> {
         }
         let start = at;
         at = skip_value(bytes, at);
-        let key: String = serde_json::from_str(text.get(start..at)?).ok()?;
+        let key: String = serde_json::from_slice(text.get(start..at)?.as_bytes()).ok()?;
         let value = skip_blank(bytes, at, b':');
         at = skip_value(bytes, value);
         if key == name {

@@ -46,6 +46,7 @@ use protocol::Ask;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// Calls that wait for servers, of all integrations together.
 pub const MAX_CALLS: usize = 256;
@@ -215,7 +216,7 @@ impl State {
 
     /// What an earlier daemon has left.
     pub fn restore(stored: Stored) -> Self {
-        let installed = stored.installed.into_iter().map(|one| (one.id.clone(), one)).collect();
+        let installed = stored.installed.into_iter().map(|one| (one.id.clone(), one)).gather();
         let (expiries, tool_names) = (stored.token_expiries, stored.tool_names);
         Self { installed, expiries, tool_names, ..Self::default() }
     }

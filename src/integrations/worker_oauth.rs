@@ -116,7 +116,7 @@ fn post(url: &str, body: &str) -> Result<Value, String> {
         request.content_type("application/x-www-form-urlencoded").send(body).map_err(failed)?;
     let status = response.status().as_u16();
     let text = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_string().map_err(failed)?;
-    let answer: Value = serde_json::from_str(&text).unwrap_or_default();
+    let answer: Value = serde_json::from_slice(text.as_bytes()).unwrap_or_default();
     if status == 200 {
         return Ok(answer);
     }

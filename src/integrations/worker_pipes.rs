@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
+use svc_base::sorted;
 use svc_sys::clock;
 use svc_sys::process::{Progress, Sink, Source};
 
@@ -53,7 +54,7 @@ impl ServerLog {
     pub fn hide(&self, mut secrets: Vec<String>) {
         secrets.retain(|value| value.chars().count() >= MASKED_MIN_CHARS);
         // A value may be a part of another.
-        secrets.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        sorted::by_key(&mut secrets, |value| std::cmp::Reverse(value.len()));
         *lock(&self.secrets) = secrets;
     }
 

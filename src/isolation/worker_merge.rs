@@ -21,6 +21,7 @@ use crate::core::ids::AgentId;
 use crate::endpoint::{Answer, Ask};
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
+use svc_base::sorted;
 use svc_sys::process::Captured;
 
 /// The address of an agent in commits; `.invalid` leads nowhere.
@@ -207,7 +208,7 @@ impl Plan<'_> {
     }
 
     fn conflict(&self, mut names: Vec<String>) -> Problem {
-        names.sort_unstable();
+        sorted::up(&mut names);
         names.dedup();
         let (name, branch, into) = (&self.agent.name, &self.place.branch, self.into);
         let text = format!(

@@ -6,6 +6,7 @@ use crate::core::time::Time;
 use crate::memory::Constraint;
 use std::fmt::Write as _;
 use svc_base::fence::one_line;
+use svc_base::sorted;
 
 /// Files listed for one workspace; more are counted.
 const MAX_FILES_LISTED: usize = 150;
@@ -51,7 +52,7 @@ fn section(workspace: &Workspace, level: &str) -> String {
         }
     };
     let mut agents: Vec<_> = workspace.agents.values().collect();
-    agents.sort_by(|a, b| a.at.cmp(&b.at).then(a.name.cmp(&b.name)));
+    sorted::by(&mut agents, |a, b| a.at.cmp(&b.at).then(a.name.cmp(&b.name)));
     let agents = agents.into_iter().map(|note| {
         let task = if note.task.is_empty() { String::new() } else { format!(": {}", note.task) };
         let words = if note.words.is_empty() { String::new() } else { format!(" Last: {}", note.words) };

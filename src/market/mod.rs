@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// The version this code writes.
 pub const STORED_VERSION: u32 = 1;
@@ -218,7 +219,7 @@ impl State {
     /// What an earlier daemon has left. A record whose id is none is passed over: ids become paths.
     pub fn restore(stored: Stored) -> Self {
         let kept = stored.installed.into_iter().filter(|skill| check_id(&skill.id).is_ok());
-        Self { installed: kept.map(|skill| (skill.id.clone(), skill)).collect() }
+        Self { installed: kept.map(|skill| (skill.id.clone(), skill)).gather() }
     }
 }
 

@@ -16,6 +16,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use svc_base::sorted::Gather;
 use svc_sys::files::replace;
 use svc_sys::process::Prepare;
 
@@ -93,7 +94,7 @@ impl Links {
         for (_, path) in &unused {
             links.unlink(path);
         }
-        let used = used.into_iter().map(|(users, path)| (path, users)).collect();
+        let used = used.into_iter().map(|(users, path)| (path, users)).gather();
         if !unused.is_empty() {
             links.write_down(&used);
         }

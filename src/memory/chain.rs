@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// Handoffs kept for one role; the oldest goes first.
 pub const MAX_CHAIN: usize = 10;
@@ -54,12 +55,12 @@ impl Chains {
 
     /// As stored: per role, oldest first.
     pub fn stored(&self) -> BTreeMap<String, Vec<Arc<ChainEntry>>> {
-        self.by_role.iter().map(|(role, chain)| (role.clone(), chain.iter().cloned().collect())).collect()
+        self.by_role.iter().map(|(role, chain)| (role.clone(), chain.iter().cloned().collect())).gather()
     }
 
     /// The counterpart of [`Self::stored`].
     pub fn restore(stored: BTreeMap<String, Vec<Arc<ChainEntry>>>) -> Self {
-        let by_role = stored.into_iter().map(|(role, chain)| (role, chain.into())).collect();
+        let by_role = stored.into_iter().map(|(role, chain)| (role, chain.into())).gather();
         Self { by_role, pending: BTreeMap::new() }
     }
 

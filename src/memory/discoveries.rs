@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 use svc_base::fence::one_line;
+use svc_base::sorted::Gather;
 
 /// Texts that share this part of their words say nearly the same.
 const NEAR_PERCENT: usize = 80;
@@ -151,7 +152,7 @@ pub(super) type Told = BTreeMap<LineageId, Vec<(Arc<str>, Arc<str>)>>;
 /// The telling words of a text but for its numbers: by them two texts speak of one thing.
 pub(super) fn subject(text: &str) -> BTreeSet<String> {
     let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
-    relevance::words(text).into_iter().filter(|word| !is_number(word)).collect()
+    relevance::words(text).into_iter().filter(|word| !is_number(word)).gather()
 }
 
 /// Whether two texts share at least [`NEAR_PERCENT`] of their words.
@@ -177,7 +178,7 @@ impl Gist {
         let lower = text.to_lowercase();
         let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         let is_exact = |word: &&str| TURNS.contains(word) || word.bytes().any(|byte| byte.is_ascii_digit());
-        Self { subject: subject(text), exact: words.filter(is_exact).map(str::to_owned).collect() }
+        Self { subject: subject(text), exact: words.filter(is_exact).map(str::to_owned).gather() }
     }
 
     fn says(&self, other: &Self) -> bool {

@@ -3,6 +3,7 @@
 use super::discoveries::{is_near, subject};
 use super::{ChainEntry, Constraint, Discovery, State, relevance};
 use std::collections::{BTreeSet, HashSet};
+use svc_base::sorted;
 
 /// A discovery of the agent's own role counts this much more.
 const OWN_ROLE: f64 = 1.25;
@@ -71,7 +72,9 @@ fn handoffs<'a>(memory: &'a State, role: &str, query: &str) -> Vec<Handoff<'a>> 
     let of = |role: &'a str| memory.chain(role).map(move |entry| Handoff { role, entry });
     let mut all: Vec<Handoff> = memory.chain_roles().flat_map(of).collect();
     // RFC 3339 in one zone sorts by time.
-    all.sort_by(|a, b| a.entry.ts.cmp(&b.entry.ts).then(a.entry.rotation_n.cmp(&b.entry.rotation_n)));
+    sorted::by(&mut all, |a, b| {
+        a.entry.ts.cmp(&b.entry.ts).then(a.entry.rotation_n.cmp(&b.entry.rotation_n))
+    });
     let texts: Vec<String> = all.iter().map(|handoff| handoff.entry.summary.clone()).collect();
     let order = ordered(query, &texts, |at| all[at].role == role, |_| false);
     order.into_iter().take(MAX_HANDOFFS).map(|at| all[at]).collect()
@@ -94,7 +97,9 @@ fn ordered(
     }
     let is_told = |at: &usize| scores[*at] > 0.0 || !is_seen(*at);
     let mut order: Vec<usize> = (0..texts.len()).filter(is_told).collect();
-    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(is_own(*b).cmp(&is_own(*a))).then(b.cmp(a)));
+    sorted::by(&mut order, |a, b| {
+        scores[*b].total_cmp(&scores[*a]).then(is_own(*b).cmp(&is_own(*a))).then(b.cmp(a))
+    });
     let mut known = HashSet::new();
     order.retain(|at| known.insert(folded(&texts[*at])));
     let mut first = Vec::new();

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use svc_base::chunked::ChunkedMap;
+use svc_base::sorted::{self, Gather};
 
 /// Agent profiles kept; the one without news for longest goes first.
 pub const MAX_PROFILES: usize = 1000;
@@ -103,7 +104,7 @@ impl Counts {
 
     fn top(&self) -> Vec<(&str, u32)> {
         let mut files: Vec<_> = self.files.iter().map(|(path, count)| (path.as_str(), *count)).collect();
-        files.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        sorted::by(&mut files, |a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         files.truncate(TOP_FILES);
         files
     }
@@ -159,12 +160,12 @@ impl Specializations {
             .filter_map(|(id, profile)| {
                 Some((profile.agent_id.to_string(), profile.encoded(*id, default_threshold)?))
             })
-            .collect();
+            .gather();
         let roles = self
             .roles
             .iter()
             .map(|(role, profile)| {
-                let top: BTreeMap<_, _> = profile.counts.top().into_iter().collect();
+                let top: BTreeMap<_, _> = profile.counts.top().into_iter().gather();
                 let shown = json!({
                     "sessionCount": profile.counts.sessions,
                     "avgQualityScore": profile.counts.average(),
@@ -172,7 +173,7 @@ impl Specializations {
                 });
                 (role.as_str(), shown)
             })
-            .collect();
+            .gather();
         Shown { agents, roles }
     }
 
@@ -186,11 +187,11 @@ impl Specializations {
         if self.agents.len() <= MAX_GONE {
             return false;
         }
-        let known: BTreeSet<LineageId> = known.iter().map(|agent| agent.lineage_id).collect();
+        let known: BTreeSet<LineageId> = known.iter().map(|agent| agent.lineage_id).gather();
         let gone = self.agents.iter().filter(|(lineage, _)| !known.contains(lineage));
         let mut gone: Vec<_> = gone.map(|(lineage, profile)| (profile.updated, *lineage)).collect();
         let surplus = gone.len().saturating_sub(MAX_GONE);
-        gone.sort_unstable();
+        sorted::up(&mut gone);
         for (_, lineage) in gone.into_iter().take(surplus) {
             self.agents.remove(&lineage);
         }

@@ -67,7 +67,7 @@ impl Query {
     pub fn pick<'a>(&self, lines_newest_first: impl Iterator<Item = &'a str>) -> (Vec<Value>, bool) {
         let mut entries = Vec::new();
         for line in lines_newest_first {
-            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
+            let Ok(entry) = serde_json::from_slice::<Value>(line.as_bytes()) else { continue };
             if !self.fits(&entry) {
                 continue;
             }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use svc_base::relevance;
+use svc_base::sorted::Gather;
 
 /// Files one review covers; more are to be split.
 pub const MAX_FILES: usize = 40;
@@ -86,7 +87,7 @@ pub fn run(all: &All, agent: &Agent, subject: &Subject) -> Vec<Finding> {
         vec![agent.project_path(project, file)]
     } else {
         let written = agent.files.iter().filter(|(_, touched)| touched.writes > 0);
-        let paths: BTreeSet<String> = written.map(|(path, _)| agent.project_path(project, path)).collect();
+        let paths: BTreeSet<String> = written.map(|(path, _)| agent.project_path(project, path)).gather();
         paths.into_iter().collect()
     };
     let mut findings = Vec::new();
@@ -146,7 +147,7 @@ fn protected(_: &All, _: &Agent, _: &Subject, files: &[String]) -> Vec<Finding> 
 fn constraints(all: &All, _: &Agent, subject: &Subject, files: &[String]) -> Vec<Finding> {
     let wish: Vec<&str> =
         [&subject.action, &subject.description].into_iter().flatten().map(String::as_str).collect();
-    let wished: BTreeSet<String> = relevance::words(&wish.join(" ")).into_iter().collect();
+    let wished: BTreeSet<String> = relevance::words(&wish.join(" ")).into_iter().gather();
     let mut found = Vec::new();
     for rule in all.memory.constraints() {
         let lower = rule.text.to_lowercase();
@@ -159,7 +160,7 @@ fn constraints(all: &All, _: &Agent, subject: &Subject, files: &[String]) -> Vec
             .filter(|word| word.contains(['/', '.', '*']))
             .collect();
         let file = files.iter().find(|file| paths.iter().any(|path| names(path, file)));
-        let words: BTreeSet<String> = relevance::words(&rule.text).into_iter().collect();
+        let words: BTreeSet<String> = relevance::words(&rule.text).into_iter().gather();
         if let Some(file) = file {
             let text = format!("{file} is named by the rule [{}]: {}", rule.hash, rule.text);
             found.push(Finding::block("constraints", &text));

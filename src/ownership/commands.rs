@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use svc_base::folders::{DECISIONS_FILE, MAP_FILE};
 use svc_base::scopes::{self, owns};
+use svc_base::sorted::{self, Gather};
 
 /// Commands remembered, those under way among them; the oldest goes first.
 const MAX_COMMANDS: usize = 256;
@@ -298,7 +299,7 @@ pub fn looked(all: &mut All, cx: &mut Context, looked: Report) {
     commands.looked_at = looked.began;
     let took = looked.ended.since(looked.began);
     commands.next_look = looked.ended + PAUSE.max(took.saturating_mul(LOOK_SHARE));
-    let found: BTreeSet<Change> = looked.changes.into_iter().collect();
+    let found: BTreeSet<Change> = looked.changes.into_iter().gather();
     let news: Vec<Change> = found.difference(&commands.found).cloned().collect();
     commands.found = found;
     let room = MAX_PENDING.saturating_sub(commands.pending.len());
@@ -342,7 +343,7 @@ pub fn baseline(all: &All, id: AgentId) -> Vec<String> {
 
 fn folders<'a>(owners: impl Iterator<Item = &'a Arc<Agent>>) -> Vec<String> {
     let mut roots: Vec<String> = owners.flat_map(|owner| scopes::folders(&owner.scope)).collect();
-    roots.sort();
+    sorted::up(&mut roots);
     // A folder comes before what lies in it.
     roots.dedup_by(|later, earlier| earlier.is_empty() || scopes::is_below(later, earlier));
     if roots.len() > MAX_ROOTS { vec![String::new()] } else { roots }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use svc_base::folders::SKIPPED;
 use svc_base::scopes::is_below;
+use svc_base::sorted;
 use svc_sys::clock;
 use svc_sys::threads::Worker;
 
@@ -129,7 +130,7 @@ fn look(project: &Path, order: &Order, memory: &mut Memory) -> Looked {
         seen.missing(project, order, memory, ended);
     }
     let Seen { names, mut changes, .. } = seen;
-    changes.sort_by(|a, b| b.to.cmp(&a.to).then_with(|| a.path.cmp(&b.path)));
+    sorted::by(&mut changes, |a, b| b.to.cmp(&a.to).then_with(|| a.path.cmp(&b.path)));
     let more = changes.len().saturating_sub(MAX_CHANGES);
     changes.truncate(MAX_CHANGES);
     memory.names = if is_cut { HashMap::new() } else { names };

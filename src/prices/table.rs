@@ -63,7 +63,7 @@ pub struct Table {
 pub fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
-        let built_in = serde_json::from_str(include_str!("../../data/prices.json"))
+        let built_in = serde_json::from_slice(include_bytes!("../../data/prices.json"))
             .ok()
             .and_then(|value: Map<String, Value>| Table::read(&value, None).ok());
         built_in.expect("data/prices.json is part of the program, and a test reads it")

@@ -6,6 +6,7 @@ use crate::providers::login::Login;
 use crate::providers::{Program, all};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// Whether a program is there.
 #[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
@@ -47,7 +48,7 @@ pub struct State {
 impl State {
     /// What was found before anything else began.
     pub fn new(found: Vec<Detection>) -> Self {
-        let found = found.into_iter().map(|detection| (detection.provider, detection)).collect();
+        let found = found.into_iter().map(|detection| (detection.provider, detection)).gather();
         Self { found, is_known: false }
     }
 

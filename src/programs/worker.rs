@@ -8,6 +8,7 @@ use crate::providers::by_id;
 use crate::providers::environment::is_passed;
 use serde_json::json;
 use std::collections::BTreeSet;
+use svc_base::sorted::Gather;
 
 /// `GET /api/providers`.
 pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
@@ -22,7 +23,7 @@ pub fn environment(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         .ok_or_else(|| Problem::not_found(format!("no provider {id:?}; GET /api/providers lists them")))?;
     let extra = ask.state.settings.config().env.of(id);
     let names: BTreeSet<String> =
-        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+        std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).gather();
     let is_set = |switch: &str| extra.set.get(switch).map_or_else(|| names.contains(switch), Option::is_some);
     let is_there = |name: &&String| {
         is_passed(provider.info(), &extra, name, &is_set) && !extra.set.contains_key(name.as_str())

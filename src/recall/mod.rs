@@ -16,6 +16,7 @@ use crate::core::ids::LineageId;
 use serde_json::{Value, json};
 use std::io;
 use svc_base::matching::Matcher;
+use svc_base::sorted;
 use svc_base::terms;
 
 /// Words of a question that count.
@@ -67,7 +68,7 @@ pub fn ask(logs: &LogStore, all: &All, question: &Question) -> io::Result<Value>
     if question.lineage.is_none() {
         written_down(all, &matcher, &mut hits);
     }
-    hits.sort_by(|a, b| b.0.total_cmp(&a.0));
+    sorted::by(&mut hits, |a, b| b.0.total_cmp(&a.0));
     hits.truncate(question.most);
     let hits: Vec<Value> = hits.into_iter().map(|(_, hit)| hit).collect();
     Ok(json!({"query": question.words, "hits": hits, "searchedBytes": bytes, "notSearchedBytes": skipped}))

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use svc_base::sorted;
 use svc_sys::threads::Thread;
 
 /// Bytes that wait for the disk at most; what comes then is left out, until a new segment can be begun.
@@ -412,7 +413,7 @@ fn listed(folder: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
             found.push((entry.path(), entry.metadata()?.len()));
         }
     }
-    found.sort_unstable();
+    sorted::up(&mut found);
     Ok(found)
 }
 

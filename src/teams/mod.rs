@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use svc_base::names;
+use svc_base::sorted::Gather;
 
 /// The id of the default team, in every project.
 pub const DEFAULT_TEAM: TeamId = TeamId(1);
@@ -88,7 +89,7 @@ impl Default for State {
             created_at: Time(0),
             updated_at: Time(0),
         };
-        let teams = BTreeMap::from([(DEFAULT_TEAM, Arc::new(team))]);
+        let teams: BTreeMap<_, _> = [(DEFAULT_TEAM, Arc::new(team))].into_iter().gather();
         Self { teams, planning: plan::Planning::default(), plans: Vec::new(), builders: 0 }
     }
 }

@@ -29,6 +29,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use svc_base::names;
+use svc_base::sorted::{self, Gather};
 
 /// Plans kept; the oldest that is over goes first.
 pub const MAX_PLANS: usize = 20;
@@ -217,7 +218,7 @@ fn make_room(all: &mut All) -> Result<(), Problem> {
 /// The planned agents as members, their phases numbered without gaps from 1.
 fn members(planned: Vec<Planned>, project_dir: Option<&str>) -> Vec<Member> {
     let phases: Vec<u64> =
-        planned.iter().map(|planned| planned.phase).collect::<BTreeSet<_>>().into_iter().collect();
+        planned.iter().map(|planned| planned.phase).gather::<BTreeSet<_>>().into_iter().collect();
     let mut members: Vec<Member> = planned
         .into_iter()
         .map(|Planned { phase, agent: mut request }| {
@@ -228,7 +229,7 @@ fn members(planned: Vec<Planned>, project_dir: Option<&str>) -> Vec<Member> {
             Member { phase, request, qc: false, lineage: None, outcome: Outcome::Pending, restarts: 0 }
         })
         .collect();
-    members.sort_by_key(|member| member.phase);
+    sorted::by_key(&mut members, |member| member.phase);
     members
 }
 
@@ -482,7 +483,7 @@ fn changes(all: &All, plan: &Plan, phase: usize) -> String {
             lines.push(format!("- {path} ({}, writes: {})", agent.name, touched.writes));
         }
     }
-    lines.sort_unstable();
+    sorted::up(&mut lines);
     lines.dedup();
     let mut text = String::from("\n\n# Files changed by the phases before\n\n");
     if lines.is_empty() {

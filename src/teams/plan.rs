@@ -14,6 +14,7 @@ use crate::providers::Activity;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use svc_base::sorted;
 
 /// Where a planner writes its recommendation, below the project.
 pub const FILE: &str = ".svc/recommended-team.json";
@@ -169,7 +170,7 @@ fn planned_agent(value: &Value, from: From) -> Result<Planned, Problem> {
 
 fn same_names(planned: &[Planned]) -> Vec<FieldError> {
     let mut names: Vec<&str> = planned.iter().filter_map(|planned| planned.agent.name.as_deref()).collect();
-    names.sort_unstable();
+    sorted::up(&mut names);
     let twice = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
     twice
         .map(|name| FieldError {
@@ -228,7 +229,7 @@ pub fn found(all: &mut All, cx: &mut Context, found: Found) {
         return;
     }
     Arc::make_mut(&mut all.teams).planning.seen = Some(digest);
-    match serde_json::from_str::<Value>(&text) {
+    match serde_json::from_slice::<Value>(text.as_bytes()) {
         Ok(Value::Object(object)) => take_in(all, cx, found.planner, "file", &object),
         Ok(_) => refuse(all, cx, format!("{FILE}: is not a JSON object")),
         Err(error) => refuse(all, cx, format!("{FILE}: is not valid JSON: {error}")),

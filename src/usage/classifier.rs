@@ -13,6 +13,7 @@ use crate::providers::{Activity, Tier};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// Events looked at.
 pub const WINDOW: usize = 200;
@@ -291,7 +292,7 @@ fn tier_of(points: i32) -> Tier {
 /// Points for the words of a task: whole words only, so that `information` is no `format`.
 fn points_of(task: &str) -> i32 {
     let lower = task.to_lowercase();
-    let words: BTreeSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
+    let words: BTreeSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).gather();
     let found = |list: &[&str]| list.iter().any(|word| words.contains(word));
     match (found(&HEAVY_WORDS), found(&LIGHT_WORDS)) {
         (true, false) => 20,

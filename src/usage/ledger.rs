@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted::Gather;
 
 /// Rows of one account; beyond that the oldest of a team are joined.
 pub const MAX_ROWS: usize = 64;
@@ -230,7 +231,7 @@ impl Account {
 
     /// How many lives have used something.
     pub fn lives(&self) -> usize {
-        self.rows.iter().map(|row| row.agent).collect::<BTreeSet<_>>().len()
+        self.rows.iter().map(|row| row.agent).gather::<BTreeSet<_>>().len()
     }
 
     /// Takes in a change that a provider reports. A correction below what its row holds is taken from the

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use svc_base::sorted::Gather;
 
 /// Windows that are known at once, of all providers; the one that was heard of longest ago goes first.
 pub const MAX_WINDOWS: usize = 64;
@@ -73,7 +74,7 @@ impl Windows {
             window.first = window.first.filter(|(since, _)| *since <= now);
             ((provider, account, name), window)
         });
-        Self(taken.collect())
+        Self(taken.gather())
     }
 
     /// Takes in what a provider told.
@@ -237,8 +238,7 @@ fn reserve(all: &All, now: Time) -> Value {
     };
     let running = all.agents.live().map(|agent| (agent.provider.as_str(), agent.account_name()));
     let silent = running.filter(|(provider, account)| !tells(provider, account));
-    let silent: BTreeSet<String> =
-        silent.map(|(provider, account)| with_account(provider, account)).collect();
+    let silent: BTreeSet<String> = silent.map(|(provider, account)| with_account(provider, account)).gather();
     json!({"percent": keeps, "withoutFigure": silent})
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use svc_base::sorted::{self, Gather};
 
 /// Models that are told one by one; what the others used stands together as [`OTHERS`].
 pub const MAX_MODELS: usize = 50;
@@ -127,7 +128,7 @@ fn by_model(usage: &State) -> Vec<Value> {
         models.entry(model).or_default().add(sum.tokens, sum.cost_usd, sum.unpriced);
     }
     let mut ranked: Vec<(&str, Sum)> = models.into_iter().collect();
-    ranked.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.tokens.total()));
+    sorted::by_key(&mut ranked, |(_, sum)| std::cmp::Reverse(sum.tokens.total()));
     if ranked.len() > MAX_MODELS {
         let mut others = Sum::default();
         for (_, sum) in ranked.drain(MAX_MODELS - 1..) {
@@ -188,7 +189,7 @@ fn overhead(usage: &State) -> Value {
 fn per_agent(all: &All) -> Vec<Row<'_>> {
     let mut rows: Vec<(u64, Row)> = Vec::new();
     let records: BTreeMap<LineageId, &Arc<Agent>> =
-        all.agents.iter().map(|agent| (agent.lineage_id, agent)).collect();
+        all.agents.iter().map(|agent| (agent.lineage_id, agent)).gather();
     for (lineage, account) in all.usage.accounts() {
         let record = records.get(&lineage);
         let last = account.rows().last();
@@ -227,7 +228,7 @@ fn per_agent(all: &All) -> Vec<Row<'_>> {
         rows.push((0, Row::Made(shown)));
     }
     rows.extend(gone::shown_earlier(gone).map(|(used, shown)| (used, Row::Made(shown))));
-    rows.sort_by_key(|(used, _)| std::cmp::Reverse(*used));
+    sorted::by_key(&mut rows, |(used, _)| std::cmp::Reverse(*used));
     rows.into_iter().map(|(_, shown)| shown).collect()
 }
 
@@ -278,7 +279,7 @@ pub fn by_team(all: &All) -> Value {
         team.joined += part.sessions;
     }
     let mut ranked: Vec<(Arc<str>, Team)> = teams.into_iter().collect();
-    ranked.sort_by_key(|(_, team)| std::cmp::Reverse(team.tokens.total()));
+    sorted::by_key(&mut ranked, |(_, team)| std::cmp::Reverse(team.tokens.total()));
     let shown: Vec<Value> = ranked.iter().map(|(id, team)| shown_team(all, id, team)).collect();
     json!({ "teams": shown })
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use svc_base::sorted::Gather;
 
 /// Roles whose work is never given to a light model because of a word in the task: a wrong plan or a missed
 /// hole costs more than it saves.
@@ -159,7 +160,7 @@ pub fn shown(all: &All) -> Value {
             let shown = json!({"model": model, "reason": reason, "mode": mode, "tier": tier});
             (agent.id.to_string(), shown)
         })
-        .collect();
+        .gather();
     let config = all.settings.config();
     let mode = match config.routing {
         _ if config.default_model != UNKNOWN_MODEL => "fixed",

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use svc_base::chunked::ChunkedMap;
+use svc_base::sorted::{self, Gather};
 
 /// `.svc/state/usage.json`.
 #[derive(Debug, Default, Deserialize)]
@@ -84,9 +85,9 @@ impl State {
             internal: &self.internal,
             today: self.today,
             saved: self.saved,
-            checks: self.checks.iter().map(|(id, check)| (*id, *check)).collect(),
+            checks: self.checks.iter().map(|(id, check)| (*id, *check)).gather(),
             interrupted: self.interrupted,
-            routes: self.routes.iter().map(|(id, route)| (*id, &**route)).collect(),
+            routes: self.routes.iter().map(|(id, route)| (*id, &**route)).gather(),
             routed: self.routed,
             windows: self.windows.stored(),
         }
@@ -96,17 +97,17 @@ impl State {
 /// Takes over the ledger of an earlier daemon. The registry is written by itself, so after a power cut one of
 /// the two may be a second behind: the records decide, and the accounts are brought in line with them.
 pub fn restore(all: &mut All, stored: Stored, now: Time) {
-    let known: BTreeSet<LineageId> = all.agents.iter().map(|agent| agent.lineage_id).collect();
+    let known: BTreeSet<LineageId> = all.agents.iter().map(|agent| agent.lineage_id).gather();
     let accounts = stored.accounts.into_iter().map(|(id, account)| (id, Arc::new(account.restored())));
     let (open, mut gone): (Vec<_>, Vec<_>) = accounts.partition(|(id, _)| known.contains(id));
-    gone.sort_by_key(|(_, account)| account.last_used);
+    sorted::by_key(&mut gone, |(_, account)| account.last_used);
     let mut state = State {
         accounts: open.into_iter().collect(),
         gone: Arc::new(Gone::restore(stored.earlier, stored.earlier_models, gone)),
         internal: Arc::new(stored.internal),
         today: stored.today,
         saved: stored.saved,
-        checks: Arc::new(stored.checks.into_iter().collect()),
+        checks: Arc::new(stored.checks.into_iter().gather()),
         interrupted: stored.interrupted,
         works: ChunkedMap::default(),
         routes: stored.routes.into_iter().map(|(id, route)| (id, Arc::new(route))).collect(),

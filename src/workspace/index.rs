@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Bound;
+use svc_base::sorted;
 use svc_base::{relevance, scopes};
 
 /// Files whose presence in a folder is remembered, by bit. The first [`MANIFESTS`] decide about workspaces,
@@ -196,7 +197,7 @@ fn ranked<'a>(workspaces: &'a [Workspace], focus: &Focus) -> Vec<&'a Workspace> 
     };
     let mut ranked: Vec<(bool, f64, &Workspace)> =
         workspaces.iter().zip(scores).map(|(one, score)| (is_own(one), score, one)).collect();
-    ranked.sort_unstable_by(|a, b| {
+    sorted::by(&mut ranked, |a, b| {
         let by_files = || b.2.files.cmp(&a.2.files).then_with(|| a.2.path.cmp(&b.2.path));
         b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then_with(by_files)
     });

@@ -12,6 +12,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::time::UNIX_EPOCH;
+use svc_base::sorted;
 use svc_sys::beneath::{Dir, Root};
 
 /// Bytes of a text that is read or written: 5 MB.
@@ -386,7 +387,7 @@ impl Walk {
             fields.insert("mtime".into(), json!(modified(&meta).to_string()));
             names.push((kind != "dir", name, fields));
         }
-        names.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        sorted::by(&mut names, |a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let room = self.limit.saturating_sub(self.nodes.len());
         if names.len() > room {
             self.truncated = true;

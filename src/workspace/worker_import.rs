@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use svc_base::sorted;
 use svc_sys::beneath::Root;
 use svc_sys::process::{Processes, Running, Spec, Stdin};
 use svc_sys::threads::Thread;
@@ -414,6 +415,6 @@ fn agent_settings(folder: &Path) -> Vec<String> {
         }
     }
     found.truncate(MAX_SETTINGS);
-    found.sort_unstable();
+    sorted::up(&mut found);
     found
 }

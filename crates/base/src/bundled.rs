@@ -45,7 +45,7 @@ texts!(
 
 static REGISTRY: LazyLock<Vec<Value>> = LazyLock::new(|| {
     // The embedded file is an array, which a test holds.
-    let mut facts: Vec<Value> = serde_json::from_str(FACTS).unwrap_or_default();
+    let mut facts: Vec<Value> = serde_json::from_slice(FACTS.as_bytes()).unwrap_or_default();
     for fact in &mut facts {
         let text = fact["id"].as_str().and_then(content).unwrap_or_default();
         fact["description"] = json!(description(text));

@@ -25,6 +25,7 @@ pub mod relevance;
 pub mod scopes;
 pub mod secret;
 pub mod settings;
+pub mod sorted;
 pub mod terms;
 pub mod time;
 pub mod toys;

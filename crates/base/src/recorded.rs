@@ -6,6 +6,7 @@
 
 #![allow(improper_ctypes_definitions, reason = "only Rust calls what cannot unwind")]
 
+use crate::sorted::Gather;
 use crate::time::Time;
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
@@ -286,7 +287,7 @@ fn object(object: &Map<String, Value>, to: &mut Vec<u8>) {
 
 fn read_object(from: &mut Reader) -> Map<String, Value> {
     let count = from.count();
-    (0..count).map(|_| (from.text().to_owned(), read_value(from))).collect()
+    (0..count).map(|_| (from.text().to_owned(), read_value(from))).gather()
 }
 
 fn value(value: &Value, to: &mut Vec<u8>) {

@@ -1,6 +1,7 @@
 //! Which texts matter to a task: BM25 (Robertson and Zaragoza, 2009) over the words of the texts. Pure,
 //! without an index: the stores hold at most a thousand short texts.
 
+use crate::sorted::{self, Gather};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::LazyLock;
 
@@ -79,7 +80,7 @@ pub fn stem(word: &str) -> &str {
 /// The texts that share a telling word with `query`: index and score, best first; equals keep the later
 /// text first.
 pub fn rank(query: &str, texts: &[&str]) -> Vec<(usize, f64)> {
-    let query: BTreeSet<String> = words(query).into_iter().take(MAX_QUERY_WORDS).collect();
+    let query: BTreeSet<String> = words(query).into_iter().take(MAX_QUERY_WORDS).gather();
     let counted: Vec<(BTreeMap<String, usize>, usize)> = texts.iter().map(|text| count(text)).collect();
     let total: usize = counted.iter().map(|(_, length)| length).sum();
     let mean = as_f64(total) / as_f64(counted.len().max(1));
@@ -97,7 +98,7 @@ pub fn rank(query: &str, texts: &[&str]) -> Vec<(usize, f64)> {
     }
     let mut ranked: Vec<(usize, f64)> =
         scores.into_iter().enumerate().filter(|(_, score)| *score > 0.0).collect();
-    ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
+    sorted::by(&mut ranked, |a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
     ranked
 }
 

@@ -52,7 +52,7 @@ pub fn all() -> &'static [Toy] {
     static TOYS: OnceLock<Vec<Toy>> = OnceLock::new();
     TOYS.get_or_init(|| {
         // The file is part of the program, and a test reads it.
-        serde_json::from_str(include_str!("../../../data/toys.json")).unwrap_or_default()
+        serde_json::from_slice(include_bytes!("../../../data/toys.json")).unwrap_or_default()
     })
 }
 

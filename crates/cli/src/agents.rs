@@ -9,6 +9,7 @@ use super::{logs, wait};
 use serde_json::{Map, Value, json};
 use std::io::Read;
 use std::path::Path;
+use svc_base::sorted;
 use svc_base::time::Time;
 
 /// Agents that are being ended at the same time.
@@ -26,7 +27,7 @@ pub fn list(session: &Session) -> Outcome {
         return out.document(&Value::Array(agents));
     }
     // Who lives stands first, then who came last: the order in which people look for them.
-    agents.sort_by(|a, b| {
+    sorted::by(&mut agents, |a, b| {
         is_live(b).cmp(&is_live(a)).then_with(|| text(b, "spawnedAt").cmp(text(a, "spawnedAt")))
     });
     if args.flag("names") || out.quiet {

@@ -414,7 +414,8 @@ impl Client {
 }
 
 fn read_answer(status: u16, text: &str) -> Result<Value, CallError> {
-    let value = if text.is_empty() { Ok(Value::Null) } else { serde_json::from_str::<Value>(text) };
+    let value =
+        if text.is_empty() { Ok(Value::Null) } else { serde_json::from_slice::<Value>(text.as_bytes()) };
     if (200..300).contains(&status) {
         return value.map_err(|_| CallError::Other("the answer is not JSON: is this an svc daemon?".into()));
     }

@@ -8,6 +8,7 @@ use super::target::text;
 use super::trust::read_key;
 use serde_json::{Value, json};
 use std::time::Duration;
+use svc_base::sorted;
 
 /// Between two looks at an installation that takes long.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -59,7 +60,7 @@ fn list(session: &Session) -> Outcome {
         let installed = list.iter().filter(|one| one["installed"] == true);
         return out.lines(&installed.map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
     }
-    list.sort_by_key(|one| one["installed"] != true);
+    sorted::by_key(&mut list, |one| one["installed"] != true);
     let mut table =
         Table::new(&["ID", "NAME", "STATUS", "VERSION", "MISSING OR REMEDY"]).status_column(2).optional(&[1]);
     for one in &list {
@@ -179,7 +180,7 @@ fn tools(session: &Session, id: &str) -> Outcome {
 }
 
 fn exec(session: &Session, id: &str, tool: &str, params: &str) -> Outcome {
-    let params: Value = serde_json::from_str(params).map_err(|error| {
+    let params: Value = serde_json::from_slice(params.as_bytes()).map_err(|error| {
         Failure::usage(format!("the parameters are a JSON object like '{{\"a\":1}}': {error}"))
     })?;
     let mut body = json!({"tool": tool, "params": params});

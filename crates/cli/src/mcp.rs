@@ -20,6 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use svc_base::mcp::{ACCEPTED, PROTOCOL};
+use svc_base::sorted::Gather;
 
 /// Bytes of one message.
 const LINE_LIMIT_BYTES: u64 = 4 << 20;
@@ -162,7 +163,7 @@ impl Server<'_> {
             .iter()
             .take(MAX_INTEGRATIONS)
             .map(|one| (text(one, "id").to_owned(), format!("{}{}", one["configured"], one["gatedTools"])))
-            .collect();
+            .gather();
         let (to_ask, is_news) = self.offers.attach(&signs);
         if is_news {
             self.list_changed();

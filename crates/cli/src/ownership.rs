@@ -68,7 +68,7 @@ fn hook(session: &Session) -> Outcome {
     let read = std::io::stdin().take(HOOK_INPUT_BYTES).read_to_string(&mut input);
     let event: Value = read
         .ok()
-        .and_then(|_| serde_json::from_str(&input).ok())
+        .and_then(|_| serde_json::from_slice(input.as_bytes()).ok())
         .ok_or_else(|| Failure::usage("svc hook reads a hook's JSON object on standard input"))?;
     let named = ["file_path", "notebook_path", "path"];
     let Some(path) = named.iter().find_map(|name| event["tool_input"][name].as_str()) else { return Ok(()) };

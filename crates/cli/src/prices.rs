@@ -98,7 +98,7 @@ fn read(file: &str) -> Result<Value, Failure> {
             "a table of prices has at most 1 MiB; leave out models that are not used".to_owned(),
         ));
     }
-    let table: Value = serde_json::from_str(&content)
+    let table: Value = serde_json::from_slice(content.as_bytes())
         .map_err(|error| failed(format!("it is no JSON: {error}; it is to be like 'svc prices --json'")))?;
     if !table.is_object() {
         return Err(failed(

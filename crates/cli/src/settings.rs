@@ -172,7 +172,7 @@ fn set(session: &Session, key: &str, value: &str) -> Outcome {
 
 /// A value of the command line: JSON if it reads as JSON, else text.
 fn parse(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| json!(text))
+    serde_json::from_slice(text.as_bytes()).unwrap_or_else(|_| json!(text))
 }
 
 /// The value behind a dotted key.

@@ -81,8 +81,8 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error.to_string())),
         }
-        let value: serde_json::Value =
-            serde_json::from_str(&text).map_err(|error| failed(format!("is no JSON: {error}")))?;
+        let value: serde_json::Value = serde_json::from_slice(text.as_bytes())
+            .map_err(|error| failed(format!("is no JSON: {error}")))?;
         let version = value.get("version").and_then(serde_json::Value::as_u64);
         if version != Some(VERSION.into()) {
             let version = version.map_or_else(|| "none".into(), |version| version.to_string());

@@ -3,6 +3,7 @@
 use super::rank::{Ranked, Wish};
 use super::{Map, commands, symbols, words};
 use std::fmt::Write as _;
+use svc_base::sorted;
 
 /// Files that are told with what they define.
 const WITH_SYMBOLS: usize = 15;
@@ -48,10 +49,10 @@ impl Map {
             found.push((hits, symbol));
         }
         // The file's own order stays among equals.
-        found.sort_by_key(|(hits, symbol)| (std::cmp::Reverse(*hits), symbol.line));
+        sorted::by_key(&mut found, |(hits, symbol)| (std::cmp::Reverse(*hits), symbol.line));
         let more = found.len().saturating_sub(SYMBOLS);
         found.truncate(SYMBOLS);
-        found.sort_by_key(|(_, symbol)| symbol.line);
+        sorted::by_key(&mut found, |(_, symbol)| symbol.line);
         let mut text = String::new();
         for (_, symbol) in &found {
             let kind = if symbol.kind.is_empty() { "" } else { " " };

@@ -6,6 +6,7 @@ use serde_json::{Number, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use svc_base::sorted::Gather;
 
 /// JSON, borrowed from its text.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl<'a> Json<'a> {
     /// The fields by their names, each once; none where it is no object.
     pub fn fields(&self) -> BTreeMap<&str, &Self> {
         let Self::Object(fields) = self else { return BTreeMap::new() };
-        fields.iter().map(|(name, value)| (name.as_ref(), value)).collect()
+        fields.iter().map(|(name, value)| (name.as_ref(), value)).gather()
     }
 
     /// Whether it is `null`.
@@ -119,7 +120,9 @@ impl<'a> Json<'a> {
             Self::Text(text) => Value::String(text.clone().into_owned()),
             Self::List(items) => items.iter().map(Self::to_value).collect(),
             Self::Object(fields) => {
-                fields.iter().map(|(name, value)| (name.clone().into_owned(), value.to_value())).collect()
+                let members =
+                    fields.iter().map(|(name, value)| (name.clone().into_owned(), value.to_value()));
+                Value::Object(members.gather())
             }
         }
     }

@@ -106,7 +106,7 @@ pub fn remedy(info: &Info) -> String {
 
 /// `claude auth status`: an object with `loggedIn`, and more where somebody is.
 pub fn claude(answer: Answer) -> Option<Login> {
-    let status: Value = serde_json::from_str(answer.text.trim()).ok()?;
+    let status: Value = serde_json::from_slice(answer.text.trim().as_bytes()).ok()?;
     if !status.get("loggedIn")?.as_bool()? {
         return Some(Login::out());
     }

@@ -35,7 +35,7 @@ where
         let length = saved.len();
         return Err(format!("a saved conversation has at most {SAVED_LIMIT_BYTES} bytes, not {length}"));
     }
-    match serde_json::from_str::<C>(saved) {
+    match serde_json::from_slice::<C>(saved.as_bytes()) {
         Ok(conversation) => Ok(Box::new(conversation)),
         Err(error) => {
             let fault = error.to_string();

@@ -119,7 +119,7 @@ pub(super) struct Told(Native);
 impl Told {
     /// One of them.
     pub(super) fn line(&mut self, line: &str, out: &mut Vec<Step>) {
-        match serde_json::from_str(line) {
+        match serde_json::from_slice(line.as_bytes()) {
             Ok(native::Input::Say { text }) => terminal::said(out, &text),
             _ => self.0.line(line, out),
         }

@@ -30,7 +30,7 @@ struct Entry {
 fn table() -> &'static Table {
     static TABLE: OnceLock<Table> = OnceLock::new();
     TABLE.get_or_init(|| {
-        serde_json::from_str(include_str!("../../../data/windows.json"))
+        serde_json::from_slice(include_bytes!("../../../data/windows.json"))
             .expect("data/windows.json is part of the program, and a test reads it")
     })
 }

@@ -43,7 +43,7 @@ pub fn object(line: &str) -> Option<Json<'_>> {
 
 /// As [`object`], with words of its own: for messages of which parts are kept.
 pub fn own_object(line: &str) -> Option<Value> {
-    serde_json::from_str::<Value>(line).ok().filter(Value::is_object)
+    serde_json::from_slice::<Value>(line.as_bytes()).ok().filter(Value::is_object)
 }
 
 /// The text under `key`, or the empty one.

@@ -65,7 +65,7 @@ fn tell(refusal: Option<Refusal>, is_try: bool) {
 
 fn read(plan: &OsString) -> Result<Plan, String> {
     let text = plan.to_str().ok_or("the plan is no text")?;
-    serde_json::from_str(text).map_err(|error| format!("the plan cannot be read: {error}"))
+    serde_json::from_slice(text.as_bytes()).map_err(|error| format!("the plan cannot be read: {error}"))
 }
 
 /// Makes the room, runs `line` in it, and tells how that ended. With nothing to run it ends at once.

@@ -69,7 +69,7 @@ fn ask(address: SocketAddr) -> Option<Holder> {
         ureq::Agent::config_builder().timeout_global(Some(ANSWER_WAIT)).proxy(None).max_redirects(0).build();
     let mut answer = config.new_agent().get(format!("http://{address}/api/status")).call().ok()?;
     let text = answer.body_mut().with_config().limit(ANSWER_BYTES).read_to_string().ok()?;
-    let status: Value = serde_json::from_str(&text).ok()?;
+    let status: Value = serde_json::from_slice(text.as_bytes()).ok()?;
     Some(Holder::Daemon { project: plain(status["projectDir"].as_str()?), pid: status["pid"].as_u64()? })
 }
 

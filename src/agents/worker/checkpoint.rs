@@ -17,6 +17,7 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use svc_base::sorted;
 use svc_sys::files::{missing_is_fine, replace_soon};
 use svc_sys::regular;
 
@@ -71,7 +72,7 @@ impl RunFolder {
         let agent = |entry: &fs::DirEntry| entry.file_name().to_str()?.parse().ok();
         let mut found: Vec<_> =
             entries.flatten().filter_map(|entry| Some((agent(&entry)?, Self(entry.path())))).collect();
-        found.sort_unstable_by_key(|(agent, _)| *agent);
+        sorted::by_key(&mut found, |(agent, _)| *agent);
         found
     }
 
@@ -129,7 +130,7 @@ impl RunFolder {
     /// The newest checkpoint that the state on disk, which has heard so many deeds, is as new as.
     pub(super) fn newest(&self, heard: u64) -> Option<Checkpoint> {
         let mut numbers = self.numbers();
-        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        sorted::by(&mut numbers, |one, other| other.cmp(one));
         let read =
             |n: u64| -> io::Result<Checkpoint> { Ok(serde_json::from_slice(&read(&self.file_of(n))?)?) };
         numbers.into_iter().filter_map(|n| read(n).ok()).find(|found| found.saved.deed <= heard)

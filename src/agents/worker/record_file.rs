@@ -11,6 +11,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use svc_base::sorted;
 
 /// Of a file that is there already so many bytes at its end are read first.
 const TAIL_BYTES: u64 = 1024 * 1024;
@@ -149,7 +150,7 @@ fn find(folder: &Path, depth: usize, suffix: &str, names: &mut usize) -> Option<
     if depth == 0 {
         return None;
     }
-    entries.sort_unstable_by(|one, other| other.cmp(one));
+    sorted::by(&mut entries, |one, other| other.cmp(one));
     let folders = entries.into_iter().filter(|(_, is_folder)| *is_folder);
     folders.map(|(path, _)| path).find_map(|path| find(&path, depth - 1, suffix, names))
 }

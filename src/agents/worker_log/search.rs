@@ -17,6 +17,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use svc_base::matching::Matcher;
+use svc_base::sorted;
 
 /// Blocks that a question reads, those that promise most.
 const BLOCKS_READ: usize = 96;
@@ -234,7 +235,7 @@ fn promising(segments: &[Segment], matcher: &mut Matcher) -> io::Result<Vec<Stre
     }
     // Of equals the later: stable, from the end.
     stretches.reverse();
-    stretches.sort_by(|a, b| b.score.total_cmp(&a.score));
+    sorted::by(&mut stretches, |a, b| b.score.total_cmp(&a.score));
     stretches.truncate(BLOCKS_READ);
     Ok(stretches)
 }
@@ -247,7 +248,7 @@ fn unindexed(segments: &[Segment], skipped: &mut u64) -> Vec<Stretch> {
         .enumerate()
         .filter(|(at, covered)| segments[*at].length > *covered)
         .collect();
-    rest.sort_by_key(|(at, _)| std::cmp::Reverse(segments[*at].changed));
+    sorted::by_key(&mut rest, |(at, _)| std::cmp::Reverse(segments[*at].changed));
     let mut left = SCAN_BYTES;
     let mut stretches = Vec::new();
     for (at, covered) in rest {
@@ -291,7 +292,7 @@ fn weight_of(line: &[u8]) -> f32 {
 }
 
 fn keep_best(lines: &mut Vec<Line>, most: usize) {
-    lines.sort_by(|a, b| b.score.total_cmp(&a.score));
+    sorted::by(lines, |a, b| b.score.total_cmp(&a.score));
     lines.truncate(most);
 }
 

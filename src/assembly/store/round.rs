@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::PoisonError;
 use std::time::Instant;
+use svc_base::sorted::Gather;
 
 impl Inbox {
     /// Has a document written by then; whether that is sooner than the thread knows. Output has the same few
@@ -33,7 +34,7 @@ impl Inbox {
         let writing = self.writing.iter().map(|document| (*document, self.round));
         let due = self.due.keys().chain(self.later.keys()).map(|document| (*document, self.round + 1));
         // Of one that is being written and was put again since, the later counts.
-        writing.chain(due).collect()
+        writing.chain(due).gather()
     }
 
     /// These are on disk as they were when the round was taken.
@@ -122,7 +123,7 @@ pub(super) fn take(inbox: &mut Inbox, now: Instant) -> Round {
         inbox.refused.remove(document);
     }
     inbox.round += 1;
-    inbox.writing = documents.iter().copied().collect();
+    inbox.writing = documents.iter().copied().gather();
     inbox.lines_again = None;
     if std::mem::take(&mut inbox.logs_dropped) > 0 {
         log::warn!("more than {MAX_LOG_LINES} log lines waited for the disk: some were dropped");

@@ -9,6 +9,7 @@ use crate::core::time::Time;
 use crate::memory::{self, Learned};
 use std::collections::{BTreeMap, VecDeque};
 use svc_base::fence::one_line;
+use svc_base::sorted;
 
 /// Facts of one kind at most, the latest; older ones are losses. Of next steps only the last count.
 const MAX_FACTS: usize = 24;
@@ -225,7 +226,7 @@ impl Ledger {
                 (is_open, format!("- {} {}", fact.text, fact.place.shown(self.now)))
             })
             .collect();
-        lines.sort_by_key(|(is_open, _)| *is_open);
+        sorted::by_key(&mut lines, |(is_open, _)| *is_open);
         lines.into_iter().map(|(_, line)| line).collect()
     }
 }
@@ -388,7 +389,7 @@ pub fn files_changed(
                 .extend(found.iter().map(|(path, writes)| (*writes, format!("- {path} (writes: {writes})"))));
             continue;
         }
-        found.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        sorted::by(&mut found, |a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
         let named: Vec<String> = found.iter().take(NAMED).map(|(path, _)| name(path)).collect();
         for (path, writes) in found.iter().skip(NAMED) {
@@ -398,7 +399,7 @@ pub fn files_changed(
         let more = found.len() - NAMED;
         lines.push((writes, format!("- {folder}/: {} and {more} more", named.join(", "))));
     }
-    lines.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    sorted::by(&mut lines, |a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     lines.into_iter().map(|(_, line)| line).collect()
 }
 

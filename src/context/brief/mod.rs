@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use svc_base::fence::one_line;
+use svc_base::sorted;
 use transcript::{FAILED, Transcript};
 
 /// Characters of a brief at most.
@@ -346,7 +347,7 @@ fn fit(head_chars: usize, sections: &mut [Section], room: usize, losses: &mut Lo
 fn fit_messages(messages: &[String], room: usize, losses: &mut Losses) -> Vec<String> {
     let quoted: Vec<String> = messages.iter().map(|text| quote(text)).collect();
     let mut lengths: Vec<usize> = quoted.iter().map(|text| text.chars().count() + 1).collect();
-    lengths.sort_unstable();
+    sorted::up(&mut lengths);
     let mut left = room;
     let mut limit = usize::MAX;
     for (at, length) in lengths.iter().enumerate() {
@@ -402,7 +403,7 @@ impl Losses {
     /// In the order of the sections; within one, as they happened.
     fn in_order(self, sections: &[Section]) -> Vec<Loss> {
         let mut list = Vec::from(self.list);
-        list.sort_by_key(|loss| sections.iter().position(|section| section.title == loss.section));
+        sorted::by_key(&mut list, |loss| sections.iter().position(|section| section.title == loss.section));
         list
     }
 

@@ -26,7 +26,8 @@ pub fn detect(folders: &Folders, read: &mut dyn FnMut(&str) -> Option<String>) -
         .map(|(path, folder)| (&**path, folder))
         .collect();
     let mut manifest = |name: &str| root.has(name).then(|| read(name)).flatten();
-    let package = manifest("package.json").and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let package =
+        manifest("package.json").and_then(|text| serde_json::from_slice::<Value>(text.as_bytes()).ok());
     let javascript = [
         ("pnpm-workspaces", manifest("pnpm-workspace.yaml").map(|text| pnpm_packages(&text))),
         (
@@ -67,7 +68,9 @@ fn record(
     let (files, dirs) = counts(folders, &path);
     let folder_name = path.rsplit('/').next().unwrap_or_default().to_owned();
     let declared = read(&format!("{path}/{manifest}")).and_then(|text| match manifest {
-        "package.json" => serde_json::from_str::<Value>(&text).ok()?["name"].as_str().map(ToOwned::to_owned),
+        "package.json" => {
+            serde_json::from_slice::<Value>(text.as_bytes()).ok()?["name"].as_str().map(ToOwned::to_owned)
+        }
         "Cargo.toml" => toml_string(&text, "package", "name"),
         "pyproject.toml" => toml_string(&text, "project", "name"),
         _ => text
@@ -140,7 +143,7 @@ fn package_workspaces(package: &Value) -> Option<Vec<String>> {
 
 /// `packages` of `lerna.json`; its own default is `packages/*`, unless it says that npm's list counts.
 fn lerna_packages(text: &str) -> Option<Vec<String>> {
-    let lerna: Value = serde_json::from_str(text).ok()?;
+    let lerna: Value = serde_json::from_slice(text.as_bytes()).ok()?;
     if lerna["useWorkspaces"] == true {
         return None;
     }

@@ -124,7 +124,7 @@ impl<'a> Agent<'a> {
     fn use_tool(&mut self, call: &Call) -> io::Result<String> {
         let arguments = match call.arguments.trim() {
             "" => Ok(Map::new()),
-            text => serde_json::from_str(text)
+            text => serde_json::from_slice(text.as_bytes())
                 .map_err(|error| format!("the arguments are not an object: {error}")),
         };
         let shown =

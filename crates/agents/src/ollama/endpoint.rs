@@ -223,7 +223,7 @@ fn refused(response: ureq::http::Response<ureq::Body>) -> Failure {
     let mut bytes = Vec::new();
     let body = response.into_body().into_reader().take(ERROR_BODY_LIMIT_BYTES).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
-    let told = serde_json::from_str(&text).ok().and_then(|body: Value| error_words(&body));
+    let told = serde_json::from_slice(text.as_bytes()).ok().and_then(|body: Value| error_words(&body));
     let words = told.unwrap_or_else(|| match body {
         Ok(_) => text.trim().to_owned(),
         Err(error) => error.to_string(),

@@ -75,8 +75,8 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
             "--resume" => options.resume = Some(value()?),
             "--fork" => options.fork = Some(value()?),
             "--counted" => {
-                options.counted =
-                    serde_json::from_str(&value()?).map_err(|error| format!("--counted: {error}"))?;
+                options.counted = serde_json::from_slice(value()?.as_bytes())
+                    .map_err(|error| format!("--counted: {error}"))?;
             }
             "--full" => options.full = true,
             "--query" => options.query = true,

@@ -114,7 +114,7 @@ fn read(path: &Path) -> Result<Vec<Value>, String> {
     let limit = SESSION_LIMIT_BYTES as u64;
     let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(limit).read_to_string(&mut text).map_err(|error| error.to_string())?;
-    let mut history: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let mut history: Value = serde_json::from_slice(text.as_bytes()).map_err(|error| error.to_string())?;
     if history["version"] != VERSION {
         return Err(format!("its version is {}, not {VERSION}", history["version"]));
     }

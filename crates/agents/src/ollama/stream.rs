@@ -73,8 +73,8 @@ impl Assembler {
             self.done = true;
             return Ok(());
         }
-        let chunk: Value =
-            serde_json::from_str(data).map_err(|error| format!("the endpoint sent broken JSON: {error}"))?;
+        let chunk: Value = serde_json::from_slice(data.as_bytes())
+            .map_err(|error| format!("the endpoint sent broken JSON: {error}"))?;
         if let Some(error) = error_words(&chunk) {
             return Err(format!("the endpoint failed: {error}"));
         }

@@ -86,8 +86,8 @@ fn parse_options(mut args: impl Iterator<Item = String>) -> Result<Options, Stri
             "--query" => options.query = true,
             "--resume" => options.resume = Some(value()?),
             "--counted" => {
-                options.counted =
-                    serde_json::from_str(&value()?).map_err(|error| format!("--counted: {error}"))?;
+                options.counted = serde_json::from_slice(value()?.as_bytes())
+                    .map_err(|error| format!("--counted: {error}"))?;
             }
             "--model" => options.model = Some(value()?),
             LINGER_OPTION => {

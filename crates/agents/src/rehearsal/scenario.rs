@@ -92,7 +92,8 @@ pub struct Fork {
 ///
 /// Errors: a sentence that names step and field, for example `step 2, field run.command: must be a text`.
 pub fn parse(text: &str) -> Result<Scenario, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+    let value: Value =
+        serde_json::from_slice(text.as_bytes()).map_err(|error| format!("not JSON: {error}"))?;
     let top = Node { place: String::new(), field: String::new(), value: &value };
     let fields = top.object(&["description", "query", "steps", "onSay"])?;
     Ok(Scenario {

@@ -1,6 +1,7 @@
 //! The route table: the one list from which routing, `Allow`, `OpenAPI` and the README's table come.
 
 use super::Method;
+use crate::sorted;
 use serde_json::Value;
 
 /// One endpoint. `H` is what the owner of the table calls; the table itself never calls anything.
@@ -110,7 +111,7 @@ pub struct Table<H> {
 impl<H> Table<H> {
     /// A table of these routes; literal segments win over parameters, whatever the order.
     pub fn new(mut routes: Vec<Route<H>>) -> Self {
-        routes.sort_by_key(|route| route.path.matches(':').count());
+        sorted::by_key(&mut routes, |route| route.path.matches(':').count());
         Self { routes }
     }
 
@@ -138,7 +139,7 @@ impl<H> Table<H> {
             names.push("HEAD".into());
         }
         names.push("OPTIONS".into());
-        names.sort_unstable();
+        sorted::up(&mut names);
         names.dedup();
         Found::OtherMethods(names.join(", "))
     }

@@ -9,6 +9,7 @@ use super::{Check, Level, not, ok, output_of, programs};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use svc_base::sorted;
 use svc_sys::files;
 
 /// Open files of a daemon with a full house: three pipes an agent, logs, clients.
@@ -85,7 +86,7 @@ fn set_aside(project: &Path) -> Option<Check> {
     let entries = fs::read_dir(project.join(".svc")).ok()?;
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| name.contains(".corrupt-")).collect();
-    names.sort();
+    sorted::up(&mut names);
     (!names.is_empty()).then(|| {
         not(
             Level::Warn,

@@ -9,6 +9,7 @@ use crate::render::{
 use crate::target::{is_live, state, text};
 use crate::tokens::{priced, with_account};
 use serde_json::{Value, json};
+use svc_base::sorted;
 use svc_base::time::Time;
 
 /// Approvals take at most this part of the screen; more scroll.
@@ -92,7 +93,7 @@ fn limits(quota: &Value, now: Time) -> Vec<String> {
     let mut windows: Vec<&Value> = quota["windows"].as_array().into_iter().flatten().filter(known).collect();
     let left =
         |one: &Value| if one["closed"] == true { 0.0 } else { one["leftPercent"].as_f64().unwrap_or(0.0) };
-    windows.sort_by(|a, b| left(a).total_cmp(&left(b)));
+    sorted::by(&mut windows, |a, b| left(a).total_cmp(&left(b)));
     let shown = |one: &&Value| {
         let opens = Time::parse(text(one, "opensAt")).map(|at| format!(", opens in {}", age(at.since(now))));
         let state = if one["closed"] == true {

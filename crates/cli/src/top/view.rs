@@ -8,6 +8,7 @@ use crate::render::one_line;
 use crate::target::{is_live, state, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use svc_base::sorted;
 use svc_base::time::Time;
 
 /// The tokens per second are of the last so many milliseconds.
@@ -113,8 +114,8 @@ impl View {
             self.look.trouble = Some(trouble);
             return;
         }
-        look.agents.sort_by(|a, b| (rank(a), text(a, "name")).cmp(&(rank(b), text(b, "name"))));
-        look.approvals.sort_by(|a, b| text(a, "requestedAt").cmp(text(b, "requestedAt")));
+        sorted::by(&mut look.agents, |a, b| (rank(a), text(a, "name")).cmp(&(rank(b), text(b, "name"))));
+        sorted::by(&mut look.approvals, |a, b| text(a, "requestedAt").cmp(text(b, "requestedAt")));
         self.sample(&look);
         self.look = look;
         let rows = self.rows();

@@ -92,7 +92,7 @@ impl Call {
 
     /// Its arguments, or what it is called where the agent tells none.
     pub(super) fn input(&self) -> Value {
-        let input = self.input.as_ref().and_then(|input| serde_json::from_str(input.get()).ok());
+        let input = self.input.as_ref().and_then(|input| serde_json::from_slice(input.get().as_bytes()).ok());
         input.unwrap_or_else(|| json!({"title": self.title}))
     }
 

@@ -258,7 +258,7 @@ impl Conversation for Stream {
 
     fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
         let Some(input) = self.questions.remove(question) else { return };
-        let input: Value = serde_json::from_str(input.get()).unwrap_or_default();
+        let input: Value = serde_json::from_slice(input.get().as_bytes()).unwrap_or_default();
         let behavior = if ruling.allow {
             json!({"behavior": "allow", "updatedInput": input})
         } else {

@@ -200,7 +200,7 @@ impl Session {
 
     fn heard(&self, text: &str) {
         // What is no JSON is no message we know, and is ignored like one.
-        let message: Value = serde_json::from_str(text).unwrap_or_default();
+        let message: Value = serde_json::from_slice(text.as_bytes()).unwrap_or_default();
         let answer = if message["type"] == "ping" {
             Some(r#"{"type":"pong"}"#.to_owned())
         } else {
