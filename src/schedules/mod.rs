@@ -163,6 +163,8 @@ pub struct Schedule {
     pub marked: Option<Time>,
     /// A mark whose agent is still to be started.
     pub due: Option<Time>,
+    /// Marks on their way to the disk: what waits for one waits for all of them, of which the last counts.
+    pub on_the_way: u32,
     /// The last [`MAX_HISTORY`] runs, oldest first.
     pub history: VecDeque<Run>,
     /// Whom it has started, as long as they have a record: an ended one may go on.
@@ -343,6 +345,7 @@ fn create(all: &mut All, cx: &mut Context, wish: Wish) -> Result<ScheduleId, Pro
         next_run: None,
         marked: None,
         due: None,
+        on_the_way: 0,
         history: VecDeque::new(),
         started: Vec::new(),
         created_at: cx.now,

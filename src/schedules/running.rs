@@ -76,8 +76,7 @@ pub fn started(all: &mut All, cx: &mut Context) {
 pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     let Some(at) = schedule.next_run.filter(|_| schedule.enabled) else { return };
-    let late = cx.now.since(at) > LATE;
-    let this_minute = Time(cx.now.0 - cx.now.0 % MINUTE_MS);
+    let (late, this_minute) = (is_late(at, cx.now), minute_of(cx.now));
     let is_skipped = schedule.catch_up == CatchUp::Skip;
     // Only a clock that was set back lets a run come late into a minute that has had one.
     if late && (is_skipped || schedule.has_used(this_minute)) {
@@ -92,16 +91,40 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     // One run makes up for all that were missed: the minute it is made in is used up with them.
     schedule.marked = Some(if late { at.max(this_minute) } else { at });
     schedule.due = Some(at);
+    store_mark(all, cx, id);
+}
+
+/// Plans the next time, and waits for the mark to be on the disk.
+fn store_mark(all: &mut All, cx: &mut Context, id: ScheduleId) {
     plan_next(all, cx.now, id);
+    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
+        schedule.on_the_way += 1;
+    }
     put(cx);
     cx.push(Effect::WhenStored(Timer::ScheduleStart(id)));
+}
+
+fn is_late(at: Time, now: Time) -> bool {
+    now.since(at) > LATE
+}
+
+fn minute_of(now: Time) -> Time {
+    Time(now.0 - now.0 % MINUTE_MS)
 }
 
 /// Starts the agent of a marked time. The mark is on disk: whatever ends the daemon from now on, the next
 /// one does not start this time again.
 pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
-    let Some(at) = schedule.due.take() else { return };
+    schedule.on_the_way = schedule.on_the_way.saturating_sub(1);
+    let Some(at) = schedule.due.filter(|_| schedule.on_the_way == 0) else { return };
+    let this_minute = minute_of(cx.now);
+    if is_late(at, cx.now) && schedule.marked.is_none_or(|marked| marked < this_minute) {
+        // The clock has gone forward meanwhile: the minute that this uses up is another.
+        schedule.marked = Some(this_minute);
+        return store_mark(all, cx, id);
+    }
+    schedule.due = None;
     match begin(all, cx, id) {
         Ok(agent) => note(all, cx, id, Some(at), Outcome::Started, Ok(agent)),
         Err(problem) => {

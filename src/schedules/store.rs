@@ -91,6 +91,7 @@ impl State {
                 next_run: found.next_run,
                 marked: found.marked,
                 due: found.due,
+                on_the_way: 0,
                 history: found.history,
                 started: found.started,
                 created_at: found.created_at,

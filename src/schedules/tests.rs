@@ -279,6 +279,26 @@ fn a_late_run_that_waits_for_the_disk_while_the_clock_is_set_back_is_not_made_ag
 }
 
 #[test]
+fn a_run_that_waits_for_the_disk_while_the_clock_goes_forward_marks_the_minute_that_it_uses_up() {
+    use crate::core::time::Jump;
+    let (mut bench, id) = bench("*/5 * * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"catchUp": "once", "maxConcurrent": 100}));
+    bench.disk_hangs = true;
+    bench.pass(5 * MINUTE);
+    let jump = Jump { is_back: false, by: 5 * MINUTE };
+    bench.now = bench.now.moved(jump);
+    bench.apply(Event::ClockSet(jump));
+    bench.apply(Event::Timer(Timer::ScheduleStart(id)));
+    assert_eq!(outcomes(&mut bench), [""; 0], "00:10 is to be on the disk before");
+    bench.disk_hangs = false;
+    bench.apply(Event::Timer(Timer::ScheduleStart(id)));
+    bench.pass(Duration::from_secs(50));
+    let history = shown(&mut bench)["history"].as_array().unwrap().clone();
+    let started = history.iter().filter(|run| run["outcome"] == "started");
+    assert_eq!(started.count(), 1, "{history:?}");
+}
+
+#[test]
 fn a_late_run_does_not_come_into_a_minute_that_was_used_before_the_clock_was_set_back() {
     use crate::core::time::Jump;
     let (mut bench, _) = bench("*/5 * * * *");
