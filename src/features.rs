@@ -49,6 +49,8 @@ macro_rules! features {
         integrations Integrations: state(State) wish(Command) report(Report) order(Order) => _, _, api;
         /// The worktrees of agents.
         isolation Isolation: wish(Command) => _, _, api;
+        /// What stood in the folders of agents.
+        snapshots Snapshots: wish(Command) => _, _, api;
         /// The configuration.
         settings Settings: state(State) wish(Command) => _, _, api;
         /// What is known of the project's files.

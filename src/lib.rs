@@ -38,6 +38,7 @@ pub mod recall;
 pub mod record;
 pub mod schedules;
 pub mod settings;
+pub mod snapshots;
 pub mod teams;
 pub mod toys;
 pub mod usage;

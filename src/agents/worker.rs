@@ -20,6 +20,7 @@ mod room;
 mod run;
 mod session_record;
 mod stream;
+mod turns;
 
 pub use env::{Beside, own_program, process_spec};
 pub use fence::{Temporary, place_below};
@@ -60,6 +61,15 @@ const STACK_BYTES: usize = 1024 * 1024;
 /// return.
 pub type Reporter = dyn Fn(AgentId, RunReport) + Send + Sync;
 
+/// Who has to know when an agent begins to work, before it does, and when it has stopped: what stands in its
+/// folder is kept then. Each call returns when that is done; it has a time limit of its own.
+pub trait Turns: Send {
+    /// A turn is about to begin; or has begun by itself, which is `late` to hear of it.
+    fn begin(&self, late: bool);
+    /// A turn is over, or its program is.
+    fn end(&self);
+}
+
 /// What to run.
 pub struct RunSpec {
     /// The agent.
@@ -85,6 +95,8 @@ pub struct RunSpec {
     pub at_screen: Option<Time>,
     /// What is to be added to the request when everything else is ready.
     pub complete: Option<Complete>,
+    /// Who is told of its turns.
+    pub turns: Option<Box<dyn Turns>>,
 }
 
 /// Completes what a provider is asked to run.
@@ -120,6 +132,8 @@ pub struct Known {
     pub prepare: Vec<Prepare>,
     /// What holds for its keeper.
     pub settings: Settings,
+    /// Who is told of its turns.
+    pub turns: Option<Box<dyn Turns>>,
 }
 
 /// One run, as others than its thread see it.

@@ -252,8 +252,7 @@ impl Daemon {
         mut kept: Vec<worker::Kept>,
         lock: &mut Lock,
     ) -> std::io::Result<Self> {
-        let project = Arc::clone(&state.project);
-        let project_dir = project.dir.clone();
+        let (project, project_dir) = (Arc::clone(&state.project), state.project.dir.clone());
         let (core, thread, recorder) = recorded(state, folder);
         let to_core = core.clone();
         // Before anything else runs: from here on a signal is an orderly end at any moment.
@@ -284,6 +283,7 @@ impl Daemon {
             market: Marketplace::new(),
             federation: Keeper::new(folder, clock::now()),
             programs: Arc::clone(&programs),
+            snapshots: Arc::new(crate::snapshots::worker::Snapshots::open(&project_dir, &processes)?),
             recorder,
             counters: OnceLock::new(),
             strays: Mutex::default(),

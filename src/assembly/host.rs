@@ -9,6 +9,7 @@ use crate::credentials::Vault;
 use crate::federation::worker::Keeper;
 use crate::market::worker_client::Marketplace;
 use crate::record::worker_tape::Recorder;
+use crate::snapshots::worker::Snapshots;
 use crate::workspace::worker_index::Indexer;
 use crate::workspace::worker_map::Mapper;
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ pub struct Host {
     pub federation: Keeper,
     /// The programs of the providers.
     pub programs: Arc<Programs>,
+    /// What stood in the folders of agents.
+    pub snapshots: Arc<Snapshots>,
     /// What the flight recorder does; `None` where it is switched off.
     pub recorder: Option<Arc<Recorder>>,
     /// Counters of the HTTP server and the hub, known once they run.

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::state_thread::Core;
 use super::store::{Store, Told};
 use crate::agents::report::RunReport;
-use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, own_program};
+use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program};
 use crate::agents::worker_jobs::Jobs;
 use crate::agents::worker_log::LogStore;
 use crate::agents::{
@@ -24,6 +24,8 @@ use crate::ownership::commands::baseline;
 use crate::ownership::worker_look::Looker;
 use crate::providers::{self, LaunchRequest};
 use crate::settings::Config;
+use crate::snapshots::Tidier;
+use crate::snapshots::worker::Snapshots;
 use crate::teams::worker::PlanReader;
 use crate::workspace::Report;
 use crate::workspace::worker_import::Imports;
@@ -46,6 +48,8 @@ pub struct Outbox {
     vault: Arc<Vault>,
     /// Tells agents of the files.
     map: Arc<Mapper>,
+    /// Keeps what stands in the folders of agents.
+    snapshots: Arc<Snapshots>,
     /// Makes what agents show of themselves.
     agent_tokens: Arc<AgentTokens>,
     gateways: Gateways,
@@ -60,6 +64,8 @@ pub struct Outbox {
     hub: Hub,
     journalist: crate::journalist::Writer,
     looker: Looker,
+    /// Keeps the snapshots small.
+    _tidier: Tidier,
     governor: crate::governor::Watch,
     cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
@@ -89,7 +95,7 @@ impl Outbox {
         agent_tokens: Arc<AgentTokens>,
         kept: Vec<Kept>,
     ) -> io::Result<Self> {
-        let Host { processes, logs, .. } = host;
+        let Host { processes, logs, snapshots, .. } = host;
         let (vault, map) = (Arc::clone(&host.vault), Arc::clone(&host.map));
         let project = core.snapshot().project.dir.clone();
         let (theirs, to_core) = (|| Arc::clone(processes), core.clone());
@@ -110,7 +116,8 @@ impl Outbox {
         let agents = kept.iter().filter_map(|kept| state.agents.get(kept.agent));
         let working_dirs: Vec<_> = agents.map(|agent| working_folder(&state, agent)).collect();
         let links = Arc::new(Links::start(&project, &working_dirs));
-        go_on_with(kept, &runs, &links, core);
+        go_on_with(kept, &runs, &links, core, snapshots);
+        let to_core = core.clone();
         Ok(Self {
             core: core.clone(),
             settled: Arc::new(runs.settler()),
@@ -134,6 +141,8 @@ impl Outbox {
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
             governor: crate::governor::Watch::start(core.clone())?,
             looker: Looker::start(project, reports(core, Event::Ownership))?,
+            _tidier: Tidier::start(Arc::clone(snapshots), move || to_core.snapshot())?,
+            snapshots: Arc::clone(snapshots),
             vault,
             map,
             agent_tokens,
@@ -253,6 +262,7 @@ impl Outbox {
                         nice: keeper.nice,
                         ceiling: governor.ceiling(),
                         at_screen,
+                        turns: turns_of(&self.snapshots, state, agent),
                         complete: map.map(|order| {
                             let map = Arc::clone(&self.map);
                             Box::new(move |request: &mut LaunchRequest| map.tell(&order, &mut request.prompt))
@@ -312,8 +322,15 @@ fn log_prompts(state: &State, logs: &LogStore) {
     }
 }
 
+/// What a run tells of its turns, where that is wished.
+fn turns_of(snapshots: &Arc<Snapshots>, state: &State, agent: AgentId) -> Option<Box<dyn Turns>> {
+    let record = state.agents.get(agent).filter(|_| state.settings.config().snapshots.enabled)?;
+    let folder = record.worktree.as_deref().unwrap_or_default();
+    Some(snapshots.turns_of(agent, record.lineage_id, folder))
+}
+
 /// Takes up the runs that an earlier daemon has left to their keepers.
-fn go_on_with(kept: Vec<Kept>, runs: &Runs, links: &Arc<Links>, core: &Core) {
+fn go_on_with(kept: Vec<Kept>, runs: &Runs, links: &Arc<Links>, core: &Core, snapshots: &Arc<Snapshots>) {
     let state = core.snapshot();
     for kept in kept {
         let agent = state.agents.get(kept.agent);
@@ -341,6 +358,7 @@ fn go_on_with(kept: Vec<Kept>, runs: &Runs, links: &Arc<Links>, core: &Core) {
             sent: agent.queue.iter().filter(|message| message.sent).map(|message| message.id).collect(),
             prepare: [links, tools].into_iter().flatten().collect(),
             settings: settings_of(&state, kept.agent),
+            turns: turns_of(snapshots, &state, kept.agent),
         };
         let id = kept.agent;
         if let Err(error) = runs.go_on(kept, known) {

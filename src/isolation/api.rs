@@ -1,6 +1,6 @@
-//! `/api/agents/:id/diff` and `/api/agents/:id/merge`.
+//! `/api/agents/:id/merge`.
 
-use super::{worker_diff, worker_merge};
+use super::worker_merge;
 use crate::api::{Fields, Method, Route, schema_of};
 use crate::endpoint::{Access, Handler};
 use serde_json::json;
@@ -11,17 +11,6 @@ const MAX_MESSAGE_CHARS: usize = 5_000;
 /// The routes of the agents' worktrees.
 pub fn routes() -> Vec<Route<Handler>> {
     vec![
-        Route::new(
-            Method::Get,
-            "/api/agents/:id/diff",
-            "What an agent changed: its worktree against its base, else its folder against HEAD (git)",
-            Handler::Work(Access::Anyone, worker_diff::diff),
-        )
-        .query(&[("path", "only this file or folder")])
-        .replies(&[
-            (200, "base, branch, commits, uncommitted, files with status and lines, diff, truncated"),
-            (409, "not a git repository, or its worktree is gone"),
-        ]),
         Route::new(
             Method::Post,
             "/api/agents/:id/merge",

@@ -102,6 +102,7 @@ fn shown(agent: &Agent, compared: &Comparison, files: &[Change], patch: &str, tr
         "agentId": agent.id,
         "agentName": agent.name,
         "isolation": agent.isolation,
+        "source": if compared.branch.is_some() { "base" } else { "head" },
         "base": compared.base,
         "branch": compared.branch,
         "commits": compared.commits,

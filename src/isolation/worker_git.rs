@@ -78,6 +78,35 @@ impl Git {
         Self { processes: Arc::clone(processes), folder, env: Vec::new(), shadow: Arc::default() }
     }
 
+    /// Git on an object store of the daemon's own, which has no working tree. Its settings are `settings`,
+    /// whatever stands in its folder by now.
+    ///
+    /// Errors: the system's words.
+    pub fn of_store(processes: &Arc<Processes>, store: &Path, settings: &[u8]) -> std::io::Result<Self> {
+        let git = Self::with(processes, store.to_path_buf());
+        let [top, own, shared] = [(); 3].map(|()| store.to_path_buf());
+        let shadow = Shadow::make(Real { top, own, shared }, settings)?;
+        // It is new.
+        let _ = git.shadow.set(Ok(shadow));
+        Ok(git)
+    }
+
+    /// Runs it with this on its standard input, and keeps so many bytes of what it prints.
+    ///
+    /// Errors: as [`Git::run`].
+    pub fn feed(&self, args: &[&str], input: &[u8], max_bytes: usize) -> Result<Vec<u8>, Problem> {
+        let shadow = match self.shadow() {
+            Ok(shadow) => shadow,
+            Err(refused) => return refused.told().and_then(|said| succeeded(&said)).map(String::into_bytes),
+        };
+        let spec = self.spec(args, &alone(shadow.variables()));
+        let said = self.processes.capture(&spec, input, WRITE_LIMIT, max_bytes).map_err(failed)?;
+        if said.truncated {
+            return Err(failed(format!("git prints more than {max_bytes} bytes")));
+        }
+        if said.is_success() { Ok(said.stdout) } else { Err(failed(format!("git failed: {}", words(&said)))) }
+    }
+
     /// The folder it runs in.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -142,10 +171,14 @@ impl Git {
         env: &[(OsString, OsString)],
         limit: Duration,
     ) -> Result<Captured, String> {
+        self.processes.capture(&self.spec(args, env), b"", limit, MAX_OUTPUT_BYTES)
+    }
+
+    fn spec(&self, args: &[&str], env: &[(OsString, OsString)]) -> Spec {
         let mut spec = Spec::tool("git", args, &self.folder);
         spec.env.extend(VARIABLES.iter().map(|(name, value)| (name.into(), value.into())));
         spec.env.extend(env.iter().chain(&self.env).cloned());
-        self.processes.capture(&spec, b"", limit, MAX_OUTPUT_BYTES)
+        spec
     }
 
     fn shadow(&self) -> Result<&Shadow, &Refused> {

@@ -53,6 +53,9 @@ pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     })?;
     let tip = if runs { tip_of(&place)? } else { settled_tip(&place, agent, wish.dry_run)? };
     let plan = Plan { agent, place: &place, wish: &wish, into: &into, tip: &tip };
+    if !wish.dry_run {
+        host.snapshots.before_merge(agent.lineage_id, agent.id);
+    }
     let (commit, files) = plan.carry_out()?;
     if wish.dry_run {
         return Ok(Answer::Reply(Reply::ok(&plan.reply(None, &files))));

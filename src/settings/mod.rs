@@ -83,6 +83,8 @@ pub struct Config {
     pub integrations: Integrations,
     /// The flight recorder.
     pub record: Record,
+    /// What is kept of the folders of agents.
+    pub snapshots: Snapshots,
     /// What agents get of the daemon's environment.
     pub env: Env,
 }
@@ -240,6 +242,17 @@ pub struct Record {
     pub max_megabytes: u64,
 }
 
+/// See [`Config::snapshots`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshots {
+    pub enabled: bool,
+    /// Turns of each agent.
+    pub turns: u64,
+    /// MiB on disk.
+    pub max_megabytes: u64,
+}
+
 /// See [`Config::skills`].
 #[derive(Debug, Clone, PartialEq, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
@@ -360,7 +373,7 @@ fn check(merged: &Map<String, Value>) -> Result<Config, Problem> {
 }
 
 /// Settings that hold further ones.
-const GROUPS: [&str; 10] = [
+const GROUPS: [&str; 11] = [
     "journalist",
     "isolation",
     "safety",
@@ -371,6 +384,7 @@ const GROUPS: [&str; 10] = [
     "integrations",
     "keeper",
     "record",
+    "snapshots",
 ];
 
 fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError>) {
@@ -392,7 +406,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "host" => host(value),
         "maxAgents" | "qcThreshold" => whole(1, 1000),
         "rotationThreshold" => number(0.05, 1.0),
-        "autoRotation" | "askBeforeRotation" | "learnFromLogs" | "record.enabled" => {
+        "autoRotation" | "askBeforeRotation" | "learnFromLogs" | "record.enabled" | "snapshots.enabled" => {
             (!value.is_boolean()).then(|| "must be true or false".into())
         }
         "journalistInterval" => whole(5, 86_400),
@@ -419,6 +433,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "keeper.orphanMinutes" => whole(0, 10_080),
         "keeper.nice" => whole(0, 19),
         "record.maxMegabytes" => whole(8, 10_240),
+        "snapshots.turns" => whole(1, 10_000),
+        "snapshots.maxMegabytes" => whole(16, 1 << 20),
         "env" => {
             environment(value, errors);
             None

@@ -171,7 +171,10 @@ fn an_agent_in_the_shared_folder_shows_its_folder_and_what_it_wrote() {
     let id = project.daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
     project.daemon.wait_state(&id, &["completed"]);
     project.folder.write("src/b.txt", "by a person\n");
-    let diff = project.daemon.get("/api/agents/shared/diff");
+    let own = project.daemon.get("/api/agents/shared/diff");
+    assert_eq!((&own["source"], own["files"].as_array().unwrap().len()), (&json!("snapshots"), 1), "{own}");
+    assert_eq!(own["files"][0]["path"], "src/mine.txt");
+    let diff = project.daemon.get("/api/agents/shared/diff?whole=true");
     let written: Vec<_> = diff["files"]
         .as_array()
         .unwrap()

@@ -74,6 +74,7 @@ mod shortage;
 mod simulation;
 mod simulation_plans;
 mod simulation_trust;
+mod snapshots;
 mod storm;
 mod teams;
 mod tidy;

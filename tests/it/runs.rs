@@ -159,6 +159,7 @@ impl Desk {
             orphan: Duration::ZERO,
             at_screen: None,
             complete: None,
+            turns: None,
         }
     }
 

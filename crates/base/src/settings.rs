@@ -230,6 +230,21 @@ pub const KEYS: &[Key] = &[
         "whole number 8 to 10240, in MiB",
         "what the flight recorder takes of the disk, at most; the oldest goes first; takes effect at the next start",
     ),
+    key(
+        "snapshots.enabled",
+        "true or false",
+        "whether the folder of an agent is kept before and after each of its turns, for 'svc undo'; for runs that start from now on",
+    ),
+    key(
+        "snapshots.turns",
+        "whole number 1 to 10000",
+        "turns of each agent whose snapshots are kept; older ones go",
+    ),
+    key(
+        "snapshots.maxMegabytes",
+        "whole number 16 to 1048576, in MiB",
+        "what snapshots take of the disk; beyond it the older half of all turns goes",
+    ),
 ];
 
 /// The setting of this dotted key.
@@ -280,6 +295,7 @@ pub fn defaults() -> Map<String, Value> {
         "keeper": {"orphanMinutes": 30, "nice": 5},
         "integrations": {"idleStopSeconds": 600},
         "record": {"enabled": true, "maxMegabytes": 64},
+        "snapshots": {"enabled": true, "turns": 100, "maxMegabytes": 2048},
         "env": {"pass": [], "set": {}, "providers": {}},
     });
     match value {

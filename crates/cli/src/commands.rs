@@ -462,6 +462,7 @@ static TABLES: &[&[Command]] = &[
     &trust::COMMANDS,
     ownership::COMMANDS,
     isolation::COMMANDS,
+    super::snapshots::COMMANDS,
     super::approvals::COMMANDS,
     &super::memory::COMMANDS,
     super::recall::COMMANDS,

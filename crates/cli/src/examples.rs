@@ -41,7 +41,13 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("resume", &["svc resume backend-1", "svc resume backend-1 'and now the footer'"]),
     ("wait", &["svc wait", "svc wait backend-1 --timeout 30m"]),
-    ("diff", &["svc diff backend-1 --stat", "svc diff backend-1 src/login.rs"]),
+    (
+        "diff",
+        &["svc diff backend-1 --stat", "svc diff backend-1 src/login.rs", "svc diff backend-1 --turn 3"],
+    ),
+    ("snapshots", &["svc snapshots backend-1", "svc snapshots backend-1 --json"]),
+    ("undo", &["svc undo backend-1", "svc undo backend-1 --turn 3"]),
+    ("redo", &["svc redo backend-1", "svc redo backend-1 --quiet"]),
     ("merge", &["svc merge backend-1 --dry-run", "svc merge backend-1 -m 'Add a login page' --remove"]),
     (
         "memory",

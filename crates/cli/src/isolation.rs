@@ -17,13 +17,18 @@ pub(super) static COMMANDS: &[Command] = &[
         alias: "",
         group: Group::Agents,
         summary: "show what an agent has changed",
-        usage: "diff TARGET [FILE] [--stat]",
+        usage: "diff TARGET [FILE] [--turn N] [--stat] [--whole]",
         words: (1, 2),
         complete: Words::Agents,
-        options: &[switch("stat", "only the files, with lines added and removed")],
+        options: &[
+            value("turn", "N", "only what this turn has changed, by its snapshots"),
+            switch("stat", "only the files, with lines added and removed"),
+            switch("whole", "the whole folder against the last commit, whoever changed it"),
+        ],
         details: "An agent with a worktree: against the commit where its branch left the project's, uncommitted work\n\
-                  included. Any other: its working directory against the last commit, whoever changed it; what the\n\
-                  agent wrote with its tools is marked in --stat. --quiet prints only the names of the files.",
+                  included. Any other: what its turns have changed, by its snapshots; where there are none, its\n\
+                  folder against the last commit, whoever changed it, with what its tools wrote marked in --stat.\n\
+                  --quiet prints only the names of the files.",
         run: diff,
     },
     Command {
@@ -51,8 +56,15 @@ fn diff(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
     let client = session.client()?;
     let agent = find(&client, &args.words[0])?;
-    let query = args.words.get(1).map(|file| format!("?path={}", encode(file))).unwrap_or_default();
-    let answer = client.get(&path(&agent, &format!("/diff{query}")))?;
+    let mut query = args.words.get(1).map(|file| format!("path={}", encode(file))).unwrap_or_default();
+    if let Some(turn) = args.value("turn") {
+        query.push_str("&turn=");
+        query.push_str(&encode(turn));
+    }
+    if args.flag("whole") {
+        query += "&whole=true";
+    }
+    let answer = client.get(&path(&agent, &format!("/diff?{}", query.trim_start_matches('&'))))?;
     if out.json {
         return out.document(&answer);
     }
@@ -77,6 +89,10 @@ fn diff(session: &Session) -> Outcome {
 
 /// What it is compared with, in a few words.
 fn since(answer: &Value) -> String {
+    if answer["source"] == "snapshots" {
+        let turns = answer["turns"].as_array().map_or(0, Vec::len);
+        return format!(" in {}", counted(turns as u64, "turn"));
+    }
     let base: String = text(answer, "base").chars().take(SHORT_COMMIT).collect();
     match answer["branch"].as_str() {
         Some(branch) => format!(" on {} since {base}", clean(branch)),

@@ -40,6 +40,7 @@ pub mod schedules;
 pub mod session;
 pub mod settings;
 mod skills;
+mod snapshots;
 pub mod talk;
 pub mod target;
 pub mod teams;

@@ -45,6 +45,30 @@ pub fn changed_ns(meta: &Metadata) -> i64 {
     meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec())
 }
 
+/// What is at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Folder,
+    Link,
+    /// A socket, a pipe, a device.
+    Other,
+}
+
+/// What the system tells of a place, in nanoseconds since 1970 where it is a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub kind: Kind,
+    /// Its permissions, 12 bits.
+    pub mode: u32,
+    pub bytes: u64,
+    /// When its content changed last, which programs may set.
+    pub changed_ns: i64,
+    /// When anything of it changed last, which they may not.
+    pub touched_ns: i64,
+    pub inode: u64,
+}
+
 /// The folder that nothing leaves.
 #[derive(Debug)]
 pub struct Root(Dir);
@@ -121,6 +145,53 @@ impl Dir {
         let is_folder = found.st_mode & libc::S_IFMT == libc::S_IFDIR;
         Ok(is_folder
             .then(|| found.st_mtime.saturating_mul(1_000_000_000).saturating_add(found.st_mtime_nsec)))
+    }
+
+    /// What a name stands for, a link not followed; the empty text is the folder itself. One call, which
+    /// opens nothing, for who asks of very many.
+    pub fn stat(&self, name: &str) -> io::Result<Stat> {
+        let name = c_name(if name.is_empty() { "." } else { name })?;
+        // SAFETY: all bits zero are a valid `stat`.
+        let mut found: libc::stat = unsafe { std::mem::zeroed() };
+        let (at, found_at) = (self.0.as_raw_fd(), &raw mut found);
+        // SAFETY: the descriptor is open, the name ends with NUL, and the kernel fills a `stat` of ours.
+        check(unsafe { libc::fstatat(at, name.as_ptr(), found_at, libc::AT_SYMLINK_NOFOLLOW) })?;
+        let ns = |seconds: i64, rest: i64| seconds.saturating_mul(1_000_000_000).saturating_add(rest);
+        Ok(Stat {
+            kind: match found.st_mode & libc::S_IFMT {
+                libc::S_IFREG => Kind::File,
+                libc::S_IFDIR => Kind::Folder,
+                libc::S_IFLNK => Kind::Link,
+                _ => Kind::Other,
+            },
+            mode: found.st_mode & 0o7777,
+            bytes: u64::try_from(found.st_size).unwrap_or_default(),
+            changed_ns: ns(found.st_mtime, found.st_mtime_nsec),
+            touched_ns: ns(found.st_ctime, found.st_ctime_nsec),
+            inode: found.st_ino,
+        })
+    }
+
+    /// Where a link leads, as it stands in it.
+    pub fn link_target(&self, name: &str) -> io::Result<PathBuf> {
+        fs::read_link(self.place(name))
+    }
+
+    /// A new link to `target`, which is not looked at.
+    ///
+    /// Errors: `AlreadyExists` for anything of this name.
+    pub fn make_link(&self, target: &Path, name: &str) -> io::Result<()> {
+        std::os::unix::fs::symlink(target, self.place(name))
+    }
+
+    /// A file for reading, without waiting for the other end of a pipe; not through a link.
+    pub fn file(&self, name: &str) -> io::Result<File> {
+        let flags = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+        open_at(self.0.as_fd(), name, flags, 0).map(File::from)
+    }
+
+    fn place(&self, name: &str) -> PathBuf {
+        Path::new(&format!("{DESCRIPTORS}/{}", self.0.as_raw_fd())).join(name)
     }
 
     /// A folder in it; not through a link.

@@ -175,6 +175,11 @@ impl Output {
         }
     }
 
+    /// Whether nobody has heard of the deed that is so many behind the last one.
+    pub fn is_new(&self, behind: usize) -> bool {
+        self.deed + behind as u64 > self.taken.heard.max(self.taken.logged)
+    }
+
     /// Whether something has waited long enough.
     pub fn is_due(&self) -> bool {
         !self.activities.is_empty() && self.since.elapsed() >= BATCH_WAIT

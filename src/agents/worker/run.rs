@@ -85,6 +85,9 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         // Before anybody can write there again.
         stream.record.read_on_from_the_end(id);
     }
+    stream.turns.by = spec.turns.take();
+    // Before the program is there: some have their first message on the command line.
+    stream.turns.begin(false);
     let first = Checkpointed::first(inner, &folder, &stream);
     let link = first.and_then(|checkpointed| {
         Ok((client::start(&inner.processes, inner.keeper_program.clone(), &order)?, checkpointed))
@@ -137,6 +140,7 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
     stream.started = known.process;
     let checkpointed = Checkpointed::at(&folder, &found);
     stream.restore(found.saved);
+    stream.turns.by = known.turns.take();
     stream.speak_to(&link, stop_grace(inner, file.at_screen));
     stream.tell_settings(known.settings);
     let (at, end, acts) = (stream.offset, link.welcome.end, link.welcome.notes.len());
@@ -180,6 +184,7 @@ fn follow(
             stream.said(message_id, false);
         }
     }
+    stream.turns.end();
     let report = match over {
         Over::Ended(End::StartFailed(error)) => RunReport::StartFailed { error },
         Over::Ended(End::Exited { code, signal, signalled, leaked, over }) => {

@@ -13,6 +13,7 @@ use super::orders::{Orders, Settings, tell_stop};
 use super::output::Output;
 use super::record_file::{LOOK_BYTES, RecordFile};
 use super::session_record::SessionRecord;
+use super::turns::Told;
 use crate::agents::report::{LogEntry, Other, RunReport};
 use crate::agents::worker_log::{RawLines, Stream as Pipe};
 use crate::core::time::Time;
@@ -106,6 +107,7 @@ pub(super) struct Stream {
     is_stop_told: bool,
     stop_grace: Duration,
     room: Room,
+    pub turns: Told,
 }
 
 /// Room for what a conversation wants done, kept from line to line.
@@ -154,6 +156,7 @@ impl Stream {
             is_stop_told: false,
             stop_grace: Duration::ZERO,
             room: Room::default(),
+            turns: Told::default(),
         }
     }
 
@@ -234,6 +237,7 @@ impl Stream {
         self.tail = saved.tail;
         self.underway = saved.underway;
         self.turn_open = saved.turn_open;
+        self.turns.has_begun = saved.turn_open;
         self.let_go = saved.is_let_go.then(Instant::now);
         self.record.file = saved.record.map(|(place, at)| RecordFile::go_on(place, at));
     }
@@ -348,6 +352,9 @@ impl Stream {
     }
 
     fn act_at(&mut self, ts: Time, act: Act) {
+        if matches!(act, Act::Open | Act::Say { .. }) && self.has_caught_up() {
+            self.turns.begin(false);
+        }
         let mut is_taken = true;
         let wanted = self.converse(|conversation, steps| match &act {
             Act::Open => conversation.open(steps),
@@ -494,6 +501,7 @@ impl Stream {
 
     /// Lets the conversation act; what has happened is in the room then.
     fn converse(&mut self, act: impl FnOnce(&mut dyn Conversation, &mut Vec<Step>)) -> Wanted {
+        let is_new = self.output.is_new(self.room.events.len() + 1);
         let Self { conversation, room: Room { steps, events, said }, .. } = self;
         if catch_unwind(AssertUnwindSafe(|| act(conversation.as_mut(), steps))).is_err() {
             let text = "a line of its output could not be understood (a bug in this program)".into();
@@ -503,6 +511,7 @@ impl Stream {
         for step in steps.drain(..) {
             match step {
                 Step::Event(activity) => {
+                    self.turns.hear(&activity);
                     match &activity {
                         Activity::Session { id, .. } => self.record.of(id),
                         Activity::TurnStarted => self.turn_open = true,
@@ -516,6 +525,7 @@ impl Stream {
                 Step::Said(text) => said.push((events.len(), text)),
             }
         }
+        self.turns.tell(is_new);
         wanted
     }
 

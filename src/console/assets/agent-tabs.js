@@ -17,7 +17,9 @@ export function diff(body, key) {
         h(
           "div",
           { class: "follow" },
-          `${answer.files.length} files changed in its folder against HEAD${answer.truncated ? "; the diff is cut" : ""}`,
+          `${answer.files.length} files changed ${
+            { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD"
+          }${answer.truncated ? "; the diff is cut" : ""}`,
           again,
         ),
         diffView(answer.diff, answer.files),

@@ -1,0 +1,208 @@
+//! What agents have changed, turn by turn: undone, redone, shown. Real daemon, real children, real files.
+
+use crate::support::daemon::Daemon;
+use crate::support::folder::Folder;
+use crate::support::wait::wait_for;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+fn project(scenarios: &[(&str, Value)]) -> Arc<Folder> {
+    let folder = Arc::new(Folder::new("snapshots"));
+    for (name, steps) in scenarios {
+        folder.write(&format!(".svc/rehearsals/{name}.json"), &steps.to_string());
+    }
+    folder
+}
+
+fn write(path: &str, text: &str) -> Value {
+    json!({"write": {"path": path, "text": text}})
+}
+
+fn run(command: &str) -> Value {
+    json!({"run": {"command": command, "timeoutMs": 20_000}})
+}
+
+/// Starts an agent in the project's own folder.
+fn begin(daemon: &Daemon, scenario: &str) -> String {
+    let wish = json!({
+        "role": "dev", "name": scenario, "provider": "script", "model": scenario, "prompt": "p",
+    });
+    daemon.post("/api/agents", &wish)["id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until so many turns of an agent are over; what is told of them.
+fn turns(daemon: &Daemon, agent: &str, count: usize) -> Vec<Value> {
+    wait_for(&format!("{count} turns of {agent}"), || {
+        let told =
+            daemon.get(&format!("/api/agents/{agent}/snapshots"))["turns"].as_array().cloned().unwrap();
+        let is_over = |turn: &Value| turn["endedAt"].is_string();
+        let state = daemon.get(&format!("/api/agents/{agent}"));
+        let rests = state["turnOpen"] != true && state["state"] != "working";
+        (told.len() == count && told.iter().all(is_over) && rests).then_some(told)
+    })
+}
+
+fn undo(daemon: &Daemon, agent: &str, body: &Value) -> (u16, Value) {
+    daemon.send("POST", &format!("/api/agents/{agent}/undo"), body)
+}
+
+fn redo(daemon: &Daemon, agent: &str) -> (u16, Value) {
+    daemon.send("POST", &format!("/api/agents/{agent}/redo"), &json!({}))
+}
+
+fn read(folder: &Path, path: &str) -> String {
+    fs::read_to_string(folder.join(path)).unwrap_or_else(|error| format!("({})", error.kind()))
+}
+
+fn mode(folder: &Path, path: &str) -> u32 {
+    fs::metadata(folder.join(path)).unwrap().permissions().mode() & 0o7777
+}
+
+fn svc(folder: &Path, args: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_svc"));
+    command.args(args).current_dir(folder);
+    let output = command.env_remove("SVC_AGENT_ID").env_remove("SVC_DAEMON_URL").output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn what_a_turn_and_its_commands_have_changed_is_undone_and_redone_and_nothing_else() {
+    let steps = json!({
+        "steps": [
+            run("echo agent >> src/a.txt; rm b.txt; chmod 600 c.txt; ln -s c.txt link"),
+            run("mkdir -p gen; printf made > gen/x; echo l > out.log"),
+            {"answer": "done"},
+        ],
+    });
+    let folder = project(&[("painter", steps)]);
+    for (path, text) in
+        [("src/a.txt", "mine\n"), ("b.txt", "b\n"), ("c.txt", "c\n"), (".gitignore", "*.log\n")]
+    {
+        folder.write(path, text);
+    }
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let at = folder.path();
+    let was = mode(at, "c.txt");
+    let agent = begin(&daemon, "painter");
+    let told = turns(&daemon, &agent, 1);
+    assert_eq!((&told[0]["changed"], &told[0]["missed"]), (&json!(true), &json!(null)), "{told:?}");
+    // A person goes on beside it.
+    folder.write("mine.txt", "a person's\n");
+    let (code, shown, _) = svc(at, &["diff", "painter", "--stat"]);
+    assert_eq!(code, 0);
+    for name in ["src/a.txt", "b.txt", "gen/x", "link"] {
+        assert!(shown.contains(name), "{shown}");
+    }
+    assert!(!shown.contains("mine.txt") && !shown.contains("SVC_") && !shown.contains("out.log"), "{shown}");
+    let (status, answer) = undo(&daemon, &agent, &json!({}));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["files"].as_array().unwrap().len(), 5, "{answer}");
+    assert_eq!((read(at, "src/a.txt"), read(at, "b.txt")), ("mine\n".into(), "b\n".into()));
+    assert_eq!(mode(at, "c.txt"), was, "as it was");
+    assert!(fs::symlink_metadata(at.join("link")).is_err() && !at.join("gen").exists());
+    assert_eq!((read(at, "mine.txt"), read(at, "out.log")), ("a person's\n".into(), "l\n".into()));
+    assert_eq!(undo(&daemon, &agent, &json!({})).1["code"], "nothing_to_undo");
+    let (code, said, note) = svc(at, &["redo", "painter"]);
+    assert_eq!(code, 0, "{said}{note}");
+    assert_eq!((read(at, "src/a.txt"), read(at, "gen/x")), ("mine\nagent\n".into(), "made".into()));
+    assert_eq!((mode(at, "c.txt"), at.join("b.txt").exists()), (0o600, false));
+    assert_eq!(fs::read_link(at.join("link")).unwrap(), Path::new("c.txt"));
+    // Its next turn, and back over both.
+    daemon.post("/api/agents/painter/instruct", &json!({"message": "again"}));
+    turns(&daemon, "painter", 2);
+    let second = daemon.get("/api/agents/painter/diff?turn=2");
+    assert_eq!(second["files"].as_array().unwrap().len(), 1, "{second}");
+    assert!(second["diff"].as_str().unwrap().contains(" agent\n+agent\n"), "{second}");
+    let (code, said, note) = svc(at, &["undo", "painter", "--turn", "1"]);
+    assert_eq!(code, 0, "{said}{note}");
+    assert!(said.contains("undone turns 1 to 2 of painter: 5 files"), "{said}");
+    assert_eq!((read(at, "src/a.txt"), read(at, "b.txt")), ("mine\n".into(), "b\n".into()));
+    let audit = daemon.get("/api/audit?limit=50").to_string();
+    assert!(audit.contains("agent.undo") && audit.contains("agent.redo"), "{audit}");
+}
+
+#[test]
+fn who_has_changed_the_same_since_is_named_and_nothing_is_touched() {
+    let first = json!({"steps": [write("one", "1"), write("two", "1"), {"answer": "done"}]});
+    let second = json!({"steps": [write("two", "2"), {"answer": "done"}]});
+    let folder = project(&[("first", first), ("second", second)]);
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let agent = begin(&daemon, "first");
+    turns(&daemon, &agent, 1);
+    let other = begin(&daemon, "second");
+    turns(&daemon, &other, 1);
+    let (status, answer) = undo(&daemon, &agent, &json!({"turn": 1}));
+    assert_eq!((status, &answer["code"]), (409, &json!("changed_since")), "{answer}");
+    assert_eq!(answer["paths"][0]["path"], "two");
+    assert_eq!((read(folder.path(), "one"), read(folder.path(), "two")), ("1".into(), "2".into()));
+    // Once the other's is undone there is nothing against it.
+    assert_eq!(undo(&daemon, &other, &json!({})).0, 200);
+    assert_eq!(read(folder.path(), "two"), "1");
+    assert_eq!(undo(&daemon, &agent, &json!({})).0, 200);
+    assert!(!folder.path().join("one").exists() && !folder.path().join("two").exists());
+    assert_eq!(redo(&daemon, &agent).0, 200);
+    assert_eq!(undo(&daemon, &agent, &json!({"turn": 7})).0, 404);
+}
+
+#[test]
+fn inside_of_a_turn_nothing_is_undone_and_of_two_at_once_each_has_what_its_tools_wrote() {
+    let asks =
+        json!({"steps": [write("slow", "1"), run("echo x > shell"), {"ask": "go on?"}, {"answer": "done"}]});
+    let quick = json!({"steps": [write("quick", "1"), {"answer": "done"}]});
+    let folder = project(&[("asks", asks), ("quick", quick)]);
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let slow = begin(&daemon, "asks");
+    wait_for("its question", || folder.path().join("shell").exists().then_some(()));
+    let (status, answer) = undo(&daemon, &slow, &json!({}));
+    assert_eq!((status, &answer["code"]), (409, &json!("agent_busy")), "{answer}");
+    let other = begin(&daemon, "quick");
+    turns(&daemon, &other, 1);
+    daemon.post(&format!("/api/agents/{slow}/instruct"), &json!({"message": "yes", "deliver": "now"}));
+    turns(&daemon, &slow, 1);
+    // What a command has made cannot be told from the other's, so it stays.
+    let (status, answer) = undo(&daemon, &slow, &json!({}));
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["files"].as_array().unwrap().len(), 1, "{answer}");
+    assert!(!folder.path().join("slow").exists());
+    assert_eq!((read(folder.path(), "shell"), read(folder.path(), "quick")), ("x\n".into(), "1".into()));
+}
+
+#[test]
+fn a_daemon_that_is_killed_inside_of_an_undo_leaves_it_to_the_next_which_ends_it() {
+    let many = "i=0; while [ $i -lt 1500 ]; do echo new > d/f$i; i=$((i+1)); done; rm -r gone";
+    let folder = project(&[("many", json!({"steps": [run(many), {"answer": "done"}]}))]);
+    for n in 0..1500 {
+        folder.write(&format!("d/f{n}"), "old\n");
+    }
+    folder.write("gone/deep/file", "here\n");
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let agent = begin(&daemon, "many");
+    turns(&daemon, &agent, 1);
+    let at = folder.path().to_path_buf();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| daemon.try_send("POST", &format!("/api/agents/{agent}/undo"), &json!({})));
+        // In the middle of it, however fast this machine is: some are back, others are not.
+        wait_for("some files to be back", || {
+            let back = |n: usize| read(&at, &format!("d/f{n}")) == "old\n";
+            (back(0) && !back(999)).then_some(())
+        });
+        let pid = daemon.pid().to_string();
+        assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
+        assert!(asked.join().unwrap().is_err(), "it was killed before it could answer");
+    });
+    daemon.kill();
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    for n in 0..1500 {
+        assert_eq!(read(&at, &format!("d/f{n}")), "old\n", "f{n}");
+    }
+    assert_eq!(read(&at, "gone/deep/file"), "here\n");
+    let told = daemon.get(&format!("/api/agents/{agent}/snapshots"));
+    assert_eq!((&told["turns"][0]["undone"], &told["redo"]), (&json!(true), &json!(1)), "{told}");
+    assert_eq!(redo(&daemon, &agent).0, 200);
+    assert_eq!((read(&at, "d/f7"), at.join("gone").exists()), ("new\n".into(), false));
+}
