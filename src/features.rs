@@ -43,6 +43,8 @@ macro_rules! features {
         credentials Credentials: state(State) wish(Command) => _, _, api;
         /// Homes of providers' programs beside the default ones.
         accounts Accounts: state(State) wish(Command) report(Report) => _, _, api;
+        /// Sessions that people had with programs, and that become agents.
+        adoption Adoption: wish(Command) => _, _, api;
         /// Teams around public APIs.
         toys Toys: wish(Command) => _, _, api;
         /// The integrations.

@@ -16,6 +16,7 @@ pub use svc_base::api;
 pub use svc_providers as providers;
 
 pub mod accounts;
+pub mod adoption;
 pub mod agents;
 pub mod approvals;
 pub mod console;

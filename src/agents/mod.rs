@@ -5,6 +5,7 @@
 //! **Invariant:** one lineage has one record; the ids of its earlier lives lead to it.
 //! **Invariant:** names are unique among the records.
 
+pub mod adopt;
 #[cfg(test)]
 mod answers_tests;
 pub mod api;
@@ -69,7 +70,7 @@ pub use spawn::{
     working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};
-pub use touched::touched;
+pub use touched::{touched, touched_by};
 pub use wait::{decided, note, set_waiting, show, tell};
 
 use crate::api::Problem;
@@ -79,8 +80,7 @@ use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State a
 use crate::providers::{Permission, Ruling, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use svc_base::chunked::ChunkedMap;
 
 /// Ended records kept; the oldest goes first. Its log stays until the daily cleanup.

@@ -81,6 +81,11 @@ pub enum Reason {
     },
     /// All its processes stand still while memory is short.
     Frozen,
+    /// A session that a person had is its own now, and it goes on there with the next word.
+    Adopted {
+        /// That it was, and how it goes on.
+        text: String,
+    },
     /// What it waited for was decided.
     Decided,
     /// A successor is prepared.
@@ -193,6 +198,7 @@ impl Reason {
         "awaits-decision",
         "put-away",
         "frozen",
+        "adopted",
         "decided",
         "rotating",
         "rotation-failed",
@@ -244,6 +250,7 @@ impl Reason {
             Self::AwaitsDecision(_) => "awaits-decision",
             Self::PutAway { .. } => "put-away",
             Self::Frozen => "frozen",
+            Self::Adopted { .. } => "adopted",
             Self::Decided => "decided",
             Self::Rotating { .. } => "rotating",
             Self::RotationFailed { .. } => "rotation-failed",
@@ -358,6 +365,13 @@ fn limited(f: &mut Formatter<'_>, reason: &Reason) -> fmt::Result {
     write!(f, ": {error}")
 }
 
+fn provider_busy(f: &mut Formatter<'_>, error: &str, next: Option<Time>) -> fmt::Result {
+    match next {
+        Some(next) => write!(f, "its provider does not answer now; it is asked again at {next}: {error}"),
+        None => write!(f, "its provider does not answer now: {error}"),
+    }
+}
+
 fn put_away(f: &mut Formatter<'_>, awaited: Option<&Awaited>, name: &str) -> fmt::Result {
     match awaited {
         Some(awaited) => write!(f, "{PUT_AWAY}; {awaited}"),
@@ -381,7 +395,10 @@ impl Display for Reason {
             Self::Succeeding { old, rotation } => write!(f, "it succeeds {old} ({rotation})"),
             Self::ProcessRuns => f.write_str("its process runs"),
             Self::Working => f.write_str("working"),
-            Self::Trouble { text } | Self::Queued { text } | Self::Other { text } => f.write_str(text),
+            Self::Trouble { text }
+            | Self::Queued { text }
+            | Self::Adopted { text }
+            | Self::Other { text } => f.write_str(text),
             Self::Silent { seconds, before: None } => {
                 write!(f, "no output for {seconds} s inside an open turn")
             }
@@ -394,12 +411,7 @@ impl Display for Reason {
             }
             Self::TurnFailed { error } => write!(f, "its turn failed: {error}"),
             Self::Limited { .. } => limited(f, self),
-            Self::ProviderBusy { error, next: Some(next) } => {
-                write!(f, "its provider does not answer now; it is asked again at {next}: {error}")
-            }
-            Self::ProviderBusy { error, next: None } => {
-                write!(f, "its provider does not answer now: {error}")
-            }
+            Self::ProviderBusy { error, next } => provider_busy(f, error, *next),
             Self::AwaitsDecision(awaited) => awaited.fmt(f),
             Self::PutAway { awaited, name } => put_away(f, awaited.as_ref(), name),
             Self::Frozen => f.write_str("frozen while memory is short: it goes on by itself where it stands"),

@@ -447,7 +447,7 @@ fn default_model(all: &All, provider: &str) -> Option<String> {
     is_default.then(|| config.default_model.clone())
 }
 
-fn new_record(
+pub(super) fn new_record(
     all: &All,
     cx: &Context,
     id: AgentId,

@@ -40,6 +40,9 @@ macro_rules! about {
     ($kind:ident toys) => {
         "public APIs"
     };
+    ($kind:ident adoption) => {
+        "sessions of yours"
+    };
     ($kind:ident isolation) => {
         "worktrees"
     };

@@ -277,6 +277,27 @@ fn fresh(agent: &Agent, now: Time) -> Arc<Account> {
     Arc::new(Account::new(agent.id, &agent.name, &agent.role, &agent.provider, now))
 }
 
+/// Books what the session of an agent has used before it was one: in the ledger and not in today's budget,
+/// for it was used on other days, and outside. Gives what that has cost, and the tokens without a price.
+pub fn adopted(all: &mut All, cx: &mut Context, agent: &Agent) -> (f64, u64) {
+    let delta = agent.tokens.minus(Tokens::default());
+    if delta.is_zero() {
+        return (0.0, 0);
+    }
+    let model = model_of(all, agent);
+    let price = priced(all, agent, &model);
+    let place = Place { agent: agent.id, team: team_of(agent), price, model };
+    let dearest = prices::dearest(all);
+    let state = Arc::make_mut(&mut all.usage);
+    let account = state.accounts.get_or_insert_with(agent.lineage_id, || fresh(agent, cx.now));
+    let account = Arc::make_mut(account);
+    account.at_most(dearest);
+    account.add(&place, &Usage { delta, ..Usage::default() }, cx.now);
+    let booked = (account.cost_usd(), account.unpriced());
+    cx.push(Effect::Put(Document::Usage, Durability::BeforeReply));
+    booked
+}
+
 fn add(all: &mut All, cx: &mut Context, agent: &Agent, place: &Place, usage: &Usage) {
     if usage.delta.is_zero() && usage.cost_usd.is_none() {
         return;

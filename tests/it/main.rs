@@ -55,6 +55,7 @@ mod prices;
 mod process_strays;
 mod processes;
 mod providers;
+mod real_adoption;
 mod real_attach;
 mod real_claude;
 mod real_clis;

@@ -158,7 +158,9 @@ pub struct Stage {
     pub cli: Cli,
     pub daemon: Daemon,
     _aimock: Option<Aimock>,
-    home: Home,
+    _home: Home,
+    /// What a person who runs the program has in the environment, and the daemon.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 impl Stage {
@@ -186,9 +188,10 @@ impl Stage {
     fn new(cli: Cli, project: Arc<Folder>, aimock: Option<Aimock>, url: &str) -> Self {
         let home = Home::new(url);
         let variables = home.variables(cli, url);
-        let variables: Vec<(&str, &str)> =
+        let given: Vec<(&str, &str)> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let stage = Self { cli, daemon: Daemon::start_in(project, &variables), _aimock: aimock, home };
+        let daemon = Daemon::start_in(project, &given);
+        let stage = Self { cli, daemon, _aimock: aimock, _home: home, variables };
         wait_within(LIMIT, "the provider to be detected", || {
             let providers = stage.daemon.get("/api/providers");
             let mine = providers.as_array()?.iter().find(|p| p["id"] == cli.provider())?;
@@ -199,8 +202,7 @@ impl Stage {
 
     /// The `HOME` of its agents.
     pub fn home(&self) -> PathBuf {
-        let variables = self.home.variables(self.cli, "");
-        variables.into_iter().find(|(name, _)| *name == "HOME").unwrap().1.into()
+        self.variables.iter().find(|(name, _)| *name == "HOME").unwrap().1.clone().into()
     }
 
     /// Starts an agent with this word of the script; its id.

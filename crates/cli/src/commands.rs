@@ -470,6 +470,7 @@ static TABLES: &[&[Command]] = &[
     super::map::COMMANDS,
     tokens::COMMANDS,
     super::accounts::COMMANDS,
+    super::adoption::COMMANDS,
     super::prices::COMMANDS,
     super::skills::COMMANDS,
     super::peers::COMMANDS,

@@ -34,6 +34,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("attach", &["svc attach backend-1", "svc attach backend-1 --now"]),
+    ("sessions", &["svc sessions", "svc sessions --provider codex"]),
+    (
+        "adopt",
+        &[
+            "svc adopt 0199f3c2-5d1e-7c40-9a57-3f6d2b1c8e90",
+            "svc adopt ses_df61bd939ffe --name login --scope 'src/login/**'",
+        ],
+    ),
     ("query", &["svc query backend-1 'how far are you?'", "svc ask backend-1 'what blocks you?'"]),
     (
         "rotate",

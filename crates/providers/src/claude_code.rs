@@ -14,7 +14,7 @@ use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
     Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, RecordPlace, SessionStart, Tier, saved, wire,
+    Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, outside, saved, wire,
 };
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -178,6 +178,22 @@ impl Provider for ClaudeCode {
             screen.launch.env.push(("IS_SANDBOX".to_owned(), "1".to_owned()));
         }
         Ok(screen)
+    }
+
+    fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+        let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")))?;
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        let begins = project.to_str()?.chars().map(plain).collect();
+        Some(outside::Kept::Files(outside::Files {
+            root: own.join("projects"),
+            depth: 1,
+            begins,
+            note: None,
+        }))
+    }
+
+    fn session_reader(&self) -> Option<outside::Reader> {
+        Some(outside::Reader::new(Reads::Claude(Told::new(Tokens::default())), told::facts))
     }
 
     /// `~/.claude/projects/FOLDER/SESSION.jsonl`.

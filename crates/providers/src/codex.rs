@@ -10,12 +10,13 @@ use super::terminal::{self, AtTerminal, Reads};
 use super::wire::{self, Meter};
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
-    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage, saved,
+    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage, outside,
+    saved,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Codex.
 pub struct Codex;
@@ -69,6 +70,21 @@ impl Provider for Codex {
     fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
         let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))?;
         Some(RecordPlace { root: home.join("sessions"), depth: 3, suffix: format!("-{session}.jsonl") })
+    }
+
+    fn kept_sessions(&self, _project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+        let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))?;
+        let begins = String::new();
+        Some(outside::Kept::Files(outside::Files {
+            root: home.join("sessions"),
+            depth: 3,
+            begins,
+            note: None,
+        }))
+    }
+
+    fn session_reader(&self) -> Option<outside::Reader> {
+        Some(outside::Reader::new(Reads::Codex(Told { meter: Meter::default() }), facts))
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
@@ -373,11 +389,36 @@ impl Told {
     }
 }
 
+/// What a line tells of the session itself.
+fn facts(event: &Json<'_>, session: &mut outside::Session) {
+    let payload = event.get("payload").unwrap_or(&Json::Null);
+    match wire::text(event, "type") {
+        "session_meta" if session.id.is_empty() => {
+            wire::name(payload, "id").clone_into(&mut session.id);
+            wire::name(payload, "cwd").clone_into(&mut session.folder);
+            // Of a helper it tells more than a word.
+            session.is_part = payload.get("source").is_some_and(Json::is_object);
+        }
+        "turn_context" => {
+            let model = wire::name(payload, "model");
+            session.model = (!model.is_empty()).then(|| model.to_owned());
+        }
+        _ => {}
+    }
+}
+
 fn told_item(item: &Json<'_>, out: &mut Vec<Step>) {
     let text = || item.get("content").map(terminal::text_of).unwrap_or_default();
     match wire::text(item, "type") {
         "UserMessage" => terminal::said(out, &text()),
         "AgentMessage" => wire::say(out, &text()),
+        "CommandExecution" => {
+            let words = wire::items(item, "command").iter().filter_map(Json::as_str).collect::<Vec<_>>();
+            let (id, input) = (wire::text(item, "id"), json!({"command": words.join(" ")}));
+            let name = "command_execution".to_owned();
+            started(Call { id: id.to_owned(), name, input, path: None, writes: false }, out);
+            wire::tool_ended(out, id, wire::text(item, "status") != "completed", &output(item));
+        }
         "FileChange" => {
             let id = wire::text(item, "id");
             let failed = wire::text(item, "status") != "completed";

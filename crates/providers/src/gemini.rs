@@ -3,15 +3,20 @@
 //! The prompt stands in `--prompt=...`: with `-p` one that begins with a dash is refused. A long one goes
 //! to standard input, which the program takes in its place (tried with gemini-cli 0.61.0).
 
+mod told;
+
+pub(super) use told::Told;
+
 use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
+use super::terminal::Reads;
 use super::wire::{self, Joiner};
 use super::{
     Activity, Capabilities, Conversation, Info, Launch, LaunchRequest, Model, Permission, Program, Provider,
-    Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, saved,
+    Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, outside, saved,
 };
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Gemini CLI.
 pub struct Gemini;
@@ -67,6 +72,21 @@ impl Provider for Gemini {
     /// `~/.gemini/tmp/PROJECT/chats/session-TIME-ID.jsonl`, of the id its first eight digits.
     fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
         record_place(session, env)
+    }
+
+    /// Its folder for a project has a name of the program's own choice, and notes the project beside it.
+    fn kept_sessions(&self, _project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+        let home = env("GEMINI_CLI_HOME").or_else(|| env("HOME"))?;
+        Some(outside::Kept::Files(outside::Files {
+            root: home.join(".gemini/tmp"),
+            depth: 2,
+            begins: String::new(),
+            note: Some((2, ".project_root")),
+        }))
+    }
+
+    fn session_reader(&self) -> Option<outside::Reader> {
+        Some(outside::Reader::new(Reads::Gemini(Told::default()), told::facts))
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
@@ -258,6 +278,33 @@ fn tool_started(event: &Json<'_>, out: &mut Vec<Step>) {
     let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
     let id = wire::text(event, "tool_id").to_owned();
     wire::emit(out, Activity::ToolStarted { id, name, input, path, writes });
+}
+
+/// A call in the record, which stands there when it is over.
+fn tool_called(call: &Json<'_>, out: &mut Vec<Step>) {
+    let name = wire::text(call, "name").to_owned();
+    let input = call.get("args").map(Json::to_value).unwrap_or_default();
+    let writes = matches!(name.as_str(), "write_file" | "replace" | "edit");
+    let path = if writes || name == "read_file" { wire::path_in(&input) } else { None };
+    let id = wire::text(call, "id").to_owned();
+    wire::emit(out, Activity::ToolStarted { id: id.clone(), name, input, path, writes });
+    let answers = wire::items(call, "result").iter().filter_map(|part| part.get("functionResponse"));
+    let words = answers.filter_map(|answer| answer.get("response"));
+    let words = words.map(|response| ["output", "error"].map(|key| wire::text(response, key)).concat());
+    let output = words.collect::<Vec<_>>().join("\n");
+    wire::tool_ended(out, &id, wire::text(call, "status") != "success", &output);
+}
+
+/// Of one call in the record; thinking stands beside the output.
+fn recorded_tokens(figures: &Json<'_>) -> Tokens {
+    let (all_input, cache_read) = (wire::count(figures, "input"), wire::count(figures, "cached"));
+    let output = wire::count(figures, "output");
+    Tokens {
+        input: all_input.saturating_sub(cache_read),
+        output: wire::count(figures, "total").saturating_sub(all_input).max(output),
+        cache_read: cache_read.min(all_input),
+        cache_creation: 0,
+    }
 }
 
 /// Cached input stands inside the input here; thinking stands only in the total.

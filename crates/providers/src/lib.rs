@@ -25,6 +25,7 @@ pub mod login;
 pub mod native;
 pub mod ollama;
 mod opencode;
+pub mod outside;
 pub mod price;
 mod qwen;
 mod saved;
@@ -40,7 +41,7 @@ pub use launch::{
 pub use saved::SAVED_LIMIT_BYTES;
 pub use terminal::AtTerminal;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a provider can do, as shown by `GET /api/providers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -224,6 +225,17 @@ pub trait Provider: Sync {
     /// Whether [`SessionStart::Fork`] works: a question then sees the whole session.
     fn forks(&self) -> bool {
         false
+    }
+
+    /// Where the program keeps the sessions that people have in this project; `env` is its environment.
+    fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+        let _ = (project, env);
+        None
+    }
+
+    /// What reads one of these; `None` where [`Provider::kept_sessions`] is.
+    fn session_reader(&self) -> Option<outside::Reader> {
+        None
     }
 
     /// Where the program keeps a record of this session beside its stream, if it tells there what its stream

@@ -10,9 +10,11 @@ use super::terminal::{self, AtTerminal, Reads};
 use super::wire;
 use super::{
     Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
-    Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, saved,
+    Provider, Purpose, SessionStart, Step, Tier, Tokens, TurnEnd, Usage, outside, saved,
 };
 use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use svc_base::time::Time;
 
 /// opencode.
 pub struct OpenCode;
@@ -106,7 +108,7 @@ impl Provider for OpenCode {
 
     fn at_terminal(&self, request: &LaunchRequest, since: u64) -> Result<AtTerminal, String> {
         let (session, _) = terminal::session(request)?;
-        if !session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-') {
+        if !is_id(session) {
             return Err(format!("{session:?} is no session of opencode"));
         }
         let mut args: Vec<String> = Vec::new();
@@ -116,21 +118,84 @@ impl Provider for OpenCode {
         args.extend(["--session".to_owned(), session.to_owned()]);
         let mut screen = AtTerminal::of(self, args, session, Reads::OpenCode(Told::default()));
         // Its record is a database, which it reads itself.
-        let query = format!(
-            "select json_object('role', json_extract(m.data, '$.role'), 'part', json(case \
-             json_extract(p.data, '$.type') when 'tool' then json_remove(p.data, '$.state.output', \
-             '$.state.metadata', '$.state.attachments') else p.data end)) as told from part p join message m \
-             on m.id = p.message_id where p.session_id = '{session}' and m.time_created >= {since} and \
-             json_extract(p.data, '$.type') in ('text', 'reasoning', 'tool', 'step-start', 'step-finish') \
-             order by m.time_created, m.id, p.id"
-        );
-        screen.last = ["db", &query, "--format", "tsv"].map(str::to_owned).into();
+        screen.last = said_since(session, since);
         Ok(screen)
+    }
+
+    fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
+        let data = env("XDG_DATA_HOME").or_else(|| Some(env("HOME")?.join(".local/share")))?;
+        let project = project.to_str()?.replace('\'', "''");
+        Some(outside::Kept::Told {
+            file: data.join("opencode/opencode.db"),
+            list: sessions_below(&project),
+            read: listed,
+            said: |session| said_since(session, 0),
+        })
+    }
+
+    fn session_reader(&self) -> Option<outside::Reader> {
+        Some(outside::Reader::new(Reads::OpenCode(Told::default()), |_, _| {}))
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
         Launch::restore_once::<Stream>(INFO.id, saved)
     }
+}
+
+/// The arguments with which it tells the parts of a session's messages since a time, in milliseconds.
+fn said_since(session: &str, since: u64) -> Vec<String> {
+    let query = format!(
+        "select json_object('at', m.time_created, 'role', json_extract(m.data, '$.role'), 'part', json(case \
+         json_extract(p.data, '$.type') when 'tool' then json_remove(p.data, '$.state.output', \
+         '$.state.metadata', '$.state.attachments') else p.data end)) as told from part p join message m \
+         on m.id = p.message_id where p.session_id = '{session}' and m.time_created >= {since} and \
+         json_extract(p.data, '$.type') in ('text', 'reasoning', 'tool', 'step-start', 'step-finish') \
+         order by m.time_created, m.id, p.id"
+    );
+    ["db", &query, "--format", "tsv"].map(str::to_owned).into()
+}
+
+/// The arguments with which it tells the sessions of a folder and those below it, the newest first; quotes
+/// are doubled in `folder`.
+fn sessions_below(folder: &str) -> Vec<String> {
+    let by_person = "json_extract(m.data, '$.role') = 'user' and m.session_id = s.id";
+    let query = format!(
+        "select json_object('id', s.id, 'folder', s.directory, 'began', s.time_created, 'changed', \
+         s.time_updated, 'input', s.tokens_input, 'output', s.tokens_output + s.tokens_reasoning, 'read', \
+         s.tokens_cache_read, 'write', s.tokens_cache_write, 'turns', (select count(*) from message m where \
+         {by_person}), 'words', (select substr(json_extract(p.data, '$.text'), 1, 400) from part p join \
+         message m on m.id = p.message_id where {by_person} and json_extract(p.data, '$.type') = 'text' and \
+         json_extract(p.data, '$.synthetic') is null order by p.id limit 1)) as told from session s where \
+         s.parent_id is null and (s.directory = '{folder}' or substr(s.directory, 1, length('{folder}/')) = \
+         '{folder}/') order by s.time_updated desc limit {}",
+        outside::LISTED_MAX
+    );
+    ["db", &query, "--format", "tsv"].map(str::to_owned).into()
+}
+
+/// One line of that.
+fn listed(line: &str) -> Option<outside::Session> {
+    let row = wire::object(line)?;
+    let mut session = outside::Session {
+        id: Some(wire::name(&row, "id")).filter(|id| is_id(id))?.to_owned(),
+        folder: wire::name(&row, "folder").to_owned(),
+        began: wire::count_if_any(&row, "began").map(Time),
+        changed: wire::count_if_any(&row, "changed").map(Time),
+        turns: wire::count(&row, "turns"),
+        tokens: Tokens {
+            input: wire::count(&row, "input"),
+            output: wire::count(&row, "output"),
+            cache_read: wire::count(&row, "read"),
+            cache_creation: wire::count(&row, "write"),
+        },
+        ..outside::Session::default()
+    };
+    session.said(wire::text(&row, "words"));
+    Some(session)
+}
+
+fn is_id(session: &str) -> bool {
+    session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
 /// The events of `opencode run --format json`. The turn ends with the stream, or with the `done` event of

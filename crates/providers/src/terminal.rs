@@ -5,7 +5,7 @@
 
 use super::json::{Json, Look};
 use super::{Activity, Conversation, Launch, LaunchProgram, Program, Provider, Ruling, SessionStart};
-use super::{LaunchRequest, Step, Tokens, claude_code, codex, opencode, saved, script, wire};
+use super::{LaunchRequest, Step, Tokens, claude_code, codex, gemini, opencode, saved, script, wire};
 use serde::{Deserialize, Serialize};
 
 /// The question by which [`Conversation::decide`] is told of a person who may come; the reason is the token.
@@ -61,16 +61,27 @@ pub(super) enum Reads {
     Claude(claude_code::Told),
     Codex(codex::Told),
     OpenCode(opencode::Told),
+    Gemini(gemini::Told),
     Script(script::Told),
 }
 
 impl Reads {
-    fn line(&mut self, line: &str, out: &mut Vec<Step>) {
+    pub(super) fn line(&mut self, line: &str, out: &mut Vec<Step>) {
         match self {
             Self::Claude(told) => told.line(line, out),
             Self::Codex(told) => told.line(line, out),
             Self::OpenCode(told) => told.line(line, out),
+            Self::Gemini(told) => told.line(line, out),
             Self::Script(told) => told.line(line, out),
+        }
+    }
+
+    /// Nothing follows: what no line has told as over is told so.
+    pub(super) fn end(&mut self, out: &mut Vec<Step>) {
+        match self {
+            Self::Claude(told) => told.end(out),
+            Self::Gemini(told) => told.end(out),
+            Self::Codex(_) | Self::OpenCode(_) | Self::Script(_) => {}
         }
     }
 }

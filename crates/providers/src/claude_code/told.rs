@@ -2,9 +2,16 @@
 
 use super::stream::{is_subagent, sum_of_models, tool_results, tool_started};
 use crate::json::{Json, Look};
+use crate::outside::Session;
 use crate::wire::{self, Meter};
 use crate::{Activity, Step, Tokens, TurnEnd, Usage, terminal};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The model of what the program itself has put there.
+const SYNTHETIC: &str = "<synthetic>";
+/// Messages behind the last sums whose figures are remembered.
+const UNSUMMED_MAX: usize = 10_000;
 
 /// What is told of it.
 #[derive(Serialize, Deserialize)]
@@ -12,11 +19,32 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Told {
     meter: Meter,
     is_open: bool,
+    /// What its messages have used that stand behind the last sums: their program was ended before it wrote
+    /// them, or is of a version that writes none.
+    #[serde(skip)]
+    unsummed: BTreeMap<String, Tokens>,
+}
+
+/// What a line tells of the session itself.
+pub(super) fn facts(event: &Json<'_>, session: &mut Session) {
+    let known = |key: &str| Some(wire::name(event, key)).filter(|name| !name.is_empty());
+    if session.id.is_empty() {
+        known("sessionId").unwrap_or_default().clone_into(&mut session.id);
+    }
+    if session.folder.is_empty() {
+        known("cwd").unwrap_or_default().clone_into(&mut session.folder);
+        session.is_part = event.get("isSidechain").and_then(Json::as_bool).unwrap_or(false);
+    }
+    let message = event.get("message").filter(|_| wire::text(event, "type") == "assistant");
+    let model = message.map(|message| wire::name(message, "model")).unwrap_or_default();
+    if !model.is_empty() && model != SYNTHETIC {
+        session.model = Some(model.to_owned());
+    }
 }
 
 impl Told {
     pub(super) fn new(counted: Tokens) -> Self {
-        Self { meter: Meter::starting_at(counted), is_open: false }
+        Self { meter: Meter::starting_at(counted), is_open: false, unsummed: BTreeMap::new() }
     }
 
     /// One line of the record.
@@ -51,7 +79,7 @@ impl Told {
 
     fn assistant(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let Some(message) = event.get("message") else { return };
-        if wire::text(message, "model") == "<synthetic>" {
+        if wire::text(message, "model") == SYNTHETIC {
             return;
         }
         for block in wire::items(message, "content") {
@@ -65,6 +93,16 @@ impl Told {
             let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
             let context = read.iter().map(|key| wire::count(figures, key)).fold(0, u64::saturating_add);
             wire::usage(out, Usage { context_tokens: Some(context), ..Usage::default() });
+            let used = Tokens {
+                input: wire::count(figures, read[0]),
+                output: wire::count(figures, "output_tokens"),
+                cache_read: wire::count(figures, read[1]),
+                cache_creation: wire::count(figures, read[2]),
+            };
+            // Each block of a message stands on a line of its own, with the figures so far.
+            if self.unsummed.len() < UNSUMMED_MAX {
+                self.unsummed.insert(wire::name(message, "id").to_owned(), used);
+            }
         }
         if !matches!(wire::text(message, "stop_reason"), "" | "tool_use") {
             self.over(message.get("content").map(terminal::text_of).unwrap_or_default(), out);
@@ -77,10 +115,18 @@ impl Told {
         }
     }
 
+    /// Nothing follows: what nobody has summed up is told.
+    pub(crate) fn end(&mut self, out: &mut Vec<Step>) {
+        let used =
+            std::mem::take(&mut self.unsummed).into_values().fold(Tokens::default(), |sum, one| sum + one);
+        wire::usage(out, Usage { delta: used.minus(Tokens::default()), ..Usage::default() });
+    }
+
     /// The sums of the whole session, sub-agents included.
     fn counted(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let models = event.get("modelUsage").filter(|models| !models.fields().is_empty());
         let Some(total) = models.map(sum_of_models) else { return };
+        self.unsummed.clear();
         let delta = self.meter.total(total);
         if !delta.is_zero() {
             wire::usage(out, Usage { delta, session_total: Some(total), ..Usage::default() });
