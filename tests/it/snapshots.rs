@@ -41,7 +41,8 @@ fn turns(daemon: &Daemon, agent: &str, count: usize) -> Vec<Value> {
             daemon.get(&format!("/api/agents/{agent}/snapshots"))["turns"].as_array().cloned().unwrap();
         let is_over = |turn: &Value| turn["endedAt"].is_string();
         let state = daemon.get(&format!("/api/agents/{agent}"));
-        let rests = state["turnOpen"] != true && state["state"] != "working";
+        // What is behind a turn is kept a moment before its end is heard of.
+        let rests = state["state"] != "running" && state["turns"].as_u64() >= Some(count as u64);
         (told.len() == count && told.iter().all(is_over) && rests).then_some(told)
     })
 }
