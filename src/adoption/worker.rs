@@ -220,9 +220,9 @@ pub fn adopt(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let request = api::request(ask.request)?;
     let id = ask.params.get("id");
     // Before anything is read or asked.
-    let all = providers::all().iter().map(|provider| provider.info().id);
-    all.map(|provider| adopt::check(ask.state, provider, id, request.name.as_deref()))
-        .collect::<Result<(), _>>()?;
+    for provider in providers::all() {
+        adopt::check(ask.state, provider.info().id, id, request.name.as_deref())?;
+    }
     let (home, session, mut history) = found(host, ask.state, id)?;
     let info = home.provider.info();
     if let Some(pid) = holder(info, &session, &worker_running::all(&host.project)) {
