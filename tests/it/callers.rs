@@ -33,8 +33,10 @@ pub fn spawn_running(daemon: &Daemon, name: &str, command: &str) -> String {
 
 /// The line of an attack's command, on this daemon.
 fn line(daemon: &Daemon, kind: &str, result: &str, more: &str) -> String {
-    let result = daemon.project.join(result);
-    format!("python3 {ATTACKS} {kind} {} {} {more}", result.display(), daemon.url)
+    let (result, script) = (daemon.project.join(result), daemon.project.join("attacks.py"));
+    // A room does not show a checkout that stands below the temporary folder.
+    fs::copy(ATTACKS, &script).unwrap();
+    format!("python3 {} {kind} {} {} {more}", script.display(), result.display(), daemon.url)
 }
 
 /// What an attack was answered: `STATUS CODE`.

@@ -189,8 +189,10 @@ fn an_import_that_fails_says_why_and_leaves_nothing() {
     assert!(import["error"].as_str().unwrap().contains("git could not clone it"), "{import}");
     assert!(!place.daemon.project.join("new").exists());
     assert!(fs::read_dir(place.daemon.project.join(".svc/imports")).unwrap().next().is_none());
-    let audit = fs::read_to_string(place.daemon.project.join(".svc/audit.jsonl")).unwrap();
-    assert!(audit.contains("\"repos.import\"") && audit.contains("\"repos.imported\""));
+    wait_for("the audit log", || {
+        let audit = fs::read_to_string(place.daemon.project.join(".svc/audit.jsonl")).unwrap();
+        ["\"repos.import\"", "\"repos.imported\""].iter().all(|event| audit.contains(event)).then_some(())
+    });
 }
 
 #[test]
