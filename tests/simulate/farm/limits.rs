@@ -3,7 +3,7 @@
 
 use super::invariants::{Rule, ensure};
 use super::keepers::Kept;
-use super::machine::{Machine, Plant};
+use super::machine::Machine;
 use super::programs::Process;
 use crate::support::world::activity;
 use serde_json::{Value, json};
@@ -92,10 +92,6 @@ impl Machine {
 
     /// Somebody who is held, or waits for room, is to go on now: a person may say so, and no agent.
     pub fn lets_go_on(&mut self) {
-        if let Some(id) = self.room.last_of_several().filter(|_| self.plant == Plant::JumpsQueue) {
-            let path = format!("/api/agents/{id}/resume");
-            return self.asks_for("POST", &path, &Value::Null, super::promises::Claim::Change);
-        }
         let held = self.core.state.agents.live();
         let held = held.filter(|agent| agent.status == Status::Limited || agent.is_queued());
         let held: Vec<(AgentId, LineageId)> = held.map(|agent| (agent.id, agent.lineage_id)).collect();

@@ -182,9 +182,6 @@ impl Machine {
             }
             return;
         }
-        if self.room.stands_still(id) && self.programs.processes[&id] == Process::Runs {
-            return;
-        }
         match (self.programs.processes[&id], self.dice.below(17)) {
             (Process::Ordered, 0) => {
                 self.programs.processes.remove(&id);

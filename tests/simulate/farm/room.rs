@@ -183,6 +183,10 @@ impl Machine {
 
     /// So much time has passed for the thread that looks.
     pub fn may_look(&mut self, millis: u64) {
+        if let Some(id) = self.room.last_of_several().filter(|_| self.plant == Plant::JumpsQueue) {
+            let path = format!("/api/agents/{id}/resume");
+            self.asks_for("POST", &path, &Value::Null, super::promises::Claim::Change);
+        }
         let is_awaited = self.room.is_to_look || !self.room.line.is_empty();
         if is_awaited && (millis >= LOOKS_EACH_MS || self.dice.below(2) == 0) {
             self.looks(true);
