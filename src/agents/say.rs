@@ -103,7 +103,12 @@ pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, deliv
         // It stays, and is said to the next life when this one has ended.
         agent.queue[at].sent = false;
     }
-    life::let_go_if_idle(all, cx, id);
+    // What came while this one was on its way, behind the turn's end, waits for no other turn to end.
+    let is_free = delivered && !agent.turn_open && !agent.is_at_limit() && agent.put_away.is_none();
+    let is_last = agent.attached == Attached::No && agent.queue.iter().all(|message| !message.sent);
+    if !is_free || !is_last || rotation::under_way(all, id) || !deliver_idle(all, cx, id) {
+        life::let_go_if_idle(all, cx, id);
+    }
     touch(all, cx, Durability::Soon);
 }
 

@@ -168,6 +168,29 @@ fn an_agent_whose_program_does_not_take_what_was_to_begin_a_turn_is_let_go() {
     assert!(bench.effects.iter().any(is_let_go), "it was waited for without an end");
 }
 
+/// The first was on its way when the turn ended; the second came then, for the next time it is idle.
+#[test]
+fn what_comes_while_the_last_message_is_on_its_way_is_said_before_the_program_is_let_go() {
+    let mut bench = Bench::new();
+    let id = bench.agent("dev");
+    let say = |message: &str, deliver: &str| json!({"message": message, "deliver": deliver});
+    assert_eq!(bench.ask("POST", "/api/agents/dev/instruct", &say("first", "now")).0, 200);
+    bench.does(id, vec![Activity::TurnEnded(TurnEnd { text: "done".into(), ..TurnEnd::default() })]);
+    assert_eq!(bench.ask("POST", "/api/agents/dev/instruct", &say("second", "idle")).0, 200);
+    bench.effects.clear();
+    for (message_id, is_last) in [(1, false), (2, true)] {
+        assert_eq!(bench.state.agents.get(id).unwrap().queue[0].id, message_id);
+        bench.apply(Event::Run(id, RunReport::Said { message_id, delivered: true }));
+        let is_let_go = |effect: &Effect| matches!(effect, Effect::Run(_, RunOrder::Finish));
+        assert!(!bench.effects.iter().any(is_let_go), "the turn that {message_id} begins is to come");
+        let says = |effect: &Effect| matches!(effect, Effect::Run(_, RunOrder::Say { message_id: 2, .. }));
+        assert_eq!(bench.effects.iter().any(says), !is_last, "behind {message_id}");
+        bench.effects.clear();
+    }
+    bench.does(id, vec![Activity::TurnEnded(TurnEnd { text: "done".into(), ..TurnEnd::default() })]);
+    assert!(bench.effects.iter().any(|effect| matches!(effect, Effect::Run(_, RunOrder::Finish))));
+}
+
 #[test]
 fn what_a_program_did_not_take_waits_for_the_next_life() {
     let say = json!({"message": "and this", "deliver": "now"});
