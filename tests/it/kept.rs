@@ -1,6 +1,6 @@
 //! Agents work on while their daemon goes and comes back: killed, replaced, or told to leave them.
 
-use crate::support::daemon::{Daemon, next_message};
+use crate::support::daemon::{Daemon, OPEN, next_message};
 use crate::support::dice::Dice;
 use crate::support::folder::Folder;
 use crate::support::processes::of_project;
@@ -231,6 +231,27 @@ fn a_wanted_stop_ends_everything_and_an_agent_whose_keeper_dies_says_so() {
 fn is_gone(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Its program is gone, and its keeper still ends what that has left, which takes a moment.
+#[test]
+fn who_has_just_ended_is_not_shown_at_work_by_the_first_answer_of_the_next_daemon() {
+    let stray = "(trap 'sleep 0.25; exit' TERM; touch ready; while :; do sleep 1; done) >/dev/null 2>&1 &";
+    let steps = json!([{"run": {"command": stray}}, {"waitForFile": {"path": "go"}}, {"exit": 3}]);
+    let folder = Folder::new("kept-ending");
+    folder.write(".svc/rehearsals/leaves.json", &json!({"steps": steps}).to_string());
+    folder.write(".svc/config.json", OPEN);
+    let folder = Arc::new(folder);
+    let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    let id = daemon.spawn("leaves");
+    let pid = daemon.wait_state(&id, &["running"])["pid"].as_u64().unwrap();
+    wait_for("what it leaves", || folder.path().join("ready").exists().then_some(()));
+    daemon.kill();
+    folder.write("go", "");
+    wait_for("its program to end", || is_gone(pid).then_some(()));
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    assert_eq!(daemon.get(&format!("/api/agents/{id}"))["state"], "crashed", "{}", daemon.log());
+    daemon.stop();
 }
 
 /// Its agent would be shown as ended, and nobody could stop it any more.

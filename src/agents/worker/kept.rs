@@ -29,7 +29,7 @@ pub struct Kept {
 pub(super) type Awaited = Sender<Infallible>;
 
 /// How long the first answer of a daemon waits for what its agents did before it was there.
-const CATCH_UP_LIMIT: Duration = Duration::from_millis(200);
+const CATCH_UP_LIMIT: Duration = Duration::from_millis(500);
 
 /// Whom the first answer waits for, so that it says of nobody that has ended that it works.
 pub struct CatchUp(Receiver<Infallible>);

@@ -239,7 +239,11 @@ fn listen(
                 stream.flush();
                 stream.output.report(RunReport::CaughtUp);
             }
-            stream.output.awaited = None;
+            // One whose program is gone already is waited for until its keeper has told of the end.
+            let is_there = |(pid, start_ticks)| inner.processes.is_alive(Identity { pid, start_ticks });
+            if stream.output.awaited.is_some() && stream.started.is_none_or(is_there) {
+                stream.output.awaited = None;
+            }
             while let Some(order) = stream.orders.pop() {
                 obey(stream, order, checkpointed);
             }
