@@ -16,8 +16,21 @@ use crate::providers::Activity;
 use crate::providers::login::Login;
 use crate::record::tests::Again;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// So many events of a test are all played out of a recording, too, and of the others one in [`SOME_AGAIN`].
+const ALL_AGAIN: u64 = 300;
+/// See [`ALL_AGAIN`].
+const SOME_AGAIN: u64 = 16;
+
+/// Whether the event that comes now is played out of a recording, too.
+fn is_played_again() -> bool {
+    thread_local!(static EVENTS: Cell<u64> = const { Cell::new(0) });
+    let count = EVENTS.replace(EVENTS.get() + 1);
+    count < ALL_AGAIN || count.is_multiple_of(SOME_AGAIN)
+}
 
 /// A core under test.
 pub struct Bench {
@@ -37,8 +50,6 @@ pub struct Bench {
     pub headers: Vec<(String, String)>,
     /// The last answer that came with time.
     pub late: Option<Reply>,
-    /// One event in so many is also played out of a recording: for tests of very many.
-    pub again_every: u64,
     table: Table<Handler>,
     seed: u64,
 }
@@ -64,7 +75,6 @@ impl Bench {
             disk: Some(Ok(())),
             headers: Vec::new(),
             late: None,
-            again_every: 1,
             table,
             seed: 1,
         }
@@ -106,7 +116,7 @@ impl Bench {
     pub fn respond(&mut self, event: Event) -> Option<Response> {
         self.seed += 1;
         let mut cx = Context::new(self.now, self.seed);
-        let is_looked_at = self.seed.is_multiple_of(self.again_every);
+        let is_looked_at = is_played_again();
         let again = is_looked_at.then(|| Again::of(&self.state, self.now, self.seed, &event)).flatten();
         apply(&mut self.state, &mut cx, event);
         if let Some(again) = again {

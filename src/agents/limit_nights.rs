@@ -205,7 +205,6 @@ impl Night {
 
     fn live(&mut self, bench: &mut Bench, dice: &mut Dice) -> Seen {
         let mut seen = Seen::default();
-        bench.again_every = 16;
         let begun = bench.now;
         let id = spawn(bench, self.provider, "TASK");
         let mut told = None;

@@ -251,7 +251,6 @@ fn decisions_5_no_interleaving_gives_a_resource_to_two() {
             random % n
         };
         let mut bench = Bench::new();
-        bench.again_every = 16;
         let names = ["a", "b", "c"];
         for name in names {
             bench.agent(name);

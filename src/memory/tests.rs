@@ -139,7 +139,6 @@ fn daemon_a_discovery_is_refused_when_trigger_or_fix_is_missing_or_too_long() {
 #[test]
 fn daemon_the_store_of_discoveries_is_capped_at_1000_and_lists_are_limited() {
     let mut bench = Bench::in_project();
-    bench.again_every = 16;
     for n in 0..=MAX_DISCOVERIES {
         bench.post(DISCOVERIES, &json!({"trigger": format!("t{n}"), "fix": "f"}));
     }
@@ -346,7 +345,6 @@ fn what_is_nearly_known_folds_and_what_is_said_otherwise_is_told() {
 #[test]
 fn at_the_cap_the_least_useful_goes() {
     let mut bench = Bench::in_project();
-    bench.again_every = 16;
     bench.post(DISCOVERIES, &json!({"trigger": "checkout totals drift", "fix": "round once"}));
     bench.post(DISCOVERIES, &json!({"trigger": "checkout basket empties", "fix": "clear cookies"}));
     let told = |bench: &Bench, at: usize| {

@@ -175,7 +175,12 @@ impl Acts {
         if ledger::only_looks(command) {
             return;
         }
-        let words = || command.split(|c: char| c.is_whitespace() || "`\"'(),;:=<>|&".contains(c));
+        let parts = |c: char| {
+            c.is_whitespace()
+                || matches!(c, '`' | '"' | '\'' | '(' | ')' | ',' | ';' | ':')
+                || matches!(c, '=' | '<' | '>' | '|' | '&')
+        };
+        let words = || command.split(parts);
         self.overflowed |= words().any(|word| {
             WRITERS.contains(&word)
                 || matches!(word, "--fix" | "--write")
