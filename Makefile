@@ -10,6 +10,8 @@ HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 # Linux links everything into the program, the C library too; macOS has no static C library.
 STATIC_FLAGS := $(if $(findstring linux,$(HOST)),-C target-feature=+crt-static)
 STATIC := target/static/$(HOST)/dist
+# What the installed program may weigh: 15 MiB, with the C library.
+SIZE_MAX := 15728640
 DIST := svc-$(VERSION)-$(HOST)
 DEB_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(firstword $(subst -, ,$(HOST)))))
 # The folder of the program as the systemd unit names it.
@@ -86,6 +88,8 @@ powercuts: build ## STATES=2000 states of a real file system that a power cut co
 # build scripts and macros.
 static: ## the programs without shared libraries (Linux), in target/static
 	RUSTFLAGS="$(STATIC_FLAGS)" cargo build --profile dist --locked --bins --target $(HOST) --target-dir target/static
+	@size=$$(wc -c <$(STATIC)/svc); [ "$$size" -le $(SIZE_MAX) ] || \
+		{ echo "$(STATIC)/svc has $$size bytes, above $(SIZE_MAX): make it smaller first" >&2; exit 1; }
 
 install: static ## svc, manual pages, completions and the systemd user units below PREFIX (~/.local)
 	@$(MAKE) --no-print-directory layout
