@@ -24,6 +24,8 @@ const LIFE: Duration = Duration::from_millis(400);
 const TURN_LIMIT: Duration = Duration::from_secs(180);
 /// How long a record may say of a program that is gone that it lives. The table tells how long they did; on a
 /// machine that starves, the look itself takes long.
+/// Of what takes longer it is told why.
+const SHOWN_LIMIT: Duration = Duration::from_millis(200);
 const GHOST_LIMIT: Duration = Duration::from_secs(20);
 /// Lines of the rehearsed agents, and of those how many travel together.
 const LINES: usize = 200;
@@ -103,11 +105,14 @@ impl Seen {
     }
 
     /// The daemon was killed and another has come: who is shown as what. Each agent is shown again when what
-    /// is said of it is so for the first time, its program living or ended; an end after that is timed apart.
-    fn look(&mut self, daemon: &Daemon, crew: &[Worker]) {
+    /// is said of it is so for the first time, its program living or ended. An end after that is timed apart,
+    /// as is that of a program which was there behind the first answer; `pids` are those of before the kill.
+    fn look(&mut self, daemon: &Daemon, crew: &[Worker], pids: &HashMap<String, u64>) {
         daemon.get("/api/health");
         let began = Instant::now();
-        let (mut is_shown, mut gone) = (HashSet::new(), HashMap::new());
+        let there: HashSet<&str> =
+            pids.iter().filter(|(_, pid)| is_there(**pid)).map(|(id, _)| id.as_str()).collect();
+        let (mut is_shown, mut gone, mut late) = (HashSet::new(), HashMap::new(), HashMap::new());
         loop {
             let records = daemon.get("/api/agents?fields=id,state,status,pid");
             let found: Vec<(&str, String)> = crew
@@ -116,13 +121,21 @@ impl Seen {
                 .collect();
             let is_right = |id: &str| found.iter().all(|(wrong, _)| *wrong != id);
             for id in crew.iter().map(|worker| worker.id.as_str()).filter(|id| is_right(id)) {
-                if is_shown.insert(id) {
-                    self.shown.push(began.elapsed());
+                if is_shown.insert(id) && !gone.contains_key(id) {
+                    let took = began.elapsed();
+                    self.shown.push(took);
+                    if let Some(why) = late.remove(id).filter(|_| took > SHOWN_LIMIT) {
+                        eprintln!("{id} was shown after {} ms: {why}\n{}", took.as_millis(), daemon.log());
+                    }
                 }
                 self.told.extend(gone.remove(id).map(|since: Instant| since.elapsed()));
             }
-            for (id, _) in found.iter().filter(|(id, _)| is_shown.contains(id)) {
-                gone.entry(*id).or_insert_with(Instant::now);
+            for (id, why) in &found {
+                if is_shown.contains(id) || there.contains(id) {
+                    gone.entry(*id).or_insert_with(Instant::now);
+                } else {
+                    late.entry(*id).or_insert_with(|| why.clone());
+                }
             }
             let took = began.elapsed();
             if found.is_empty() {
@@ -208,6 +221,17 @@ fn spread(times: &mut [Duration]) -> String {
     format!("{median:.1} ms (median of {}), {most:.1} (99 %), {longest:.1} (longest)", times.len())
 }
 
+fn is_there(pid: u64) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+/// The processes of those that are shown alive.
+fn pids_of(daemon: &Daemon) -> HashMap<String, u64> {
+    let records = daemon.get("/api/agents?fields=id,pid");
+    let own = |record: &Value| Some((record["id"].as_str()?.to_owned(), record["pid"].as_u64()?));
+    records.as_array().unwrap().iter().filter_map(own).collect()
+}
+
 /// What is said of an agent that is not so.
 fn wrong(records: &Value, worker: &Worker) -> Option<String> {
     let record = records.as_array().unwrap().iter().find(|record| record["id"] == worker.id);
@@ -219,8 +243,7 @@ fn ghost(record: &Value) -> Option<String> {
     let (state, status) = (record["state"].as_str()?, record["status"].as_str()?);
     match record["pid"].as_u64() {
         Some(pid) if status == "active" => {
-            let is_there = Path::new("/proc").join(pid.to_string()).exists();
-            (!is_there).then(|| format!("{state}, and process {pid} is gone"))
+            (!is_there(pid)).then(|| format!("{state}, and process {pid} is gone"))
         }
         None if status == "active" => Some(format!("{state} without a process")),
         // How it has ended is looked at with its log.
@@ -291,9 +314,10 @@ fn agents_in_mid_turn_lose_and_double_nothing_however_often_their_daemon_is_kill
         let fate =
             Instant::now() + LIFE.mul_f64(f64::from(u32::try_from(dice.below(1000)).unwrap()) / 1000.0);
         wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+        let pids = pids_of(&daemon);
         daemon.kill();
         daemon = Daemon::start_in(Arc::clone(&folder), &variables);
-        seen.look(&daemon, &crew);
+        seen.look(&daemon, &crew, &pids);
         if kill % 50 == 0 {
             seen.tell(kill);
         }
