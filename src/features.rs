@@ -53,6 +53,8 @@ macro_rules! features {
         isolation Isolation: wish(Command) => _, _, api;
         /// What stood in the folders of agents.
         snapshots Snapshots: wish(Command) => _, _, api;
+        /// Comments of persons on the work of agents.
+        comments Comments: state(State) wish(Command) => moment, _, api;
         /// The configuration.
         settings Settings: state(State) wish(Command) => _, _, api;
         /// What is known of the project's files.
@@ -190,6 +192,8 @@ macro_rules! documents {
             Specializations = "memory/specializations.json";
             /// The installed skills.
             Skills = "state/skills.json": pretty market;
+            /// Comments of persons on the work of agents.
+            Comments = "state/comments.json": compact comments;
             /// What the counters said and what happened.
             Timeline = "state/timeline.json": compact timeline;
             /// What agents of each kind have used of the machine.

@@ -19,6 +19,7 @@ pub mod accounts;
 pub mod adoption;
 pub mod agents;
 pub mod approvals;
+pub mod comments;
 pub mod console;
 pub mod context;
 pub mod coordination;

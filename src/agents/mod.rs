@@ -63,7 +63,7 @@ pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Ph
 pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
 pub use rotation::{go_on as go_on_with_rotations, why_rotated};
-pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume};
+pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume, say_to};
 pub use silence::silence;
 pub use spawn::{
     SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent, start_again,

@@ -81,6 +81,20 @@ pub fn instruct(
     Ok(Outcome::Queued { id: agent.id, name: agent.name.clone(), deliver, queued })
 }
 
+/// As [`instruct`], for other features; the id of the life that hears it.
+pub fn say_to(
+    all: &mut All,
+    cx: &mut Context,
+    target: &str,
+    message: String,
+    deliver: Deliver,
+) -> Result<AgentId, Problem> {
+    Ok(match instruct(all, cx, target, message, deliver)? {
+        Outcome::Resumed { agent, .. } => agent.id,
+        _ => all.agents.find(target)?.id,
+    })
+}
+
 /// A program took a message, or did not.
 pub fn said(all: &mut All, cx: &mut Context, id: AgentId, message_id: u64, delivered: bool) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };

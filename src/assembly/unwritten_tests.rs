@@ -6,7 +6,7 @@ use crate::core::{Command, Document, Effect, Event};
 use crate::credentials::Sealed;
 use crate::endpoint::Handler;
 use crate::testing::Bench;
-use crate::{agents, approvals, credentials, gateways, integrations};
+use crate::{agents, approvals, comments, credentials, gateways, integrations};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -83,6 +83,10 @@ fn world() -> World {
     bench.ask("POST", "/api/agents/wanted/attach", &json!({}));
     let new = approvals::NewApproval { agent: Some(one), action: approvals::Action::question("may I?") };
     let (approval, _) = bench.with(|all, cx| approvals::request(all, cx, new)).unwrap();
+    let quote = "let a = 1;".to_owned();
+    let (path, text) = ("src/a.rs".to_owned(), "why?".to_owned());
+    let new = comments::New { agent: one, path, line: 1, last_line: 1, quote, text };
+    bench.command(Command::Comments(comments::Command::Add(Box::new(new))));
     World { bench, approval: approval.to_string(), gateway, rule }
 }
 
@@ -111,6 +115,9 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
     let none = Value::Null;
     vec![
         ("POST /api/agents/:id/instruct", "agents/one/instruct".into(), say),
+        ("POST /api/agents/:id/comments/send", "agents/one/comments/send".into(), json!({})),
+        ("PATCH /api/agents/:id/comments/:comment", "agents/one/comments/1".into(), json!({"done": true})),
+        ("DELETE /api/agents/:id/comments/:comment", "agents/one/comments/1".into(), none.clone()),
         ("POST /api/agents/:id/attach", "agents/one/attach".into(), json!({})),
         ("DELETE /api/agents/:id/attach", "agents/wanted/attach".into(), none.clone()),
         ("POST /api/agents/:id/resume", "agents/ended/resume".into(), none.clone()),

@@ -182,6 +182,16 @@ fn read_whole(file: File, path: &ProjectPath, limit: u64) -> Result<Vec<u8>, Pro
     if size > limit { Err(too_large(path, size, limit)) } else { Ok(bytes) }
 }
 
+/// The text of a file that may be read, of [`TEXT_LIMIT_BYTES`] at most.
+///
+/// Errors: what a reader of files gets, and 415 `not_text`.
+pub fn text_of(root: &Root, path: &ProjectPath) -> Result<String, Problem> {
+    let (file, _) = open(root, path)?;
+    let bytes = read_whole(file, path, TEXT_LIMIT_BYTES)?;
+    let fault = || Problem::new(415, "not_text", format!("{:?} is not a file of text", path.as_str()));
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')).ok_or_else(fault)
+}
+
 /// `GET /api/files/read`.
 pub fn read(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let path = query_path(ask.request)?;

@@ -19,6 +19,7 @@ mod cli_finish;
 mod cli_top;
 mod clock;
 mod command_line;
+mod comments;
 mod console;
 mod cron;
 mod daemon;

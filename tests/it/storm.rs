@@ -24,9 +24,9 @@ const LIFE: Duration = Duration::from_millis(400);
 const TURN_LIMIT: Duration = Duration::from_secs(180);
 /// How long a record may say of a program that is gone that it lives. The table tells how long they did; on a
 /// machine that starves, the look itself takes long.
-/// Of what takes longer it is told why.
-const SHOWN_LIMIT: Duration = Duration::from_millis(200);
 const GHOST_LIMIT: Duration = Duration::from_secs(20);
+/// Of an agent that is shown again later than this it is told why.
+const SHOWN_LIMIT: Duration = Duration::from_millis(200);
 /// Lines of the rehearsed agents, and of those how many travel together.
 const LINES: usize = 200;
 const GROUP: usize = 10;
@@ -245,7 +245,8 @@ fn ghost(record: &Value) -> Option<String> {
         Some(pid) if status == "active" => {
             (!is_there(pid)).then(|| format!("{state}, and process {pid} is gone"))
         }
-        None if status == "active" => Some(format!("{state} without a process")),
+        // One whose start was ordered before the kill, and is made again, has none yet.
+        None if status == "active" && state != "starting" => Some(format!("{state} without a process")),
         // How it has ended is looked at with its log.
         _ => None,
     }

@@ -463,6 +463,7 @@ static TABLES: &[&[Command]] = &[
     ownership::COMMANDS,
     isolation::COMMANDS,
     super::snapshots::COMMANDS,
+    super::comments::COMMANDS,
     super::approvals::COMMANDS,
     &super::memory::COMMANDS,
     super::recall::COMMANDS,

@@ -56,6 +56,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("snapshots", &["svc snapshots backend-1", "svc snapshots backend-1 --json"]),
     ("undo", &["svc undo backend-1", "svc undo backend-1 --turn 3"]),
     ("redo", &["svc redo backend-1", "svc redo backend-1 --quiet"]),
+    (
+        "comment",
+        &[
+            "svc comment backend-1 src/login.rs:10-14 'say why this may fail'",
+            "svc comment backend-1 README.md:3 'one sentence is enough'",
+        ],
+    ),
+    ("comments", &["svc comments backend-1", "svc comments backend-1 --send --say 'before we merge:'"]),
     ("merge", &["svc merge backend-1 --dry-run", "svc merge backend-1 -m 'Add a login page' --remove"]),
     (
         "memory",

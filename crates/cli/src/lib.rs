@@ -12,6 +12,7 @@ mod attach;
 pub mod capacity;
 pub mod client;
 pub mod commands;
+mod comments;
 pub mod completions;
 pub mod control;
 mod demo;

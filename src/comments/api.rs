@@ -1,0 +1,129 @@
+//! `/api/agents/:id/comments`.
+
+use super::{Command, MAX_LINES, MAX_TEXT_CHARS, worker};
+use crate::agents::api::target;
+use crate::api::{Fields, Method, Problem, Route, schema_of};
+use crate::core;
+use crate::endpoint::{Access, Ask, Handler};
+use serde_json::json;
+
+/// Characters of a path.
+const MAX_PATH_CHARS: usize = 4_096;
+/// The highest number of a line.
+const MAX_LINE: u64 = 10_000_000;
+
+/// The routes of comments.
+pub fn routes() -> Vec<Route<Handler>> {
+    use Access::{Anyone, OperatorOnly};
+    use Handler::{Work, Write};
+    vec![
+        Route::new(
+            Method::Get,
+            "/api/agents/:id/comments",
+            "Comments of persons on the work of an agent",
+            Work(Anyone, worker::list),
+        )
+        .replies(&[(
+            200,
+            "comments, oldest first: id, path, line, lastLine, quote, text, at, sentAt, doneAt, state \
+             (open, sent or done), changed: whether its lines stand in the file no more",
+        )]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/comments",
+            "Comment on lines of a file in the folder of an agent",
+            Work(OperatorOnly, worker::add),
+        )
+        .body(|| schema_of(wish))
+        .replies(&[
+            (201, "the comment"),
+            (404, "no such agent, file or line"),
+            (409, "too_many_comments"),
+        ]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/comments/send",
+            "Give an agent all open comments as one message",
+            Write(OperatorOnly, |ask| {
+                let message = if ask.request.body.is_empty() { None } else { ask.request.read(words)? };
+                command(Command::Send { target: target(ask), message })
+            }),
+        )
+        .body(|| schema_of(words))
+        .replies(&[
+            (200, "agentId, agentName, sent: the ids, left: how many did not fit, message"),
+            (409, "nothing_to_send, queue_full"),
+        ]),
+        Route::new(
+            Method::Patch,
+            "/api/agents/:id/comments/:comment",
+            "Tick a comment, or open it again",
+            Write(OperatorOnly, |ask| {
+                let done = ask.request.read(|fields| fields.boolean("done"))?.unwrap_or(true);
+                command(Command::Tick { target: target(ask), id: number(ask)?, done })
+            }),
+        )
+        .body(|| schema_of(|fields| fields.boolean("done")))
+        .replies(&[(200, "the comment"), (404, "no such comment")]),
+        Route::new(
+            Method::Delete,
+            "/api/agents/:id/comments/:comment",
+            "Remove a comment",
+            Write(OperatorOnly, |ask| command(Command::Remove { target: target(ask), id: number(ask)? })),
+        )
+        .replies(&[(200, "removed, id"), (404, "no such comment")]),
+    ]
+}
+
+fn command(command: Command) -> Result<core::Command, Problem> {
+    Ok(core::Command::Comments(command))
+}
+
+/// Errors: 404 for what is no number.
+fn number(ask: &Ask) -> Result<u64, Problem> {
+    let text = ask.params.get("comment");
+    text.parse().map_err(|_| Problem::not_found(format!("comments have numbers, {text:?} is none")))
+}
+
+fn words(fields: &mut Fields) -> Option<String> {
+    sized(fields, "message", false).filter(|text| !text.is_empty())
+}
+
+/// Lines, and what is said of them.
+#[derive(Debug, Default)]
+pub(super) struct Wish {
+    pub path: String,
+    pub line: u64,
+    pub last_line: u64,
+    pub text: String,
+}
+
+pub(super) fn wish(fields: &mut Fields) -> Wish {
+    fields.tell("path", || json!({"minLength": 1, "maxLength": MAX_PATH_CHARS}));
+    let path = fields.required_string("path").unwrap_or_default().to_owned();
+    fields.validator.check(path.chars().count() <= MAX_PATH_CHARS, "path", || {
+        format!("path has {} characters, {MAX_PATH_CHARS} are the most", path.chars().count())
+    });
+    fields.tell_required("line");
+    let line = fields.integer("line", 1, MAX_LINE);
+    fields.validator.check(line.is_some(), "line", || "line is required: the first line, from 1".to_owned());
+    let line = line.unwrap_or(1);
+    let last_line = fields.integer("lastLine", 1, MAX_LINE).unwrap_or(line);
+    fields.validator.check((line..line + MAX_LINES).contains(&last_line), "lastLine", || {
+        format!("lastLine must be from {line} to {}, it is {last_line}", line + MAX_LINES - 1)
+    });
+    let text = sized(fields, "text", true).unwrap_or_default();
+    Wish { path, line, last_line, text }
+}
+
+fn sized(fields: &mut Fields, name: &str, is_required: bool) -> Option<String> {
+    fields.tell(name, || json!({"maxLength": MAX_TEXT_CHARS}));
+    let text =
+        if is_required { fields.required_string(name) } else { fields.string(name) }?.trim().to_owned();
+    let chars = text.chars().count();
+    fields.validator.check(chars <= MAX_TEXT_CHARS && !text.contains('\0'), name, || {
+        format!("{name} must have at most {MAX_TEXT_CHARS} characters and no NUL, it has {chars}")
+    });
+    fields.validator.check(!is_required || chars > 0, name, || format!("{name} must not be empty"));
+    Some(text)
+}
