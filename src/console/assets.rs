@@ -57,6 +57,7 @@ pub static ALL: &[Asset] = &[
     asset!("talk.js", false),
     asset!("agent-tabs.js", false),
     asset!("diff.js", false),
+    asset!("review.js", false),
     asset!("chart.js", false),
     asset!("tokens.js", false),
     asset!("spent.js", false),

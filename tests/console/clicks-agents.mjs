@@ -1,7 +1,9 @@
 // Agents: starting, watching, deciding, rotating, ending.
 
+import fs from "node:fs";
+import path from "node:path";
 import { check, text, until } from "./lib.mjs";
-import { daemon, scenario } from "./clicks-world.mjs";
+import { daemon, dir, scenario } from "./clicks-world.mjs";
 
 scenario("spawn and watch", async (page) => {
   await page.keyboard.press("n");
@@ -36,6 +38,44 @@ scenario("live output, as text, and an instruction", async (page) => {
   await page.keyboard.type("use tabs");
   await page.keyboard.press("Enter");
   await page.locator(".vrow.user:not([hidden])", { hasText: "use tabs" }).waitFor();
+});
+
+scenario("comment on lines, send that, and see it ticked off; undo and redo", async (page) => {
+  const write = (text) => ({ write: { path: "said/a.js", text } });
+  daemon.scenario("commented", {
+    steps: [write("one\ntwo\nthree\n"), { ask: "And now?" }, write("one\nzwei\nthree\n"), { answer: "mended" }],
+  });
+  await daemon.spawn("writer", "commented", { name: "writer-said", scope: ["said/**"] });
+  await page.goto(`${daemon.url}/#/agent/writer-said/diff`);
+  const line = (text) => page.locator(".diff .plus", { hasText: text });
+  await until("the diff", async () => {
+    await page.getByRole("button", { name: "Read again" }).click();
+    return (await line("two").count()) > 0;
+  });
+  await line("two").click();
+  const where = page.getByLabel("Lines");
+  check((await where.inputValue()) === "said/a.js:2", `marked: ${await where.inputValue()}`);
+  await line("three").click();
+  check((await where.inputValue()) === "said/a.js:2-3", `marked: ${await where.inputValue()}`);
+  await page.getByLabel("What you say of them").fill("in <b>German</b>");
+  await page.getByRole("button", { name: "Comment", exact: true }).click();
+  const row = page.locator(".rows li", { hasText: "in <b>German</b>" });
+  await row.getByText("open", { exact: true }).waitFor();
+  await page.getByRole("button", { name: "Send them" }).click();
+  await page.getByText("writer-said was told 1 comment").waitFor();
+  await until("its answer to tick it off", async () => {
+    await page.getByRole("button", { name: "Read again" }).click();
+    return (await row.getByText("done", { exact: true }).count()) > 0;
+  });
+  const stands = () => fs.readFileSync(path.join(dir, "said/a.js"), "utf8");
+  await until("its end", async () => (await daemon.get("/api/agents/writer-said")).status !== "active");
+  await page.getByRole("button", { name: "Undo its last turn" }).click();
+  await page.getByRole("button", { name: "Undo", exact: true }).click();
+  await page.getByText("is undone: 1 file").waitFor();
+  check(!fs.existsSync(path.join(dir, "said/a.js")) || stands().includes("two"), "it is still there");
+  await page.getByRole("button", { name: "Redo" }).click();
+  await page.getByText("is redone: 1 file").waitFor();
+  check(stands() === "one\nzwei\nthree\n", "it is not there again");
 });
 
 scenario("approve and reject, and cards keep their places", async (page) => {

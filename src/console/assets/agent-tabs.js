@@ -4,11 +4,13 @@ import { ago, button, dayOf, empty, exact, fill, h, percent, say, table, toast }
 import { at, get, post } from "./api.js";
 import { find, isLive, on } from "./store.js";
 import { diffView } from "./diff.js";
+import { comments, undo } from "./review.js";
 
 /** What a brief leaves out is listed up to so many lines. */
 const MAX_LEFT_OUT = 50;
 
 export function diff(body, key) {
+  const said = comments(key);
   const load = async () => {
     try {
       const answer = await get(at`/api/agents/${key}/diff`);
@@ -21,9 +23,12 @@ export function diff(body, key) {
             { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD"
           }${answer.truncated ? "; the diff is cut" : ""}`,
           again,
+          undo(key, load),
         ),
-        diffView(answer.diff, answer.files),
+        said.el,
+        diffView(answer.diff, answer.files, said.mark),
       );
+      await said.load();
     } catch (error) {
       fill(body, empty("No diff", error.message));
     }

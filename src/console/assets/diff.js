@@ -21,23 +21,36 @@ export function split(text) {
   return files;
 }
 
-function body(lines) {
+function body(lines, mark) {
   const kind = { "+": "plus", "-": "minus", "@": "at" };
   const shown = lines.slice(0, LINES_SHOWN);
+  let number = 0;
   const el = h(
     "pre",
     { class: "diff", tabIndex: 0 },
-    shown.map(
-      (line, at) => (line || at < shown.length - 1) && h("span", { class: kind[line[0]] ?? "" }, line || " "),
-    ),
+    shown.map((line, at) => {
+      if (!line && at === shown.length - 1) return false;
+      const span = h("span", { class: kind[line[0]] ?? "" }, line || " ");
+      if (line[0] === "@") number = Number(/\+(\d+)/.exec(line)?.[1] ?? 1);
+      else if (line[0] !== "-" && line[0] !== "\\") span.dataset.line = number++;
+      return span;
+    }),
   );
+  if (mark)
+    el.addEventListener("click", (event) => {
+      const { line } = event.target.dataset;
+      if (line && getSelection().isCollapsed) mark(Number(line));
+    });
   if (lines.length > LINES_SHOWN)
     el.append(h("span", { class: "at" }, `${lines.length - LINES_SHOWN} more lines`));
   return el;
 }
 
-/** The diff as foldable files; `files` adds those that git does not show, for example new ones. */
-export function diffView(text, files = []) {
+/**
+ * The diff as foldable files; `files` adds those that git does not show, for example new ones. `mark` hears of
+ * the path and the number of a line that somebody chooses.
+ */
+export function diffView(text, files = [], mark = undefined) {
   const changed = split(text);
   const seen = new Set(changed.map((file) => file.path));
   const others = files.filter((file) => !seen.has(file.path));
@@ -63,7 +76,7 @@ export function diffView(text, files = []) {
         ),
       );
       const show = () => {
-        if (el.open && el.children.length < 2) el.append(body(file.lines));
+        if (el.open && el.children.length < 2) el.append(body(file.lines, mark && ((line) => mark(file.path, line))));
       };
       el.addEventListener("toggle", show);
       show();
