@@ -67,8 +67,9 @@ impl Wire {
     /// - `assistant`: `{text}`, and `thinking: true` for thoughts
     /// - `tool`: `{id, input, name, output?, path?, status: "started"|"ok"|"error"}`
     /// - `result`: `{costUsd, durationMs, error?, isError, sessionId, text, turns}`
-    /// - `usage`: `{cacheCreation, cacheRead, contextUsage, contextWindow, input, output}`; the four counts
-    ///   are what this message **adds** (negative when it corrects), `contextUsage` is a fraction
+    /// - `usage`: `{cacheCreation, cacheRead, contextUsage, contextWindow, input, model?, output}`; the four
+    ///   counts are what this message **adds** (negative when it corrects), `contextUsage` is a fraction, and
+    ///   `model` names the one that has used it where that is not the session's
     pub fn frame(&mut self, activity: &Activity, out: &mut Vec<u8>) -> bool {
         match activity {
             Activity::Session { id, model } => {
@@ -172,6 +173,7 @@ impl Wire {
             context_usage: fraction,
             context_window: window,
             input: usage.delta.input,
+            model: usage.model.as_deref(),
             output: usage.delta.output,
         };
         push_json(out, &data);
@@ -196,12 +198,14 @@ struct ResultData<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UsageData {
+struct UsageData<'a> {
     cache_creation: i64,
     cache_read: i64,
     context_usage: Option<f64>,
     context_window: Option<u64>,
     input: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
     output: i64,
 }
 

@@ -254,8 +254,10 @@ impl Account {
         }
         if let Some(cost) = usage.cost_usd {
             self.rows[at].reported_usd += cost;
-            // What a provider tells at the end of a turn covers all that this life has used until then.
-            for row in self.rows.iter_mut().filter(|row| row.agent == place.agent) {
+            // What a provider tells at the end of a turn covers all that this life has used until then; what
+            // it tells of one further model, what that one has.
+            let is_covered = |row: &Row| usage.model.is_none() || row.model == place.model;
+            for row in self.rows.iter_mut().filter(|row| row.agent == place.agent && is_covered(row)) {
                 row.unpriced = Tokens::default();
                 row.joined_unpriced = 0;
             }

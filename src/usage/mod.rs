@@ -210,7 +210,13 @@ pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activit
             }
             Activity::Usage(usage) => {
                 written(all, cx.now, &agent, &mut wrote);
-                add(all, cx, &agent, &place, usage);
+                let other = usage.model.as_deref().filter(|model| **model != *place.model);
+                let other = other.map(|model| Place {
+                    price: priced(all, &agent, model),
+                    model: model.into(),
+                    ..place.clone()
+                });
+                add(all, cx, &agent, other.as_ref().unwrap_or(&place), usage);
             }
             Activity::Text { text } | Activity::Thinking { text } => wrote += chars(text.len()),
             Activity::ToolStarted { input, .. } => wrote += said_in(input),

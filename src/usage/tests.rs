@@ -228,6 +228,39 @@ fn rows_of_an_account_are_bounded_and_still_add_up() {
     assert!((account.cost_usd() - 200.0 * 4.0 / 1e6).abs() < 1e-9);
 }
 
+/// What a program asked of a further model stands under that one's name and price, and in no sum twice.
+#[test]
+fn tokens_of_a_further_model_are_booked_under_its_name_and_price() {
+    let mut bench = with_providers();
+    let id = spawn(&mut bench, request("claude-code", Some("claude-sonnet-4-5"), "x"));
+    let part = |model: &str, input, cost_usd| {
+        let delta = TokensDelta { input, ..TokensDelta::default() };
+        Activity::Usage(Usage { model: Some(model.into()), delta, cost_usd, ..Usage::default() })
+    };
+    feed(&mut bench, id, vec![usage(1_000_000, 0), part("claude-haiku-4-5", 2_000_000, None)]);
+    balances(&mut bench, 3_000_000);
+    let rows = |bench: &mut Bench| {
+        let summary = get(bench, "/api/tokens/summary");
+        let rows = summary["byModel"].as_array().unwrap().clone();
+        let row = |row: &Value| (row["model"].as_str().unwrap().to_owned(), row["costUsd"].as_f64());
+        rows.iter().map(row).collect::<Vec<_>>()
+    };
+    let (sonnet, haiku) = ("claude-sonnet-4-5".to_owned(), "claude-haiku-4-5".to_owned());
+    assert_eq!(rows(&mut bench), [(haiku.clone(), Some(2.0)), (sonnet.clone(), Some(3.0))]);
+    // At the end of the turn its program tells the cost: of each model its own, of all the rest the rest.
+    let rest = Activity::Usage(Usage { cost_usd: Some(2.5), ..Usage::default() });
+    feed(&mut bench, id, vec![part("claude-haiku-4-5", 1000, Some(1.75)), rest]);
+    assert_eq!(rows(&mut bench), [(haiku, Some(1.75)), (sonnet, Some(2.5))]);
+    assert_eq!(get(&mut bench, "/api/tokens/summary")["totalCostUsd"], 4.25);
+    balances(&mut bench, 3_001_000);
+    // One without a price is named, and costs nobody knows what.
+    feed(&mut bench, id, vec![part("nobodys-model", 500, None)]);
+    let summary = get(&mut bench, "/api/tokens/summary");
+    let unpriced = summary["byModel"].as_array().unwrap().iter().find(|row| row["model"] == "nobodys-model");
+    assert_eq!(unpriced.unwrap()["unpricedTokens"], 500);
+    assert_eq!(summary["unpricedTokens"], 500);
+}
+
 #[test]
 fn safety_daily_budget_refuses_new_starts_with_409_until_midnight() {
     let mut bench = Bench::new();

@@ -6,6 +6,7 @@ mod bounds;
 mod cases;
 mod context;
 mod ledger;
+mod models;
 mod mutations;
 pub mod replay;
 mod saved;

@@ -105,6 +105,9 @@ impl Sub for TokensDelta {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Usage {
+    /// The model that has used it, where that is another than the session's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// To be added to the agent's tokens.
     pub delta: TokensDelta,
     /// The provider's own cumulative figure for its session, where it has one: kept with the session id

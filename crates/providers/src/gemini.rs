@@ -9,6 +9,7 @@ pub(super) use told::Told;
 
 use super::json::{Json, Look};
 use super::login::{self, LoginFacts, Source, StateFile};
+use super::shares::{Figure, Shares};
 use super::terminal::Reads;
 use super::wire::{self, Joiner};
 use super::{
@@ -134,6 +135,8 @@ struct Stream {
     denied: Vec<String>,
     /// The tokens of the last call, as the record told.
     context: Option<u64>,
+    #[serde(default)]
+    model: String,
 }
 
 /// Where a session's record is. Of an id in another form there is none.
@@ -200,7 +203,11 @@ impl Stream {
         let about = wire::count(stats, "input_tokens").checked_div(calls);
         let context_tokens = if self.context.is_some() { None } else { about };
         let context_tokens = context_tokens.filter(|context| *context > 0);
-        wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
+        let mut usage = Usage { delta, context_tokens, ..Usage::default() };
+        for part in by_model(&self.model, stats, &mut usage) {
+            wire::usage(out, part);
+        }
+        wire::usage(out, usage);
         let is_error = wire::text(event, "status") != "success";
         let message = event.get("error").map_or("", |error| wire::text(error, "message"));
         let message = if message.is_empty() { "the turn failed" } else { message };
@@ -236,7 +243,8 @@ impl Conversation for Stream {
         match kind {
             "" => wire::noise(line, out),
             "init" => {
-                let (id, model) = (wire::text(&event, "session_id"), wire::text(&event, "model"));
+                let (id, model) = (wire::text(&event, "session_id"), wire::name(&event, "model"));
+                model.clone_into(&mut self.model);
                 if !id.is_empty() {
                     let model = (!model.is_empty()).then(|| model.to_owned());
                     wire::emit(out, Activity::Session { id: id.to_owned(), model });
@@ -308,6 +316,24 @@ fn recorded_tokens(figures: &Json<'_>) -> Tokens {
 }
 
 /// Cached input stands inside the input here; thinking stands only in the total.
+/// Of a run's `stats`, what other models than the session's have used. Where that is chosen anew for each
+/// call, the rest goes by the name of the one that was used most.
+fn by_model(model: &str, stats: &Json<'_>, usage: &mut Usage) -> Vec<Usage> {
+    let told = stats.get("models").map(Json::fields).unwrap_or_default();
+    let told = told.into_iter().filter(|(name, _)| name.len() <= wire::NAME_LIMIT_BYTES);
+    let figure = |(name, stats): (&str, &Json<'_>)| Figure {
+        name: name.to_owned(),
+        total: tokens(stats),
+        ..Figure::default()
+    };
+    let figures: Vec<Figure> = told.map(figure).collect();
+    if model.starts_with("auto") {
+        let most = figures.iter().max_by_key(|figure| figure.total.total());
+        usage.model = most.map(|figure| figure.name.clone());
+    }
+    Shares::default().part(model, &figures, false, usage)
+}
+
 fn tokens(stats: &Json<'_>) -> Tokens {
     let (all_input, cache_read) = (wire::count(stats, "input_tokens"), wire::count(stats, "cached"));
     let output = wire::count(stats, "output_tokens");

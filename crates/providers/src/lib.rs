@@ -30,6 +30,7 @@ pub mod price;
 mod qwen;
 mod saved;
 pub mod script;
+mod shares;
 pub mod terminal;
 pub mod windows;
 mod wire;

@@ -202,6 +202,11 @@ impl Meter {
         tokens.minus(Tokens::default())
     }
 
+    /// Takes back what was reported beyond the provider's last figure.
+    pub fn take_back(&mut self) -> TokensDelta {
+        Tokens::default().minus(std::mem::take(&mut self.provisional))
+    }
+
     /// The change to the provider's own cumulative figure `now`, provisional counts taken back. A figure
     /// below the last one means that the provider has begun to count afresh.
     pub fn total(&mut self, now: Tokens) -> TokensDelta {

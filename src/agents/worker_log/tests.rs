@@ -84,6 +84,7 @@ fn all_activities() -> Vec<Activity> {
         Activity::ToolEnded { id: "t1".into(), error: true, output: "no".into() },
         Activity::Usage(Usage::default()),
         Activity::Usage(Usage {
+            model: Some("small".to_owned()),
             delta,
             session_total: Some(Tokens { input: 1, output: 2, cache_read: 3, cache_creation: 4 }),
             context_tokens: Some(9),

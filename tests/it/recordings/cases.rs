@@ -7,7 +7,7 @@ use svc::providers::{
     TurnEnd, by_id,
 };
 
-fn request(model: Option<&str>) -> LaunchRequest {
+pub fn request(model: Option<&str>) -> LaunchRequest {
     LaunchRequest {
         purpose: Purpose::Work,
         prompt: "do it".to_owned(),
@@ -26,14 +26,14 @@ fn request(model: Option<&str>) -> LaunchRequest {
     }
 }
 
-fn begin(provider: &str, request: &LaunchRequest) -> (Box<dyn Conversation>, Vec<Step>) {
+pub fn begin(provider: &str, request: &LaunchRequest) -> (Box<dyn Conversation>, Vec<Step>) {
     let launch = by_id(provider).expect("a registered provider").launch(request).expect("a launch");
     let (mut conversation, mut steps) = (launch.conversation, Vec::new());
     conversation.open(&mut steps);
     (conversation, steps)
 }
 
-fn feed(conversation: &mut dyn Conversation, messages: &[Value]) -> Vec<Step> {
+pub fn feed(conversation: &mut dyn Conversation, messages: &[Value]) -> Vec<Step> {
     let mut steps = Vec::new();
     for message in messages {
         conversation.line(&message.to_string(), &mut steps);
@@ -41,7 +41,7 @@ fn feed(conversation: &mut dyn Conversation, messages: &[Value]) -> Vec<Step> {
     steps
 }
 
-fn activities(steps: &[Step]) -> Vec<Activity> {
+pub fn activities(steps: &[Step]) -> Vec<Activity> {
     let activities = steps.iter().filter_map(|step| match step {
         Step::Event(activity) => Some(activity.clone()),
         _ => None,

@@ -6,8 +6,9 @@
 
 use crate::json::{Json, Look};
 use crate::limit::{self, Kind, Limit, Source};
+use crate::shares::{Figure, Shares};
 use crate::wire::{self, CostMeter, Meter};
-use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved};
+use crate::{Activity, Conversation, Ruling, SessionStart, Step, Tokens, TurnEnd, Usage, saved, windows};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -36,6 +37,8 @@ pub(super) struct Stream {
     questions: BTreeMap<String, Box<RawValue>>,
     meter: Meter,
     cost: CostMeter,
+    #[serde(default)]
+    shares: Shares,
     /// The first result of a continued session is still to come. Its totals begin with what was used before
     /// this run: all of it after a SIGTERM, less after a SIGKILL, and the original's in a copy.
     continued: bool,
@@ -56,6 +59,7 @@ impl Stream {
             questions: BTreeMap::new(),
             meter: Meter::starting_at(counted),
             cost: CostMeter::new(*session != SessionStart::Fresh),
+            shares: Shares::default(),
             continued: *session != SessionStart::Fresh,
         }
     }
@@ -154,7 +158,19 @@ impl Stream {
         };
         let delta = self.meter.provisional(tokens);
         let context_tokens = (!by_subagent).then(|| tokens.total());
-        wire::usage(out, Usage { delta, context_tokens, ..Usage::default() });
+        let told = wire::name(message, "model");
+        let model = self.of_its_own(told, by_subagent);
+        let counts = self.shares.provisional(model.unwrap_or(&self.model), tokens);
+        let model = model.filter(|_| counts).map(str::to_owned);
+        wire::usage(out, Usage { model, delta, context_tokens, ..Usage::default() });
+    }
+
+    /// The model of a sub-agent's message that is not the session's. Others than the maker's own are names
+    /// that a gateway has put there: the result calls them otherwise.
+    fn of_its_own<'a>(&self, told: &'a str, by_subagent: bool) -> Option<&'a str> {
+        let plain = windows::plain_name(told);
+        let is_other = plain.starts_with("claude") && plain != windows::plain_name(&self.model);
+        (by_subagent && is_other && !self.model.is_empty()).then_some(told)
     }
 
     fn result(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
@@ -201,14 +217,17 @@ impl Stream {
             let session_total = sum_of_models(models);
             // What newer versions tell of this run alone is better than the difference to what was counted
             // before: that lacks what an interrupted run has used.
-            if std::mem::take(&mut self.continued)
-                && let Some(since_last) = since_last
-            {
+            let is_first = std::mem::take(&mut self.continued);
+            if let Some(since_last) = since_last.filter(|_| is_first) {
                 self.meter.start_before(session_total, sum_of_models(since_last));
             }
             usage.delta = self.meter.total(session_total);
             usage.session_total = Some(session_total);
             usage.context_window = window_of(models, &self.model);
+            let figures = figures(models, since_last);
+            for part in self.shares.part(&self.model, &figures, is_first, &mut usage) {
+                wire::usage(out, part);
+            }
         }
         wire::usage(out, usage);
         cost_usd
@@ -362,6 +381,26 @@ fn tokens_of_model(figures: &Json<'_>) -> Tokens {
 
 pub(super) fn sum_of_models(models: &Json<'_>) -> Tokens {
     models.fields().values().fold(Tokens::default(), |sum, figures| sum + tokens_of_model(figures))
+}
+
+/// What is told of each model. With the figures of the turn, one that they do not name has used nothing.
+pub(super) fn figures(models: &Json<'_>, turn: Option<&Json<'_>>) -> Vec<Figure> {
+    let cost = |figures: &Json<'_>| {
+        let told = figures.get("costUSD").and_then(Json::as_f64);
+        told.filter(|cost| cost.is_finite() && *cost >= 0.0)
+    };
+    let of_turn = |turn: &Json<'_>, name: &str| {
+        let nothing = || (Tokens::default(), Some(0.0));
+        turn.get(name).map_or_else(nothing, |figures| (tokens_of_model(figures), cost(figures)))
+    };
+    let told = models.fields().into_iter().filter(|(name, _)| name.len() <= wire::NAME_LIMIT_BYTES);
+    let figure = |(name, figures): (&str, &Json<'_>)| Figure {
+        name: name.to_owned(),
+        total: tokens_of_model(figures),
+        total_usd: cost(figures),
+        turn: turn.map(|turn| of_turn(turn, name)),
+    };
+    told.map(figure).collect()
 }
 
 fn cost_of_models(models: &Json<'_>) -> f64 {

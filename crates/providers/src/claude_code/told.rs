@@ -1,8 +1,9 @@
 //! The record of a session, `~/.claude/projects/FOLDER/SESSION.jsonl`, when a person was at the screen.
 
-use super::stream::{is_subagent, sum_of_models, tool_results, tool_started};
+use super::stream::{figures, is_subagent, sum_of_models, tool_results, tool_started};
 use crate::json::{Json, Look};
 use crate::outside::Session;
+use crate::shares::Shares;
 use crate::wire::{self, Meter};
 use crate::{Activity, Step, Tokens, TurnEnd, Usage, terminal};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,14 @@ const UNSUMMED_MAX: usize = 10_000;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Told {
     meter: Meter,
+    #[serde(default)]
+    shares: Shares,
+    /// What the sums contain of before is not known by model.
+    #[serde(default)]
+    continued: bool,
+    /// The model of its last message.
+    #[serde(default)]
+    model: String,
     is_open: bool,
     /// What its messages have used that stand behind the last sums: their program was ended before it wrote
     /// them, or is of a version that writes none.
@@ -44,7 +53,14 @@ pub(super) fn facts(event: &Json<'_>, session: &mut Session) {
 
 impl Told {
     pub(super) fn new(counted: Tokens) -> Self {
-        Self { meter: Meter::starting_at(counted), is_open: false, unsummed: BTreeMap::new() }
+        Self {
+            meter: Meter::starting_at(counted),
+            shares: Shares::default(),
+            continued: counted != Tokens::default(),
+            model: String::new(),
+            is_open: false,
+            unsummed: BTreeMap::new(),
+        }
     }
 
     /// One line of the record.
@@ -79,9 +95,11 @@ impl Told {
 
     fn assistant(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let Some(message) = event.get("message") else { return };
-        if wire::text(message, "model") == SYNTHETIC {
+        let model = wire::name(message, "model");
+        if model == SYNTHETIC {
             return;
         }
+        model.clone_into(&mut self.model);
         for block in wire::items(message, "content") {
             match wire::text(block, "type") {
                 "text" => wire::say(out, wire::text(block, "text")),
@@ -125,11 +143,17 @@ impl Told {
     /// The sums of the whole session, sub-agents included.
     fn counted(&mut self, event: &Json<'_>, out: &mut Vec<Step>) {
         let models = event.get("modelUsage").filter(|models| !models.fields().is_empty());
-        let Some(total) = models.map(sum_of_models) else { return };
+        let Some(models) = models else { return };
+        let total = sum_of_models(models);
         self.unsummed.clear();
         let delta = self.meter.total(total);
+        let mut usage = Usage { delta, session_total: Some(total), ..Usage::default() };
+        let is_first = std::mem::take(&mut self.continued);
+        for part in self.shares.part(&self.model, &figures(models, None), is_first, &mut usage) {
+            wire::usage(out, part);
+        }
         if !delta.is_zero() {
-            wire::usage(out, Usage { delta, session_total: Some(total), ..Usage::default() });
+            wire::usage(out, usage);
         }
     }
 }
