@@ -109,16 +109,37 @@ pub fn of_model(model: &str) -> Option<Price> {
 /// The price of a model under any of its spellings: a person's own setting, then the table that a person has
 /// given, then the built-in one.
 pub fn for_model(all: &All, model: &str) -> Option<Price> {
-    let own = |name: &str| all.settings.config().model(name).and_then(|own| own.price);
-    if let Some(price) = own(model) {
-        return Some(price);
-    }
-    let name = windows::plain_name(model);
-    let tables = || all.prices.given().into_iter().chain([table()]);
-    let known = |name: &str| tables().find_map(|table| table.models.get(name).copied());
-    known(&name).or_else(|| {
-        let meant = tables().find_map(|table| table.aliases.get(&name))?;
-        own(meant).or_else(|| known(meant))
+    found(all, model).map(|(price, _, _)| price)
+}
+
+/// The same, with where it comes from (`setting`, `given`, `built-in`), and of which day that is.
+fn found<'a>(all: &'a All, model: &str) -> Option<(Price, &'static str, Option<&'a str>)> {
+    let own = |name: &str| {
+        let price = all.settings.config().model(name).and_then(|own| own.price)?;
+        Some((price, "setting", None))
+    };
+    let given = || all.prices.given().map(|table| ("given", table));
+    let tables = || given().into_iter().chain([("built-in", table())]);
+    let known = |name: &str| {
+        let of = |(from, table): (_, &'a Table)| Some((*table.models.get(name)?, from, Some(&*table.as_of)));
+        tables().find_map(of)
+    };
+    own(model).or_else(|| {
+        let name = windows::plain_name(model);
+        known(&name).or_else(|| {
+            let meant = tables().find_map(|(_, table)| table.aliases.get(&name))?;
+            own(meant).or_else(|| known(meant))
+        })
+    })
+}
+
+/// The price of a model as it is shown; `null` where nobody knows one.
+pub fn shown_of(all: &All, model: &str) -> Value {
+    found(all, model).map_or(Value::Null, |(price, from, as_of)| {
+        let mut shown = json!(price);
+        shown["from"] = json!(from);
+        shown["asOf"] = json!(as_of);
+        shown
     })
 }
 

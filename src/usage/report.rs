@@ -55,7 +55,7 @@ pub fn summary(all: &All) -> Summary<'_> {
     let saved = usage.saved();
     Summary {
         breakdown: savings(all),
-        by_model: by_model(usage),
+        by_model: by_model(all),
         cache_hit_rate: hit_rate(total.tokens),
         internal_overhead: overhead(usage),
         interrupted: interrupted(usage),
@@ -115,9 +115,10 @@ fn interrupted(usage: &State) -> Value {
     })
 }
 
-/// What each model used, the most used first: as many as are told one by one, and the others together. What
-/// was joined of agents that are long gone stands with its model, or as [`EARLIER`].
-fn by_model(usage: &State) -> Vec<Value> {
+/// What each model used and what it costs now, the most used first: as many as are told one by one, and the
+/// others together. What was joined of agents that are long gone stands with its model, or as [`EARLIER`].
+fn by_model(all: &All) -> Vec<Value> {
+    let usage = &all.usage;
     let mut models: BTreeMap<&str, Sum> = BTreeMap::new();
     let accounts = usage.accounts().map(|(_, account)| account);
     let accounts = accounts.chain(usage.gone().last().map(|closed| &closed.account));
@@ -140,6 +141,7 @@ fn by_model(usage: &State) -> Vec<Value> {
         json!({
             "model": model, "used": sum.tokens.total(), "tokens": sum.tokens,
             "costUsd": cost(sum.cost_usd, sum.unpriced), "unpricedTokens": sum.unpriced,
+            "price": prices::shown_of(all, model),
         })
     });
     shown.collect()

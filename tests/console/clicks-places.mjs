@@ -34,6 +34,31 @@ scenario("tokens in a range and by day", async (page) => {
   check(rest.reduce((sum, used) => sum + used, 0) === 30_000, `by day: ${sums}`);
 });
 
+scenario("prices in use, where they come from, and models without one", async (page) => {
+  const row = (model, unpricedTokens, price) => ({
+    model,
+    used: 1000,
+    tokens: { input: 1000, output: 0, cacheRead: 0, cacheCreation: 0 },
+    costUsd: price ? 0.003 : null,
+    unpricedTokens,
+    price,
+  });
+  const price = { input: 3, output: 15, cacheRead: 0.3, cacheCreation: 3.75, from: "given", asOf: "2026-11-01" };
+  await page.route("**/api/tokens/summary", async (route) => {
+    const real = await (await route.fetch()).json();
+    real.byModel = [row("claude-sonnet-4-5", 0, price), row("nobodys-model", 1234, null)];
+    await route.fulfill({ json: real });
+  });
+  await page.goto(`${daemon.url}/#/tokens`);
+  const shown = page.getByRole("region", { name: "Prices" }).locator("tbody tr");
+  const cells = (await shown.innerText()).split("\t");
+  const wanted = ["claude-sonnet-4-5", "$3", "$15", "$0.3", "$3.75", "a table of yours", "2026-11-01"];
+  check(cells.join("|") === wanted.join("|"), `prices: ${cells}`);
+  await page.getByText("Nobody knows what nobodys-model costs: 1,234 tokens are unpriced.").waitFor();
+  const { asOf } = await daemon.api("GET", "/api/prices");
+  await page.getByText(`the built-in table is of ${asOf}`).waitFor();
+});
+
 scenario("a further login is shown, and chosen for an agent", async (page) => {
   await daemon.post("/api/accounts", { name: "night", provider: "ollama" });
   await page.goto(`${daemon.url}/#/tokens`);

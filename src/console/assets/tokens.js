@@ -124,6 +124,51 @@ function logins(accounts) {
   );
 }
 
+/** Where a price comes from. */
+const FROM = { "built-in": "built in", given: "a table of yours", setting: "your setting" };
+
+/** What the models that were used cost now, of which day that is, and of which nobody knows it. */
+function inForce(models, prices) {
+  const unpriced = models.filter((one) => one.unpricedTokens > 0);
+  const priced = models.filter((one) => one.price);
+  const price = (value) => `$${value}`;
+  return h(
+    "div",
+    { class: "panel" },
+    h("h2", {}, "Prices"),
+    priced.length > 0 &&
+      table(
+        "Prices",
+        ["Model", "#Input", "#Output", "#Cache read", "#Cache write", "From", "As of"],
+        priced.map(({ model, price: one }) => [
+          model,
+          price(one.input),
+          price(one.output),
+          price(one.cacheRead),
+          price(one.cacheCreation),
+          FROM[one.from] ?? one.from,
+          one.asOf ?? "–",
+        ]),
+      ),
+    unpriced.length > 0 &&
+      h(
+        "p",
+        { class: "notice bad" },
+        `Nobody knows what ${unpriced.map((one) => one.model).join(", ")} cost${unpriced.length === 1 ? "s" : ""}: `,
+        `${exact(unpriced.reduce((sum, one) => sum + one.unpricedTokens, 0))} tokens are unpriced. `,
+        h("code", {}, "svc prices update FILE"),
+        " gives a price.",
+      ),
+    h(
+      "p",
+      { class: "hint" },
+      `Dollars for a million tokens; ${prices.isGiven ? "your table" : "the built-in table"} is of ${prices.asOf}`,
+      prices.isOld && prices.ageDays !== null && `, ${plural(prices.ageDays, "day")} ago: look whether it still holds`,
+      `. ${prices.source}`,
+    ),
+  );
+}
+
 export default function tokens(view) {
   const body = h("div");
   const range = select(RANGES, "");
@@ -139,7 +184,7 @@ export default function tokens(view) {
   );
   let stopped = false;
   const load = async () => {
-    const [summary, teams, timeline, dashboard, rotation, quota, { accounts }] = await Promise.all([
+    const [summary, teams, timeline, dashboard, rotation, quota, { accounts }, prices] = await Promise.all([
       get("/api/tokens/summary"),
       get("/api/tokens/by-team"),
       get("/api/timeline"),
@@ -147,6 +192,7 @@ export default function tokens(view) {
       get("/api/rotation"),
       get("/api/quota"),
       get("/api/accounts"),
+      get("/api/prices"),
     ]);
     if (stopped) return;
     const total = summary.totalTokens ?? summary.totalUsed;
@@ -263,8 +309,8 @@ export default function tokens(view) {
               `${costOf(summary.interrupted.costUsd, summary.interrupted.unpricedTokens)}, `,
               "of turns that were cut off before their provider had counted them (estimated).",
             ),
-          h("p", { class: "hint" }, `Prices as of ${summary.prices.asOf}.`),
         ),
+        summary.byModel.length > 0 && inForce(summary.byModel, prices),
         h(
           "div",
           { class: "panel" },
