@@ -6,6 +6,7 @@
 //! Noise is every line that is neither the brief's own form (head, task, headlines, the user's last messages,
 //! the pointer at its end) nor about a planted fact.
 
+mod mined;
 mod sessions;
 
 use crate::support::folder::Folder;

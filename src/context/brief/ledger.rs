@@ -3,7 +3,7 @@
 //! an older one takes its place.
 
 use super::signs::{self, KINDS, Kind};
-use super::{Losses, cut, without_mark};
+use super::{Losses, cut, lessons, without_mark};
 use crate::agents::report::LogRecord;
 use crate::core::time::Time;
 use crate::memory::{self, Learned};
@@ -63,8 +63,14 @@ struct Red {
     /// What it said.
     why: String,
     place: Place,
+    /// Whether it came to an end of its own.
+    has_verdict: bool,
     /// The last command that went well since, or the file that was changed last.
     since: Option<String>,
+    /// The last command since that may have mended it.
+    mender: Option<String>,
+    /// The file that was changed last since.
+    change: Option<String>,
 }
 
 /// What is known so far.
@@ -127,10 +133,11 @@ impl Ledger {
     }
 
     /// A command failed.
-    pub fn failed(&mut self, command: &str, why: &str, place: Place) {
+    pub fn failed(&mut self, command: &str, why: &str, has_verdict: bool, place: Place) {
         self.red.retain(|red| red.command != command);
         let (command, why) = (command.to_owned(), without_mark(&one_line(why)));
-        self.red.push(Red { command, why, place, since: None });
+        let (since, mender, change) = (None, None, None);
+        self.red.push(Red { command, why, place, has_verdict, since, mender, change });
         if self.red.len() > MAX_RED {
             self.red.remove(0);
         }
@@ -144,18 +151,14 @@ impl Ledger {
             .partition(|red| bare.contains(red.command.trim_matches('`')));
         self.red = red;
         let was_red = !green.is_empty();
-        for red in green {
+        for red in green.into_iter().filter(|red| red.has_verdict) {
             let failing = &red.command;
-            let (told, fix) = match &red.since {
-                _ if failing != command => {
-                    (format!("- {command} passes where {failing} failed"), format!("{command} passes"))
-                }
-                Some(since) => {
-                    (format!("- {since} turned {failing} green"), format!("{since} turned it green"))
-                }
+            let told = match &red.since {
+                _ if failing != command => format!("- {command} passes where {failing} failed"),
+                Some(since) => format!("- {since} turned {failing} green"),
                 None => continue,
             };
-            self.learn(&red, fix, place);
+            self.learn(&red, command, place);
             self.mended.retain(|(known, _)| *known != told);
             self.mended.push_back((told, place));
         }
@@ -166,8 +169,22 @@ impl Ledger {
     }
 
     /// Keeps what another agent may want to know of this: what was done, and what was taken for the cause.
-    fn learn(&mut self, red: &Red, fix: String, place: Place) {
+    /// A change of the project's own files is the work itself: it is told only with its cause.
+    fn learn(&mut self, red: &Red, passing: &str, place: Place) {
         let cause = self.facts[Kind::Cause as usize].back().filter(|cause| cause.place.n > red.place.n);
+        let is_work = red.change.is_some() && cause.is_none();
+        if is_work || !lessons::is_telling(&red.why) {
+            return;
+        }
+        let fix = if lessons::is_other_call(&red.command, passing) {
+            format!("{passing} passes")
+        } else {
+            match (&red.change, &red.mender) {
+                (Some(change), _) => format!("a change of {change} turned it green"),
+                (None, Some(mender)) => format!("{mender} turned it green"),
+                (None, None) => return,
+            }
+        };
         let fix = match cause {
             Some(cause) => format!("{fix}; the agent said: {}", cause.text),
             None => fix,
@@ -191,10 +208,22 @@ impl Ledger {
         self.red.iter().rev().map(|red| red.command.as_str())
     }
 
-    /// Something was done that may turn a red command green.
-    pub fn since(&mut self, what: &str) {
+    /// A command was run that may turn a red one green.
+    fn since(&mut self, command: &str) {
+        let mends = lessons::may_mend(command);
         for red in &mut self.red {
-            red.since = Some(what.to_owned());
+            red.since = Some(command.to_owned());
+            if mends {
+                red.mender = Some(command.to_owned());
+            }
+        }
+    }
+
+    /// A file was changed.
+    pub fn changed(&mut self, path: &str) {
+        for red in &mut self.red {
+            red.since = Some(format!("a change of {path}"));
+            red.change = Some(path.to_owned());
         }
     }
 
@@ -456,13 +485,13 @@ mod tests {
         let mut ledger = Ledger::default();
         let place = Place { n: 7, ts: Time(0) };
         let at = |n| Place { n, ts: Time(n) };
-        ledger.failed("`npm test`", "Could not load the sharp module", at(3));
+        ledger.failed("`npm test`", "Could not load the sharp module", true, at(3));
         assert!(!ledger.went_well("`npm rebuild sharp`", place));
         assert!(ledger.went_well("`npm test`", place));
-        ledger.failed("`make check`", "bad collation", at(5));
+        ledger.failed("`make check`", "bad collation", true, at(5));
         ledger.said("Root cause: the locale of the machine.", at(6), &mut Losses::default());
         ledger.went_well("`LANG=C make check`", place);
-        ledger.failed("`again`", "no", place);
+        ledger.failed("`again`", "no", true, place);
         ledger.went_well("`again`", place);
         let lines = ledger.mended_lines(&mut Losses::default());
         let expected = [

@@ -10,6 +10,8 @@
 
 mod last_word;
 mod ledger;
+mod lessons;
+pub use ledger::{failing_line_of_success, relative};
 mod signs;
 mod steps;
 #[cfg(test)]

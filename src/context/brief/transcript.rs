@@ -3,7 +3,7 @@
 use super::super::briefing;
 use super::last_word::Acts;
 use super::ledger::{self, Ledger, Place};
-use super::{Losses, MARK, USER_MESSAGES, cut, first_line, steps, without_mark};
+use super::{Losses, MARK, USER_MESSAGES, cut, first_line, lessons, steps, without_mark};
 use crate::agents::report::{LogEntry, LogRecord, Other};
 use crate::providers::Activity;
 use serde_json::Value;
@@ -223,7 +223,7 @@ impl Transcript {
             let why = self.seen_from_root(telling.unwrap_or_else(|| first_line(output))).into_owned();
             self.fail(&what, &why, losses);
             if acts {
-                self.ledger.failed(&what, &why, place);
+                self.ledger.failed(&what, &why, !lessons::has_no_verdict(output), place);
             }
         } else if let Some((path, text)) = hunk {
             // What was refused or failed has changed nothing.
@@ -257,7 +257,7 @@ impl Transcript {
         if let Some(at) = self.hunks.iter().position(|(known, _)| *known == path) {
             losses.add("Last changes", &self.hunks.remove(at).1, false);
         }
-        self.ledger.since(&format!("a change of {path}"));
+        self.ledger.changed(&path);
         let hunk = shown_hunk(&path, text, losses);
         self.hunks.push((path, hunk));
     }
@@ -266,8 +266,9 @@ impl Transcript {
         match activity {
             Activity::Text { text } => self.say(text, place, losses),
             Activity::ToolStarted { id, name, input, path, writes } => {
-                let command =
-                    command_of(input).map(|command| self.seen_from_root(bare(&command)).into_owned());
+                // Editors have a `command` too, and it is none of a shell's.
+                let command = if *writes { None } else { command_of(input) };
+                let command = command.map(|command| self.seen_from_root(bare(&command)).into_owned());
                 if let Some(command) = &command {
                     self.acts.ran(command);
                 }
