@@ -21,6 +21,8 @@ macro_rules! features {
         triggers Triggers: state(State) => moment, heard, _;
         /// What agents use, and what follows from it.
         usage Usage: state(State) => moment, heard, api;
+        /// What came of work here, by the task and the model that did it.
+        outcomes Outcomes: state(State) => moment, heard, _;
         /// What models cost.
         prices Prices: state(State) wish(Command) => _, _, api;
         /// What the counters said and what happened to agents.
@@ -152,6 +154,8 @@ macro_rules! documents {
             /// The ledger. It is written first: an account is closed on disk before its record is gone from
         /// there.
             Usage = "state/usage.json": compact usage by restore;
+            /// What came of work here.
+            Outcomes = "state/outcomes.json": compact outcomes;
             /// What was learned about how full a context may get.
             Adaptive = "state/adaptive.json": compact triggers;
             /// Agents and everything that must agree with them.

@@ -52,6 +52,7 @@ pub mod endpoint;
 // Features in the folder of another one, by the names that the table of all has for them.
 pub(crate) use context::triggers;
 pub(crate) use oversight::{cleanup, pm, questions, timeline};
+pub(crate) use usage::outcomes;
 
 #[cfg(test)]
 mod testing;

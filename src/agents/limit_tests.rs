@@ -349,19 +349,6 @@ fn a_successor_that_fails_at_once_leaves_its_brief_to_the_next_life() {
     }
 }
 
-/// What was routed for the agent is a model of the provider that it leaves.
-#[test]
-fn a_hand_over_takes_no_model_of_the_other_provider_along() {
-    let (mut bench, id) = handing_over(&json!({"routing": "on"}));
-    let lineage = bench.state.agents.get(id).unwrap().lineage_id;
-    let routed = crate::usage::routing::model_for(&bench.state, lineage).unwrap_or_default();
-    assert!(routed.starts_with("claude"), "{routed}");
-    brief(&mut bench, id);
-    let issued = starts(&mut bench);
-    let model = issued[0].1.request.model.clone().unwrap_or_default();
-    assert!(!model.starts_with("claude"), "{model}");
-}
-
 #[test]
 fn an_agent_above_its_cap_and_one_in_quiet_hours_wait_until_a_person_changes_that() {
     let mut bench = bench(&json!({"onLimit": "wait", "limits": {"capTokens": 1000}}));

@@ -39,6 +39,7 @@ pub fn instruct(
     deliver: Deliver,
 ) -> Result<Outcome, Problem> {
     let agent = Arc::clone(all.agents.find(target)?);
+    usage::outcomes::told(all, cx, &agent, &message);
     if !agent.status.is_live() || agent.is_put_away() {
         // Whoever speaks to an agent that has ended, or was put away, wants it back.
         let next = continue_with(all, cx, &agent, Some(message))?;

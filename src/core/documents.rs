@@ -70,6 +70,6 @@ impl Document {
     /// Whether it holds no more than counters and grows with the history: it is written when it is due, and
     /// never along with what somebody waits for.
     pub fn is_counted(self) -> bool {
-        matches!(self, Self::Usage | Self::Timeline | Self::Specializations | Self::Adaptive)
+        matches!(self, Self::Usage | Self::Outcomes | Self::Timeline | Self::Specializations | Self::Adaptive)
     }
 }

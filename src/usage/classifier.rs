@@ -1,19 +1,19 @@
 //! How heavy an agent's work is, judged by what it does.
 //!
-//! Points over the last [`WINDOW`] events: 30 to begin with; 20 more or less for whole words of the task; 20
-//! less while nothing is written, 12 less with one or two files written, 15 more with ten or more; 10 more
-//! where at least five tools failed and three in ten did; 5 more with six or more different tools. Below 20
-//! is light, from 45 on heavy. Once the tier stands it moves only when the points are [`HYSTERESIS`] beyond
-//! the border.
+//! Points over the last [`WINDOW`] events: 30 to begin with; 20 more or less for what the task says
+//! ([`tiers`]); 20 less while nothing is written, 12 less with one or two files written, 15 more with ten or
+//! more; 10 more where at least five tools failed and three in ten did; 5 more with six or more different
+//! tools. Below 20 is light, from 45 on heavy. Once the tier stands it moves only when the points are
+//! [`HYSTERESIS`] beyond the border.
 
+use super::tiers;
 use crate::agents::Agent;
 use crate::core::Notice;
 use crate::core::{Context, State as All};
 use crate::providers::{Activity, Tier};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use svc_base::sorted::Gather;
 
 /// Events looked at.
 pub const WINDOW: usize = 200;
@@ -31,39 +31,6 @@ const LIGHT_BELOW: i32 = 20;
 const HEAVY_FROM: i32 = 45;
 /// Tool calls whose end is awaited, at most.
 const OPEN_MAX: usize = 64;
-
-const HEAVY_WORDS: [&str; 14] = [
-    "architecture",
-    "architect",
-    "refactor",
-    "redesign",
-    "migrate",
-    "migration",
-    "security",
-    "concurrency",
-    "race",
-    "deadlock",
-    "performance",
-    "optimize",
-    "optimise",
-    "debug",
-];
-const LIGHT_WORDS: [&str; 14] = [
-    "typo",
-    "typos",
-    "rename",
-    "comment",
-    "comments",
-    "format",
-    "formatting",
-    "docs",
-    "readme",
-    "changelog",
-    "lint",
-    "bump",
-    "spelling",
-    "whitespace",
-];
 
 /// One event, as far as it matters here. Names are kept as hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, svc_base::recorded::Recorded)]
@@ -289,14 +256,12 @@ fn tier_of(points: i32) -> Tier {
     }
 }
 
-/// Points for the words of a task: whole words only, so that `information` is no `format`.
+/// Points for what the task says.
 fn points_of(task: &str) -> i32 {
-    let lower = task.to_lowercase();
-    let words: BTreeSet<&str> = lower.split(|c: char| !c.is_alphanumeric()).gather();
-    let found = |list: &[&str]| list.iter().any(|word| words.contains(word));
-    match (found(&HEAVY_WORDS), found(&LIGHT_WORDS)) {
-        (true, false) => 20,
-        (false, true) => -20,
+    let said = tiers::said(task, 0);
+    match said.tier {
+        Tier::Light => -20,
+        Tier::Heavy if !said.signs.is_empty() => 20,
         _ => 0,
     }
 }

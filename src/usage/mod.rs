@@ -12,6 +12,9 @@ pub mod gone;
 #[cfg(test)]
 mod gone_tests;
 pub mod ledger;
+pub mod outcomes;
+#[cfg(test)]
+mod outcomes_tests;
 pub mod quota;
 pub mod report;
 pub mod routing;
@@ -21,6 +24,7 @@ mod saving_tests;
 mod store;
 #[cfg(test)]
 mod tests;
+pub mod tiers;
 
 pub use budget::check as check_budget;
 pub use store::{Stored, VERSION as STORED_VERSION, restore};

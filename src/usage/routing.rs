@@ -1,6 +1,7 @@
 //! Which model an agent runs that names none: the cheapest of the tier that fits its work.
 
-use super::classifier::{self, Work};
+use super::classifier;
+use super::outcomes::{self, Verdict};
 use super::{State, UNKNOWN_MODEL};
 use crate::agents::Agent;
 use crate::core::ids::LineageId;
@@ -41,14 +42,19 @@ pub struct Totals {
     pub saved_usd: f64,
 }
 
+/// Whether a choice may go to the command line: a test measures forty held-out tasks, of which at least 28
+/// are to get the right tier and at most two a weaker one than they need. They do not, so it is only told.
+pub const CHOOSES: bool = false;
+
 /// The mode of a decision that only tells what would be picked.
 const SUGGESTED: &str = "suggest";
 
 /// Decides the model of an agent that names none, or changes to naming none. To be called before its process
-/// is ordered. Whoever names `auto` is routed whatever the setting says; of the others the setting decides.
+/// is ordered. Whoever names `auto` is judged whatever the setting says; of the others the setting decides.
 pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
     let is_named = agent.model.as_deref().is_some_and(|model| model != UNKNOWN_MODEL);
-    let setting = if agent.model.is_some() { Routing::On } else { all.settings.config().routing };
+    let wished = if agent.model.is_some() { Routing::On } else { all.settings.config().routing };
+    let setting = if CHOOSES || wished == Routing::Off { wished } else { Routing::Suggest };
     if is_named || setting == Routing::Off {
         let saved_usd = saved_by(all, agent.lineage_id);
         if Arc::make_mut(&mut all.usage).forget_route(agent.lineage_id, saved_usd) {
@@ -61,18 +67,8 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
         return;
     }
     let Some(provider) = providers::by_id(&agent.provider) else { return };
-    let tier = Work::new(&agent.prompt).tier();
-    let floored = tier == Tier::Light && FLOOR_ROLES.contains(&agent.role.as_str());
-    let (tier, mode) = if floored { (Tier::Medium, "auto-floor") } else { (tier, "auto") };
-    let word = classifier::word(tier);
-    let model = cheapest(all, provider.info(), tier);
-    let reason = match (model, floored) {
-        (None, _) => format!("{} decides itself which model it runs", provider.info().name),
-        (Some(model), true) => {
-            format!("{} is the cheapest {word} model, the least for role {}", model.name, agent.role)
-        }
-        (Some(model), false) => format!("{} is the cheapest model for {word} work by price", model.name),
-    };
+    let verdict = outcomes::judge(all.outcomes.known().iter(), &agent.prompt, &outcomes::places_of(agent));
+    let (tier, mode, model, reason) = chosen(all, provider.info(), &agent.role, &verdict);
     let (model, mode, reason) = match (model, setting) {
         (Some(_), Routing::Suggest) => (None, SUGGESTED, format!("its program's own; {reason}")),
         _ => (model, mode, reason),
@@ -82,6 +78,40 @@ pub fn decide(all: &mut All, cx: &mut Context, agent: &Agent) {
     state.routed.decisions += 1;
     state.routes.insert(agent.lineage_id, Arc::new(route));
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
+/// The model of a provider for what was judged, and why.
+fn chosen(
+    all: &All,
+    info: &'static Info,
+    role: &str,
+    verdict: &Verdict,
+) -> (Tier, &'static str, Option<&'static Model>, String) {
+    let floored = verdict.tier == Tier::Light && FLOOR_ROLES.contains(&role);
+    let (tier, mode) = if floored { (Tier::Medium, "auto-floor") } else { (verdict.tier, "auto") };
+    let word = classifier::word(tier);
+    let model = cheapest(all, info, tier);
+    let reason = match (model, floored) {
+        (None, _) => format!("{} decides itself which model it runs", info.name),
+        (Some(model), true) => {
+            format!("{} is the cheapest {word} model, the least for role {role}", model.name)
+        }
+        (Some(model), false) => {
+            format!("{} is the cheapest model for {word} work by price; {}", model.name, verdict.reason)
+        }
+    };
+    (tier, mode, model, reason)
+}
+
+/// `GET /api/routing/suggestion`: which tier and which model a task would get, and why.
+pub fn suggested(all: &All, provider: &'static Info, role: &str, task: &str, places: &[String]) -> Value {
+    let verdict = outcomes::judge(all.outcomes.known().iter(), task, places);
+    let (tier, _, model, reason) = chosen(all, provider, role, &verdict);
+    let mut shown = outcomes::shown_verdict(&verdict);
+    shown["suggestedTier"] = json!(tier);
+    shown["suggestedModel"] = json!(model.map(shown_model));
+    shown["reason"] = json!(if model.is_some() { reason } else { verdict.reason });
+    shown
 }
 
 /// It goes on with another provider: what was chosen for it holds no more.
@@ -157,7 +187,10 @@ pub fn shown(all: &All) -> Value {
                 (None, Some(model)) => ("fixed", None, format!("{model} was named for this agent")),
                 (None, None) => ("program", None, "its program runs the model it is set to".to_owned()),
             };
-            let shown = json!({"model": model, "reason": reason, "mode": mode, "tier": tier});
+            let mut shown = json!({"model": model, "reason": reason, "mode": mode, "tier": tier});
+            if mode == SUGGESTED {
+                shown["suggestedTier"] = json!(tier);
+            }
             (agent.id.to_string(), shown)
         })
         .gather();
@@ -165,8 +198,8 @@ pub fn shown(all: &All) -> Value {
     let mode = match config.routing {
         _ if config.default_model != UNKNOWN_MODEL => "fixed",
         Routing::Off => "off",
-        Routing::Suggest => SUGGESTED,
-        Routing::On => "auto",
+        Routing::On if CHOOSES => "auto",
+        Routing::Suggest | Routing::On => SUGGESTED,
     };
     json!({
         "mode": mode,
@@ -177,6 +210,7 @@ pub fn shown(all: &All) -> Value {
         "formula": "tokens of routed agents at the price of their provider's default model, less at that of \
                     the routed one",
         "currentMappings": mappings,
+        "outcomes": outcomes::counted(all),
     })
 }
 

@@ -76,7 +76,7 @@ pub const KEYS: &[Key] = &[
     key(
         "routing",
         "off, suggest or on",
-        "whether the model of an agent that names none is chosen by its task, only suggested, or its program's own",
+        "whether tier and model are suggested for an agent that names none; on suggests too: its choice would be too weak too often",
     ),
     key(
         "models",

@@ -473,6 +473,7 @@ static TABLES: &[&[Command]] = &[
     super::accounts::COMMANDS,
     super::adoption::COMMANDS,
     super::prices::COMMANDS,
+    super::routing::COMMANDS,
     super::skills::COMMANDS,
     super::peers::COMMANDS,
     super::top::COMMANDS,

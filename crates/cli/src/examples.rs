@@ -130,6 +130,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "prices",
         &["svc prices", "svc prices --json > prices.json    # to be edited", "svc prices update prices.json"],
     ),
+    (
+        "routing",
+        &[
+            "svc routing",
+            "svc routing Fix the rounding of prices",
+            "svc routing --role security audit the login",
+        ],
+    ),
     ("quota", &["svc quota", "svc quota --json", "svc quota -q    # the agents that are held"]),
     ("capacity", &["svc capacity", "svc capacity --provider codex --role backend", "svc capacity --json"]),
     ("rotations", &["svc rotations", "svc rotations --json"]),

@@ -38,6 +38,7 @@ pub mod recall;
 mod record;
 pub mod rehearse;
 pub mod render;
+mod routing;
 pub mod schedules;
 pub mod session;
 pub mod settings;

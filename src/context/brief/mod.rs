@@ -119,7 +119,7 @@ impl Facts {
 }
 
 /// The folder that an agent calls its project: its worktree, or the project itself.
-fn root_of(all: &All, agent: &Agent) -> String {
+pub fn root_of(all: &All, agent: &Agent) -> String {
     let dir = match &agent.worktree {
         Some(worktree) => all.project.dir.join(worktree),
         None => all.project.dir.clone(),
