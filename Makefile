@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check judge-map bench simulate mutants fuzz soak kills powercuts static install layout documents uninstall dist deb
+.PHONY: help build run demo run-skills test test-postgres check judge-map bench simulate mutants fuzz soak kills small-machine powercuts static install layout documents uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -78,6 +78,9 @@ soak: build ## mixed work of all features for MINUTES=60 or HOURS=..; a table an
 kills: export COUNT ?= 1000
 kills: ## kill -9 of the daemon COUNT=1000 times while ten agents work, Codex and OpenCode too (tests/real/setup)
 	cargo test --locked -p svc --test it -- --nocapture storm::
+
+small-machine: build ## six agents of 300 MB, and one without end, in 1024 and 512 MB on two kernels in emulation (tests/real/setup-vm)
+	tests/vm/small target/release/svc
 
 powercuts: STATES ?= 2000
 powercuts: build ## STATES=2000 states of a real file system that a power cut could leave (needs root)

@@ -14,6 +14,10 @@ const LIMIT_SECONDS: &str = "240";
 /// On a host that is full, emulation now and then gives the machine's kernel wrong registers. No program of a
 /// user can do that to a kernel: the machine is booted anew, at most so many times.
 const BOOTS: usize = 5;
+/// All tasks wait for memory for so many percent of ten seconds at most, however much agents want.
+const MOST_PRESSURE: f64 = 20.0;
+/// The daemon answers within this.
+const LATEST_HEALTH_MS: f64 = 100.0;
 /// What a kernel says that falls.
 const FALLEN: [&str; 3] = ["Oops: ", "PANIC: double fault", "Kernel panic"];
 
@@ -72,6 +76,28 @@ fn a_power_cut_takes_nothing_that_was_acknowledged() {
     assert!(!before.contains("stopped"), "{before}");
     let after = machine(&["-k", "6.1", "-d", &disk], "acknowledged.sh", None).unwrap();
     assert!(after.contains("stopped"), "{after}");
+}
+
+/// A sample; tests/vm/small has all of it. Each instruction takes a nanosecond of the machine's time, so that
+/// what it measures is the same on a host that is busy.
+#[test]
+fn agents_that_want_300_mb_each_go_on_one_after_another_in_512_mb() {
+    let folder = Folder::new("small");
+    let disk = folder.path().join("disk.img").to_str().unwrap().to_owned();
+    // The modules tell who holds a connection; a whole system loads them by itself.
+    let modules = ["-i", "inet_diag", "-i", "tcp_diag"];
+    let small = ["-n", "-k", "6.1", "-m", "512", "-d", &disk, "-a", "agents=3 hold=1 ways=with"];
+    let options = [&modules[..], &small[..]].concat();
+    let Some(said) = machine(&options, "small.sh", Some(&disk)) else { return };
+    eprintln!("{said}");
+    let figure = |words: &str| -> f64 {
+        let behind = said.split_once(words).unwrap_or_else(|| panic!("no {words:?}\n{said}")).1;
+        behind.split([' ', ',', '\n']).next().unwrap().parse().unwrap_or_else(|_| panic!("{words:?}\n{said}"))
+    };
+    assert!(said.contains("3 agents of 300 MB completed"), "{said}");
+    assert_eq!((figure("at once: "), figure("ended by the kernel: ")), (1.0, 0.0), "{said}");
+    assert!(figure("full avg10 at most: ") < MOST_PRESSURE, "{said}");
+    assert!(figure("answered at most in ms: ") <= LATEST_HEALTH_MS, "{said}");
 }
 
 #[test]
