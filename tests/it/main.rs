@@ -61,6 +61,7 @@ mod real_attach;
 mod real_claude;
 mod real_clis;
 mod real_environment;
+mod real_frozen;
 mod real_integrations;
 mod real_kills;
 mod real_mcp;
