@@ -44,7 +44,7 @@ macro_rules! features {
         /// The vault's sealed entries.
         credentials Credentials: state(State) wish(Command) => _, _, api;
         /// Homes of providers' programs beside the default ones.
-        accounts Accounts: state(State) wish(Command) report(Report) => _, _, api;
+        accounts Accounts: state(State) wish(Command) report(Report) order(Order) => _, _, api;
         /// Sessions that people had with programs, and that become agents.
         adoption Adoption: wish(Command) => _, _, api;
         /// Teams around public APIs.
@@ -102,6 +102,8 @@ macro_rules! timers {
             QueueGoesOn(agent: AgentId) => agents::queue::go_on;
             /// A schedule's next time has come.
             ScheduleDue(id: ScheduleId) => schedules::due;
+            /// A schedule's next time comes soon: who is logged in is to be known by then.
+            ScheduleSoon(id: ScheduleId) => schedules::soon;
             /// A schedule's agent is to be started, now that its time is marked on the disk.
             ScheduleStart(id: ScheduleId) => schedules::start;
             /// The ten minutes after a rotation to this agent are over.

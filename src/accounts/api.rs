@@ -1,6 +1,6 @@
 //! `/api/accounts`. What changes them is a person's.
 
-use super::{AUTO, Command, DEFAULT, MAX_NAME_CHARS, has_accounts, worker};
+use super::{AUTO, Change, Command, DEFAULT, MAX_LABEL_CHARS, MAX_NAME_CHARS, has_accounts, worker};
 use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use crate::providers;
@@ -29,7 +29,10 @@ pub fn routes() -> Vec<Route<Handler>> {
             Work(Anyone, worker::list),
         )
         .query(&[("login", "true: ask the programs who is logged in, 30 s at most")])
-        .replies(&[(200, "name, provider, home, keyName, ready, login, loginCommand, agents of each")]),
+        .replies(&[(
+            200,
+            "name, label, enabled, provider, home, keyName, ready, login, loginCommand, agents of each",
+        )]),
         Route::new(
             Method::Post,
             "/api/accounts",
@@ -41,6 +44,19 @@ pub fn routes() -> Vec<Route<Handler>> {
             (201, "the account, with what logs in to it"),
             (403, "the caller is an agent"),
             (409, "there is one of this name, or its folder meets another's"),
+        ]),
+        Route::new(
+            Method::Patch,
+            "/api/accounts/:name",
+            "Change an account: its label, its folder, whether agents are started with it",
+            Work(OperatorOnly, worker::change),
+        )
+        .body(|| schema_of(change))
+        .replies(&[
+            (200, "the account"),
+            (403, "the caller is an agent"),
+            (404, "no such account"),
+            (409, "agents use its folder, or the other one meets another account's"),
         ]),
         Route::new(
             Method::Delete,
@@ -71,20 +87,37 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
         let text = format!("provider {provider:?} can have no accounts; those that can: {}", can.join(", "));
         fields.validator.fail("provider", text);
     }
-    fields.tell("home", || json!({"maxLength": MAX_PATH_BYTES}));
-    let home = fields.string("home").map(str::to_owned);
-    if let Some(home) = &home {
-        let fits =
-            home.starts_with('/') && home.len() <= MAX_PATH_BYTES && !home.chars().any(char::is_control);
-        fields.validator.check(fits, "home", || {
-            format!("home must be an absolute path of at most {MAX_PATH_BYTES} bytes")
-        });
-        let has_home = providers::info_of(&provider).account_homes.is_empty();
-        fields.validator.check(!has_home || provider.is_empty(), "home", || {
-            format!("home cannot be given: {provider} knows no other home; its accounts are keys alone")
-        });
+    let home = home(fields);
+    if home.is_some() && !provider.is_empty() {
+        check_home(fields, &provider);
     }
     Wish { name, provider, home }
+}
+
+/// Reads `PATCH /api/accounts/:name`.
+pub(super) fn change(fields: &mut Fields) -> Change {
+    let label = fields.text("label", MAX_LABEL_CHARS).map(str::to_owned);
+    let is_plain = label.as_ref().is_none_or(|label| !label.chars().any(char::is_control));
+    fields.validator.check(is_plain, "label", || "label must have no control characters".to_owned());
+    Change { label, home: home(fields), enabled: fields.boolean("enabled") }
+}
+
+fn home(fields: &mut Fields) -> Option<String> {
+    fields.tell("home", || json!({"maxLength": MAX_PATH_BYTES}));
+    let home = fields.string("home").map(str::to_owned)?;
+    let fits = home.starts_with('/') && home.len() <= MAX_PATH_BYTES && !home.chars().any(char::is_control);
+    fields
+        .validator
+        .check(fits, "home", || format!("home must be an absolute path of at most {MAX_PATH_BYTES} bytes"));
+    Some(home)
+}
+
+/// An account of this provider has a folder.
+pub(super) fn check_home(fields: &mut Fields, provider: &str) {
+    let has_home = !providers::info_of(provider).account_homes.is_empty();
+    fields.validator.check(has_home, "home", || {
+        format!("home cannot be given: {provider} knows no other home; its accounts are keys alone")
+    });
 }
 
 /// What is wrong with a name, if anything.

@@ -31,6 +31,8 @@ use svc_base::sorted::Gather;
 pub const MAX_ACCOUNTS: usize = 20;
 /// Characters of a name.
 pub const MAX_NAME_CHARS: usize = 40;
+/// Characters of what a person calls one.
+pub const MAX_LABEL_CHARS: usize = 80;
 /// The one that is not named.
 pub const DEFAULT: &str = "default";
 /// The one with the most room in its windows, chosen whenever an agent is started.
@@ -53,6 +55,21 @@ pub struct Account {
     /// When it was added.
     #[serde(with = "rfc3339")]
     pub added_at: Time,
+    /// What its person calls it; empty for nothing.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
+    /// Nothing is begun with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_off: bool,
+}
+
+/// What becomes another of an account; `None` for what stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, svc_base::recorded::Recorded)]
+pub struct Change {
+    pub label: Option<String>,
+    /// A folder that is there.
+    pub home: Option<String>,
+    pub enabled: Option<bool>,
 }
 
 /// All of them, by name.
@@ -80,7 +97,15 @@ pub enum Command {
         provider: String,
         home: Option<String>,
     },
+    Change(String, Change),
     Remove(String),
+}
+
+/// What the daemon is to find out.
+#[derive(Debug, Clone, PartialEq, Eq, svc_base::recorded::Recorded)]
+pub enum Order {
+    /// Ask the program of this provider who is logged in to its accounts.
+    Ask(String),
 }
 
 /// What programs have said.
@@ -122,8 +147,11 @@ impl State {
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
         Command::Add { name, provider, home } => {
-            add(all, cx, Account { name, provider, home, added_at: cx.now })
+            let account =
+                Account { name, provider, home, added_at: cx.now, label: String::new(), is_off: false };
+            add(all, cx, account)
         }
+        Command::Change(name, change) => self::change(all, cx, &name, change),
         Command::Remove(name) => remove(all, cx, &name),
     });
     cx.answer(call, result);
@@ -149,15 +177,7 @@ fn add(all: &mut All, cx: &mut Context, account: Account) -> Result<Reply, Probl
         let text = format!("{MAX_ACCOUNTS} accounts are known and that is the limit; remove one first");
         return Err(Problem::new(409, "too_many_accounts", text));
     }
-    // What is inside of another account's folder would be shown and hidden with it.
-    let meets = |other: &&Arc<Account>| {
-        let both = home.as_deref().zip(other.home.as_deref());
-        both.is_some_and(|(a, b)| Path::new(a).starts_with(b) || Path::new(b).starts_with(a))
-    };
-    if let Some(other) = all.accounts.iter().find(meets) {
-        let text = format!("its home is in or around that of account {}", other.name);
-        return conflict(format!("{text}; every account needs a folder of its own"));
-    }
+    check_home(all, name, home.as_deref())?;
     let told = shown(all, &account);
     let state = Arc::make_mut(&mut all.accounts);
     state.logins.remove(name);
@@ -167,16 +187,68 @@ fn add(all: &mut All, cx: &mut Context, account: Account) -> Result<Reply, Probl
     Ok(Reply::json(201, &told))
 }
 
-fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem> {
-    let Some(account) = all.accounts.get(name).cloned() else {
-        return Err(Problem::not_found(unknown(all, name, None)));
+/// What is inside of another account's folder would be shown and hidden with it.
+///
+/// Errors: 409 `account_exists`.
+fn check_home(all: &All, name: &str, home: Option<&str>) -> Result<(), Problem> {
+    let meets = |other: &&Arc<Account>| {
+        let both = home.zip(other.home.as_deref()).filter(|_| other.name != name);
+        both.is_some_and(|(a, b)| Path::new(a).starts_with(b) || Path::new(b).starts_with(a))
     };
-    let users = users(all, &account);
-    if !users.is_empty() {
-        let (names, all_of) = (users.join(", "), users.join(" "));
-        let text = format!("account {name} is used by {names}; end them first: svc kill {all_of}");
-        return Err(Problem::new(409, "account_in_use", text));
+    let Some(other) = all.accounts.iter().find(meets) else { return Ok(()) };
+    let text = format!(
+        "its home is in or around that of account {}; every account needs a folder of its own",
+        other.name
+    );
+    Err(Problem::new(409, "account_exists", text))
+}
+
+/// The account of this name.
+///
+/// Errors: 404.
+fn find(all: &All, name: &str) -> Result<Arc<Account>, Problem> {
+    all.accounts.get(name).cloned().ok_or_else(|| Problem::not_found(unknown(all, name, None)))
+}
+
+/// What living agents work with is not taken from them.
+///
+/// Errors: 409 `account_in_use`.
+fn check_unused(all: &All, account: &Account) -> Result<(), Problem> {
+    let users = users(all, account);
+    if users.is_empty() {
+        return Ok(());
     }
+    let (name, names, all_of) = (&account.name, users.join(", "), users.join(" "));
+    let text = format!("account {name} is used by {names}; end them first: svc kill {all_of}");
+    Err(Problem::new(409, "account_in_use", text))
+}
+
+fn change(all: &mut All, cx: &mut Context, name: &str, change: Change) -> Result<Reply, Problem> {
+    let mut account = (*find(all, name)?).clone();
+    let moves = change.home.as_ref().filter(|home| account.home.as_ref() != Some(*home));
+    if let Some(home) = moves {
+        check_unused(all, &account)?;
+        check_home(all, name, Some(home))?;
+        account.home = Some(home.clone());
+    }
+    account.label = change.label.unwrap_or(account.label);
+    account.is_off = change.enabled.map_or(account.is_off, |is_on| !is_on);
+    let has_moved = all.accounts.get(name).is_some_and(|was| was.home != account.home);
+    let state = Arc::make_mut(&mut all.accounts);
+    if has_moved {
+        // Who was logged in was so in the other folder.
+        state.logins.remove(name);
+    }
+    state.known.insert(name.to_owned(), Arc::new(account.clone()));
+    let told = shown(all, &account);
+    cx.audit("account.change", &told);
+    cx.push(Effect::Put(Document::Accounts, Durability::BeforeReply));
+    Ok(Reply::ok(&told))
+}
+
+fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem> {
+    let account = find(all, name)?;
+    check_unused(all, &account)?;
     let state = Arc::make_mut(&mut all.accounts);
     state.known.remove(name);
     state.logins.remove(name);
@@ -255,9 +327,10 @@ pub fn others(all: &All, account: Option<&str>) -> Vec<PathBuf> {
     others.filter_map(|one| one.home.as_deref()).map(PathBuf::from).collect()
 }
 
-/// Whether an agent of this account can be started: it is there, and one that is a key alone has its key.
+/// Whether an agent of this account can be started: it is there and enabled, and one that is a key alone has
+/// its key.
 ///
-/// Errors: 409 `account_gone`, `account_without_key`.
+/// Errors: 409 `account_gone`, `account_disabled`, `account_without_key`.
 pub fn check(all: &All, provider: &str, account: Option<&str>) -> Result<(), Problem> {
     let Some(name) = account else { return Ok(()) };
     let Some(known) = all.accounts.get(name).filter(|known| known.provider == provider) else {
@@ -267,6 +340,10 @@ pub fn check(all: &All, provider: &str, account: Option<&str>) -> Result<(), Pro
         );
         return Err(Problem::new(409, "account_gone", text));
     };
+    if known.is_off {
+        let text = format!("account {name} is disabled; svc account enable {name} lets agents use it again");
+        return Err(Problem::new(409, "account_disabled", text));
+    }
     if known.home.is_none() && !all.credentials.has(&key_name(name)) {
         let text = format!("account {name} has no key yet; store it: svc credentials set {}", key_name(name));
         return Err(Problem::new(409, "account_without_key", text));
@@ -322,6 +399,7 @@ fn shown(all: &All, account: &Account) -> Value {
     let login = all.accounts.login(name);
     json!({
         "name": name, "provider": account.provider, "home": account.home,
+        "label": Some(&account.label).filter(|label| !label.is_empty()), "enabled": !account.is_off,
         "addedAt": account.added_at.to_string(),
         "hasKey": all.credentials.has(&key_name(name)), "keyName": key_name(name),
         "ready": is_ready(all, &account.provider, Some(name)),

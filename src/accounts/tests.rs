@@ -4,7 +4,7 @@ use crate::api::Fields;
 use crate::assembly::documents::encode;
 use crate::core::Actor;
 use crate::core::ids::AgentId;
-use crate::testing::Bench;
+use crate::testing::{Bench, parsed};
 
 const WORK: Option<&str> = Some("/h/.config/svc/accounts/work/codex");
 
@@ -78,6 +78,72 @@ fn accounts_are_added_listed_and_removed_by_persons_and_outlive_a_restart() {
     assert_eq!(status, 404, "{told}");
     bench.account("work", "codex", WORK);
     assert_eq!(list(&bench.state)["accounts"][0]["login"], Value::Null, "what was told was of another one");
+}
+
+fn changed(bench: &mut Bench, name: &str, change: Change) -> (u16, Value) {
+    let command = crate::core::Command::Accounts(Command::Change(name.into(), change));
+    parsed(&bench.command(command).expect("an answer"))
+}
+
+#[test]
+fn an_account_gets_another_label_and_folder_and_is_disabled_by_a_person() {
+    let mut bench = Bench::with_programs();
+    bench.account("work", "codex", WORK);
+    bench.account("other", "codex", Some("/srv/other"));
+    bench.logged_in("work", true);
+    let label = |text: &str| Change { label: Some(text.into()), ..Change::default() };
+    let home = |home: &str| Change { home: Some(home.into()), ..Change::default() };
+    let enabled = |is_on| Change { enabled: Some(is_on), ..Change::default() };
+    let (status, told) = changed(&mut bench, "work", label("The firm's"));
+    assert_eq!((status, &told["label"], &told["enabled"]), (200, &json!("The firm's"), &json!(true)));
+    assert_eq!((&told["home"], &told["ready"]), (&json!(WORK), &json!(true)), "nothing else is another");
+    assert_eq!(changed(&mut bench, "work", label("")).1["label"], Value::Null);
+    assert_eq!(changed(&mut bench, "nobody", label("x")).0, 404);
+    let (status, told) = changed(&mut bench, "work", home("/srv/other/in"));
+    assert_eq!((status, &told["code"]), (409, &json!("account_exists")), "{told}");
+    let id = spawn(&mut bench, json!({"name": "bob", "account": "work"}));
+    let (status, told) = changed(&mut bench, "work", home("/srv/new"));
+    assert_eq!((status, &told["code"]), (409, &json!("account_in_use")), "{told}");
+    assert_eq!(changed(&mut bench, "work", home(WORK.unwrap())).0, 200, "it is there already");
+    // Who runs goes on; nobody else begins.
+    assert_eq!(changed(&mut bench, "work", enabled(false)).1["enabled"], json!(false));
+    let wish = json!({"role": "dev", "provider": "codex", "account": "work"});
+    let (status, told) = bench.ask("POST", "/api/agents", &wish);
+    assert_eq!((status, &told["code"]), (409, &json!("account_disabled")), "{told}");
+    let auto = json!({"role": "dev", "provider": "codex", "account": "auto"});
+    bench.logged_in("other", true);
+    assert_eq!(bench.post("/api/agents", &auto)["account"], json!("other"));
+    bench.exits(id, 0);
+    assert_eq!(bench.ask("POST", "/api/agents/bob/resume", &json!({})).1["code"], json!("account_disabled"));
+    let stored: Stored =
+        serde_json::from_slice(&encode(Document::Accounts, &bench.state).unwrap().unwrap()).unwrap();
+    assert_eq!(State::restore(stored).get("work"), bench.state.accounts.get("work"));
+    // Its login was in the other folder.
+    assert_eq!(changed(&mut bench, "work", home("/srv/new")).1["login"], Value::Null);
+    assert_eq!(changed(&mut bench, "work", enabled(true)).0, 200);
+    assert_eq!(bench.ask("POST", "/api/agents/bob/resume", &json!({})).0, 200);
+    assert_eq!(bench.audited("account.change").len(), 6);
+}
+
+#[test]
+fn a_change_of_an_account_is_read_with_its_faults() {
+    let read = |body: &Value| {
+        let mut fields = Fields::new(body.as_object().unwrap());
+        let change = api::change(&mut fields);
+        fields.validator.finish().map(|()| change).map_err(|problem| json!(problem.errors).to_string())
+    };
+    let all = read(&json!({"label": " a ", "home": "/srv/a", "enabled": false})).unwrap();
+    let told = (all.label.as_deref(), all.home.as_deref(), all.enabled);
+    assert_eq!(told, (Some("a"), Some("/srv/a"), Some(false)));
+    assert_eq!(read(&json!({})).unwrap(), Change::default());
+    for (body, words) in [
+        (json!({"label": "a".repeat(MAX_LABEL_CHARS + 1)}), "at most 80"),
+        (json!({"label": "a\nb"}), "control characters"),
+        (json!({"home": "here"}), "absolute"),
+        (json!({"enabled": "no"}), "true or false"),
+    ] {
+        assert!(read(&body).unwrap_err().contains(words), "{body}");
+    }
 }
 
 #[test]

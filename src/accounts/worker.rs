@@ -1,6 +1,6 @@
 //! Making the folder of an account, and asking programs who is logged in there.
 
-use super::{Command, Report, api, environment, list as shown};
+use super::{Command, Report, api, environment, find, list as shown};
 use crate::api::{FieldError, Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::{Event, State};
@@ -37,6 +37,18 @@ pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 /// Asks the programs who is logged in to the accounts, of one provider with its default one or of all; what
 /// they say is in the core before what is wished next.
 pub fn look(host: &Host, state: &State, provider: Option<&'static Info>) {
+    let wanted = asked(state, provider);
+    if wanted.is_empty() {
+        return;
+    }
+    let told = host.programs.logins_of(wanted);
+    if !told.is_empty() {
+        host.core.control(Event::Accounts(Report::Logins(told)));
+    }
+}
+
+/// What is asked for that: nothing where there are no accounts with folders.
+pub fn asked(state: &State, provider: Option<&'static Info>) -> Vec<(String, &'static Info, Extra)> {
     let fits = |one: &str| provider.is_none_or(|provider| provider.id == one);
     let named = state.accounts.iter().filter(|account| fits(&account.provider) && account.home.is_some());
     let mut wanted: Vec<_> = named
@@ -45,14 +57,10 @@ pub fn look(host: &Host, state: &State, provider: Option<&'static Info>) {
             (account.name.clone(), providers::info_of(&account.provider), extra)
         })
         .collect();
-    if wanted.is_empty() {
-        return;
+    if !wanted.is_empty() {
+        wanted.extend(provider.map(|info| (info.id.to_owned(), info, Extra::default())));
     }
-    wanted.extend(provider.map(|info| (info.id.to_owned(), info, Extra::default())));
-    let told = host.programs.logins_of(wanted);
-    if !told.is_empty() {
-        host.core.control(Event::Accounts(Report::Logins(told)));
-    }
+    wanted
 }
 
 /// `POST /api/accounts`: makes its folder, for its owner alone, where it is not there.
@@ -68,6 +76,23 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         Some(made(&wanted, &host.project).map_err(|fault| refusal(&wanted.to_string_lossy(), &fault))?)
     };
     Ok(Answer::Command(crate::core::Command::Accounts(Command::Add { name, provider, home })))
+}
+
+/// `PATCH /api/accounts/:name`: makes another folder where one is wished.
+pub fn change(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let name = ask.params.get("name").to_owned();
+    let provider = find(ask.state, &name)?.provider.clone();
+    let mut change = ask.request.read(|fields| {
+        let change = api::change(fields);
+        if change.home.is_some() {
+            api::check_home(fields, &provider);
+        }
+        change
+    })?;
+    if let Some(home) = change.home.take() {
+        change.home = Some(made(Path::new(&home), &host.project).map_err(|fault| refusal(&home, &fault))?);
+    }
+    Ok(Answer::Command(crate::core::Command::Accounts(Command::Change(name, change))))
 }
 
 fn refusal(home: &str, fault: &str) -> Problem {

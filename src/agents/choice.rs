@@ -124,7 +124,7 @@ pub(super) fn settle_account(
 ///
 /// Errors: 409 `no_account`.
 fn roomiest(all: &All, now: Time, info: &Info) -> Result<Option<String>, Problem> {
-    let named = all.accounts.iter().filter(|account| account.provider == info.id);
+    let named = all.accounts.iter().filter(|account| account.provider == info.id && !account.is_off);
     let all_of: Vec<Option<&str>> =
         std::iter::once(None).chain(named.map(|account| Some(account.name.as_str()))).collect();
     if all_of.len() == 1 {

@@ -417,7 +417,7 @@ pub fn opens(all: &mut All, cx: &mut Context, id: AgentId) {
     } else if usage::check_budget(all, cx.now).is_err() {
         Some(usage::budget::next_day(cx.now))
     } else {
-        Some(unquiet(all, cx.now))
+        Some(handover::when_usable(all, &agent, held, unquiet(all, cx.now)))
     };
     if next_try != Some(cx.now) {
         return renew(all, cx, id, Held { next_try, ..(**held).clone() });

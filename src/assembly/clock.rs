@@ -18,7 +18,7 @@ pub fn set(state: &mut State, cx: &mut Context, jump: Jump) {
     let (seconds, way) = (jump.by.as_secs(), if jump.is_back { "back" } else { "forward" });
     cx.push(Effect::Warn(format!("the clock went {seconds} s {way} at once: time-outs are moved along")));
     Arc::make_mut(&mut state.timers).move_by(jump, |timer| match timer {
-        Timer::ScheduleDue(_) | Timer::LimitOpens(_) => false,
+        Timer::ScheduleDue(_) | Timer::ScheduleSoon(_) | Timer::LimitOpens(_) => false,
         Timer::Approval(_) | Timer::Cleanup => jump.is_back,
         _ => true,
     });

@@ -5,6 +5,7 @@
 //! so each is asked on a thread of its own, and what it says is reported by itself.
 
 use super::state_thread::Core;
+use crate::accounts::Report;
 use crate::agents::worker::{Temporary, place_below};
 use crate::core::Event;
 use crate::core::ids::AgentId;
@@ -61,14 +62,14 @@ const FIRST_ACCOUNT_MARK: u32 = 0xFFFF_FF80;
 pub struct Programs {
     shared: Arc<Shared>,
     threads: Mutex<Vec<Thread>>,
-    /// Held by who asks for accounts.
-    asking: Mutex<()>,
 }
 
 struct Shared {
     core: Core,
     processes: Arc<Processes>,
     known: Mutex<Known>,
+    /// Held by who asks for accounts.
+    asking: Mutex<()>,
     /// Rings when a program has been asked.
     told: Condvar,
     is_over: AtomicBool,
@@ -116,6 +117,9 @@ impl Entry {
     }
 }
 
+/// Whose login is asked for: by which name that is told, whose program, and its variables.
+pub type Asked = (String, &'static Info, Extra);
+
 /// What is to be asked of a program next.
 enum Question {
     Version(PathBuf, &'static [&'static str]),
@@ -137,10 +141,11 @@ impl Programs {
             core,
             processes,
             known: Mutex::default(),
+            asking: Mutex::default(),
             told: Condvar::new(),
             is_over: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared), threads: Mutex::default(), asking: Mutex::default() }
+        Self { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
     /// Looks at the `PATH`, reports what has changed, and lets new programs be asked for their version.
@@ -164,37 +169,31 @@ impl Programs {
         known.programs.values().map(|entry| entry.detection.clone()).collect()
     }
 
+    /// As [`Programs::logins_of`], on a thread of its own, which tells the core.
+    pub fn ask_later(&self, wanted: Vec<Asked>) {
+        let shared = Arc::clone(&self.shared);
+        let ask = move || {
+            let told = shared.logins_of(wanted);
+            if !told.is_empty() && !shared.is_over.load(Ordering::Acquire) {
+                shared.core.report(Event::Accounts(Report::Logins(told)));
+            }
+        };
+        match Thread::spawn("ask-accounts", ask) {
+            Ok(thread) => self.keep(thread),
+            Err(error) => log::warn!("nobody can be asked who is logged in: {error}"),
+        }
+    }
+
+    fn keep(&self, thread: Thread) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+    }
+
     /// Asks who is logged in with the variables of some accounts, a few programs at a time; what was told a
     /// moment ago is not asked again, and left out.
-    pub fn logins_of(&self, wanted: Vec<(String, &'static Info, Extra)>) -> Vec<(String, Option<Login>)> {
-        // One after the other: the marks are in use.
-        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known = self.shared.lock();
-        let names: Vec<&String> = wanted.iter().map(|(name, ..)| name).collect();
-        known.accounts.retain(|name, (told, _)| names.contains(&name) || told.elapsed() < ACCOUNT_KEPT);
-        let is_old =
-            |name: &String| known.accounts.get(name).is_none_or(|(told, _)| told.elapsed() >= LOGIN_FRESH);
-        let asked: Vec<_> = wanted.into_iter().filter(|(name, ..)| is_old(name)).collect();
-        drop(known);
-        let mut answers = Vec::with_capacity(asked.len());
-        for some in asked.chunks(ASKED_AT_ONCE) {
-            std::thread::scope(|scope| {
-                let ask = |(mark, (name, info, extra)): (u32, &(String, &'static Info, Extra))| {
-                    let (name, info, extra) = (name.clone(), *info, extra.clone());
-                    scope.spawn(move || {
-                        let program = find(info).map(|file| file.path);
-                        (name, self.shared.login(info, program.as_deref(), &extra, mark))
-                    })
-                };
-                let asking: Vec<_> = (FIRST_ACCOUNT_MARK..).zip(some).map(ask).collect();
-                answers.extend(asking.into_iter().filter_map(|thread| thread.join().ok()));
-            });
-        }
-        let mut known = self.shared.lock();
-        for (name, login) in &answers {
-            known.accounts.insert(name.clone(), (Instant::now(), login.clone()));
-        }
-        answers
+    pub fn logins_of(&self, wanted: Vec<Asked>) -> Vec<(String, Option<Login>)> {
+        self.shared.logins_of(wanted)
     }
 
     /// What was told of the login of an account.
@@ -221,11 +220,7 @@ impl Programs {
         for info in to_ask {
             let shared = Arc::clone(&self.shared);
             match Thread::spawn(&format!("ask-{}", info.id), move || shared.ask(info)) {
-                Ok(thread) => {
-                    let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-                    threads.retain(|thread| !thread.is_finished());
-                    threads.push(thread);
-                }
+                Ok(thread) => self.keep(thread),
                 Err(error) => {
                     log::warn!("{} cannot be asked for its version: {error}", info.id);
                     self.shared.give_up(info.id);
@@ -282,6 +277,38 @@ impl Known {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// See [`Programs::logins_of`].
+    fn logins_of(&self, wanted: Vec<Asked>) -> Vec<(String, Option<Login>)> {
+        // One after the other: the marks are in use.
+        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
+        let names: Vec<&String> = wanted.iter().map(|(name, ..)| name).collect();
+        known.accounts.retain(|name, (told, _)| names.contains(&name) || told.elapsed() < ACCOUNT_KEPT);
+        let is_old =
+            |name: &String| known.accounts.get(name).is_none_or(|(told, _)| told.elapsed() >= LOGIN_FRESH);
+        let asked: Vec<_> = wanted.into_iter().filter(|(name, ..)| is_old(name)).collect();
+        drop(known);
+        let mut answers = Vec::with_capacity(asked.len());
+        for some in asked.chunks(ASKED_AT_ONCE) {
+            std::thread::scope(|scope| {
+                let ask = |(mark, (name, info, extra)): (u32, &(String, &'static Info, Extra))| {
+                    let (name, info, extra) = (name.clone(), *info, extra.clone());
+                    scope.spawn(move || {
+                        let program = find(info).map(|file| file.path);
+                        (name, self.login(info, program.as_deref(), &extra, mark))
+                    })
+                };
+                let asking: Vec<_> = (FIRST_ACCOUNT_MARK..).zip(some).map(ask).collect();
+                answers.extend(asking.into_iter().filter_map(|thread| thread.join().ok()));
+            });
+        }
+        let mut known = self.lock();
+        for (name, login) in &answers {
+            known.accounts.insert(name.clone(), (Instant::now(), login.clone()));
+        }
+        answers
     }
 
     /// Asks one program until nothing more is wanted, on a thread of its own.

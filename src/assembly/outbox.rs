@@ -1,10 +1,12 @@
 //! Where effects go. Nothing here blocks: each destination has a cap and says what happens at it.
 
 use super::agent_tokens::{self, AgentTokens};
+use super::detect::Programs;
 use super::folder::orphaned_tasks;
 use super::host::Host;
 use super::state_thread::Core;
 use super::store::{Store, Told};
+use crate::accounts;
 use crate::agents::report::RunReport;
 use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program};
 use crate::agents::worker_jobs::Jobs;
@@ -67,6 +69,8 @@ pub struct Outbox {
     /// Keeps the snapshots small.
     _tidier: Tidier,
     governor: crate::governor::Watch,
+    /// Asks who is logged in.
+    programs: Arc<Programs>,
     cleaner: Cleaner,
     /// The disk; last, because all others may still have something to write.
     store: Store,
@@ -140,6 +144,7 @@ impl Outbox {
             ),
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
             governor: crate::governor::Watch::start(core.clone())?,
+            programs: Arc::clone(&host.programs),
             looker: Looker::start(project, reports(core, Event::Ownership))?,
             _tidier: Tidier::start(Arc::clone(snapshots), move || to_core.snapshot())?,
             snapshots: Arc::clone(snapshots),
@@ -191,6 +196,9 @@ impl Outbox {
             Effect::Teams(look) => self.plans.order(look),
             Effect::Ownership(order) => self.unless(self.looker.order(order), Event::Ownership),
             Effect::Governor(order) => self.governor.order(order),
+            Effect::Accounts(accounts::Order::Ask(provider)) => {
+                self.programs.ask_later(accounts::worker::asked(state, Some(providers::info_of(&provider))));
+            }
             Effect::Warn(text) => log::warn!("{text}"),
             Effect::Reply(..) | Effect::ReplyStored(..) | Effect::Exit => {}
         }

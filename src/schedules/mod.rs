@@ -11,7 +11,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use running::{clock_set, due, start, started};
+pub use running::{clock_set, due, soon, start, started};
 use running::{plan_next, run_now};
 pub use store::{STORED_VERSION, Stored};
 
@@ -444,7 +444,9 @@ fn change(all: &mut All, cx: &mut Context, target: &str, wish: Wish) -> Result<R
 fn delete(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {
     let (id, name) = all.schedules.find(target).map(|schedule| (schedule.id, schedule.name.clone()))?;
     Arc::make_mut(&mut all.schedules).schedules.remove(&id);
-    Arc::make_mut(&mut all.timers).clear(Timer::ScheduleDue(id));
+    let timers = Arc::make_mut(&mut all.timers);
+    timers.clear(Timer::ScheduleDue(id));
+    timers.clear(Timer::ScheduleSoon(id));
     cx.audit("schedule.delete", &json!({"scheduleId": id, "name": name}));
     put(cx);
     Ok(Reply::ok(&json!({"ok": true, "id": id})))

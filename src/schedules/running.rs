@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::cron::MINUTE_MS;
 use super::{CatchUp, LATE, MAX_HISTORY, Run, Schedule, may_run, put};
+use crate::accounts::{AUTO, Order};
 use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use svc_base::names;
 
+/// So long before its time it is asked who is logged in: a program has half a minute to tell.
+pub(super) const ASKED_BEFORE: Duration = Duration::from_secs(40);
+
 /// Sets the next time of an enabled schedule, after `from` and after the last minute that was used up.
 pub(super) fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
@@ -23,6 +27,19 @@ pub(super) fn plan_next(all: &mut All, from: Time, id: ScheduleId) {
         Some(next) => timers.set(Timer::ScheduleDue(id), next),
         None => timers.clear(Timer::ScheduleDue(id)),
     }
+    match schedule.next_run.filter(|_| schedule.agent.account.as_deref() == Some(AUTO)) {
+        Some(next) => timers.set(Timer::ScheduleSoon(id), Time(next.0.saturating_sub(millis(ASKED_BEFORE)))),
+        None => timers.clear(Timer::ScheduleSoon(id)),
+    }
+}
+
+/// A schedule's next time comes soon, and its agent takes the account with the most room: the programs are
+/// asked who is logged in, which takes its time.
+pub fn soon(all: &mut All, cx: &mut Context, id: ScheduleId) {
+    let Some(schedule) = all.schedules.iter().find(|schedule| schedule.id == id) else { return };
+    let provider = schedule.agent.provider.as_ref();
+    let provider = provider.unwrap_or(&all.settings.config().default_provider).clone();
+    cx.push(Effect::Accounts(Order::Ask(provider)));
 }
 
 fn millis(length: Duration) -> u64 {

@@ -408,3 +408,27 @@ fn a_deleted_team_is_left_by_its_schedules() {
     bench.ask("DELETE", "/api/teams/crew", &Value::Null);
     assert_eq!(shown(&mut bench)["agent"]["teamId"], "00000001");
 }
+
+/// Its programs take half a minute to tell who is logged in, and its start waits for nobody.
+#[test]
+fn who_is_logged_in_is_asked_before_the_time_of_a_schedule_that_takes_the_roomiest_account() {
+    let mut bench = Bench::with_programs();
+    let body = json!({"role": "cleaner", "name": "tidy", "provider": "codex", "account": "auto",
+        "prompt": "tidy up", "schedule": "0 1 * * *"});
+    bench.post("/api/agents", &body);
+    end_all(&mut bench);
+    let asked = |bench: &Bench| {
+        let wanted = crate::accounts::Order::Ask("codex".into());
+        bench.effects.iter().filter(|one| matches!(one, Effect::Accounts(order) if *order == wanted)).count()
+    };
+    bench.pass(HOUR.abs_diff(running::ASKED_BEFORE + Duration::from_secs(1)));
+    assert_eq!(asked(&bench), 0);
+    bench.pass(Duration::from_secs(1));
+    assert_eq!((asked(&bench), outcomes(&mut bench).len()), (1, 0), "before its time");
+    bench.pass(running::ASKED_BEFORE);
+    assert_eq!((asked(&bench), outcomes(&mut bench)), (1, vec!["started".to_owned()]));
+    // For one that is gone nobody is asked.
+    assert_eq!(bench.ask("DELETE", "/api/schedules/tidy", &Value::Null).0, 200);
+    bench.pass(24 * HOUR);
+    assert_eq!(asked(&bench), 1);
+}

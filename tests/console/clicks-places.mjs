@@ -211,14 +211,16 @@ scenario("on a phone a row of a table is a card", async (page) => {
 
 scenario("a key is stored for something that there is", async (page) => {
   await daemon.post("/api/integrations", { id: "hub", name: "Hub", command: "true", env: ["HUB_TOKEN"] });
+  await daemon.post("/api/accounts", { name: "night", provider: "ollama" });
+  await daemon.api("PATCH", "/api/accounts/night", { label: "The night's" });
   await page.goto(`${daemon.url}/#/credentials`);
   const place = page.getByLabel("For", { exact: true });
   await place.locator("option", { hasText: "Codex · OPENAI_API_KEY" }).waitFor({ state: "attached" });
   const keys = (await daemon.get("/api/providers")).filter((one) => one.envKey).map((one) => one.id);
   const offered = await place.locator("option").evaluateAll((all) => all.map((one) => one.value));
-  const wanted = [...keys, "integration/hub/HUB_TOKEN"];
+  const wanted = [...keys, "account/night", "integration/hub/HUB_TOKEN"];
   check(JSON.stringify(offered) === JSON.stringify(wanted), `offered ${offered}, there is ${wanted}`);
-  for (const name of ["codex", "integration/hub/HUB_TOKEN"]) {
+  for (const name of ["codex", "account/night", "integration/hub/HUB_TOKEN"]) {
     await place.selectOption(name);
     await page.getByLabel("Key", { exact: true }).fill("sk-planted-0123456789");
     await page.getByRole("button", { name: "Store" }).click();
@@ -227,6 +229,9 @@ scenario("a key is stored for something that there is", async (page) => {
   }
   const hub = await daemon.get("/api/integrations/hub");
   check(hub.configured, "the integration does not have its key");
+  const { accounts } = await daemon.get("/api/accounts");
+  check(accounts[0].hasKey && accounts[0].label === "The night's", "the account does not have its key");
+  await daemon.api("DELETE", "/api/accounts/night");
   await daemon.api("DELETE", "/api/credentials/codex");
   await daemon.api("DELETE", "/api/integrations/hub");
 });

@@ -325,6 +325,7 @@ impl World {
                 format!("! write down {}", names.join(" "))
             }
             Effect::Governor(order) => format!("! governor {order:?}"),
+            Effect::Accounts(order) => format!("! accounts {order:?}"),
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
             Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(*id)),

@@ -123,6 +123,8 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc account",
             "svc account add work --provider claude-code    # then log in as it says",
+            "svc account change work --label 'The firm pays'",
+            "svc account disable work",
             "svc account remove work",
         ],
     ),

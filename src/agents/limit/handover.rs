@@ -8,7 +8,7 @@
 //! **Invariant:** the brief is on disk before the next life is started, and stays until a turn of it has
 //! ended well: whatever becomes of that life, the next fresh one begins with it.
 
-use super::{DISK_DELAY, Held, begins, set_deadline};
+use super::{BUSY_DELAY_MAX, DISK_DELAY, Held, begins, set_deadline};
 use crate::accounts::{self, DEFAULT};
 use crate::agents::record::{Agent, Status};
 use crate::agents::{Job, rotation};
@@ -74,6 +74,13 @@ pub(super) fn hand_over_to(all: &All, now: Time, agent: &Agent, held: &Held) -> 
     let targets: Vec<Target> = names.split(',').filter_map(|name| Target::of(all, name.trim())).collect();
     let behind = targets.iter().position(|target| target.is_of(agent)).map_or(0, |at| at + 1);
     targets.into_iter().skip(behind).find(|target| target.can(all, now))
+}
+
+/// `at`, or later where its account is disabled or has lost its key, and no other takes over: until a person
+/// has seen to that, it is looked at now and then.
+pub(super) fn when_usable(all: &All, agent: &Agent, held: &Held, at: Time) -> Time {
+    let is_usable = accounts::check(all, &agent.provider, agent.account.as_deref()).is_ok();
+    if is_usable || hand_over_to(all, at, agent, held).is_some() { at } else { at + BUSY_DELAY_MAX }
 }
 
 /// Asks for the brief with which it is to go on elsewhere; `false` where it goes on without one.

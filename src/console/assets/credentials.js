@@ -89,8 +89,8 @@ export default function credentials(view) {
     );
   };
   load().catch((error) => fill(list, empty("Not available", error.message)));
-  const offer = ([providers, catalogue]) => {
-    places = placesOf(providers, catalogue.integrations ?? catalogue);
+  const offer = ([providers, catalogue, { accounts }]) => {
+    places = placesOf(providers, catalogue.integrations ?? catalogue, accounts);
     const groups = [...new Set([...places.values()].map((place) => place.group))];
     fill(
       name,
@@ -105,7 +105,7 @@ export default function credentials(view) {
       ),
     );
   };
-  Promise.all([get("/api/providers"), get("/api/integrations")])
+  Promise.all([get("/api/providers"), get("/api/integrations"), get("/api/accounts")])
     .then(offer)
     .catch((error) => fill(rest, error.message));
 }
@@ -116,8 +116,8 @@ const nowhere = {
   },
 };
 
-/** Agent programs that take a key, and the variables of installed integrations. */
-function placesOf(providers, integrations) {
+/** Agent programs that take a key, accounts of theirs, and the variables of installed integrations. */
+function placesOf(providers, integrations, accounts) {
   const ofProgram = (one) => [
     one.id,
     {
@@ -125,6 +125,15 @@ function placesOf(providers, integrations) {
       label: one.name,
       variable: one.envKey,
       store: (key) => post("/api/credentials", { provider: one.id, key }),
+    },
+  ];
+  const ofAccount = (one) => [
+    one.keyName,
+    {
+      group: "Accounts",
+      label: `${one.label ?? one.name} of ${one.provider}`,
+      variable: providers.find((known) => known.id === one.provider)?.envKey ?? "",
+      store: (key) => post("/api/credentials", { provider: one.keyName, key }),
     },
   ];
   const ofIntegration = (one) =>
@@ -139,6 +148,7 @@ function placesOf(providers, integrations) {
     ]);
   return new Map([
     ...providers.filter((one) => one.envKey).map(ofProgram),
+    ...accounts.map(ofAccount),
     ...integrations.filter((one) => one.installed).flatMap(ofIntegration),
   ]);
 }

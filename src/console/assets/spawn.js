@@ -187,13 +187,13 @@ function offerLogins(provider, account, whose) {
   get("/api/accounts").then(
     ({ accounts }) => {
       const choose = () => {
-        const own = accounts.filter((one) => one.provider === provider.value);
+        const own = accounts.filter((one) => one.enabled && one.provider === provider.value);
         whose.hidden = own.length === 0;
         fill(
           account,
           h("option", { value: "" }, "The usual one"),
           own.length > 0 && h("option", { value: "auto" }, "The one with the most room"),
-          ...own.map((one) => h("option", { value: one.name }, one.name)),
+          ...own.map((one) => h("option", { value: one.name }, one.label ? `${one.name} · ${one.label}` : one.name)),
         );
       };
       provider.addEventListener("change", choose);

@@ -102,15 +102,15 @@ function logins(accounts) {
       "Accounts",
       ["Account", "Provider", "Login", "Key", "#Agents"],
       accounts.map((one) => [
-        one.name,
+        one.label ? `${one.name} (${one.label})` : one.name,
         one.provider,
-        one.login?.told ?? "not asked yet",
+        one.enabled ? one.login?.told ?? "not asked yet" : "disabled",
         one.hasKey ? "stored" : "–",
         exact(one.agents.length),
       ]),
     ),
     accounts
-      .filter((one) => !one.ready)
+      .filter((one) => one.enabled && !one.ready)
       .map((one) =>
         h(
           "p",
