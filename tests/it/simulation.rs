@@ -42,8 +42,9 @@ fn no_rule_is_broken_whatever_happens_to_the_machine() {
     let common = ["lives", "runs of schedules", "changes acknowledged", "decisions", "commands of chats"];
     let limits = ["agents held at limits", "agents that went on behind a limit"];
     let room = ["agents that waited for room", "agents let in from the line"];
+    let accounts = ["starts with an account", "accounts that were chosen for somebody"];
     let rare = ["starts made again by the next daemon"];
-    for what in common.into_iter().chain(limits).chain(room).chain(rare) {
+    for what in common.into_iter().chain(limits).chain(room).chain(accounts).chain(rare) {
         assert!(seen.0.get(what).is_some_and(|count| *count > 8), "{what} are rare: {seen:?}");
     }
 }
@@ -96,6 +97,12 @@ fn who_waits_for_room_and_is_let_in_wrongly_is_found() {
     };
     assert!((0..PLANTED_SEEDS).any(is_found), "nobody was seen to jump the queue");
     finds(Plant::StartsEarly, &[Rule::QueuedOnce]);
+}
+
+#[test]
+fn a_login_that_was_not_named_is_found() {
+    finds(Plant::SwapsAccounts, &[Rule::OwnAccount]);
+    finds(Plant::TakesAnyAccount, &[Rule::RoomiestAccount]);
 }
 
 #[test]

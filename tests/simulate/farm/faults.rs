@@ -1,5 +1,6 @@
 //! What goes wrong with the machine: power, clock, and people who end the daemon.
 
+use super::accounts;
 use super::invariants::{self, Rule, ensure};
 use super::keepers::Kept;
 use super::machine::{Machine, Plant};
@@ -19,7 +20,8 @@ use svc::programs::registry::Detection;
 use svc::usage;
 
 /// Documents that a start takes over as they are.
-const UNCHANGED: [Document; 8] = [
+const UNCHANGED: [Document; 9] = [
+    Document::Accounts,
     Document::Schedules,
     Document::Teams,
     Document::Integrations,
@@ -139,7 +141,9 @@ impl Machine {
         self.core.restart(state);
         self.greet();
         self.note(|| "# The daemon starts.".to_owned());
-        self.apply(Event::Detected(vec![Detection::installed("script", "1")]));
+        self.apply(Event::Detected(
+            ["script", accounts::PROVIDER].map(|id| Detection::installed(id, "1")).to_vec(),
+        ));
         self.starts.check_all_ordered();
         self.pass(0);
         self.is_up = true;

@@ -92,6 +92,13 @@ rules! {
     /// Who is held goes on once, with what it was working on and from the disk, when the limit opens or a
     /// person says so.
     OnceAtReset,
+    /// Nobody works with another account than the one that was named for it, or that its maker has, or gets
+    /// the key of another.
+    OwnAccount,
+    /// `auto` takes an account with the most room, and of those one with the fewest agents.
+    RoomiestAccount,
+    /// A limit holds agents of its own account, and moves nobody of another.
+    LimitOfAccount,
     /// A resource is held by one owner.
     OneHolder,
     /// An ended agent holds no lock.

@@ -243,6 +243,11 @@ impl Machine {
 
     /// A program prints. Mostly its thread reads that at once.
     pub fn prints(&mut self, id: AgentId, told: Vec<Activity>) {
+        if let Some(agent) = self.core.state.agents.get(id) {
+            for activity in &told {
+                self.accounts.printed(agent, activity);
+            }
+        }
         let Some(kept) = self.kept(id) else { return };
         for activity in told {
             kept.prints(activity);

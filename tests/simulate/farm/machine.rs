@@ -1,5 +1,6 @@
 //! One simulated machine: the pure core, its disk, its programs and its people on a virtual clock.
 
+use super::accounts::Accounts;
 use super::chat::Chat;
 use super::disk::{Disk, Scratch, Waiting};
 use super::invariants::{self, Rule, ensure};
@@ -44,6 +45,10 @@ pub enum Plant {
     JumpsQueue,
     /// Who is let in is started before the disk knows.
     StartsEarly,
+    /// Who is to have one account gets another.
+    SwapsAccounts,
+    /// Where the roomiest account is to be taken, another one is.
+    TakesAnyAccount,
     /// The next daemon is told that no keeper has begun anything.
     ForgetsBegun,
     /// The next daemon is told that keepers have begun everything.
@@ -89,6 +94,7 @@ pub struct Machine {
     pub agent_decisions: BTreeSet<CallId>,
     pub watch: Watch,
     pub limits: Holds,
+    pub accounts: Accounts,
     pub room: Room,
     pub starts: Starts,
     pub plant: Plant,
@@ -124,6 +130,7 @@ impl Machine {
             agent_decisions: BTreeSet::new(),
             watch: Watch::default(),
             limits: Holds::default(),
+            accounts: Accounts::default(),
             room: Room::default(),
             starts: Starts::default(),
             plant,
@@ -165,6 +172,7 @@ impl Machine {
         };
         let twin = (self.dice.below(1024) == 0).then(|| event.clone());
         self.watch.before(&event, &self.core.state, now);
+        let by = if let Event::Run(id, _) = &event { before.agents.get(*id).cloned() } else { None };
         let started = if let Event::Timer(Timer::ScheduleStart(id)) = &event { Some(*id) } else { None };
         let effects = match twin {
             Some(twin) => self.apply_twice(event, twin),
@@ -182,6 +190,9 @@ impl Machine {
         self.check_answers(&before, of, &effects);
         self.check_due(&before);
         self.check_line(&before);
+        if !Arc::ptr_eq(&before.agents, &self.core.state.agents) {
+            self.check_holds(&before, by.as_deref());
+        }
         self.take(effects, &before);
         invariants::check(self, &before);
     }
@@ -432,6 +443,8 @@ fn own_documents(command: &Command) -> &'static [Document] {
         Command::Schedules(_) => &[Document::Schedules, Document::Agents],
         Command::Integrations(_) => &[Document::Integrations, Document::Credentials],
         Command::Settings(_) => &[Document::Config],
+        Command::Accounts(_) => &[Document::Accounts, Document::Credentials],
+        Command::Credentials(_) => &[Document::Credentials],
         _ => &[],
     }
 }
@@ -448,6 +461,7 @@ fn changed(before: &State, after: &State) -> Vec<Document> {
         }};
     }
     let documents = parts! {
+        accounts: Accounts;
         agents: Agents;
         credentials: Credentials;
         coordination: Locks;

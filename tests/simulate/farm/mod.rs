@@ -1,6 +1,7 @@
 //! The farm: the whole daemon, its disk, its programs and its people, simulated from a seed. A step is a
 //! stimulus of its own: it depends on the seed and its number alone, so that steps can be left out.
 
+mod accounts;
 mod chat;
 mod disk;
 mod faults;

@@ -126,6 +126,7 @@ impl Machine {
             Some(agent) if self.dice.below(4) == 0 => Actor::Agent(agent.id),
             _ => Actor::Operator,
         };
+        self.plays_account(&actor, &mut body);
         self.ask(&actor, "POST", "/api/agents", &body, Claim::Body(Vec::new(), Box::new(life_fact)));
     }
 

@@ -108,6 +108,9 @@ impl Machine {
         match order {
             RunOrder::Start(start) => {
                 invariants::check_start(self, before, id, start.lineage, self.core.now);
+                if let Some(agent) = self.core.state.agents.get(id).cloned() {
+                    self.check_account(&agent, &start);
+                }
                 let has_waited = self.check_room(before, id, start.lineage);
                 self.programs.processes.insert(id, Process::Ordered);
                 if has_waited != Some(false) {

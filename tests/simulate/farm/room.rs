@@ -1,6 +1,7 @@
 //! Room on the machine: how much there is, what the daemon was told of it, and who waits for it, kept outside
 //! of the daemon. Nobody goes on out of turn, without room, twice, or before the disk knows.
 
+use super::accounts;
 use super::disk::Disk;
 use super::invariants::{Rule, ensure};
 use super::machine::{Machine, Plant};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use svc::agents::{self, Agent, Status, queue::Priority};
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::{CallId, Document, Event, State};
-use svc::governor::{self, GUESS_SCRIPTED, Report};
+use svc::governor::{self, GUESS_BUILT_IN, GUESS_SCRIPTED, Report};
 use svc::settings::Admit;
 use svc::usage;
 use svc_base::machine;
@@ -23,6 +24,11 @@ const RESERVE: u64 = TOTAL / 16;
 /// Each program holds what one of its kind is thought to hold before any was measured, so that the figures of
 /// this file and those of the governor are the same.
 const EACH: u64 = GUESS_SCRIPTED;
+/// What one of this provider holds.
+fn each(provider: &str) -> u64 {
+    if provider == accounts::PROVIDER { GUESS_BUILT_IN } else { EACH }
+}
+
 /// The thread that looks does so this often while somebody waits for room.
 const LOOKS_EACH_MS: u64 = 1_000;
 /// All tasks wait for memory all of the time.
@@ -146,8 +152,8 @@ impl Machine {
         }
         let (free, is_pressed) = (self.room.free, self.room.is_pressed);
         let is_there = |id: &AgentId| self.core.state.agents.get(*id).is_some_and(|one| one.pid.is_some());
-        let held: Vec<(AgentId, u64)> =
-            self.programs.processes.keys().copied().filter(is_there).map(|id| (id, EACH)).collect();
+        let ids = self.programs.processes.keys().copied().filter(is_there);
+        let held: Vec<(AgentId, u64)> = ids.map(|id| (id, self.each_of(id))).collect();
         if of_agents {
             self.room.is_to_look = false;
             self.room.counted.extend(held.iter().map(|(id, _)| *id));
@@ -193,17 +199,21 @@ impl Machine {
         }
     }
 
-    /// Whether one more program fits, by what the daemon was told and what it has ordered since.
-    fn fits(&self) -> bool {
+    fn each_of(&self, id: AgentId) -> u64 {
+        each(self.core.state.agents.get(id).map_or("", |agent| &agent.provider))
+    }
+
+    /// Whether one more program of this provider fits, by what the daemon was told and has ordered since.
+    fn fits(&self, provider: &str) -> bool {
         let Some((free, is_pressed)) = self.room.told else { return true };
         let goes_on =
             |agent: &&Arc<Agent>| agent.has_no_run() && agent.held.as_ref().is_some_and(|held| held.is_due);
-        let held = self.core.state.agents.live().filter(goes_on).count();
+        let held = self.core.state.agents.live().filter(goes_on).map(|agent| agent.id);
         let processes = &self.programs.processes;
-        let counted = processes.keys().filter(|id| self.room.counted.contains(id)).count();
-        let running = processes.len() + self.room.due.len() + held;
-        let needed = RESERVE + EACH * u64::try_from(running - counted + 1).unwrap();
-        running == 0 || (!is_pressed && free >= needed)
+        let new = processes.keys().copied().filter(|id| !self.room.counted.contains(id));
+        let coming: Vec<AgentId> = new.chain(self.room.due.keys().copied()).chain(held).collect();
+        let needed = coming.iter().map(|id| self.each_of(*id)).sum::<u64>() + RESERVE + each(provider);
+        (processes.is_empty() && coming.is_empty()) || (!is_pressed && free >= needed)
     }
 
     /// Who has come to the line in this event, and who was let in.
@@ -246,7 +256,7 @@ impl Machine {
         if !by_person {
             let is_first = self.room.line.values().all(|other| *other > place);
             ensure(Rule::QueueInTurn, is_first, || format!("{name} goes on, and others wait before it"));
-            ensure(Rule::RoomFirst, self.fits() || admits_all(state), || self.full(name));
+            ensure(Rule::RoomFirst, self.fits(&agent.provider) || admits_all(state), || self.full(name));
         }
         let (now, budget) = (self.core.now, state.settings.config().safety.daily_budget_usd);
         let used = state.usage.today_usd(now);
@@ -282,7 +292,7 @@ impl Machine {
         let mut line = self.room.line.values().filter(|place| place.arrival <= self.room.earlier);
         let is_ahead = line.any(|place| place.priority <= own);
         ensure(Rule::QueueInTurn, !is_ahead, || format!("{name} passes those that wait for room"));
-        ensure(Rule::RoomFirst, self.fits(), || self.full(name));
+        ensure(Rule::RoomFirst, self.fits(&agent.provider), || self.full(name));
         None
     }
 
