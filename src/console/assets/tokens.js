@@ -164,7 +164,8 @@ function inForce(models, prices) {
       { class: "hint" },
       `Dollars for a million tokens; ${prices.isGiven ? "your table" : "the built-in table"} is of ${prices.asOf}`,
       prices.isOld && prices.ageDays !== null && `, ${plural(prices.ageDays, "day")} ago: look whether it still holds`,
-      `. ${prices.source}`,
+      ". Its sources: ",
+      h("code", {}, "svc prices"),
     ),
   );
 }
