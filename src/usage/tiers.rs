@@ -10,7 +10,7 @@ use svc_base::terms;
 
 /// Work whose mistakes are not seen at once, or that reaches through everything.
 const HEAVY: &str = "architecture architect redesign design refactor restructure rewrite monolith split decouple \
-    migrate migration backfill downtime concurrency concurrent race deadlock flaky intermittent sporadic \
+    migrate migration backfill downtime concurrency concurrent race races deadlock flaky intermittent sporadic \
     sometimes leak memory latency slow slower performance throughput optimize optimise p95 p99 security secure \
     vulnerability vulnerabilities exploit injection audit encrypt encryption cryptography idempotent atomic \
     consistency distributed consensus replication shard sharding partition corrupt corruption lose lost loss \
