@@ -121,11 +121,9 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     (
         "account",
         &[
-            "svc account",
             "svc account add work --provider claude-code    # then log in as it says",
             "svc account change work --label 'The firm pays'",
             "svc account disable work",
-            "svc account remove work",
         ],
     ),
     (

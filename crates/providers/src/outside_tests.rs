@@ -93,9 +93,10 @@ fn claude_code_is_counted_by_its_sums_and_behind_them_message_by_message() {
     let (session, told) = read("claude-code", &[person, &one, sums, person, &ended, &grown]);
     assert_eq!(known(&session), ("s", "/p/sub", "do it", 2, 113 + 109));
     assert_eq!(session.model.as_deref(), Some("claude-opus-5-5"));
-    let wanted =
-        ["> do it", "begin", "done", "end done", "107 6", "> do it", "begin", "done", "done", "100 9"];
-    assert_eq!(told, wanted);
+    // Those of each model apart.
+    let first = ["> do it", "begin", "done", "end done", "7 1", "100 5"];
+    assert_eq!(told[..first.len()], first);
+    assert_eq!(told[first.len()..], ["> do it", "begin", "done", "done", "100 9"]);
     let (session, _) = read("claude-code", &[person, &one]);
     assert_eq!(session.tokens.total(), 105, "a version that writes no sums");
     let side = person.replace("\"isSidechain\":false", "\"isSidechain\":true");
