@@ -12,6 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const LINES: usize = 240;
+/// Times that the daemon is replaced in the suite, beside three agents; `SVC_RESTARTS=50` has as many, beside
+/// twenty who take their time.
+const RESTARTS: usize = 5;
+
+fn restarts() -> usize {
+    std::env::var("SVC_RESTARTS").map_or(RESTARTS, |count| count.parse().unwrap())
+}
 
 /// A project with a rehearsal of many numbered lines, tokens between them, and an answer to what is said.
 fn project() -> Arc<Folder> {
@@ -21,10 +28,11 @@ fn project() -> Arc<Folder> {
         steps.push(json!({"say": format!("line {line}")}));
         if line % 10 == 0 {
             steps.push(json!({"usage": {"input": 100, "output": 10, "cacheRead": 0, "cacheCreation": 0}}));
-            steps.push(json!({"sleepMs": 30}));
+            steps.push(json!({"sleepMs": if restarts() > RESTARTS { 12 * restarts() } else { 30 }}));
         }
     }
     steps.push(json!({"answer": "all said"}));
+    folder.write(".svc/config.json", &json!({"maxAgents": 40}).to_string());
     let on_say = json!([{"answer": "heard {{prompt}}"}]);
     folder.write(".svc/rehearsals/talk.json", &json!({"steps": steps, "onSay": on_say}).to_string());
     let slow = json!([{"loop": {"times": 100, "steps": [{"say": "still at it"}, {"sleepMs": 50}]}}]);
@@ -147,7 +155,8 @@ fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
     let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
     let seq = next_message(&mut daemon.connect(""))["seq"].as_u64().unwrap();
     let mut since = format!("&since={seq}");
-    let agents: Vec<String> = (0..3).map(|_| daemon.spawn("talk")).collect();
+    let count = if restarts() > RESTARTS { 20 } else { 3 };
+    let agents: Vec<String> = (0..count).map(|_| daemon.spawn("talk")).collect();
     let mut heard: BTreeMap<String, Vec<String>> = BTreeMap::new();
     // An agent may end while the daemons come and go.
     let exits = std::cell::RefCell::new(std::collections::BTreeSet::new());
@@ -175,7 +184,7 @@ fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
             }
         }
     };
-    for _ in 0..5 {
+    for _ in 0..restarts() {
         // At least one more line each time, while any agent talks: the last to end may have said all.
         if exits.borrow().len() < agents.len() {
             let all_over = || exits.borrow().len() == agents.len();
@@ -192,9 +201,13 @@ fn a_daemon_that_is_replaced_leaves_agents_at_work_and_clients_miss_nothing() {
         assert_said(&daemon, id);
         assert_counted(&daemon, id);
     }
-    if exits.borrow().len() < agents.len() {
-        hear(&daemon, &mut since, &|_| exits.borrow().len() == agents.len());
-    }
+    // A client that is cut off comes again.
+    wait_for("all ends", || {
+        if exits.borrow().len() < agents.len() {
+            hear(&daemon, &mut since, &|_| exits.borrow().len() == agents.len());
+        }
+        (exits.borrow().len() == agents.len()).then_some(())
+    });
     for id in &agents {
         let lines: Vec<&String> = heard[id].iter().filter(|text| text.starts_with("line ")).collect();
         let wanted: Vec<String> = (1..=LINES).map(|line| format!("line {line}")).collect();
