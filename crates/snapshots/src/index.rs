@@ -10,7 +10,7 @@ use crate::worker_store::Id;
 use svc_sys::beneath::{Kind, Stat};
 
 /// What the file begins with; another version is as none.
-pub(crate) const MAGIC: &[u8; 8] = b"svcsnap1";
+pub(crate) const MAGIC: &[u8; 8] = b"svcsnap2";
 
 /// What is known of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +164,14 @@ pub(crate) fn add_head(out: &mut Vec<u8>, changed_ns: i64, rules: u64) -> usize 
 pub(crate) fn set_head(out: &mut [u8], at: usize, tree: Option<Id>, has_rules: bool, is_foreign: bool) {
     out[at..at + 32].copy_from_slice(&tree.map_or([0; 32], |id| id.0));
     out[at + 32] = u8::from(has_rules) | u8::from(is_foreign) << 1;
+}
+
+/// A folder that is another repository: nothing in it is known.
+pub(crate) fn add_foreign(out: &mut Vec<u8>, changed_ns: i64) {
+    let head = add_head(out, changed_ns, 0);
+    set_head(out, head, None, false, true);
+    let no_files = open(out);
+    close(out, no_files);
 }
 
 /// A name.

@@ -99,8 +99,7 @@ impl Walk<'_> {
         let is_foreign = !path.is_empty() && same_names.is_none() && dir.stat(NEVER[0]).is_ok();
         if is_foreign {
             self.leave(path, "a repository of its own");
-            let head = index::add_head(&mut self.out, own.changed_ns, 0);
-            index::set_head(&mut self.out, head, None, false, true);
+            index::add_foreign(&mut self.out, own.changed_ns);
             index::close(&mut self.out, at);
             return Ok(Became::Foreign);
         }
@@ -269,7 +268,8 @@ impl Walk<'_> {
             let inner = match dir.dir(name) {
                 Ok(inner) => inner,
                 Err(error) => {
-                    if error.kind() == io::ErrorKind::PermissionDenied {
+                    // Gone, or a file or a link by now. Of all else it is not known what it holds.
+                    if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
                         self.leave(&below, "it cannot be read");
                     }
                     *is_same = false;

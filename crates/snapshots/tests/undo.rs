@@ -302,6 +302,34 @@ fn what_is_there_is_taken_byte_for_byte_whatever_attributes_and_settings_say() {
 }
 
 #[test]
+fn what_stands_behind_another_repository_is_seen_when_it_changes() {
+    let world = World::new("behind", 1);
+    let root = &world.place.root;
+    for folder in ["a", "other/.git", "z/deep"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for file in ["a/file", "other/file", "z/file", "z/deep/file"] {
+        fs::write(root.join(file), "before").unwrap();
+    }
+    // So old that no folder is listed anew.
+    let old = std::time::SystemTime::now() - Duration::from_secs(3_600);
+    for folder in ["z/deep", "z", "other", "a", ""] {
+        fs::File::open(root.join(folder)).unwrap().set_modified(old).unwrap();
+    }
+    let left = |taken: &Taken| taken.left.clone();
+    let first = world.take();
+    let second = world.take();
+    assert_eq!((left(&first), first.files), (left(&second), second.files));
+    for file in ["a/file", "z/file", "z/deep/file"] {
+        fs::write(root.join(file), "after").unwrap();
+    }
+    let third = world.take();
+    let changed: Vec<_> = world.changes(&second, &third).into_keys().collect();
+    assert_eq!(changed, ["a/file", "z/deep/file", "z/file"]);
+    assert_eq!(left(&third), [("other".to_owned(), "a repository of its own")]);
+}
+
+#[test]
 fn limits_what_is_left_out_is_told_with_its_reason_and_never_written_over() {
     let world = World::new("left", 1);
     let root = &world.place.root;

@@ -14,10 +14,12 @@ fn freeze(story: &Story, frozen: bool) {
     story.send(&ToKeeper::Settings { orphan_ms: 3_600_000, ceiling: None, frozen });
 }
 
-/// Whether the process is stopped, by a signal or with its control group.
+/// Whether the process is stopped, by a signal or with its control group. One that was told between `vfork`
+/// and its child's `exec` waits for that child, which is stopped: `D`.
 fn is_still(process: Identity) -> bool {
     let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", process.pid)).unwrap_or_default();
-    let is_stopped = of("stat").rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T'));
+    let stat = of("stat");
+    let is_stopped = stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 'D']));
     let group = of("cgroup").lines().find_map(|line| line.strip_prefix("0::").map(str::to_owned));
     let events = group.map(|group| fs::read_to_string(format!("/sys/fs/cgroup{group}/cgroup.events")));
     is_stopped || events.and_then(Result::ok).is_some_and(|events| events.contains("frozen 1"))
