@@ -111,9 +111,9 @@ impl Processes {
         let own = std::process::id();
         let adopted = os::own_adopted().unwrap_or_else(|| os::all().iter().map(|stat| stat.pid).collect());
         let is_stray = |pid: &u32| {
-            let Some(stat) = os::stat(*pid).filter(|stat| stat.parent == own && !stat.is_gone()) else {
-                return false;
-            };
+            // One that is ending has lost its mark already.
+            let is_there = |stat: &os::Stat| stat.parent == own && !stat.is_gone() && !stat.is_ending();
+            let Some(stat) = os::stat(*pid).filter(is_there) else { return false };
             !reaper::is_registered(stat.identity())
                 && !mark::LimitMark::of(*pid).is_some_and(mark::LimitMark::is_tool)
                 && !scan::agent_of_process(*pid, project_dir).is_some_and(&lives)

@@ -24,8 +24,12 @@ pub(super) struct Stat {
     pub session: u32,
     pub start_ticks: u64,
     state: u8,
+    flags: u64,
     threads: u64,
 }
+
+/// Source: `PF_EXITING` of `linux/sched.h`.
+const EXITING: u64 = 4;
 
 impl Stat {
     /// Tells this process from a later one that gets its number.
@@ -37,6 +41,11 @@ impl Stat {
     /// is none.
     pub fn is_gone(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x') && self.threads <= 1
+    }
+
+    /// On its way to that: it runs nothing any more, and what it carried is not to be read any more.
+    pub fn is_ending(&self) -> bool {
+        self.flags & EXITING > 0 && self.threads <= 1
     }
 
     /// The name in parentheses may itself contain spaces and parentheses, so fields are counted from the
@@ -53,6 +62,7 @@ impl Stat {
             parent: small(1)?,
             group: small(2)?,
             session: small(3)?,
+            flags: number(6)?,
             threads: number(17)?,
             start_ticks: number(19)?,
         })
@@ -295,6 +305,16 @@ mod tests {
             |threads| Stat::parse(&format!("1 (x) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 {threads} 0 5"));
         assert!(zombie(1).is_some_and(|stat| stat.is_gone()));
         assert!(zombie(2).is_some_and(|stat| !stat.is_gone()));
+    }
+
+    #[test]
+    fn who_is_on_its_way_to_its_end_is_known_by_the_kernels_flag() {
+        let stat = |flags: u64| {
+            Stat::parse(&format!("1 (x) R 7 8 9 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5")).expect("parses")
+        };
+        // Source: /proc/PID/stat of a program at work (PF_RANDOMIZE, PF_FORKNOEXEC), without and with PF_EXITING.
+        assert!(!stat(0x0040_0040).is_ending() && !stat(0x0040_0040).is_gone());
+        assert!(stat(0x0040_0044).is_ending() && !stat(0x0040_0044).is_gone());
     }
 
     #[test]

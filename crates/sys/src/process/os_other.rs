@@ -24,6 +24,11 @@ impl Stat {
     pub fn is_gone(&self) -> bool {
         false
     }
+
+    /// Never, for the same reason.
+    pub fn is_ending(&self) -> bool {
+        false
+    }
 }
 
 pub(super) fn set_session_nice(_nice: u32) {}
