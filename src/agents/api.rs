@@ -221,7 +221,7 @@ pub fn spawn_request(mut fields: Fields) -> Result<SpawnRequest, Problem> {
 }
 
 fn asked(fields: &mut Fields) -> SpawnRequest {
-    // Only here: what agents write (plans, schedules, recommendations) has no such field.
+    // Only here: what agents write (plans, schedules, recommendations) has none of these but the account.
     let env = env_field(fields).unwrap_or_default();
     let on_limit = on_limit(fields);
     let priority = fields.choice("priority", Priority::WORDS).and_then(Priority::of).unwrap_or_default();
@@ -229,11 +229,12 @@ fn asked(fields: &mut Fields) -> SpawnRequest {
     SpawnRequest { env, on_limit, account, priority, ..described(fields) }
 }
 
-/// Reads the fields of an agent, wherever they stand: in a request, a schedule, a recommendation.
+/// Reads the fields of an agent, wherever they stand: in a request, a schedule, a plan's task.
 ///
 /// Errors: 400 with every fault.
 pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
-    let request = described(&mut fields);
+    let account = bounded_word(&mut fields, "account");
+    let request = SpawnRequest { account, ..described(&mut fields) };
     fields.validator.finish()?;
     Ok(request)
 }

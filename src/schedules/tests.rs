@@ -409,6 +409,20 @@ fn a_deleted_team_is_left_by_its_schedules() {
     assert_eq!(shown(&mut bench)["agent"]["teamId"], "00000001");
 }
 
+#[test]
+fn the_account_of_its_agent_is_kept_and_has_to_be_there() {
+    let mut bench = Bench::with_programs();
+    let mut body = wish("0 1 * * *");
+    body["agent"]["provider"] = json!("codex");
+    body["agent"]["account"] = json!("auto");
+    assert_eq!(bench.ask("POST", "/api/schedules", &body).0, 201);
+    assert_eq!(shown(&mut bench)["agent"]["account"], "auto");
+    body["name"] = json!("other");
+    body["agent"]["account"] = json!("nobody");
+    let (status, answer) = bench.ask("POST", "/api/schedules", &body);
+    assert_eq!((status, &answer["errors"][0]["field"]), (400, &json!("agent.account")), "{answer}");
+}
+
 /// Its programs take half a minute to tell who is logged in, and its start waits for nobody.
 #[test]
 fn who_is_logged_in_is_asked_before_the_time_of_a_schedule_that_takes_the_roomiest_account() {
