@@ -235,10 +235,11 @@ impl Drop for Over<'_> {
 /// A project in which the programs on the path are this one.
 fn project(stream: &[u8], program: &str, lines: usize, recorded: bool) -> (Arc<Folder>, PathBuf, String) {
     let folder = Arc::new(Folder::new("lines"));
-    // Nobody has used so much so quickly as an agent that repeats a session: it is to run on.
+    // Nobody has used so much so quickly as an agent that repeats a session: it is to run on. Nor are its
+    // turns, of twenty lines each, so many: a snapshot is a cost of the turn (benches/snapshots.rs).
     let safety = json!({"tokenCeilingPerAgent": 1_000_000_000_000_u64});
     let config = json!({"maxAgents": 100, "autoRotation": false, "safety": safety,
-        "record": {"enabled": recorded}});
+        "record": {"enabled": recorded}, "snapshots": {"enabled": false}});
     folder.write(".svc/config.json", &config.to_string());
     let (file, go) = (folder.path().join("stream"), folder.path().join("go"));
     fs::write(&file, stream).unwrap();

@@ -119,7 +119,8 @@ impl Snapshots {
 
     fn pack(&self, args: &[&str]) -> io::Result<()> {
         let git = git(&self.processes, self.store.folder())?;
-        git.admin(args).map(drop).map_err(|problem| io::Error::other(problem.error))
+        let pack = || git.admin(args).map(drop).map_err(|problem| io::Error::other(problem.error));
+        pack().or_else(|error| if self.store.mend_names()? > 0 { pack() } else { Err(error) })
     }
 
     /// Leaves the last turns of an agent; whether any had to go.

@@ -26,6 +26,8 @@ const STREAM: [u8; 2] = [0x78, 0x01];
 const BUFFER_BYTES: usize = 128 << 10;
 /// How the names of files begin that are not objects yet; git removes old ones.
 const TEMPORARY: &str = "tmp_obj_";
+/// Where names of objects are.
+const NAMES: &str = "refs/svc";
 
 /// The name of an object: the SHA-256 of what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +89,7 @@ impl Store {
     ///
     /// Errors: the system's words.
     pub fn open(folder: &Path, packed: Box<Packed>) -> io::Result<Self> {
-        for part in ["objects/pack", "refs/svc"] {
+        for part in ["objects/pack", NAMES] {
             DirBuilder::new().recursive(true).mode(0o700).create(folder.join(part))?;
         }
         if !folder.join("HEAD").exists() {
@@ -176,14 +178,51 @@ impl Store {
     ///
     /// Errors: the system's words.
     pub fn name(&self, name: &str, id: Id) -> io::Result<()> {
-        replace_soon(&self.folder.join("refs/svc").join(name), format!("{id}\n").as_bytes())
+        let path = self.folder.join(NAMES).join(name);
+        let n = self.next.fetch_add(1, Ordering::Relaxed);
+        // Not beside it, where git would take it for a name, too; where it is, `git prune` takes what is left.
+        let temporary = self.folder.join(format!("objects/{TEMPORARY}{}_{n}", std::process::id()));
+        let written = fs::write(&temporary, format!("{id}\n")).and_then(|()| {
+            fs::rename(&temporary, &path).or_else(|error| {
+                let folder =
+                    path.parent().filter(|_| error.kind() == io::ErrorKind::NotFound).ok_or(error)?;
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+                fs::rename(&temporary, &path)
+            })
+        });
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Takes away names that lead nowhere: what a power cut has left of one that was being written. With such
+    /// a name git does nothing for the whole store. How many there were.
+    ///
+    /// Errors: the system's words.
+    pub fn mend_names(&self) -> io::Result<usize> {
+        let mut open = vec![self.folder.join(NAMES)];
+        let mut mended = 0;
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(&folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    open.push(entry.path());
+                } else if !fs::read_to_string(entry.path()).is_ok_and(|id| Id::parse(id.trim_end()).is_some())
+                {
+                    fs::remove_file(entry.path()).or_else(missing_is_fine)?;
+                    mended += 1;
+                }
+            }
+        }
+        Ok(mended)
     }
 
     /// Takes a name away, or all below it.
     ///
     /// Errors: the system's words.
     pub fn forget(&self, name: &str) -> io::Result<()> {
-        let path = self.folder.join("refs/svc").join(name);
+        let path = self.folder.join(NAMES).join(name);
         if path.is_dir() {
             return fs::remove_dir_all(&path).or_else(missing_is_fine);
         }

@@ -422,6 +422,12 @@ fn git_calls_the_store_whole_and_reads_the_same_out_of_it() {
     let mut sorted = listed.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, tree.keys().map(String::as_str).collect::<Vec<_>>());
+    let names = world.store.folder().join("refs/svc/1");
+    let is_name = |entry: fs::DirEntry| entry.file_name() == "1";
+    assert!(fs::read_dir(&names).unwrap().flatten().all(is_name), "nothing stands beside it");
+    // As a power cut leaves one that was being written.
+    fs::write(names.join("2"), "").unwrap();
+    assert_eq!((world.store.mend_names().unwrap(), world.store.mend_names().unwrap()), (1, 0));
     git(&["repack", "-a", "-d", "-q"]);
     git(&["prune", "--expire=now"]);
     assert_eq!(world.store.size().1, 0, "all is packed");
