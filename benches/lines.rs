@@ -4,7 +4,8 @@
 //! for is the processor, which the programs want, too.
 //!
 //! The agents' programs are this one: it prints a provider's recordings again and again, one write a line, as
-//! fast as the daemon takes them. `cargo bench --bench lines -- claude codex` measures these alone,
+//! fast as the daemon takes them; with `--rate=20000` so many lines a second, all agents together, which
+//! leaves the processor some rest. `cargo bench --bench lines -- claude codex` measures these alone,
 //! `--agents=8` with so many; `-- --recorder` compares the same with and without the flight recorder.
 
 #[path = "support/bare.rs"]
@@ -64,10 +65,11 @@ const CASES: [&str; 8] = ["default", "denied", "full", "plain", "mcp", "ctx", "t
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, file, lines, go] = arguments.as_slice()
+    if let [flag, file, lines, go, rate] = arguments.as_slice()
         && flag == "--replay"
     {
-        return replay(Path::new(file), lines.parse().expect("a count"), Path::new(go));
+        let rate = rate.parse().expect("lines a second");
+        return replay(Path::new(file), lines.parse().expect("a count"), Path::new(go), rate);
     }
     if let [flag, status, bytes] = arguments.as_slice()
         && flag == "--bare"
@@ -77,6 +79,8 @@ fn main() {
     let wanted: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
     let only: Option<usize> =
         arguments.iter().find_map(|word| word.strip_prefix("--agents=")).map(|n| n.parse().expect("a count"));
+    let rate = arguments.iter().find_map(|word| word.strip_prefix("--rate="));
+    let rate: usize = rate.map_or(0, |rate| rate.parse().expect("lines a second"));
     if arguments.iter().any(|word| word == "--recorder") {
         return compare_recorder(&wanted, only);
     }
@@ -100,7 +104,7 @@ fn main() {
         let bytes = to_f64(stream.len() as u64) / to_f64(lines_of(&stream) as u64);
         for agents in AGENTS.into_iter().filter(|agents| only.is_none_or(|only| only == *agents)) {
             let mut runs: Vec<Measured> =
-                (0..RUNS).map(|_| measure(program, provider, &stream, agents, true)).collect();
+                (0..RUNS).map(|_| measure(program, provider, &stream, [agents, rate], true)).collect();
             runs.sort_by(|a, b| a.micros.total_cmp(&b.micros));
             let middle = &runs[RUNS / 2];
             let worst = runs.iter().map(|run| run.health_p99).fold(0.0, f64::max);
@@ -131,7 +135,7 @@ fn compare_recorder(wanted: &[&String], only: Option<usize>) {
         for run in 0..2 * RECORDER_RUNS {
             // On, off, off, on: what drifts meets both alike.
             let is_on = matches!(run % 4, 0 | 3);
-            micros[usize::from(is_on)].push(measure(program, provider, &stream, agents, is_on).micros);
+            micros[usize::from(is_on)].push(measure(program, provider, &stream, [agents, 0], is_on).micros);
         }
         let [off, on] = micros.map(|mut all| {
             all.sort_by(f64::total_cmp);
@@ -194,8 +198,9 @@ fn said(text: &str) -> Vec<String> {
     own.collect()
 }
 
-/// The program of an agent: waits for the file `go`, then prints so many lines of the stream.
-fn replay(file: &Path, lines: usize, go: &Path) {
+/// The program of an agent: waits for the file `go`, then prints so many lines of the stream, so many a second
+/// unless that is 0.
+fn replay(file: &Path, lines: usize, go: &Path, rate: usize) {
     let stream = fs::read(file).expect("the stream");
     let mut block = Vec::new();
     while block.len() < BLOCK_BYTES {
@@ -205,13 +210,15 @@ fn replay(file: &Path, lines: usize, go: &Path) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let mut out = std::io::stdout().lock();
-    let mut left = lines;
-    while left > 0 {
+    let began = Instant::now();
+    let of_stream = block.split_inclusive(|byte| *byte == b'\n').cycle();
+    for (n, line) in of_stream.take(lines).enumerate() {
         // One write a line, as they do; the buffer of `stdout` would do it too, and copy.
-        for line in block.split_inclusive(|byte| *byte == b'\n').take(left) {
-            out.write_all(line).and_then(|()| out.flush()).expect("the daemon reads");
+        out.write_all(line).and_then(|()| out.flush()).expect("the daemon reads");
+        if rate > 0 {
+            let due = Duration::from_secs_f64(to_f64(n as u64) / to_f64(rate as u64));
+            std::thread::sleep(due.saturating_sub(began.elapsed()));
         }
-        left -= left.min(lines_of(&block));
     }
 }
 
@@ -233,7 +240,12 @@ impl Drop for Over<'_> {
 }
 
 /// A project in which the programs on the path are this one.
-fn project(stream: &[u8], program: &str, lines: usize, recorded: bool) -> (Arc<Folder>, PathBuf, String) {
+fn project(
+    stream: &[u8],
+    program: &str,
+    [lines, rate]: [usize; 2],
+    recorded: bool,
+) -> (Arc<Folder>, PathBuf, String) {
     let folder = Arc::new(Folder::new("lines"));
     // Nobody has used so much so quickly as an agent that repeats a session: it is to run on. Nor are its
     // turns, of twenty lines each, so many: a snapshot is a cost of the turn (benches/snapshots.rs).
@@ -244,7 +256,7 @@ fn project(stream: &[u8], program: &str, lines: usize, recorded: bool) -> (Arc<F
     let (file, go) = (folder.path().join("stream"), folder.path().join("go"));
     fs::write(&file, stream).unwrap();
     let script = format!(
-        "#!/bin/sh\ncase $1 in --version) echo 9.9.9; exit;; auth|login) exit 1;; esac\nexec '{}' --replay '{}' {lines} '{}'\n",
+        "#!/bin/sh\ncase $1 in --version) echo 9.9.9; exit;; auth|login) exit 1;; esac\nexec '{}' --replay '{}' {lines} '{}' {rate}\n",
         std::env::current_exe().unwrap().display(),
         file.display(),
         go.display(),
@@ -257,9 +269,16 @@ fn project(stream: &[u8], program: &str, lines: usize, recorded: bool) -> (Arc<F
     (folder, path, bin)
 }
 
-fn measure(program: &str, provider: &str, stream: &[u8], agents: usize, recorded: bool) -> Measured {
+/// With so many agents, which print so many lines a second in all, or as fast as they can (0).
+fn measure(
+    program: &str,
+    provider: &str,
+    stream: &[u8],
+    [agents, rate]: [usize; 2],
+    recorded: bool,
+) -> Measured {
     let lines = LINES / agents;
-    let (folder, path, bin) = project(stream, program, lines, recorded);
+    let (folder, path, bin) = project(stream, program, [lines, rate / agents], recorded);
     let daemon = Daemon::start_in(folder, &[("PATH", &bin)]);
     if provider != "acp" {
         wait_for("the program to be found", || {

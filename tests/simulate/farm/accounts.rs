@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use svc::accounts::{self, AUTO, Command, DEFAULT, key_name};
 use svc::agents::{Agent, StartOrder, Status};
 use svc::core::ids::LineageId;
+use svc::core::time::Time;
 use svc::core::{Actor, Command as Wish, State};
 use svc::credentials;
 use svc::providers::Activity;
@@ -37,8 +38,15 @@ enum Named {
 pub struct Accounts {
     /// By the names of agents, which are given once.
     named: BTreeMap<String, Named>,
-    /// Those of which some program was ever told a limit.
-    told: BTreeSet<String>,
+    /// Those of which some program was ever told a limit. Who is removed and added again is another one.
+    told: BTreeSet<Added>,
+}
+
+/// An account and when it was added.
+type Added = (String, Time);
+
+fn added(state: &State, name: &str) -> Option<Added> {
+    state.accounts.get(name).map(|account| (name.to_owned(), account.added_at))
 }
 
 fn is_played(agent: &Agent) -> bool {
@@ -60,15 +68,16 @@ impl Accounts {
             let uses = |agent: &&std::sync::Arc<Agent>| is_played(agent) && agent.account_name() == *name;
             state.agents.live().filter(uses).count()
         };
-        let open: Vec<String> = usable.iter().filter(|name| !self.told.contains(*name)).cloned().collect();
+        let is_open = |name: &&String| added(state, name).is_some_and(|added| !self.told.contains(&added));
+        let open: Vec<String> = usable.iter().filter(is_open).cloned().collect();
         let Some(fewest) = open.iter().map(live).min() else { return usable };
         open.into_iter().filter(|name| live(name) == fewest).collect()
     }
 
     /// A program of this account prints something.
-    pub fn printed(&mut self, agent: &Agent, activity: &Activity) {
+    pub fn printed(&mut self, state: &State, agent: &Agent, activity: &Activity) {
         if is_played(agent) && matches!(activity, Activity::Limit(_)) {
-            self.told.insert(agent.account_name().to_owned());
+            self.told.extend(added(state, agent.account_name()));
         }
     }
 }

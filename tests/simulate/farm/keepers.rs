@@ -243,9 +243,10 @@ impl Machine {
 
     /// A program prints. Mostly its thread reads that at once.
     pub fn prints(&mut self, id: AgentId, told: Vec<Activity>) {
-        if let Some(agent) = self.core.state.agents.get(id) {
+        let state = &self.core.state;
+        if let Some(agent) = state.agents.get(id) {
             for activity in &told {
-                self.accounts.printed(agent, activity);
+                self.accounts.printed(state, agent, activity);
             }
         }
         let Some(kept) = self.kept(id) else { return };
