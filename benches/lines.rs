@@ -198,8 +198,8 @@ fn said(text: &str) -> Vec<String> {
     own.collect()
 }
 
-/// The program of an agent: waits for the file `go`, then prints so many lines of the stream, so many a second
-/// unless that is 0.
+/// The program of an agent: waits for the file `go`, then prints so many lines of the stream, `rate` of them
+/// a second unless that is 0.
 fn replay(file: &Path, lines: usize, go: &Path, rate: usize) {
     let stream = fs::read(file).expect("the stream");
     let mut block = Vec::new();

@@ -9,6 +9,8 @@
 //! nowhere.
 //!
 //! **Invariant:** one agent inside of a turn always goes on.
+//! **Invariant:** who is no more at work is not frozen: what it said last may be read when it stands still
+//! already, and its next turn is not to begin so.
 //! **Invariant:** the newest are frozen first and go on last, one at a time with [`SETTLING`] between two.
 
 use super::record::{Agent, Attached, Phase, Status};
@@ -69,6 +71,9 @@ pub(super) fn measured(all: &mut All, cx: &mut Context) {
         found.sort_unstable();
         found
     };
+    for (_, id) in of(all, |agent| agent.is_frozen() && !agent.is_at_work()) {
+        thaw(all, cx, id);
+    }
     let frozen = of(all, Agent::is_frozen);
     let working =
         of(all, |agent| agent.is_at_work() && agent.status == Status::Running && !agent.is_frozen());

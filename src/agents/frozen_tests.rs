@@ -99,6 +99,20 @@ fn when_the_one_that_went_on_has_ended_its_turn_the_next_goes_on_at_once() {
 }
 
 #[test]
+fn whose_turn_is_over_behind_the_order_to_stand_still_goes_on_and_begins_its_next_turn_so() {
+    let mut bench = Bench::new();
+    let [_, _, c] = at_work(&mut bench, ["a", "b", "c"]);
+    looked(&mut bench, 63);
+    later(&mut bench, LASTING, 63);
+    assert_eq!(told(&mut bench), [(c, true)]);
+    bench.does(c, vec![Activity::TurnEnded(TurnEnd::default())]);
+    assert_eq!(told(&mut bench), [(c, false)]);
+    bench.does(c, vec![Activity::TurnStarted]);
+    assert!(!bench.state.agents.get(c).unwrap().stands_still());
+    assert_eq!(record(&mut bench, "c")["state"], "running");
+}
+
+#[test]
 fn nobody_is_frozen_for_an_agent_that_waits_for_room_or_while_an_idle_one_has_something_to_give() {
     let mut bench = Bench::new();
     let [_, b] = at_work(&mut bench, ["a", "b"]);

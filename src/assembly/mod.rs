@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod detect;
 pub mod documents;
 pub mod folder;
+mod fork;
 pub mod host;
 pub mod lock;
 mod moments;

@@ -18,6 +18,7 @@ pub fn table() -> Table<Handler> {
     routes.extend(crate::oversight::pm::routes());
     routes.extend(crate::context::triggers_api::routes());
     routes.extend(crate::agents::api::routes(super::spawn::spawn));
+    routes.push(super::fork::route());
     routes.extend(crate::record::api::routes(|host, ask| {
         crate::record::worker_api::replay(host, ask, super::replay::answer)
     }));

@@ -33,7 +33,20 @@ pub fn command(request: SpawnRequest, timing: Option<Timing>) -> Command {
 
 /// The handler.
 pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let (mut request, timing) = parse(ask.request)?;
+    let (request, timing) = parse(ask.request)?;
+    begin(host, ask, request, timing, |_| Ok(()))
+}
+
+/// Has the agent started; `fill` makes its worktree ready, where it gets one.
+///
+/// Errors: 400, and those of `fill`.
+pub(super) fn begin(
+    host: &Host,
+    ask: &Ask,
+    mut request: SpawnRequest,
+    timing: Option<Timing>,
+    fill: impl FnOnce(&str) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
     let account = request.account.as_deref();
     if request.provider.is_none() {
         request.provider =
@@ -52,6 +65,10 @@ pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let worktree = request.worktree.clone();
     let command = command(request, timing);
     let Some(path) = worktree else { return Ok(Answer::Command(command)) };
+    if let Err(problem) = fill(&path) {
+        unmake(&host.processes, &host.project, &path);
+        return Err(problem);
+    }
     let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
     Ok(Answer::Undoable(command, Box::new(move || unmake(&processes, &project, &path))))
 }

@@ -7,6 +7,7 @@ use crate::agents::worker_log::{LogStore, Query, Since};
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::LineageId;
+use crate::core::time::Time;
 use crate::endpoint::{Answer, Ask};
 use crate::memory::Learned;
 use serde_json::json;
@@ -17,26 +18,43 @@ use std::io;
 ///
 /// Errors: the system's words.
 pub fn build(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<(Built, u64)> {
-    let (reader, read) = read(logs, lineage, facts, brief::RECORDS_READ)?;
+    let (reader, read) = read(logs, lineage, facts, brief::RECORDS_READ, None)?;
     Ok((reader.build(), read))
+}
+
+/// The same of what was on record before this time.
+///
+/// Errors: the system's words.
+pub fn build_until(logs: &LogStore, lineage: LineageId, facts: &Facts, until: Time) -> io::Result<Built> {
+    let query = Query { since: Some(Since::Time(until)), limit: Some(1), ..Query::default() };
+    let end = logs.read(lineage, query)?.entries.first().map(|record| record.n);
+    Ok(read(logs, lineage, facts, brief::RECORDS_READ, end)?.0.build())
 }
 
 /// What the end of a lineage's log teaches others, oldest first.
 ///
 /// Errors: the system's words.
 pub fn learn(logs: &LogStore, lineage: LineageId, facts: &Facts) -> io::Result<Vec<Learned>> {
-    let (reader, _) = read(logs, lineage, facts, learned::RECORDS_READ)?;
+    let (reader, _) = read(logs, lineage, facts, learned::RECORDS_READ, None)?;
     Ok(learned::chosen(reader.learned()))
 }
 
+/// The last so many records, or those before the one of number `end`.
 fn read<'a>(
     logs: &LogStore,
     lineage: LineageId,
     facts: &'a Facts,
     last: u64,
+    end: Option<u64>,
 ) -> io::Result<(Reader<'a>, u64)> {
     let mut reader = Reader::new(facts);
-    let mut query = Query { tail: Some(last), ..Query::default() };
+    let mut query = match end {
+        Some(end) => {
+            let before = Since::Number(end.saturating_sub(last + 1));
+            Query { since: Some(before), ..Query::default() }
+        }
+        None => Query { tail: Some(last), ..Query::default() },
+    };
     let mut read = 0_u64;
     loop {
         let page = logs.read(lineage, query)?;
@@ -44,6 +62,9 @@ fn read<'a>(
             reader.skipped(first.n - 1);
         }
         for record in &page.entries {
+            if end.is_some_and(|end| record.n >= end) {
+                return Ok((reader, read));
+            }
             reader.take(record);
             read += 1;
         }
@@ -76,7 +97,6 @@ mod tests {
     use super::*;
     use crate::agents::report::LogEntry;
     use crate::core::ids::AgentId;
-    use crate::core::time::Time;
     use crate::providers::Activity;
     use serde_json::json;
 

@@ -19,10 +19,12 @@ mod lines;
 mod tests;
 pub mod worker;
 pub mod worker_diff;
+mod worker_fork;
 mod worker_tidy;
 pub mod worker_undo;
 
 pub use lines::{Kind, Line, Snap, Turn, is_alone, turns};
+pub use worker_fork::Beginning;
 pub use worker_tidy::Tidier;
 
 use crate::api::{Problem, Reply};

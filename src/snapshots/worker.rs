@@ -125,7 +125,18 @@ impl Snapshots {
 
     /// A snapshot of a folder, which is this one's turn; kept under the agent's name and number.
     pub(super) fn keep(&self, lineage: LineageId, line: &mut Line, who: AgentId) -> Result<(), String> {
-        let Line { n, kind, turn, at, ref folder, .. } = *line;
+        let commit = self.look(line, who)?;
+        self.store.name(&format!("{lineage}/{}", line.n), commit).map_err(|error| error.to_string())?;
+        if self.taken.fetch_add(1, Ordering::Relaxed) % TIDY_EVERY == TIDY_EVERY - 1 {
+            // It rings already, or it will.
+            let _ = self.bell.0.try_send(());
+        }
+        Ok(())
+    }
+
+    /// A snapshot of a folder, kept as what was seen of it last; its commit.
+    pub(super) fn look(&self, line: &mut Line, who: AgentId) -> Result<Id, String> {
+        let Line { kind, turn, at, ref folder, .. } = *line;
         let key = if folder.is_empty() { "project".to_owned() } else { folder.replace('/', "_") };
         let place = Place {
             root: if folder.is_empty() { self.project.clone() } else { self.project.join(folder) },
@@ -143,17 +154,12 @@ impl Snapshots {
             }
         };
         let taken = take(&self.store, &place, &message, PATIENCE).map_err(told)?;
-        self.store.name(&format!("{lineage}/{n}"), taken.commit).map_err(told)?;
         // What was seen of the folder last names objects that have to stay.
         self.store.name(&format!("seen/{key}"), taken.commit).map_err(told)?;
         line.snap = Some(Snap { commit: taken.commit, files: taken.files_tree, meta: taken.meta });
         (line.files, line.left) = (taken.files, taken.left_count);
         line.ms = u64::try_from(taken.took.as_millis()).unwrap_or(u64::MAX);
-        if self.taken.fetch_add(1, Ordering::Relaxed) % TIDY_EVERY == TIDY_EVERY - 1 {
-            // It rings already, or it will.
-            let _ = self.bell.0.try_send(());
-        }
-        Ok(())
+        Ok(taken.commit)
     }
 
     /// Takes a snapshot and notes it; that there is none is noted, too.

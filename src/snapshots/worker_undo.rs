@@ -113,7 +113,7 @@ fn nothing(agent: &Agent, why: &str) -> Problem {
     Problem::new(409, "nothing_to_undo", format!("there is nothing to do for {}: {why}", agent.name))
 }
 
-fn find(agent: &Agent, known: &[Turn], number: u64) -> Result<u64, Problem> {
+pub(super) fn find(agent: &Agent, known: &[Turn], number: u64) -> Result<u64, Problem> {
     if known.iter().any(|turn| turn.number() == number) {
         return Ok(number);
     }
@@ -137,7 +137,7 @@ fn last_changed(
     Err(nothing(agent, "no turn of it that a snapshot is kept of has changed a file"))
 }
 
-fn unreadable(error: &io::Error) -> Problem {
+pub(super) fn unreadable(error: &io::Error) -> Problem {
     Problem::new(500, "snapshot_lost", format!("the snapshots cannot be read: {error}"))
 }
 
@@ -187,7 +187,7 @@ impl Snapshots {
         fs::remove_file(self.plan_path(lineage, n)).or_else(missing_is_fine)
     }
 
-    fn root_of(&self, folder: &str) -> io::Result<Root> {
+    pub(super) fn root_of(&self, folder: &str) -> io::Result<Root> {
         Root::open(&if folder.is_empty() { self.project.clone() } else { self.project.join(folder) })
     }
 

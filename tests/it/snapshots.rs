@@ -207,3 +207,63 @@ fn a_daemon_that_is_killed_inside_of_an_undo_leaves_it_to_the_next_which_ends_it
     assert_eq!(redo(&daemon, &agent).0, 200);
     assert_eq!((read(&at, "d/f7"), at.join("gone").exists()), ("new\n".into(), false));
 }
+
+#[test]
+fn a_fork_goes_on_from_before_a_turn_in_a_worktree_of_its_own() {
+    let steps = json!({"steps": [
+        run("cat a.txt >seen.txt; echo more >>a.txt; mkdir -p new; echo x >>new/file; chmod 750 new/file"),
+        {"answer": "done"},
+    ]});
+    let folder = project(&[("painter", steps)]);
+    let at = folder.path();
+    folder.write("a.txt", "base\n");
+    folder.write("b.txt", "in the commit\n");
+    let git = |args: &[&str]| {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let said = Command::new("git").current_dir(at).args(who).args(args).output().unwrap();
+        assert!(said.status.success(), "{args:?}: {}", String::from_utf8_lossy(&said.stderr));
+    };
+    git(&["init", "--quiet", "-b", "main"]);
+    git(&["add", "a.txt", "b.txt"]);
+    git(&["commit", "--quiet", "-m", "First"]);
+    fs::remove_file(at.join("b.txt")).unwrap();
+    let daemon = Daemon::start_in(Arc::clone(&folder), &[]);
+    begin(&daemon, "painter");
+    turns(&daemon, "painter", 1);
+    daemon.post("/api/agents/painter/instruct", &json!({"message": "a word of the second turn"}));
+    turns(&daemon, "painter", 2);
+    let told = |name: &str| {
+        turns(&daemon, name, 1);
+        let record = daemon.get(&format!("/api/agents/{name}"));
+        let log = daemon.log_of(record["id"].as_str().unwrap());
+        let first = log.iter().find(|entry| entry["type"] == "user").unwrap()["text"].to_string();
+        (at.join(record["worktree"].as_str().unwrap()), first)
+    };
+    let (code, said, note) =
+        svc(at, &["fork", "painter", "another", "way", "--turn", "2", "--name", "early"]);
+    assert_eq!(code, 0, "{said}{note}");
+    let (early, first) = told("early");
+    assert_eq!(read(&early, "seen.txt"), "base\nmore\n", "what stood there before turn 2");
+    assert_eq!(read(&early, "new/file"), "x\nx\n");
+    assert_eq!((mode(&early, "new/file"), early.join("b.txt").exists()), (0o750, false));
+    assert!(first.contains("a fork of painter (dev), as it was before its turn 2"), "{first}");
+    assert!(first.contains("another way") && !first.contains("a word of the second turn"), "{first}");
+    let late = daemon.post("/api/agents/painter/fork", &json!({"name": "late"}));
+    assert_eq!((&late["isolation"], &late["role"]), (&json!("worktree"), &json!("dev")));
+    let (late, first) = told("late");
+    assert_eq!(read(&late, "seen.txt"), "base\nmore\nmore\n", "what it had come to");
+    assert!(first.contains("a word of the second turn") && first.contains("Go on with the task"), "{first}");
+    // Whom it was made of, and the person's own folder, have nothing of it.
+    assert_eq!((read(at, "a.txt"), read(at, "new/file")), ("base\nmore\nmore\n".into(), "x\nx\n".into()));
+    // Nor is anything left of one that cannot be.
+    let fork = |who: &str, body: Value| daemon.send("POST", &format!("/api/agents/{who}/fork"), &body);
+    assert_eq!(fork("painter", json!({"turn": 9})).0, 404);
+    assert_eq!(fork("painter", json!({"name": "early"})).1["errors"][0]["field"], "name");
+    assert_eq!(fork("painter", json!({"turn": "x"})).1["errors"][0]["field"], "turn");
+    assert_eq!(fs::read_dir(at.join(".svc/worktrees")).unwrap().count(), 2);
+    // What it has changed is its own, from its first turn on.
+    let own = daemon.get("/api/agents/early/diff?turn=1");
+    assert!(own["diff"].as_str().unwrap().contains("+++ b/seen.txt\n@@ -1 +1,2 @@\n base\n+more\n"), "{own}");
+    assert_eq!(undo(&daemon, "early", &json!({})).0, 200);
+    assert_eq!((read(&early, "a.txt"), read(&early, "seen.txt")), ("base\nmore\n".into(), "base\n".into()));
+}

@@ -112,7 +112,7 @@ pub fn spawn(session: &Session) -> Outcome {
         out.note(&overlap_in_words(overlap));
     }
     let stays = args.flag("follow") || args.flag("wait");
-    told(session, &agent, stays)?;
+    started(session, &agent, stays)?;
     if args.flag("follow") {
         logs::follow(&client, out, &agent, logs::Start::Beginning, false)?;
     }
@@ -146,7 +146,7 @@ fn environment(set: &[&str], pass: &[&str]) -> Result<Option<Value>, Failure> {
 }
 
 /// Says which agent was started; when the command stays, its own output is what standard output is for.
-fn told(session: &Session, agent: &Value, stays: bool) -> Outcome {
+pub fn started(session: &Session, agent: &Value, stays: bool) -> Outcome {
     let out = &session.out;
     let (name, id) = (text(agent, "name"), text(agent, "id"));
     if stays {

@@ -56,6 +56,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("snapshots", &["svc snapshots backend-1", "svc snapshots backend-1 --json"]),
     ("undo", &["svc undo backend-1", "svc undo backend-1 --turn 3"]),
     ("redo", &["svc redo backend-1", "svc redo backend-1 --quiet"]),
+    ("fork", &["svc fork backend-1 'try it with a queue'", "svc fork backend-1 --turn 3 --name other-way"]),
     (
         "comment",
         &[

@@ -1,5 +1,6 @@
-//! `svc snapshots`, `svc undo` and `svc redo`.
+//! `svc snapshots`, `svc undo`, `svc redo` and `svc fork`.
 
+use super::agents::{started, words_or_stdin};
 use super::commands::{Command, Group, Words, value};
 use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
@@ -48,6 +49,23 @@ pub(super) static COMMANDS: &[Command] = &[
         run: redo,
         ..Command::PLAIN
     },
+    Command {
+        name: "fork",
+        group: Group::Agents,
+        summary: "start a new agent from where one was before a turn",
+        usage: "fork TARGET [WORD..] [--turn N]",
+        words: (1, usize::MAX),
+        complete: Words::Agents,
+        options: &[
+            value("turn", "N", "as it was before this turn; behind its last one by default"),
+            value("name", "NAME", "what the new one is called"),
+        ],
+        details: "It may do what the other one may, works in a git worktree of its own with the files as they were then,\n\
+                  and begins with a brief of the log up to there and your words; '-' reads them from standard input.\n\
+                  The other one, its session and its folder stay as they are. 'svc diff' and 'svc merge' know the rest.",
+        run: fork,
+        ..Command::PLAIN
+    },
 ];
 
 fn snapshots(session: &Session) -> Outcome {
@@ -87,14 +105,31 @@ fn snapshots(session: &Session) -> Outcome {
 
 fn undo(session: &Session) -> Outcome {
     let body = match session.args.value("turn") {
-        Some(turn) => {
-            let number: u64 =
-                turn.parse().map_err(|_| Failure::usage(format!("--turn is a number, not {turn:?}")))?;
-            json!({"turn": number})
-        }
+        Some(turn) => json!({"turn": number_of(turn)?}),
         None => json!({}),
     };
     restore(session, "undo", &body)
+}
+
+fn fork(session: &Session) -> Outcome {
+    let args = &session.args;
+    let mut body = match args.value("turn") {
+        Some(turn) => json!({"turn": number_of(turn)?}),
+        None => json!({}),
+    };
+    let prompt = words_or_stdin(session, 1)?;
+    for (field, value) in [("prompt", Some(prompt.as_str())), ("name", args.value("name"))] {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            body[field] = json!(value);
+        }
+    }
+    let client = session.client()?;
+    let agent = find(&client, &args.words[0])?;
+    started(session, &client.post(&path(&agent, "/fork"), &body)?, false)
+}
+
+fn number_of(turn: &str) -> Result<u64, Failure> {
+    turn.parse().map_err(|_| Failure::usage(format!("--turn is a number, not {turn:?}")))
 }
 
 fn redo(session: &Session) -> Outcome {

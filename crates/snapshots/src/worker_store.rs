@@ -180,7 +180,7 @@ impl Store {
     pub fn name(&self, name: &str, id: Id) -> io::Result<()> {
         let path = self.folder.join(NAMES).join(name);
         let n = self.next.fetch_add(1, Ordering::Relaxed);
-        // Not beside it, where git would take it for a name, too; where it is, `git prune` takes what is left.
+        // Not beside it, where git would take it for a name, too; here `git prune` takes what is left of one.
         let temporary = self.folder.join(format!("objects/{TEMPORARY}{}_{n}", std::process::id()));
         let written = fs::write(&temporary, format!("{id}\n")).and_then(|()| {
             fs::rename(&temporary, &path).or_else(|error| {

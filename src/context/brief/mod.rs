@@ -84,6 +84,8 @@ pub struct Facts {
     pub map: Option<String>,
     /// What the old session said when it was asked.
     pub last_word: Option<String>,
+    /// For a fork: the turn before which it begins.
+    pub forked_at: Option<u64>,
 }
 
 impl Facts {
@@ -107,7 +109,13 @@ impl Facts {
             chain: all.memory.chain(&agent.role).take(CHAIN_ENTRIES).map(handoff).collect(),
             map: super::map_section(all, &agent.working_dir),
             last_word: None,
+            forked_at: None,
         }
+    }
+
+    /// The facts for a fork of `agent`, as it was before this turn. Its locks stay its own.
+    pub fn of_fork(all: &All, agent: &Agent, turn: u64) -> Self {
+        Self { locks: Vec::new(), forked_at: Some(turn), ..Self::of(all, agent, "fork") }
     }
 }
 
@@ -320,10 +328,20 @@ fn map_lines(facts: &Facts, losses: &mut Losses) -> Vec<String> {
 }
 
 fn head(facts: &Facts, task: &str) -> String {
+    let from = match facts.forked_at {
+        Some(turn) => format!(
+            "You are a fork of {} ({}), as it was before its turn {turn}. You work in a git worktree of your own, with \
+             its files as they were then; {} may go on in its own folder, and nothing that you do changes that.",
+            facts.name, facts.role, facts.name,
+        ),
+        None => format!(
+            "You take over from {} ({}), whose context was renewed ({}).",
+            facts.name, facts.role, facts.reason,
+        ),
+    };
     let mut head = format!(
-        "{MARK}\n\nYou take over from {} ({}), whose context was renewed ({}). Everything below happened already. \
-         Continue from there and deliver the result; do not start over.\n\n## Original task\n\n{task}\n",
-        facts.name, facts.role, facts.reason,
+        "{MARK}\n\n{from} Everything below happened already. Continue from there and deliver the result; do not start \
+         over.\n\n## Original task\n\n{task}\n",
     );
     if !facts.scope.is_empty() {
         let _ = write!(head, "\nYou own: {}\n", facts.scope.join(", "));

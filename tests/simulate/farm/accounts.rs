@@ -40,6 +40,8 @@ pub struct Accounts {
     named: BTreeMap<String, Named>,
     /// Those of which some program was ever told a limit. Who is removed and added again is another one.
     told: BTreeSet<Added>,
+    /// Those of which an earlier daemon knew that: figures are written soon, and promised to nobody.
+    doubtful: BTreeSet<Added>,
 }
 
 /// An account and when it was added.
@@ -59,19 +61,32 @@ fn usable(state: &State) -> Vec<String> {
     names.map(|name| (*name).to_owned()).collect()
 }
 
+/// See [`Accounts::roomiest`].
+fn roomiest_but(state: &State, is_told: impl Fn(&Added) -> bool) -> Vec<String> {
+    let usable = usable(state);
+    let live = |name: &String| {
+        let uses = |agent: &&std::sync::Arc<Agent>| is_played(agent) && agent.account_name() == *name;
+        state.agents.live().filter(uses).count()
+    };
+    let is_open = |name: &&String| added(state, name).is_some_and(|added| !is_told(&added));
+    let open: Vec<String> = usable.iter().filter(is_open).cloned().collect();
+    let Some(fewest) = open.iter().map(live).min() else { return usable };
+    open.into_iter().filter(|name| live(name) == fewest).collect()
+}
+
 impl Accounts {
     /// Those that `auto` may take: of the usable ones of which no limit was ever told those with the fewest
     /// agents, as all of their windows is left; where there are none, any.
     fn roomiest(&self, state: &State) -> Vec<String> {
-        let usable = usable(state);
-        let live = |name: &String| {
-            let uses = |agent: &&std::sync::Arc<Agent>| is_played(agent) && agent.account_name() == *name;
-            state.agents.live().filter(uses).count()
-        };
-        let is_open = |name: &&String| added(state, name).is_some_and(|added| !self.told.contains(&added));
-        let open: Vec<String> = usable.iter().filter(is_open).cloned().collect();
-        let Some(fewest) = open.iter().map(live).min() else { return usable };
-        open.into_iter().filter(|name| live(name) == fewest).collect()
+        let mut found =
+            roomiest_but(state, |added| self.told.contains(added) || self.doubtful.contains(added));
+        found.extend(roomiest_but(state, |added| self.told.contains(added)));
+        found
+    }
+
+    /// A daemon starts: what the one before was told it may know or not.
+    pub fn doubts(&mut self) {
+        self.doubtful.append(&mut self.told);
     }
 
     /// A program of this account prints something.
@@ -93,9 +108,8 @@ impl Machine {
         if dice.below(3) == 0 {
             return;
         }
-        if *actor == Actor::Operator {
-            self.tends_accounts(&mut dice);
-        }
+        // What was changed just now waits for the disk, and holds for whoever asks behind it.
+        let is_changing = *actor == Actor::Operator && self.tends_accounts(&mut dice);
         self.serial += 1;
         let name = format!("of-account-{}", self.serial);
         (body["provider"], body["name"]) = (json!(PROVIDER), json!(name));
@@ -108,7 +122,7 @@ impl Machine {
                 body["account"] = json!(wanted);
                 let roomiest = self.accounts.roomiest(&self.core.state);
                 match wanted {
-                    AUTO if !roomiest.is_empty() => Named::OneOf(roomiest),
+                    AUTO if !roomiest.is_empty() && !is_changing => Named::OneOf(roomiest),
                     AUTO => {
                         Named::OneOf([DEFAULT].iter().chain(&NAMES).map(|name| (*name).to_owned()).collect())
                     }
@@ -130,17 +144,21 @@ impl Machine {
     }
 
     /// A person adds those that are not there, with a key each, and disables or removes one now and then.
-    fn tends_accounts(&mut self, dice: &mut Dice) {
+    /// Whether anything is to change.
+    fn tends_accounts(&mut self, dice: &mut Dice) -> bool {
         let person = Actor::Operator;
+        let mut is_changing = false;
         for name in NAMES.map(str::to_owned) {
             if self.core.state.accounts.get(&name).is_none() {
                 let add = Command::Add { name: name.clone(), provider: PROVIDER.to_owned(), home: None };
                 self.command(&person, Wish::Accounts(add), Claim::Change);
+                is_changing = true;
             }
             if !self.core.state.credentials.has(&key_name(&name)) {
                 let sealed = serde_json::from_str("\"00ff00ff\"").unwrap();
                 let put = credentials::Command::Put { name: key_name(&name), sealed, masked: String::new() };
                 self.command(&person, Wish::Credentials(put), Claim::Change);
+                is_changing = true;
             }
         }
         let name = dice.pick(&NAMES).unwrap().to_owned();
@@ -148,9 +166,12 @@ impl Machine {
         if is_off || dice.below(5) == 0 {
             let change = accounts::Change { enabled: Some(is_off), ..accounts::Change::default() };
             self.command(&person, Wish::Accounts(Command::Change(name, change)), Claim::Change);
+            is_changing = true;
         } else if dice.below(8) == 0 {
             self.command(&person, Wish::Accounts(Command::Remove(name)), Claim::Change);
+            is_changing = true;
         }
+        is_changing
     }
 
     /// A process is ordered: with the account that was named for its agent, and with no key of another.

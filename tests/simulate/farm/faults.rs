@@ -139,6 +139,7 @@ impl Machine {
             self.programs.fed.insert(agent.lineage_id, agent.tokens.total());
         }
         self.core.restart(state);
+        self.accounts.doubts();
         self.greet();
         self.note(|| "# The daemon starts.".to_owned());
         self.apply(Event::Detected(

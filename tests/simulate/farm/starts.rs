@@ -12,6 +12,9 @@ use svc::core::ids::AgentId;
 /// A life that was ordered.
 struct Life {
     prompt: String,
+    /// What the disk had of it when a daemon came back. A wish that waited for the disk is judged again when
+    /// it is there, by what has happened meanwhile: its briefing may have other words then, written later.
+    on_disk: Option<String>,
     /// A keeper has begun it, and what it has left says so.
     has_begun: bool,
 }
@@ -37,9 +40,10 @@ impl Starts {
             let said = || format!("a keeper has begun {id}, and its start is ordered again");
             ensure(Rule::StartsOnce, !life.has_begun, said);
             let said = || format!("{id} is ordered again with other words");
-            ensure(Rule::StartsOnce, life.prompt == prompt, said);
+            let is_known = life.prompt == prompt || life.on_disk.as_deref() == Some(prompt);
+            ensure(Rule::StartsOnce, is_known, said);
         }
-        self.lives.insert(id, Life { prompt: prompt.to_owned(), has_begun: false });
+        self.lives.insert(id, Life { prompt: prompt.to_owned(), on_disk: None, has_begun: false });
         was_ordered
     }
 
@@ -74,6 +78,9 @@ impl Starts {
                 was["status"] == "starting" && was["pid"].is_null() && was["heard"].as_u64() <= Some(0);
             if is_new && is_lost && !kept.contains_key(&id) && !self.has_begun(id) {
                 self.again.insert(id);
+                if let Some(life) = self.lives.get_mut(&id) {
+                    life.on_disk = was["opening"]["prompt"].as_str().map(str::to_owned);
+                }
             }
         }
     }

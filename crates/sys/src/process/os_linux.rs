@@ -312,7 +312,7 @@ mod tests {
         let stat = |flags: u64| {
             Stat::parse(&format!("1 (x) R 7 8 9 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5")).expect("parses")
         };
-        // Source: /proc/PID/stat of a program at work (PF_RANDOMIZE, PF_FORKNOEXEC), without and with PF_EXITING.
+        // Source: /proc/PID/stat of a program at work (PF_RANDOMIZE, PF_FORKNOEXEC), then with PF_EXITING.
         assert!(!stat(0x0040_0040).is_ending() && !stat(0x0040_0040).is_gone());
         assert!(stat(0x0040_0044).is_ending() && !stat(0x0040_0044).is_gone());
     }
