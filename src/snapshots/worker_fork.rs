@@ -14,8 +14,8 @@ use svc_snapshots::{apply, changes, plan, spans, view};
 pub struct Beginning {
     /// The turn that comes next.
     pub turn: u64,
-    /// What was on record then; `None` is all of it. What a turn begins with is said before it begins, so that
-    /// this is behind the turn before.
+    /// What was on record then; `None` is all of it. What a turn begins with is said before it begins: this
+    /// is behind the turn before.
     pub until: Option<Time>,
     snap: Snap,
 }

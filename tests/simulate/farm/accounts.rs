@@ -7,7 +7,7 @@ use super::machine::{Machine, Plant};
 use super::promises::Claim;
 use crate::support::dice::Dice;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use svc::accounts::{self, AUTO, Command, DEFAULT, key_name};
 use svc::agents::{Agent, StartOrder, Status};
 use svc::core::ids::LineageId;
@@ -38,10 +38,9 @@ enum Named {
 pub struct Accounts {
     /// By the names of agents, which are given once.
     named: BTreeMap<String, Named>,
-    /// Those of which some program was ever told a limit. Who is removed and added again is another one.
-    told: BTreeSet<Added>,
-    /// Those of which an earlier daemon knew that: figures are written soon, and promised to nobody.
-    doubtful: BTreeSet<Added>,
+    /// Those of which some program was ever told a limit, and until when that holds for certain. Who is removed
+    /// and added again is another one.
+    told: BTreeMap<Added, Time>,
 }
 
 /// An account and when it was added.
@@ -77,22 +76,30 @@ fn roomiest_but(state: &State, is_told: impl Fn(&Added) -> bool) -> Vec<String> 
 impl Accounts {
     /// Those that `auto` may take: of the usable ones of which no limit was ever told those with the fewest
     /// agents, as all of their windows is left; where there are none, any.
-    fn roomiest(&self, state: &State) -> Vec<String> {
-        let mut found =
-            roomiest_but(state, |added| self.told.contains(added) || self.doubtful.contains(added));
-        found.extend(roomiest_but(state, |added| self.told.contains(added)));
-        found
+    fn roomiest(&self, state: &State, now: Time) -> Vec<String> {
+        // Each of the doubtful ones may be known, or not.
+        let added: Vec<Added> = NAMES.iter().filter_map(|name| added(state, name)).collect();
+        let doubtful: Vec<&Added> =
+            added.iter().filter(|one| self.told.get(one).is_some_and(|until| *until <= now)).collect();
+        let known = |set: usize, one: &Added| match doubtful.iter().position(|is| *is == one) {
+            Some(at) => set >> at & 1 > 0,
+            None => self.told.contains_key(one),
+        };
+        (0..1 << doubtful.len()).flat_map(|set| roomiest_but(state, |one| known(set, one))).collect()
     }
 
-    /// A daemon starts: what the one before was told it may know or not.
+    /// A daemon starts: what the one before was told is written soon, and promised to nobody.
     pub fn doubts(&mut self) {
-        self.doubtful.append(&mut self.told);
+        self.told.values_mut().for_each(|until| *until = Time(0));
     }
 
     /// A program of this account prints something.
     pub fn printed(&mut self, state: &State, agent: &Agent, activity: &Activity) {
-        if is_played(agent) && matches!(activity, Activity::Limit(_)) {
-            self.told.extend(added(state, agent.account_name()));
+        if let Activity::Limit(limit) = activity
+            && is_played(agent)
+        {
+            let until = Time(limit.resets_at_ms.unwrap_or_default());
+            self.told.extend(added(state, agent.account_name()).map(|added| (added, until)));
         }
     }
 }
@@ -120,7 +127,7 @@ impl Machine {
             None => {
                 let wanted = dice.pick(&[DEFAULT, AUTO, AUTO, AUTO, "day", "night"]).unwrap();
                 body["account"] = json!(wanted);
-                let roomiest = self.accounts.roomiest(&self.core.state);
+                let roomiest = self.accounts.roomiest(&self.core.state, self.core.now);
                 match wanted {
                     AUTO if !roomiest.is_empty() && !is_changing => Named::OneOf(roomiest),
                     AUTO => {

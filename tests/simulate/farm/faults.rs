@@ -113,7 +113,7 @@ impl Machine {
         let mut state = loaded.unwrap();
         self.check_restored(&state);
         self.limits.restarted(&state);
-        self.room.restarted(&state);
+        self.room.restarted(&state, &self.core.state);
         let stored = self.disk.files.get(&Document::Agents).map(|bytes| value(bytes));
         self.starts.restarted(stored.as_ref(), &state, &self.programs.keepers);
         let (starts, plant) = (&self.starts, self.plant);

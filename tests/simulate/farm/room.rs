@@ -124,7 +124,7 @@ impl Room {
 
     /// The daemon has come back with this state: who waited waits, at the same place. Keepers without a
     /// daemon let everything go on.
-    pub fn restarted(&mut self, state: &State) {
+    pub fn restarted(&mut self, state: &State, before: &State) {
         self.frozen.clear();
         (self.told, self.is_to_look) = (None, true);
         self.counted.clear();
@@ -132,8 +132,16 @@ impl Room {
         let mut known = std::mem::take(&mut self.line);
         // That these were let in may not have come to the disk.
         known.append(&mut self.due);
-        for agent in state.agents.live().filter(|agent| agent.is_queued()) {
-            let place = known.remove(&agent.id).filter(|place| place.priority == Reverse(agent.priority));
+        let mut queued: Vec<&Arc<Agent>> = state.agents.live().filter(|agent| agent.is_queued()).collect();
+        queued.sort_unstable_by_key(|agent| agent.place_in_queue().map(|(_, n)| n));
+        for agent in queued {
+            let mut place = known.remove(&agent.id).filter(|place| place.priority == Reverse(agent.priority));
+            // The power went when the disk had it, and nobody was told yet: it comes now.
+            if place.is_none() && before.agents.get(agent.id).is_none() {
+                self.arrivals += 1;
+                let priority = Reverse(agent.priority);
+                place = Some(Place { priority, arrival: self.arrivals, from_limit: false });
+            }
             let said = || format!("{} waits for room since a start, at another place or first", agent.name);
             ensure(Rule::QueuedOnce, place.is_some(), said);
             self.line.extend(place.map(|place| (agent.id, place)));
