@@ -63,6 +63,7 @@ pub static ALL: &[Asset] = &[
     asset!("spent.js", false),
     asset!("memory.js", false),
     asset!("prose.js", false),
+    asset!("reading.js", false),
     asset!("map.js", false),
     asset!("audit.js", false),
     asset!("replay.js", false),

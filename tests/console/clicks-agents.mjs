@@ -264,7 +264,9 @@ scenario("a timeline begins with the task, and tells a failure once", async (pag
   check(told[0] === "turn failed with that", told[0]);
   check(told[1] === "turn failed: the model is overloaded", told[1]);
   await row(0).click();
-  check((await text(page, ".detail .prose")).includes("You are it."), "the briefing cannot be read");
+  check(!(await text(page, ".detail")).includes("You are it."), "the briefing is not folded away");
+  await page.locator(".detail summary", { hasText: "The briefing, 27 lines" }).click();
+  await page.locator(".detail .prose", { hasText: "You are it." }).waitFor();
   await daemon.api("DELETE", `/api/agents/${id}`);
 });
 

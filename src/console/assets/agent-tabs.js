@@ -3,6 +3,7 @@
 import { ago, button, dayOf, empty, exact, fill, h, percent, say, table, toast } from "./dom.js";
 import { at, get, post } from "./api.js";
 import { find, isLive, on } from "./store.js";
+import { prose } from "./prose.js";
 import { diffView } from "./diff.js";
 import { comments, undo } from "./review.js";
 
@@ -118,7 +119,7 @@ export function rotate(body, key, moved) {
             ),
           ),
         h("h2", { class: "list-head" }, "Handoff brief"),
-        h("pre", { class: "brief", tabIndex: 0 }, brief.brief),
+        h("div", { class: "brief prose", tabIndex: 0 }, prose(brief.brief, { top: 3 })),
         brief.leftOut?.length > 0 &&
           h(
             "section",

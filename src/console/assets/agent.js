@@ -37,6 +37,8 @@ export default function agentPage(view, parts) {
 
   let tab = { stop() {}, keys: {} };
   let word = parts[2] ?? "";
+  /** The number of the entry that one comes for. */
+  let spot = parts[3] ?? "";
   let shownFor = "";
   /** The agent as it was last seen here; none before it is. */
   let known = "";
@@ -140,7 +142,7 @@ export default function agentPage(view, parts) {
     if (!id || id === key) return;
     key = id;
     known = "";
-    if (word === "rotate") word = "";
+    if (word === "rotate" || word === "at") word = "";
     history.replaceState(null, "", `#/agent/${id}${word ? `/${word}` : ""}`);
     open(true);
   };
@@ -151,7 +153,8 @@ export default function agentPage(view, parts) {
       word = "";
       if (agent && isLive(agent)) kill();
     }
-    const wanted = word === "say" || word === "query" ? "" : word;
+    const wanted = ["say", "query", "at"].includes(word) ? "" : word;
+    const entry = word === "at" ? Number.parseInt(spot, 10) || 0 : 0;
     fill(
       tabs,
       ...TABS.map(([one, title]) =>
@@ -163,13 +166,13 @@ export default function agentPage(view, parts) {
       ),
     );
     const shown = `${wanted}:${key}`;
-    if (shown !== shownFor || again) {
+    if (shown !== shownFor || again || (entry && !tab.goTo?.(entry))) {
       shownFor = shown;
       tab.stop?.();
       // A place of its own for each: what an earlier tab had asked for may come when it is no longer shown.
       const place = h("div");
       fill(body, place);
-      tab = { keys: {}, ...({ "": work, diff, files, rotate, about }[wanted] ?? work)(place, key, moved) };
+      tab = { keys: {}, ...({ "": work, diff, files, rotate, about }[wanted] ?? work)(place, key, moved, entry) };
     }
     if (word === "say") tab.focus?.();
     top();
@@ -187,6 +190,7 @@ export default function agentPage(view, parts) {
     go(next) {
       if (next[1] !== key) return false;
       word = next[2] ?? "";
+      spot = next[3] ?? "";
       open();
       return true;
     },

@@ -170,6 +170,7 @@ const HELP = [
   ["i / r / K", "on an agent: write to it, rotate it, kill it (asks first)"],
   ["R", "in a timeline: the raw line of the selected entry"],
   ["Home / End", "in a timeline: the first entry, the newest"],
+  ["o / t", "in a timeline: the turns, the turn of the selected entry"],
   ["r", "on the audit page: read it again"],
   ["D", "light or dark"],
   ["?", "this help"],

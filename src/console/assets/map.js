@@ -43,7 +43,7 @@ export default function map(view) {
       ...found
         .filter(Boolean)
         .map((file) =>
-          h("article", { class: "prose-page", "aria-label": file.path }, prose(file.content ?? "")),
+          h("article", { class: "prose-page", "aria-label": file.path }, prose(file.content ?? "", { bare: true })),
         ),
       !found.some(Boolean) &&
         empty("No map yet", "It is written once agents have worked, or at once with the button above."),

@@ -138,7 +138,7 @@ export default function memory(view) {
           "details",
           { class: "file", open: index === 0 },
           h("summary", {}, `Rotation ${one.rotationN}`, one.ts ? ` · ${dayOf(one.ts)}` : ""),
-          h("div", { class: "panel prose" }, prose(one.body, 3)),
+          h("div", { class: "panel prose" }, prose(one.body, { top: 3, bare: true })),
         ),
       ),
     );

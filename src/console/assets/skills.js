@@ -135,7 +135,7 @@ function read(one, mine) {
     const { content } = await get(at`/api/skills/${one.id}/content`);
     const from = mine?.intact ? "As it is installed here." : "As it would be installed.";
     // The lines above the text are its name and description again.
-    const text = prose(content.replace(/^---\n[^]*?\n---\n/, ""), 3, true);
+    const text = prose(content.replace(/^---\n[^]*?\n---\n/, ""), { top: 3, join: true, bare: true });
     dialog(
       one.name,
       h(

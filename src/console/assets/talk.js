@@ -3,6 +3,7 @@
 import { button, fill, h, select, toast } from "./dom.js";
 import { at, post } from "./api.js";
 import { find } from "./store.js";
+import { prose } from "./prose.js";
 
 /** Instruct and query. */
 export function talk(key) {
@@ -22,7 +23,7 @@ export function talk(key) {
   /** Shows question and answer below the box, which may be the window's last line: then it moves up. */
   const tell = (question, words) => {
     answer.hidden = false;
-    fill(answer, h("p", { class: "muted" }, `Asked aside: ${question}`), h("p", {}, words));
+    fill(answer, h("p", { class: "muted" }, `Asked aside: ${question}`), h("div", { class: "prose" }, prose(words, { top: 3 })));
     answer.scrollIntoView({ block: "nearest" });
   };
   const send = button(

@@ -1,22 +1,25 @@
-// An agent's work, live: a virtual list of what it did, and one entry in full beside it.
+// An agent's work, live: a virtual list of what it did, and one entry, a turn or the outline beside it.
 
-import { dayOf, exact, fill, h, say, timeOf } from "./dom.js";
+import { exact, fill, h, say, soon, timeOf } from "./dom.js";
 import { find, isLive, on } from "./store.js";
-import { Log, words } from "./log.js";
+import { Log, SHOWN_LINES, entriesOf, firstOf, words } from "./log.js";
+import { inline } from "./prose.js";
+import { entryView, outlineView, turnView } from "./reading.js";
 import { talk } from "./talk.js";
 import { VList } from "./vlist.js";
 
 const LINE_PX = 20;
 const PAD_PX = 11;
-/** Lines of a text in the list; the rest stands in the detail. */
-const SHOWN_LINES = 4;
-const SHOWN_CHARS = 2000;
 /** What a row has beside its text: time, icon, gaps; a narrow one leaves the time out. */
 const GUTTER_PX = 124;
 const NARROW_GUTTER_PX = 74;
 const NARROW = matchMedia("(max-width: 900px), (hover: none)");
 /** Letters a line loses on the average because words are not cut. */
 const RAGGED = 3;
+/** An outline that is open is drawn again at most so often. */
+const OUTLINE_MS = 1000;
+/** Marks within the lines of one row. */
+const ROW_MARKS = 40;
 const SAMPLE = "There is no session module yet, so I keep the session next to the login for now.";
 
 /** The mean width of a letter in the font of an element. */
@@ -26,15 +29,15 @@ function letterWidth(el) {
   return pen.measureText(SAMPLE).width / SAMPLE.length;
 }
 
-/** The timeline, and the box to write to the agent. */
-export function work(body, key) {
+/** The timeline, and the box to write to the agent. `spot` is the number of an entry to begin at. */
+export function work(body, key, _moved, spot) {
   let columns = 90;
   let letter = null;
   const detail = h("aside", {
     class: "detail",
     hidden: true,
     tabIndex: 0,
-    "aria-label": "The selected entry",
+    "aria-label": "What is read",
   });
   const note = h("span");
   const jump = h(
@@ -50,15 +53,21 @@ export function work(body, key) {
     },
     "Newest",
   );
-  let following = true;
+  let following = !spot;
   let drawn = false;
+  /** Whether the outline stands in the detail. */
+  let outlined = false;
+  /** Whether the entry to begin at has been shown. */
+  let spotted = false;
   const log = new Log(key, (from) => {
     const stick = following;
     forget(log.trim(stick));
     list.set(log.items.length, from);
     if (stick) list.toEnd();
     else jump.hidden = false;
+    if (spot && !spotted) spotted = goTo(spot);
     count();
+    if (outlined) outlineLater();
   });
   const list = new VList({
     label: "What it did",
@@ -125,21 +134,60 @@ export function work(body, key) {
     list.set(log.items.length, 0);
     if (following) list.toEnd();
   };
-  const show = (index, raw = false) => {
-    list.select(index);
-    const item = log.items[list.selected];
-    if (!item) return;
-    fill(
-      detail,
-      ...detailOf(item, raw, () => {
-        detail.hidden = true;
-        frame.classList.remove("open");
-        list.el.focus();
-      }),
-    );
+  const close = () => {
+    outlined = false;
+    detail.hidden = true;
+    frame.classList.remove("open");
+    list.el.focus();
+  };
+  const read = (parts) => {
+    outlined = false;
+    fill(detail, ...parts);
     detail.hidden = false;
     detail.scrollTop = 0;
     frame.classList.add("open");
+  };
+  const show = (index, raw = false) => {
+    list.select(index);
+    const item = log.items[list.selected];
+    if (item) read(entryView(item, raw, { close, turn: readTurn }));
+  };
+  /** The whole turn with the selected entry; the one at the top where none is. */
+  const readTurn = () => {
+    if (!log.items.length) return;
+    if (list.selected < 0) list.select(list.indexAt(list.el.scrollTop));
+    read(turnView(log.items, list.selected, { close }));
+    detail.focus();
+  };
+  const go = (index) => {
+    following = false;
+    list.select(index);
+    list.el.scrollTop = list.offsets[index];
+    list.draw();
+    readTurn();
+  };
+  const outline = () => {
+    const earlier = log.whole ? null : () => home().then(outline, () => {});
+    read(outlineView(log.items, { close, go, earlier }));
+    outlined = true;
+  };
+  const outlineLater = soon(() => {
+    // Whoever is in it with the keyboard keeps its place.
+    if (outlined && !detail.contains(document.activeElement)) {
+      const top = detail.scrollTop;
+      outline();
+      detail.scrollTop = top;
+    }
+  }, OUTLINE_MS);
+  /** To an entry by its number; false where it is not held. */
+  const goTo = (n) => {
+    const index = log.indexOf(n);
+    if (index < 0) return false;
+    following = false;
+    show(index);
+    list.el.scrollTop = Math.max(0, list.offsets[index] - list.el.clientHeight / 3);
+    list.draw();
+    return true;
   };
   list.el.addEventListener("click", (event) => {
     const row = event.target.closest(".vrow");
@@ -152,10 +200,14 @@ export function work(body, key) {
   };
   const frame = h("div", { class: "work" }, list.el, detail);
   const box = talk(key);
-  body.append(frame, h("div", { class: "follow" }, note, jump), box.el);
+  const turnsButton = h("button", { type: "button", onclick: outline, "aria-keyshortcuts": "o" }, "Turns");
+  const foot = h("div", { class: "follow" }, note, h("span", { class: "actions" }, jump, turnsButton));
+  body.append(frame, foot, box.el);
 
-  log.start().then(
+  log.start(spot).then(
     () => {
+      // It is shown as soon as it is here; what came after it was read behind it.
+      if (spot && !spotted) goTo(Math.min(spot, log.last));
       drawn = true;
       count();
     },
@@ -184,7 +236,10 @@ export function work(body, key) {
   let drawnLive = isLive(find(key) ?? {});
   return {
     focus: box.focus,
+    goTo,
     keys: {
+      o: outline,
+      t: readTurn,
       j: () => move(1),
       k: () => move(-1),
       Enter: () => show(list.selected),
@@ -195,12 +250,10 @@ export function work(body, key) {
         following = true;
         jump.hidden = true;
       },
-      Escape: () => {
-        detail.hidden = true;
-        frame.classList.remove("open");
-      },
+      Escape: () => detail.hidden || close(),
     },
     stop() {
+      outlineLater.stop();
       log.stop();
       list.stop();
       for (const stop of stops) stop();
@@ -212,7 +265,7 @@ function heightOf(item, columns) {
   if (item.kind !== "text" && item.kind !== "user") return LINE_PX + PAD_PX;
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
-    for (const line of (words(item).text ?? "").trimEnd().split("\n", SHOWN_LINES))
+    for (const line of words(item).lines)
       lines += line.length <= columns ? 1 : Math.ceil(line.length / (columns - RAGGED));
     item.lines = Math.min(SHOWN_LINES, Math.max(1, lines));
     item.columns = columns;
@@ -239,9 +292,11 @@ function entryRow(item, row) {
   const { time, icon, title, arg, body, end } = row.parts;
   const name = `vrow entry ${told.type}${row.classList.contains("selected") ? " selected" : ""}`;
   const lines = item.lines ?? 1;
-  row.dataset.entries = [item.start?.n, item.end?.n].filter(Boolean).join(" ");
+  row.dataset.entries = entriesOf(item)
+    .map(({ n }) => n)
+    .join(" ");
   if (row.className !== name) row.className = name;
-  say(time, timeOf((item.start ?? item.end).ts));
+  say(time, timeOf(firstOf(item).ts));
   say(icon, told.icon);
   say(end, told.end ?? "");
   if (told.title) {
@@ -250,68 +305,23 @@ function entryRow(item, row) {
     say(arg, told.arg);
   } else {
     if (body.firstChild === title) body.replaceChildren();
-    say(body, (told.text ?? "").slice(0, SHOWN_CHARS).trimEnd());
+    saying(body, told);
   }
   if (row.lines !== lines) body.style.webkitLineClamp = lines;
   row.lines = lines;
 }
 
-/** Everything an item holds: its words, and the lines as they stand in the log. */
-function detailOf(item, isRaw, close) {
-  const entry = item.start ?? item.end;
-  const told = words(item);
-  const parts = [
-    h(
-      "div",
-      { class: "dialog-head" },
-      h("h2", {}, told.title ?? item.kind),
-      h("span", { class: "muted" }, dayOf(entry.ts)),
-      h("button", { type: "button", class: "ghost", "aria-label": "Close the entry", onclick: close }, "×"),
-    ),
-  ];
-  if (item.kind === "tool") {
-    if (item.start)
-      parts.push(
-        h("h3", {}, "Input"),
-        h("pre", {}, typeof item.start.input === "string" ? item.start.input : pretty(item.start.input)),
-      );
-    if (item.end)
-      parts.push(
-        h("h3", {}, item.end.error ? "Failed with" : "Output"),
-        h("pre", {}, item.end.output || "(nothing)"),
-      );
-    else parts.push(h("p", { class: "muted" }, "Still running."));
-  } else parts.push(h("div", { class: "prose" }, item.kind === "user" ? entry.text : told.text));
-  const raw = h(
-    "div",
-    { hidden: !isRaw },
-    ...[item.start, item.end].filter(Boolean).map((line) => h("pre", {}, JSON.stringify(line, null, 2))),
-  );
-  const toggle = h(
-    "button",
-    {
-      type: "button",
-      "aria-expanded": String(isRaw),
-      onclick: () => {
-        raw.hidden = !raw.hidden;
-        toggle.setAttribute("aria-expanded", String(!raw.hidden));
-      },
-    },
-    "Raw line",
-  );
-  if (isRaw) parts.splice(1, 0, toggle, raw);
-  else parts.push(toggle, raw);
-  return parts;
-}
-
-/** Values as JSON, with texts of several lines readable. */
-function pretty(input) {
-  if (!input || typeof input !== "object") return JSON.stringify(input);
-  return Object.entries(input)
-    .map(([key, value]) =>
-      typeof value === "string" && value.includes("\n")
-        ? `${key}:\n${value}`
-        : `${key}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
-    )
-    .join("\n");
+/** Words of a row: most have no marks and are one text node, which is written only when it changes. */
+function saying(body, told) {
+  const text = told.lines ? told.lines.join("\n") : (told.text ?? "");
+  const parts = told.lines ? inline(text, { left: ROW_MARKS, flat: true }) : [text];
+  if (parts.length < 2 && typeof parts[0] !== "object") {
+    body.said = null;
+    // What stood there with marks is no text node.
+    if (body.firstElementChild) body.replaceChildren();
+    say(body, parts[0] ?? "");
+  } else if (body.said !== text) {
+    body.said = text;
+    fill(body, ...parts);
+  }
 }
