@@ -1,5 +1,7 @@
-//! What asking costs: a gigabyte of logs is written, indexed and asked, and a long log is read for its facts.
-//! `cargo bench --bench recall`; `-- 100` takes 100 MB.
+//! What asking and searching cost: a gigabyte of logs is written, indexed, asked and searched, and a long log
+//! is read for its facts. `cargo bench --bench recall`; `-- 100` takes 100 MB. With `rg` in the `PATH`,
+//! or named by `RG`, it searches the same files for the same words in the same run, as whole words in any
+//! case.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -7,13 +9,13 @@ mod support;
 use std::time::{Duration, Instant};
 use support::folder::Folder;
 use svc::agents::report::{LogEntry, LogRecord};
-use svc::agents::worker_log::LogStore;
+use svc::agents::worker_log::{Exact, LogStore, Within};
 use svc::context::brief::{Facts, Reader};
 use svc::core::State;
 use svc::core::ids::{AgentId, LineageId};
 use svc::core::time::Time;
 use svc::providers::Activity;
-use svc::recall::{self, Question};
+use svc::recall::{self, Question, Search};
 
 const MEGABYTES: u64 = 1_000;
 /// Words of all logs; the first are the commonest.
@@ -124,6 +126,86 @@ fn main() {
     println!("logs                            {:>9} MB in {LINEAGES} lineages", logged / 1_000_000);
     println!("index of {made} segments          {:>9} MB, {:.1} s", index / 1_000_000, took.as_secs_f64());
     ask(&logs);
+    search(&logs, folder.path());
+}
+
+/// Words as they are typed: rare ones, common ones, such as stand together seldom, one that is nowhere, a
+/// phrase, and one that no index has.
+const SEARCHES: [&str; 8] = [
+    "zeppelin",
+    "harbour crane motor",
+    "bada",
+    "bada bade badi",
+    "bada bade zeppelin",
+    "xylophone",
+    "\"green because\"",
+    "\"bada bade badi bado badu\"",
+];
+
+/// Searches beside `rg`, and how much memory the searches took.
+fn search(logs: &LogStore, folder: &std::path::Path) {
+    let state = State::default();
+    let before = resident_bytes("VmRSS");
+    reset_peak();
+    let mut worst = 0.0_f64;
+    for words in SEARCHES {
+        let exact = Exact::parse(words).expect("words");
+        let within = Within::default();
+        let wanted = Search { words: words.to_owned(), exact, within, most: recall::DEFAULT_HITS };
+        let mut times = Vec::new();
+        let mut answer = serde_json::Value::Null;
+        for _ in 0..RUNS {
+            let began = Instant::now();
+            answer = recall::find(logs, &state, &wanted).expect("an answer");
+            times.push(millis(began.elapsed()));
+        }
+        times.sort_by(f64::total_cmp);
+        worst = worst.max(times[RUNS - 1]);
+        let hits = answer["hits"].as_array().map_or(0, Vec::len);
+        let left = answer["notSearchedBytes"].as_u64().unwrap_or(0) / 1_000_000;
+        let (middle, slowest) = (times[RUNS / 2], times[RUNS - 1]);
+        let beside = beside(words, folder);
+        println!(
+            "search {words:<36} {middle:>7.1} ms, worst {slowest:>7.1} ms, {hits:>2} hits, {left} MB not looked at, rg {beside}"
+        );
+    }
+    let grown = resident_bytes("VmHWM").saturating_sub(before) / 1_000;
+    println!("{:<43} {worst:>7.1} ms (at most 200)", "the worst search");
+    println!("{:<43} {grown:>7} KB above what the bench had (at most 30 000)", "memory of all searches");
+}
+
+/// What `rg` takes for the same words: the least of three runs, and how many lines it finds.
+fn beside(words: &str, folder: &std::path::Path) -> String {
+    let program = std::env::var_os("RG").unwrap_or_else(|| "rg".into());
+    let bare = words.replace('"', "");
+    // It looks for one pattern: of several words the last; a second look would have to narrow that.
+    let pattern =
+        if words.starts_with('"') { &bare } else { bare.split(' ').next_back().unwrap_or_default() };
+    let mut least = f64::MAX;
+    let mut lines = String::new();
+    for _ in 0..3 {
+        let began = Instant::now();
+        let args = ["-i", "-w", "-F", "--count-matches", "--no-filename", "-g", "*.jsonl", "--", pattern];
+        let Ok(output) = std::process::Command::new(&program).args(args).arg(folder).output() else {
+            return "is absent".to_owned();
+        };
+        least = least.min(millis(began.elapsed()));
+        let counts = String::from_utf8_lossy(&output.stdout).into_owned();
+        lines = counts.lines().filter_map(|line| line.parse::<u64>().ok()).sum::<u64>().to_string();
+    }
+    format!("{least:.0} ms for {pattern:?}, {lines} matches")
+}
+
+/// A figure of `/proc/self/status`, in bytes.
+fn resident_bytes(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0) * 1_024
+}
+
+/// The peak begins anew.
+fn reset_peak() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
 fn ask(logs: &LogStore) {

@@ -13,6 +13,8 @@
 //!
 //! **Invariant:** an append that fails leaves no half line behind and uses up no number.
 
+mod exact;
+mod find;
 mod index;
 mod lineage;
 mod raw;
@@ -23,6 +25,8 @@ use super::report::{LogEntry, LogRecord, Other};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crossbeam_channel::{Receiver, Sender, bounded};
+pub use exact::{Exact, MAX_TOKENS};
+pub use find::{Kind, Within};
 use lineage::Lineage;
 pub use raw::{RawLines, RawPlace};
 pub use search::{Found, Searched};

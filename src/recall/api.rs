@@ -1,7 +1,10 @@
-//! `/api/recall`.
+//! `/api/recall` and `/api/search`.
 
-use super::{DEFAULT_HITS, MAX_HITS, MAX_QUESTION_CHARS, Question, worker};
+use super::{DEFAULT_HITS, MAX_HITS, MAX_QUESTION_CHARS, Question, Search, kind, worker};
+use crate::agents::worker_log::{Exact, MAX_TOKENS, Within};
 use crate::api::{Method, Problem, Route, Validator};
+use crate::core::ids::LineageId;
+use crate::core::time::Time;
 use crate::endpoint::{Access, Ask, Handler};
 
 /// The routes of this feature.
@@ -23,6 +26,24 @@ pub fn routes() -> Vec<Route<Handler>> {
             (400, "q is missing or too long"),
             (404, "no such agent"),
         ]),
+        Route::new(
+            Method::Get,
+            "/api/search",
+            "Words in all logs as they were typed, newest first: what agents said, did and wrote",
+            Handler::Work(Access::Anyone, worker::find),
+        )
+        .query(&[
+            ("q", "the words, all of which stand in an entry, and phrases in double quotes; required"),
+            ("agent", "only the log of this agent, by name or id"),
+            ("since", "only entries of this RFC 3339 time and later"),
+            ("in", "text: what was said; tool: what tools were given and have answered; both when absent"),
+            ("limit", "how many hits, 1 to 50; 10 when absent"),
+        ])
+        .replies(&[
+            (200, "query, hits (agentId, agentName, n, ts, type, tool, text), more, searchedBytes, notSearchedBytes"),
+            (400, "q has no word or is too long, or another value is not as above"),
+            (404, "no such agent"),
+        ]),
     ]
 }
 
@@ -30,11 +51,44 @@ pub fn routes() -> Vec<Route<Handler>> {
 ///
 /// Errors: 400, 404.
 pub fn question(ask: &Ask) -> Result<Question, Problem> {
+    let mut validator = Validator::default();
+    let (words, most) = words_and_limit(ask, &mut validator);
+    validator.finish()?;
+    Ok(Question { words, lineage: lineage(ask)?, most })
+}
+
+/// Reads a search.
+///
+/// Errors: 400, 404.
+pub fn search(ask: &Ask) -> Result<Search, Problem> {
+    let mut validator = Validator::default();
+    let (words, most) = words_and_limit(ask, &mut validator);
+    let exact = Exact::parse(&words);
+    validator.check(exact.is_some() || words.is_empty(), "q", || {
+        format!("q must have a letter or a digit, and up to {MAX_TOKENS} words count; it is {words:?}")
+    });
+    let since = ask.request.query("since").filter(|text| !text.is_empty());
+    let time = since.map(Time::parse);
+    validator.check(time != Some(None), "since", || {
+        format!("since must be an RFC 3339 time, it is {:?}", since.unwrap_or_default())
+    });
+    let name = ask.request.query("in").filter(|text| !text.is_empty());
+    let wanted = name.map(kind);
+    validator.check(wanted != Some(None), "in", || {
+        format!("in must be text or tool, it is {:?}", name.unwrap_or_default())
+    });
+    validator.finish()?;
+    // Without words it was refused above.
+    let Some(exact) = exact else { return Err(Problem::bad_request("no_words", "q must have a word")) };
+    let within = Within { lineage: lineage(ask)?, since: time.flatten(), kind: wanted.flatten() };
+    Ok(Search { words, exact, within, most })
+}
+
+fn words_and_limit(ask: &Ask, validator: &mut Validator) -> (String, usize) {
     let words = ask.request.query("q").unwrap_or_default().trim().to_owned();
     let limit = ask.request.query("limit").filter(|text| !text.is_empty());
     let most =
         limit.map_or(Some(DEFAULT_HITS), |text| text.parse().ok().filter(|n| (1..=MAX_HITS).contains(n)));
-    let mut validator = Validator::default();
     let chars = words.chars().count();
     validator.check((1..=MAX_QUESTION_CHARS).contains(&chars), "q", || {
         format!(
@@ -44,9 +98,10 @@ pub fn question(ask: &Ask) -> Result<Question, Problem> {
     validator.check(most.is_some(), "limit", || {
         format!("limit must be a whole number from 1 to {MAX_HITS}, it is {:?}", limit.unwrap_or_default())
     });
-    validator.finish()?;
+    (words, most.unwrap_or(DEFAULT_HITS))
+}
+
+fn lineage(ask: &Ask) -> Result<Option<LineageId>, Problem> {
     let agent = ask.request.query("agent").filter(|text| !text.is_empty());
-    let lineage =
-        agent.map(|target| ask.state.agents.find(target).map(|agent| agent.lineage_id)).transpose()?;
-    Ok(Question { words, lineage, most: most.unwrap_or(DEFAULT_HITS) })
+    agent.map(|target| ask.state.agents.find(target).map(|agent| agent.lineage_id)).transpose()
 }

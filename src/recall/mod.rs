@@ -1,6 +1,7 @@
 //! Asking what is known: one question over all logs, handoff briefs, discoveries, decisions and rules of
 //! the project, of agents that live and of those that have ended. By words, their stems and near words, in
-//! several languages; no model is called.
+//! several languages; no model is called. And finding words in the logs as they were typed, newest first, by
+//! the same index.
 //!
 //! **Invariant:** a question changes nothing, and reads a bounded part of the logs however large they are.
 //! **Invariant:** what it finds is somebody's text: it is shown as data.
@@ -10,7 +11,7 @@ pub mod api;
 mod tests;
 pub mod worker;
 
-use crate::agents::worker_log::{LogStore, Searched};
+use crate::agents::worker_log::{Exact, Kind, LogStore, Searched, Within};
 use crate::core::State as All;
 use crate::core::ids::LineageId;
 use serde_json::{Value, json};
@@ -40,6 +41,58 @@ pub struct Question {
     /// Only of this lineage; its logs alone are asked then.
     pub lineage: Option<LineageId>,
     pub most: usize,
+}
+
+/// A search for words as they were typed.
+#[derive(Debug, Clone)]
+pub struct Search {
+    pub words: String,
+    pub exact: Exact,
+    pub within: Within,
+    pub most: usize,
+}
+
+/// Finds words in all logs: newest first, as `GET /api/search` shows it.
+///
+/// Errors: the system's words, when the logs cannot be read.
+pub fn find(logs: &LogStore, all: &All, search: &Search) -> io::Result<Value> {
+    let Searched { mut found, bytes, skipped } = logs.find(&search.exact, search.within, search.most + 1)?;
+    let more = found.len() > search.most;
+    found.truncate(search.most);
+    let hits: Vec<Value> = found
+        .into_iter()
+        .map(|found| {
+            let agent = all.agents.by_lineage(found.lineage);
+            let record = json!(found.record);
+            json!({
+                "agentId": agent.map(|agent| agent.id),
+                "agentName": agent.map(|agent| &agent.name),
+                "lineageId": found.lineage,
+                "n": found.record.n,
+                "ts": found.record.ts.to_string(),
+                "type": record["type"],
+                "tool": record["name"],
+                "text": found.excerpt,
+            })
+        })
+        .collect();
+    let (query, searched) = (&search.words, bytes.saturating_sub(skipped));
+    Ok(json!({
+        "query": query,
+        "hits": hits,
+        "more": more,
+        "searchedBytes": searched,
+        "notSearchedBytes": skipped,
+    }))
+}
+
+/// The kind of entries of this name.
+pub fn kind(name: &str) -> Option<Kind> {
+    match name {
+        "text" => Some(Kind::Text),
+        "tool" => Some(Kind::Tool),
+        _ => None,
+    }
 }
 
 /// Answers a question: best first, as `GET /api/recall` shows it.

@@ -24,6 +24,14 @@ pub fn answer(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     Ok(Answer::Reply(Reply::ok(&answer)))
 }
 
+/// `GET /api/search`.
+pub fn find(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let search = api::search(ask)?;
+    let answer = super::find(&host.logs, ask.state, &search)
+        .map_err(|error| Problem::new(500, "log_unreadable", format!("the logs cannot be read: {error}")))?;
+    Ok(Answer::Reply(Reply::ok(&answer)))
+}
+
 /// The running thread; it ends when this is dropped.
 pub struct Indexing {
     _stop: Sender<()>,

@@ -229,3 +229,36 @@ scenario("a link to an entry leads to its place in the timeline", async (page) =
   check(at.y >= list.y && at.y + at.height <= list.y + list.height, "the entry is not in sight");
   await daemon.api("DELETE", `/api/agents/${id}`);
 });
+
+scenario("the palette finds words in all logs and leads to their place", async (page) => {
+  daemon.scenario("sailor", {
+    steps: [
+      { loop: { times: 30, steps: [{ say: "waves" }] } },
+      { say: "The <b>Nordstern</b> sails at dawn" },
+      { loop: { times: 30, steps: [{ say: "more waves" }] } },
+      { ask: "Ahoy?" },
+    ],
+  });
+  const { id } = await daemon.spawn("worker", "sailor", { name: "worker-sails" });
+  await until("its words", async () => (await daemon.get("/api/search?q=nordstern")).hits.length);
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Search" }).fill("nordstern dawn");
+  const hit = page.locator(".palette li.hit");
+  await hit.waitFor();
+  check((await hit.innerText()).includes("The <b>Nordstern</b> sails at dawn"), await hit.innerText());
+  check((await hit.locator("mark").allInnerTexts()).join() === "Nordstern,dawn", "what was looked for is not marked");
+  check(!(await hit.locator("b").count()), "words of an agent became markup");
+  check((await page.locator(".palette-note").innerText()) === "1 in the logs with all these words", "it is not counted");
+  await page.keyboard.press("Enter");
+  const chosen = page.locator(".vrow.selected:not([hidden])");
+  await chosen.waitFor();
+  check((await chosen.innerText()).includes("sails at dawn"), await chosen.innerText());
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+k");
+  await page.getByRole("combobox", { name: "Search" }).fill("xylophone");
+  await page.getByText("No entry of a log has all of these words").waitFor();
+  await page.getByRole("combobox", { name: "Search" }).fill("approv");
+  await page.locator(".palette li", { hasText: "Approvals" }).waitFor();
+  await page.keyboard.press("Escape");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+});

@@ -57,6 +57,17 @@ async function show(page, name) {
       location.hash = "#/agent/backend-1";
     });
     await page.locator('main[data-route="agent/backend-1"] .vrow.entry:not([hidden])').first().click();
+  } else if (name === "the turns" || name === "a turn") {
+    await page.evaluate(() => {
+      location.hash = "#/agent/backend-1";
+    });
+    await page.locator('main[data-route="agent/backend-1"] .vrow.entry:not([hidden])').first().waitFor();
+    await page.locator(".vlist").focus();
+    await page.keyboard.press("Home");
+    // The turn of its task, which has its report.
+    await page.locator(".vrow.user:not([hidden])", { hasText: "Write a test that shows it" }).click();
+    await page.keyboard.press(name === "a turn" ? "t" : "o");
+    await page.locator(name === "a turn" ? ".detail .turn table" : ".detail .turn-row").first().waitFor();
   } else {
     await page.evaluate((hash) => {
       location.hash = `#/${hash}`;
@@ -131,7 +142,7 @@ await all("empty", fresh, PAGES);
 await fresh.remove();
 const filled = await shop({ skills });
 await away(filled);
-await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "a skill", "an integration", "spawn dialog", "palette"]);
+await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "the turns", "a turn", "a skill", "an integration", "spawn dialog", "palette"]);
 await filled.remove();
 await market.stop();
 await browser.close();

@@ -27,6 +27,22 @@ test("a wrong password is refused", async () => {
 });
 `;
 
+const REPORT = `## The login
+
+**Both tests pass.** What it answers now, in [the code](src/login.js#L4) and by [the rules for sessions](https://example.org/sessions):
+
+| Who asks | Answer |
+|---|---|
+| the right password | a session |
+| a wrong one, or nobody | \`null\` |
+
+\`\`\`js
+if (!record) return null;
+\`\`\`
+
+Left to do: sessions end after eight hours.
+`;
+
 /** What the planner recommends. */
 const PLAN = [
   {
@@ -74,7 +90,7 @@ const SCENARIOS = {
     { say: "There is no session module yet. I keep the session next to the login." },
     usage(5200, 2900, 96_000),
     run("ls src tests"),
-    { say: "Both tests pass. Left to do: sessions end after eight hours." },
+    { say: REPORT },
     goesOn({ think: "Eight hours from the last request, or from the login?" }),
   ],
   "claude-haiku-4-5": [

@@ -14,6 +14,7 @@ const SETTLE_MS = 12_000;
 const SHOTS = [
   ["home", ""],
   ["agent", "agent/backend-1", showLogin],
+  ["turn", "agent/backend-1", showTurn],
   ["agent-diff", "agent/backend-1/diff"],
   ["rotate", "agent/backend-1/rotate"],
   ["about", "agent/backend-1/about"],
@@ -44,6 +45,14 @@ async function showLogin(page) {
   await page.locator(".vlist").focus();
   await page.keyboard.press("Home");
   await page.locator(".vrow.tool:not([hidden])", { hasText: "src/login.js" }).last().click();
+}
+
+/** Reads the turn in which it was written, from where the agent says what came of it. */
+async function showTurn(page) {
+  await showLogin(page);
+  await page.keyboard.press("t");
+  await page.locator(".detail .turn h4").scrollIntoViewIfNeeded();
+  await page.locator(".detail").evaluate((el) => el.scrollBy(0, 200));
 }
 
 const [folder, ...names] = process.argv.slice(2);

@@ -73,6 +73,7 @@ mod room;
 mod rotation_triggers;
 mod runs;
 mod script_agent;
+mod search;
 mod shortage;
 mod simulation;
 mod simulation_plans;

@@ -83,6 +83,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc recall --limit 30 webhook",
         ],
     ),
+    (
+        "search",
+        &[
+            "svc search login timeout",
+            "svc search --agent backend-1 --in tool '\"expected 412\"'",
+            "svc search --since 2h src/login.js",
+        ],
+    ),
     ("brief", &["svc brief backend", "svc brief backend 'Mend the tests'"]),
     ("review", &["svc review backend-1", "svc review --history"]),
     ("top", &["svc top", "svc top --once    # one look, for a script"]),

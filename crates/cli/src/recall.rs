@@ -1,15 +1,19 @@
-//! `svc recall`: asking all that is known of the project.
+//! `svc recall`: asking all that is known of the project. `svc search`: finding words in all logs as they
+//! were typed.
 
 use super::client::encode;
 use super::commands::{ANY, Command, Group, value};
-use super::render::{Style, clean};
-use super::session::{Failure, Outcome, Session};
+use super::render::{Style, clean, parse_duration};
+use super::session::{Failure, Out, Outcome, Session, now};
 use super::target::text;
 use serde_json::Value;
 use std::fmt::Write as _;
+use svc_base::time::Time;
 
-/// The command of this file.
-pub static COMMANDS: &[Command] = &[Command {
+/// The commands of this file.
+pub static COMMANDS: &[Command] = &[RECALL, SEARCH];
+
+const RECALL: Command = Command {
     name: "recall",
     group: Group::Look,
     summary: "find what agents said, did, decided and found out",
@@ -24,7 +28,26 @@ pub static COMMANDS: &[Command] = &[Command {
               follows record N.",
     run: recall,
     ..Command::PLAIN
-}];
+};
+
+const SEARCH: Command = Command {
+    name: "search",
+    group: Group::Look,
+    summary: "find words in all logs as they were typed",
+    usage: "search WORDS.. [--agent TARGET] [--since T] [--in tool|text] [--limit N]",
+    words: (1, ANY),
+    options: &[
+        value("agent", "TARGET", "only the log of this agent"),
+        value("since", "T", "only what is younger than 30m, 2h, 7d, or after an RFC 3339 time"),
+        value("in", "WHERE", "text: what was said; tool: what tools were given and have answered"),
+        value("limit", "N", "how many hits (10)"),
+    ],
+    details: "Newest first, over the logs of all agents, live and ended. An entry has all of the words, each as a whole word in\n\
+              any case; an argument with blanks among others, or words in double quotes, stand together as they are. 'svc logs\n\
+              AGENT --since N' shows what follows entry N. 'svc recall' asks by meaning instead.",
+    run: search,
+    ..Command::PLAIN
+};
 
 /// `svc recall WORDS..`.
 fn recall(session: &Session) -> Outcome {
@@ -50,13 +73,60 @@ fn recall(session: &Session) -> Outcome {
     if hits.is_empty() {
         out.line("nothing is known of it; try other words")?;
     }
+    left_out(out, &answer, "are not indexed yet and were not asked")
+}
+
+fn left_out(out: &Out, answer: &Value, why: &str) -> Outcome {
     match answer["notSearchedBytes"].as_u64().unwrap_or(0) {
         0 => Ok(()),
-        bytes => out.line(&format!(
-            "({} MB of logs are not indexed yet and were not asked)",
-            bytes.div_ceil(1_000_000)
-        )),
+        bytes => out.line(&format!("({} MB of logs {why})", bytes.div_ceil(1_000_000))),
     }
+}
+
+/// `svc search WORDS..`.
+fn search(session: &Session) -> Outcome {
+    let (out, args) = (&session.out, &session.args);
+    let mut path = format!("/api/search?q={}", encode(&typed(&args.words)));
+    for name in ["agent", "in", "limit"] {
+        if let Some(value) = args.value(name) {
+            let _ = write!(path, "&{name}={}", encode(value));
+        }
+    }
+    if let Some(since) = args.value("since") {
+        let _ = write!(path, "&since={}", encode(&moment(since, now())?));
+    }
+    let answer = session.client()?.get(&path)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let hits = answer["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for hit in hits {
+        let tool = hit["tool"].as_str().map(|tool| format!(" {}", clean(tool))).unwrap_or_default();
+        let head = format!("{} {}{tool}", text(hit, "ts").get(..16).unwrap_or_default(), place(hit));
+        out.line(&format!("{}  {}", out.paint(Style::Dim, &head), clean(text(hit, "text"))))?;
+    }
+    if hits.is_empty() {
+        out.line("no entry has all of these words; svc recall asks by meaning")?;
+    } else if answer["more"] == true {
+        out.line("(there are more: --limit 50, or more words)")?;
+    }
+    left_out(out, &answer, "were too much to look through; give --agent, --since or a rarer word")
+}
+
+/// The words of a search: an argument with blanks is a phrase.
+fn typed(words: &[String]) -> String {
+    let is_phrase = |word: &String| words.len() > 1 && word.contains(' ') && !word.contains('"');
+    let one = |word: &String| if is_phrase(word) { format!("\"{word}\"") } else { word.clone() };
+    words.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// A time, or how long ago.
+fn moment(since: &str, now: Time) -> Result<String, Failure> {
+    let ago = parse_duration(since).map(|length| u64::try_from(length.as_millis()).unwrap_or(u64::MAX));
+    let time = ago.map(|ago| Time(now.0.saturating_sub(ago))).or_else(|| Time::parse(since));
+    time.map(|time| time.to_string()).ok_or_else(|| {
+        Failure::usage(format!("--since is like 30m, 2h or 2026-01-31T12:00:00Z, not '{since}'"))
+    })
 }
 
 /// Where it stands: `backend-1 812`, `discovery backend`.
@@ -75,6 +145,22 @@ fn place(hit: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_argument_with_blanks_among_others_is_a_phrase() {
+        let typed = |words: &[&str]| typed(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(typed(&["login", "expected 412"]), "login \"expected 412\"");
+        assert_eq!(typed(&["login page"]), "login page", "one argument is what others type in two");
+        assert_eq!(typed(&["a", "\"b c\" d"]), "a \"b c\" d");
+    }
+
+    #[test]
+    fn since_is_a_time_or_how_long_ago() {
+        let now = Time(1_764_000_000_000);
+        assert_eq!(moment("2h", now).ok(), Some(Time(now.0 - 7_200_000).to_string()));
+        assert_eq!(moment("2026-01-31T12:00:00Z", now).ok().as_deref(), Some("2026-01-31T12:00:00.000Z"));
+        assert!(moment("soon", now).is_err());
+    }
 
     #[test]
     fn a_place_is_an_agent_and_a_record_or_a_kind() {

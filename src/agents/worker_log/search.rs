@@ -54,12 +54,12 @@ pub struct Searched {
 }
 
 /// A segment of a log, and its index.
-struct Segment {
-    lineage: LineageId,
-    path: PathBuf,
-    length: u64,
-    changed: std::time::SystemTime,
-    words: Option<Words>,
+pub(super) struct Segment {
+    pub lineage: LineageId,
+    pub path: PathBuf,
+    pub length: u64,
+    pub changed: std::time::SystemTime,
+    pub words: Option<Words>,
 }
 
 /// A stretch of a segment that is to be read.
@@ -158,7 +158,7 @@ impl LogStore {
     }
 
     /// The segments of all logs, or of one, oldest lineage first.
-    fn segments(&self, only: Option<LineageId>) -> io::Result<Vec<Segment>> {
+    pub(super) fn segments(&self, only: Option<LineageId>) -> io::Result<Vec<Segment>> {
         let mut segments = Vec::new();
         for entry in std::fs::read_dir(&self.dir)?.flatten() {
             let lineage: Option<LineageId> = entry.file_name().to_str().and_then(|name| name.parse().ok());

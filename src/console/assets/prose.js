@@ -250,7 +250,7 @@ function tabled(lines, at, line, cx) {
   const el = make(
     cx,
     "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Table" },
+    { class: "scroll", tabIndex: 0, role: "group", "aria-label": "Table" },
     h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)),
   );
   if (left > 0) return [end, el];
@@ -450,7 +450,7 @@ class Line {
     return target.end;
   }
 
-  /** `<https://..>`; whatever else begins so is words. */
+  /** An address between angles; whatever else begins so is words. */
   angle(at) {
     const near = /\w/.test(this.text[at + 1] ?? "") ? this.text.slice(at, at + MAX_ADDRESS) : "";
     const found = /^<(https?:\/\/[^\s<>]{1,2000}|[\w.+-]{1,64}@[\w.-]{1,200})>/.exec(near);
