@@ -33,6 +33,8 @@ macro_rules! features {
         coordination Coordination: state(State) wish(Command) => moment, _, api;
         /// The chat gateways.
         gateways Gateways: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
+        /// What a person's desktop is told.
+        alerts Alerts: state(State) order(Order) => _, _, _;
         /// What the agents have learned.
         memory Memory: state(State) wish(Command) => moment, heard, api;
         /// What agents did, written down.

@@ -18,6 +18,7 @@ pub use svc_providers as providers;
 pub mod accounts;
 pub mod adoption;
 pub mod agents;
+pub mod alerts;
 pub mod approvals;
 pub mod comments;
 pub mod console;

@@ -9,7 +9,7 @@ use crate::agents::report::RunReport;
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Effect, Event, State};
-use crate::{agents, gateways};
+use crate::{agents, alerts, gateways};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -34,6 +34,7 @@ pub fn happen(state: &mut State, cx: &mut Context, event: Event) {
         rules::tell(state, cx, &moment);
     }
     gateways::overheard(state, cx);
+    alerts::overheard(state, cx);
 }
 
 /// The threads of a run report.

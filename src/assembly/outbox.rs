@@ -14,6 +14,7 @@ use crate::agents::worker_log::LogStore;
 use crate::agents::{
     AgentChanges, Job, JobReport, Phase, RunOrder, StartOrder, Stop, why_rotated, working_folder,
 };
+use crate::alerts::worker::Teller;
 use crate::core::ids::AgentId;
 use crate::core::{Durability, Effect, Event, Response, SOON, State};
 use crate::credentials::Vault;
@@ -55,6 +56,8 @@ pub struct Outbox {
     /// Makes what agents show of themselves.
     agent_tokens: Arc<AgentTokens>,
     gateways: Gateways,
+    /// Tells a person's desktop.
+    alerts: Teller,
     /// Links skills beside running agents.
     links: Arc<Links>,
     jobs: Jobs,
@@ -130,6 +133,7 @@ impl Outbox {
             servers: Servers::new(theirs(), project.clone(), Arc::clone(&vault), of_tools),
             gateways: Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs)),
             journalist: crate::journalist::Writer::start(project.clone(), reports(core, Event::Journalist))?,
+            alerts: Teller::start(project.clone(), theirs())?,
             links,
             cleaner: Cleaner::start(
                 project.clone(),
@@ -189,6 +193,7 @@ impl Outbox {
             Effect::Integrations(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Gateways(order) => self.gateways.order(order),
+            Effect::Alerts(order) => self.alerts.order(order),
             Effect::Journalist(order) => self.unless(self.journalist.order(order), Event::Journalist),
             Effect::Cleanup(order) => self.unless(self.cleaner.order(order), Event::Cleanup),
             Effect::Workspace(order) => self.imports.order(order),

@@ -50,6 +50,7 @@ pub static ALL: &[Asset] = &[
     asset!("home.js", true),
     asset!("gauge.js", true),
     asset!("approvals.js", true),
+    asset!("notices.js", true),
     asset!("missing.js", false),
     asset!("log.js", false),
     asset!("agent.js", false),

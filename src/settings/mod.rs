@@ -10,11 +10,13 @@
 pub mod api;
 mod governor;
 mod limits;
+mod notify;
 #[cfg(test)]
 mod tests;
 
 pub use governor::{Admit, Governor};
 pub use limits::{Budget, Limits, MidTurn, OnLimit, QuietHours};
+pub use notify::Notify;
 pub use svc_base::settings::{self as keys, defaults};
 
 use crate::accounts;
@@ -70,6 +72,8 @@ pub struct Config {
     pub limits: Limits,
     /// What agents may take of the machine.
     pub governor: Governor,
+    /// What tells a person's desktop that something waits.
+    pub notify: Notify,
     pub skills: Skills,
     /// Whether the kernel sees to it that agents write in their scopes only.
     pub enforcement: Enforcement,
@@ -298,6 +302,9 @@ impl State {
         let mut merged = defaults();
         merge(&mut merged, &user);
         merge(&mut merged, &project);
+        if let Some(fault) = notify::foreign(&project) {
+            return Err(Problem::validation(vec![fault]));
+        }
         let config = check(&merged)?;
         Ok(Self { user, project, config: Arc::new(config) })
     }
@@ -373,13 +380,14 @@ fn check(merged: &Map<String, Value>) -> Result<Config, Problem> {
 }
 
 /// Settings that hold further ones.
-const GROUPS: [&str; 11] = [
+const GROUPS: [&str; 12] = [
     "journalist",
     "isolation",
     "safety",
     "budget",
     "limits",
     "governor",
+    "notify",
     "skills",
     "integrations",
     "keeper",
@@ -424,6 +432,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "safety.dailyBudgetUsd" => budget(value),
         machine if governor::KEYS.contains(&machine) => governor::check(machine, value),
         limit if limits::KEYS.contains(&limit) => limits::check(limit, value),
+        "notify.command" => notify::check(value),
         "skills.baseUrl" => match value.as_str() {
             Some(text) if text.starts_with("http://") || text.starts_with("https://") => None,
             _ => Some("must be an http:// or https:// URL".into()),

@@ -199,3 +199,23 @@ fn a_person_may_tell_window_and_price_of_a_model_under_any_spelling() {
         assert!(with(&json!({"models": wrong})).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn the_command_of_notices_is_a_bounded_list_in_the_persons_own_file_alone() {
+    let of = |command: Value| {
+        let user = json!({"notify": {"command": command}});
+        State::new(user.as_object().unwrap().clone(), Map::new())
+    };
+    for good in [json!([]), json!(["a"]), json!(["/bin/a b", "", "{title}"])] {
+        assert!(of(good.clone()).is_ok(), "{good}");
+    }
+    let long = "x".repeat(notify::MAX_ARG_CHARS + 1);
+    let many = vec!["x"; notify::MAX_ARGS + 1];
+    let bad = [json!("a b"), json!([""]), json!([1]), json!(["a", null]), json!([long]), json!(many)];
+    for bad in bad {
+        assert!(of(bad.clone()).is_err(), "{bad}");
+    }
+    let project = json!({"notify": {"command": ["sh", "-c", "true"]}});
+    let refused = State::new(Map::new(), project.as_object().unwrap().clone()).unwrap_err();
+    assert_eq!(refused.errors[0].field, "notify.command");
+}

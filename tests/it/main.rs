@@ -9,6 +9,7 @@ mod support;
 mod farm;
 
 mod accounts;
+mod alerts;
 mod api;
 mod attach;
 mod callers;

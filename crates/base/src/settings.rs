@@ -179,6 +179,11 @@ pub const KEYS: &[Key] = &[
         "whole number 1 to 3600, in seconds",
         "the first delay where nobody tells when a limit opens, and after an overload; it doubles up to an hour",
     ),
+    key(
+        "notify.command",
+        "a list of a program and its arguments, which may have {title}, {text}, {kind} and {url}; [] for none",
+        "what tells your desktop that something waits, at most 5 times a minute; in your own file only, not a project's",
+    ),
     key("skills.baseUrl", "an http:// or https:// address", "where the skills marketplace answers"),
     key(
         "enforcement",
@@ -288,6 +293,7 @@ pub fn defaults() -> Map<String, Value> {
             "retrySeconds": 60,
         },
         "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true, "freeze": true},
+        "notify": {"command": []},
         "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},

@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { isAway, knowFolder, watchConnection } from "./away.js";
 import { attention, connect, emit, find, on, store } from "./store.js";
 import { openPalette } from "./palette.js";
+import { watchWaiting } from "./notices.js";
 import { openSpawn } from "./spawn.js";
 
 /** Every page: its word in the hash, its title, the module that draws it, the key after `g`. */
@@ -243,6 +244,7 @@ function start() {
   addEventListener("hashchange", show);
   addEventListener("keydown", keydown);
   watchConnection();
+  watchWaiting();
   on("away", setTitle);
   const pill = document.getElementById("pill");
   on("status", ({ word, title }) => {

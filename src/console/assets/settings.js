@@ -2,6 +2,7 @@
 
 import { confirm, empty, faults, field, fill, h, head, select, table, toast } from "./dom.js";
 import { get, patch, post } from "./api.js";
+import { noticesPanel } from "./notices.js";
 
 const CHOICES = {
   autoRotation: [
@@ -74,12 +75,14 @@ export default function settings(view) {
       "Settings",
       "They are kept in this project's .svc/config.json and take effect at once unless a line says otherwise.",
     ),
+    noticesPanel(),
     body,
     about,
   );
   const load = async () => {
     const [config, providers] = await Promise.all([get("/api/config"), get("/api/providers")]);
-    const values = flatten(config);
+    // A program of the person's own is named in the person's own file alone.
+    const values = flatten(config).filter(([name]) => name !== "notify.command");
     values.sort((a, b) => order(a[0]) - order(b[0]));
     const inputs = new Map();
     const rest = h("p", { class: "fault", role: "alert" });

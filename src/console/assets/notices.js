@@ -1,0 +1,139 @@
+// The browser's own notices of what waits, where a person has asked for them by a click: one for each thing,
+// none while one looks at the page that has it, and gone when it waits no more.
+
+import { button, fill, h, plural, soon, toast, visibleLine } from "./dom.js";
+import { attention, on, store } from "./store.js";
+import { isAway } from "./away.js";
+
+const KEPT = "svc-notices";
+/** At once; of more than these one notice says how many. */
+const MOST = 4;
+const BODY_CHARS = 200;
+const LOOK_MS = 300;
+
+/** Notices that stand, by what they are of. */
+const shown = new Map();
+/** What has been told, or waited already when the page was opened; nothing before that is known. */
+let known = null;
+const heard = new Set();
+let isOn = false;
+try {
+  isOn = localStorage.getItem(KEPT) === "on";
+} catch {
+  // It then lasts as long as the page.
+}
+
+const can = () => typeof Notification === "function" && isSecureContext;
+const may = () => can() && isOn && Notification.permission === "granted";
+
+function keep(value) {
+  isOn = value;
+  try {
+    localStorage.setItem(KEPT, value ? "on" : "off");
+  } catch {
+    // See above.
+  }
+}
+
+const keyOf = (item) => `${item.kind}:${item.key}:${item.kind === "approval" ? "" : item.since}`;
+
+/** The pages on which a thing stands. */
+function pagesOf({ kind, key, approval }) {
+  if (kind === "storage") return [""];
+  return kind === "approval" ? ["", "approvals", `agent/${approval.agentId}`] : ["", `agent/${key}`];
+}
+
+/** Whether a person has the thing before the eyes. */
+function looksAt(item) {
+  if (document.hidden || !document.hasFocus()) return false;
+  const page = location.hash.replace(/^#\/?/, "");
+  return pagesOf(item).some((one) => page === one || (one && page.startsWith(`${one}/`)));
+}
+
+function wordsOf({ kind, approval, agent, text }) {
+  if (kind === "approval") return [`${approval.agentName} asks`, approval.action.description];
+  if (kind === "storage") return ["The disk cannot be written", text];
+  const what = { crashed: "crashed", interrupted: "was cut off", stalled: "is silent" }[kind];
+  return [`${agent.name} ${what}`, agent.statusReason];
+}
+
+function tell(key, title, body, page) {
+  let notice;
+  try {
+    notice = new Notification(visibleLine(title), {
+      body: visibleLine(body ?? "").slice(0, BODY_CHARS),
+      // The browser shows one of a tag, whichever tab tells it.
+      tag: `svc-${key}`,
+      icon: "/console/icon.svg",
+    });
+  } catch {
+    // Browsers of phones let only service workers tell; there the title counts.
+    return;
+  }
+  notice.onclick = () => {
+    window.focus();
+    location.hash = `#/${page}`;
+    notice.close();
+  };
+  shown.set(key, notice);
+}
+
+function look() {
+  if (isAway() || heard.size < 2) return;
+  const items = new Map(attention().map((item) => [keyOf(item), item]));
+  for (const [key, notice] of shown) {
+    if (items.has(key) || (key === "many" && items.size)) continue;
+    notice.close();
+    shown.delete(key);
+  }
+  const fresh = known ? [...items].filter(([key]) => !known.has(key)) : [];
+  known = new Set(items.keys());
+  if (!may()) return;
+  const project = document.getElementById("project").textContent;
+  const unseen = fresh.filter(([, item]) => !looksAt(item));
+  if (unseen.length > MOST) return tell("many", `${plural(unseen.length, "thing")} wait · ${project}`, "", "");
+  for (const [key, item] of unseen) {
+    const [title, body] = wordsOf(item);
+    tell(key, `${title} · ${project}`, body, item.kind === "approval" ? "approvals" : pagesOf(item).at(-1));
+  }
+}
+
+/** Looks at what waits whenever that changes. */
+export function watchWaiting() {
+  const later = soon(look, LOOK_MS);
+  for (const type of ["agents", "approvals"])
+    on(type, () => {
+      if (type === "approvals" || store.agents.size || store.connected) heard.add(type);
+      later();
+    });
+  on("health", later);
+}
+
+/** The person's choice, with what the browser says to it. */
+export function noticesPanel() {
+  const line = h("p", { role: "status" });
+  const choose = button("", async () => {
+    if (may()) keep(false);
+    else {
+      // Only a click may ask, and this is one.
+      const answer = await Notification.requestPermission();
+      keep(answer === "granted");
+      if (answer !== "granted") toast("The browser refuses: allow notices for this address in its own settings", "bad");
+    }
+    draw();
+  });
+  const draw = () => {
+    choose.textContent = may() ? "No more notices" : "Tell me";
+    choose.hidden = !can();
+    fill(
+      line,
+      may()
+        ? "This browser tells you when something waits, while a page of the console is open anywhere in it, and not while you look at it."
+        : can()
+          ? "This browser can tell you when something waits for you."
+          : "This browser tells nothing to pages by plain HTTP from afar: come by localhost, a tunnel or HTTPS.",
+    );
+  };
+  draw();
+  return h("section", { class: "panel settings" }, h("h2", {}, "Be told"), line, h("div", { class: "actions" }, choose));
+}
