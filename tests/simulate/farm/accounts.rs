@@ -38,8 +38,8 @@ enum Named {
 pub struct Accounts {
     /// By the names of agents, which are given once.
     named: BTreeMap<String, Named>,
-    /// Those of which some program was ever told a limit, and until when that holds for certain. Who is removed
-    /// and added again is another one.
+    /// Those of which some program was ever told a limit, and until when that holds for certain. Who is
+    /// removed and added again is another one.
     told: BTreeMap<Added, Time>,
 }
 
