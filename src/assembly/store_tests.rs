@@ -51,6 +51,23 @@ fn a_task_is_on_disk_before_the_record_that_it_belongs_to() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// The disk has refused it and takes everything again, and the record is due before the next try.
+#[test]
+fn a_task_that_was_refused_goes_with_the_next_records_and_not_behind_them() {
+    let now = Instant::now();
+    let lineage = crate::core::ids::LineageId(7);
+    let [task, brief] = [Document::Prompt(lineage), Document::Handoff(lineage)];
+    for is_later in [false, true] {
+        let mut inbox = Inbox::default();
+        inbox.due.extend([task, brief, Document::Schedules].map(|document| (document, now + RETRY)));
+        assert_eq!(take(&mut inbox, now).documents, []);
+        let records = if is_later { &mut inbox.later } else { &mut inbox.due };
+        records.insert(Document::Agents, now);
+        assert_eq!(take(&mut inbox, now).documents, [task, brief, Document::Agents]);
+        assert_eq!(take(&mut inbox, now + RETRY).documents, [Document::Schedules]);
+    }
+}
+
 /// What grows with the history would make every change as slow as the history is long.
 #[test]
 fn what_somebody_waits_for_takes_along_what_is_due_soon_but_not_the_ledger() {

@@ -18,6 +18,11 @@ macro_rules! document {
         }
 
         impl Document {
+            /// Whether it has to be on disk before the records of agents are that know of it.
+            pub fn goes_before_records(self) -> bool {
+                matches!(self, Self::Prompt(_) | Self::Handoff(_))
+            }
+
             /// Its path below `.svc/`.
             pub fn path(self) -> String {
                 match self {

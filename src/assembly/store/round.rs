@@ -107,13 +107,17 @@ pub(super) fn take(inbox: &mut Inbox, now: Instant) -> Round {
     let goes_along = |document: &Document| {
         inbox.closing || all && (!document.is_counted() || inbox.refused.contains(document))
     };
+    let goes = |(document, due): (&Document, &Instant)| *due <= now || goes_along(document);
+    let is_over = |due: &Instant| inbox.closing || *due <= now;
+    // One that the disk has refused is due again in a moment; no record is to be there before it.
+    let has_records = inbox.due.get_key_value(&Document::Agents).is_some_and(goes)
+        || inbox.later.get(&Document::Agents).is_some_and(is_over);
     let documents: Vec<Document> = inbox
         .due
         .iter()
-        .filter(|(document, due)| **due <= now || goes_along(document))
+        .filter(|(document, due)| goes((document, due)) || has_records && document.goes_before_records())
         .map(|(document, _)| *document)
         .collect();
-    let is_over = |due: &Instant| inbox.closing || *due <= now;
     let later: Vec<Document> =
         inbox.later.iter().filter(|(_, due)| is_over(due)).map(|(document, _)| *document).collect();
     let documents: Vec<Document> = documents.into_iter().chain(later.iter().copied()).collect();

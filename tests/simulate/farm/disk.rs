@@ -8,7 +8,7 @@ use svc::assembly::ahead::{self, Ahead};
 use svc::assembly::documents::encode;
 use svc::assembly::unwritten::to_be_stored;
 use svc::core::ids::AgentId;
-use svc::core::time::Time;
+use svc::core::time::{Jump, Time};
 use svc::core::{CallId, Document, Response, SOON, State, Timer};
 
 /// Who waits for the disk.
@@ -109,6 +109,13 @@ impl Disk {
         }
     }
 
+    /// The wall clock is set: what is due goes by a clock that nobody sets.
+    pub fn clock_set(&mut self, jump: Jump) {
+        for due in self.due.values_mut().chain(self.later.values_mut()) {
+            *due = due.moved(jump);
+        }
+    }
+
     /// Somebody waits for all that was put so far.
     pub fn wait(&mut self, waiting: Waiting) {
         self.waiting.push(waiting);
@@ -154,6 +161,11 @@ impl Disk {
         }
         let all = self.is_awaited();
         let goes = |document: &Document, due: &Time| *due <= now || (all && !document.is_counted());
+        let has_records = self.due.get(&Document::Agents).is_some_and(|due| goes(&Document::Agents, due))
+            || self.later.get(&Document::Agents).is_some_and(|due| *due <= now);
+        let goes = |document: &Document, due: &Time| {
+            goes(document, due) || has_records && document.goes_before_records()
+        };
         let mut documents: Vec<Document> =
             self.due.iter().filter(|(document, due)| goes(document, due)).map(|(one, _)| *one).collect();
         let on_time = documents.len();

@@ -193,6 +193,7 @@ impl Machine {
             format!("# The clock goes {} {} s.", if is_back { "back" } else { "forward" }, jump.by.as_secs())
         });
         self.core.now = self.core.now.moved(jump);
+        self.disk.clock_set(jump);
         self.promises.forget(|key| matches!(key, Key::Lock(_)));
         self.apply(Event::ClockSet(jump));
         self.pass(0);
