@@ -59,6 +59,8 @@ macro_rules! features {
         snapshots Snapshots: wish(Command) => _, _, api;
         /// Comments of persons on the work of agents.
         comments Comments: state(State) wish(Command) => moment, _, api;
+        /// What it takes to decide an approval.
+        cards Cards: => _, _, api;
         /// The configuration.
         settings Settings: state(State) wish(Command) => _, _, api;
         /// What is known of the project's files.
@@ -126,6 +128,10 @@ macro_rules! timers {
             Locks => coordination::expire;
             /// An approval expires.
             Approval(id: ApprovalId) => approvals::expire;
+            /// What a rule allows is granted, now that its use is on the disk.
+            ApprovalByRule(id: ApprovalId) => approvals::rules::grant;
+            /// A rule expires.
+            Rule(id: RuleId) => approvals::rules::expire;
             /// The daemon has started: gateways connect.
             GatewaysBoot => gateways::boot;
             /// Who waits for a gateway's connection has waited long enough.

@@ -20,6 +20,7 @@ pub mod adoption;
 pub mod agents;
 pub mod alerts;
 pub mod approvals;
+pub mod cards;
 pub mod comments;
 pub mod console;
 pub mod context;

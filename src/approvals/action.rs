@@ -1,6 +1,7 @@
 //! What an approval is for, how it is compared, and what of it is shown.
 
 use super::ApprovalId;
+use super::command_line::CommandLine;
 use crate::core::ids::AgentId;
 use crate::core::{untrusted_line, untrusted_prose};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,16 @@ pub enum Certainty {
     Unknown,
 }
 
+/// What a call does to the world that nobody can take back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "lowercase")]
+pub enum Danger {
+    /// Its server calls it destructive, or its name does.
+    Destroys,
+    /// It moves money.
+    Pays,
+}
+
 /// A gated action. On the wire `action` with its `type`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
@@ -81,6 +92,12 @@ pub enum Action {
         params_hash: String,
         /// By which the provider's question is answered, within its run.
         question: String,
+        /// Whether `params` are all of the arguments: nothing was cut or hidden.
+        #[serde(default)]
+        whole: bool,
+        /// What is run, where the tool runs a command line and does nothing else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        command: Option<CommandLine>,
     },
     /// Nothing but an answer is wanted; the reason of the decision is its words.
     Question {
@@ -107,6 +124,11 @@ pub enum Action {
         params: Value,
         /// What is compared: SHA-256 of the exact parameters, in hex.
         params_hash: String,
+        /// Whether `params` are all of the parameters: nothing was cut or hidden.
+        #[serde(default)]
+        whole: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        danger: Option<Danger>,
     },
 }
 
@@ -140,13 +162,25 @@ impl Action {
 
     /// Calling `tool` of an integration with exactly these parameters.
     pub fn integration_exec(integration_id: &str, tool: &str, params: &Value) -> Self {
+        let shown = shown(params);
         Self::IntegrationExec {
             description: untrusted_line(&format!("call {tool} of {integration_id}")),
             integration_id: integration_id.to_owned(),
             tool: tool.to_owned(),
-            params: shown(params),
+            whole: shown == *params,
+            params: shown,
             params_hash: hash(params),
+            danger: None,
         }
+    }
+
+    /// The same, of a call that cannot be taken back.
+    #[must_use]
+    pub fn with_danger(mut self, known: Option<Danger>) -> Self {
+        if let Self::IntegrationExec { danger, .. } = &mut self {
+            *danger = known;
+        }
+        self
     }
 
     /// Going on with these agents, each with its name.
@@ -172,13 +206,25 @@ impl Action {
 
     /// Using a tool with exactly these arguments, asked by a provider under this name.
     pub fn tool_permission(tool: &str, params: &Value, question: &str) -> Self {
+        let shown = shown(params);
         Self::ToolPermission {
             description: untrusted_line(&format!("use {tool}")),
             tool: tool.to_owned(),
-            params: shown(params),
+            whole: shown == *params,
+            params: shown,
             params_hash: hash(params),
             question: question.to_owned(),
+            command: None,
         }
+    }
+
+    /// The same, where the tool runs a command line; `folder` is where its program works, if that is known.
+    #[must_use]
+    pub fn with_command(mut self, params: &Value, folder: Option<&str>) -> Self {
+        if let Self::ToolPermission { command, .. } = &mut self {
+            *command = CommandLine::of(params, folder);
+        }
+        self
     }
 
     /// For people.
@@ -195,6 +241,11 @@ impl Action {
     /// Whether the agent cannot go on with it before the decision.
     pub fn blocks(&self) -> bool {
         !matches!(self, Self::ScopeViolation { written: true, .. })
+    }
+
+    /// Whether it is known who did it, or wants to.
+    pub fn is_sure(&self) -> bool {
+        !matches!(self, Self::ScopeViolation { certainty, .. } if *certainty != Certainty::Sure)
     }
 
     /// Whether both are the very same deed. The owner of a file may have changed its name meanwhile.

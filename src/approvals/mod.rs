@@ -11,20 +11,32 @@
 
 mod action;
 pub mod api;
+mod command_line;
+pub mod floor;
+mod new_rule;
 mod record;
+mod rule;
+pub mod rules;
+mod store;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Certainty, hash};
-pub use record::{Approval, ApprovalId, Status, Stored, VERSION as STORED_VERSION};
+pub use action::{Action, Certainty, Danger, hash};
+pub use command_line::MAX_COMMAND_CHARS;
+pub use new_rule::{About, For, NewRule};
+pub use record::{Approval, ApprovalId, Status, VERSION as STORED_VERSION};
+pub use rule::{Rule, RuleId, Say};
+pub use rules::{Asked, Judged, ask_now, ask_stored, judge};
+pub use store::{Stored, clock_set, not_after, restore};
 
 use crate::agents;
 use crate::api::{Problem, Reply};
 use crate::core::Notice;
 use crate::core::Response;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
-use crate::core::time::{Jump, Time};
-use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer, Timers};
+use crate::core::time::Time;
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
+use crate::providers::Activity;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,11 +56,16 @@ pub const MAX_OPEN_IF_CROWDED: usize = 5;
 pub const MAX_OPEN_OF_AGENTS: usize = 190;
 /// Resolved approvals kept and shown.
 pub const MAX_RESOLVED: usize = 50;
+/// Of these, those at most that rules have decided: what persons have decided stays in sight.
+pub const MAX_BY_RULE: usize = 20;
 
 /// All approvals that matter, in the order of their requests.
 #[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     list: Vec<Arc<Approval>>,
+    /// In the order in which they were made.
+    rules: Vec<Arc<Rule>>,
+    shells: command_line::Shells,
 }
 
 /// A wish about approvals.
@@ -66,6 +83,11 @@ pub enum Command {
         /// For which agent, when no agent calls.
         agent: Option<String>,
         question: String,
+    },
+    AddRule(Box<NewRule>),
+    RevokeRule {
+        /// Its id, for example `rul-0123abcd`.
+        id: String,
     },
 }
 
@@ -121,6 +143,11 @@ impl State {
 
     /// Those that wait for a person, oldest first.
     pub fn pending(&self) -> impl Iterator<Item = &Arc<Approval>> {
+        self.undecided().filter(|approval| approval.rule.is_none())
+    }
+
+    /// The same, with those that a rule decides when its use is on disk.
+    fn undecided(&self) -> impl Iterator<Item = &Arc<Approval>> {
         self.iter().filter(|approval| approval.status == Status::Pending)
     }
 
@@ -145,69 +172,6 @@ impl State {
     fn edit(&mut self, id: ApprovalId) -> Option<&mut Approval> {
         self.list.iter_mut().find(|approval| approval.id == id).map(Arc::make_mut)
     }
-
-    /// What is written to disk.
-    pub fn stored(&self) -> Stored {
-        Stored { version: STORED_VERSION, approvals: self.list.clone() }
-    }
-
-    /// What an earlier daemon has left; deadlines that passed meanwhile come due at once.
-    pub fn restore(mut stored: Stored, agents: &agents::State, timers: &mut Timers) -> Self {
-        for approval in &mut stored.approvals {
-            let is_question = matches!(approval.action, Action::ToolPermission { .. });
-            let asks = approval.agent_id.and_then(|agent| agents.get(agent));
-            let waits = asks.is_some_and(|agent| agent.status.is_live());
-            // Of what may go on, this daemon asks itself.
-            let is_old = matches!(approval.action, Action::ResumeAgents { .. });
-            if approval.is_open() && (is_old || is_question && !waits) {
-                // The run that asked ended with the earlier daemon.
-                let approval = Arc::make_mut(approval);
-                approval.status = Status::Expired;
-                approval.resolved_at = Some(approval.requested_at);
-                approval.reason = Some("the daemon was restarted before the decision".into());
-            }
-        }
-        for approval in stored.approvals.iter().filter(|approval| approval.is_open()) {
-            timers.set(Timer::Approval(approval.id), approval.expires_at);
-        }
-        Self { list: stored.approvals }
-    }
-}
-
-/// Takes over the approvals of an earlier daemon.
-pub fn restore(all: &mut All, stored: Stored, now: Time) {
-    all.approvals = Arc::new(State::restore(stored, &all.agents, Arc::make_mut(&mut all.timers)));
-    // Agents that have lived on: their records are of another moment than the approvals.
-    let live: Vec<(AgentId, LineageId)> =
-        all.agents.live().map(|agent| (agent.id, agent.lineage_id)).collect();
-    for (agent, lineage) in live {
-        let awaited = awaited_by(all, lineage);
-        agents::show(all, now, agent, awaited);
-    }
-}
-
-/// The wall clock has jumped: set back, it must not make an approval live longer.
-pub fn clock_set(all: &mut All, cx: &mut Context, jump: Jump) {
-    if !jump.is_back || !all.approvals.list.iter().any(|approval| approval.is_open()) {
-        return;
-    }
-    for approval in Arc::make_mut(&mut all.approvals).list.iter_mut().filter(|one| one.is_open()) {
-        let approval = Arc::make_mut(approval);
-        approval.expires_at = approval.expires_at.moved(jump);
-    }
-    save(cx);
-}
-
-/// Nothing expires later than its lifetime after `now`.
-pub fn not_after(all: &mut All, now: Time) {
-    let timers = Arc::make_mut(&mut all.timers);
-    let latest = now + LIFETIME;
-    for approval in &mut Arc::make_mut(&mut all.approvals).list {
-        if approval.is_open() && approval.expires_at > latest {
-            Arc::make_mut(approval).expires_at = latest;
-            timers.set(Timer::Approval(approval.id), latest);
-        }
-    }
 }
 
 /// Asks a person. An identical request that is pending already gives the same id and `false`.
@@ -218,20 +182,35 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
         let text = "a process that has left its agent may not ask for approvals; ask from within the agent";
         return Err(Problem::new(403, "agent_may_not", text));
     }
+    if let Some(known) = pending_like(all, &new) {
+        return Ok((known, false));
+    }
+    check_room(all, lineage_of(all, new.agent))?;
+    let approval = fresh(all, cx, new);
+    let id = approval.id;
+    Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval.clone()));
+    Arc::make_mut(&mut all.timers).set(Timer::Approval(id), cx.now + LIFETIME);
+    announce(all, cx, &approval);
+    save(cx);
+    Ok((id, true))
+}
+
+/// The identical wish that nobody has decided yet. A retrying agent would fill the list otherwise, and a
+/// person would decide one thing many times.
+fn pending_like(all: &All, new: &NewApproval) -> Option<ApprovalId> {
     let lineage = lineage_of(all, new.agent);
-    // A retrying agent would fill the list otherwise, and a person would decide one thing many times.
     let same =
         |approval: &&Arc<Approval>| approval.lineage_id == lineage && approval.action.is_same(&new.action);
-    if let Some(known) = all.approvals.pending().find(same) {
-        return Ok((known.id, false));
-    }
-    check_room(all, lineage)?;
-    let id = ApprovalId(cx.fresh_id(|id| all.approvals.iter().any(|approval| approval.id.0 == id)));
-    let approval = Approval {
-        id,
+    all.approvals.undecided().find(same).map(|approval| approval.id)
+}
+
+/// The record of a wish.
+fn fresh(all: &All, cx: &mut Context, new: NewApproval) -> Approval {
+    Approval {
+        id: ApprovalId(cx.fresh_id(|id| all.approvals.iter().any(|approval| approval.id.0 == id))),
         agent_id: new.agent,
         agent_name: name_of(all, new.agent),
-        lineage_id: lineage,
+        lineage_id: lineage_of(all, new.agent),
         action: new.action,
         status: Status::Pending,
         requested_at: cx.now,
@@ -240,19 +219,19 @@ pub fn request(all: &mut All, cx: &mut Context, new: NewApproval) -> Result<(App
         resolved_by: None,
         reason: None,
         used_at: None,
-    };
-    cx.audit(
-        "approval.request",
-        &json!({"id": id, "agentId": approval.shown_agent(), "action": approval.action}),
-    );
+        rule: None,
+        with_rule: false,
+    }
+}
+
+/// Tells everybody that a person has to decide.
+fn announce(all: &mut All, cx: &mut Context, approval: &Approval) {
+    let wish = json!({"id": approval.id, "agentId": approval.shown_agent(), "action": approval.action});
+    cx.audit("approval.request", &wish);
     cx.notice(Notice::ApprovalRequest { data: Box::new(approval.clone()) });
-    Arc::make_mut(&mut all.approvals).list.push(Arc::new(approval));
-    Arc::make_mut(&mut all.timers).set(Timer::Approval(id), cx.now + LIFETIME);
-    save(cx);
-    if let Some(lineage) = lineage {
+    if let Some(lineage) = approval.lineage_id {
         show_waiting(all, cx, lineage);
     }
-    Ok((id, true))
 }
 
 /// What the approval `id` is worth for this action of this agent, without using it.
@@ -321,6 +300,12 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     let result = all.health.writable().and_then(|()| match command {
         Command::Decide { id, decision, reason } => decide(all, cx, &id, decision, reason),
         Command::Ask { agent, question } => ask(all, cx, agent.as_deref(), &question).map(Response::from),
+        Command::AddRule(new) => {
+            new_rule::add(all, cx, *new).map(|made| Response::from(Reply::json(201, &made)))
+        }
+        Command::RevokeRule { id } => {
+            new_rule::revoke(all, cx, &id).map(|rule| Response::from(Reply::ok(&rule)))
+        }
     });
     cx.answer(call, result);
 }
@@ -394,6 +379,13 @@ pub fn expire(all: &mut All, cx: &mut Context, id: ApprovalId) {
     resolve(all, cx, id, Status::Expired, None);
 }
 
+/// An agent has done something: where its shell is follows from it.
+pub fn heard_one(all: &mut All, agent: AgentId, activity: &Activity) {
+    if matches!(activity, Activity::ToolStarted { input, .. } if input.get("command").is_some()) {
+        Arc::make_mut(&mut all.approvals).hear(agent, activity);
+    }
+}
+
 /// Something has happened to an agent: its approvals follow its lineage.
 pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     match *moment {
@@ -408,12 +400,14 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             }
         }
         Moment::Ended(id) => {
+            Arc::make_mut(&mut all.approvals).shells.forget(id);
             end_questions(all, cx, id);
             if let Some(lineage) = lineage_of(all, Some(id)) {
                 show_waiting(all, cx, lineage);
             }
         }
         Moment::Removed(_, lineage) => {
+            rules::forget(all, cx, lineage);
             let open = |approval: &&Arc<Approval>| approval.lineage_id == Some(lineage) && approval.is_open();
             let ids: Vec<ApprovalId> =
                 all.approvals.iter().filter(open).map(|approval| approval.id).collect();
@@ -440,10 +434,23 @@ fn end_questions(all: &mut All, cx: &mut Context, agent: AgentId) {
 
 /// Sets the outcome, tells everybody, and tells the agent.
 fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reason: Option<String>) {
+    resolve_by(all, cx, id, status, reason, None);
+}
+
+/// As [`resolve`]; a rule decides it where one is named.
+fn resolve_by(
+    all: &mut All,
+    cx: &mut Context,
+    id: ApprovalId,
+    status: Status,
+    reason: Option<String>,
+    rule: Option<RuleId>,
+) {
     let now = cx.now;
-    let actor = cx.actor.to_string();
+    let actor = rule.map_or_else(|| cx.actor.to_string(), |rule| format!("rule {rule}"));
     let Some(approval) = Arc::make_mut(&mut all.approvals).edit(id) else { return };
     approval.resolve(now, actor, status, reason);
+    approval.rule = rule;
     let approval = approval.clone();
     let timers = Arc::make_mut(&mut all.timers);
     timers.clear(Timer::Approval(id));
@@ -464,6 +471,10 @@ fn resolve(all: &mut All, cx: &mut Context, id: ApprovalId, status: Status, reas
         }
         return;
     }
+    if rule.is_some() && status == Status::Approved && !approval.action.blocks() {
+        // It is done, and nobody minds: there is nothing to tell.
+        return;
+    }
     let is_answer = matches!(approval.action, Action::Question { .. }) && status == Status::Rejected;
     // A refusal waits until the agent runs anyway; an answer, or a yes that work waits for, wakes it.
     let may_resume = is_answer || (status == Status::Approved && approval.action.blocks());
@@ -479,9 +490,14 @@ fn settle(all: &mut All, cx: &mut Context) {
         .map(|approval| (approval.resolved_at, approval.id))
         .collect();
     sorted::up(&mut closed);
+    let is_by_rule = |id: ApprovalId| all.approvals.iter().any(|one| one.id == id && one.rule.is_some());
+    let by_rule: Vec<ApprovalId> = closed.iter().map(|(_, id)| *id).filter(|id| is_by_rule(*id)).collect();
+    let mut gone: Vec<ApprovalId> = by_rule[..by_rule.len().saturating_sub(MAX_BY_RULE)].to_vec();
+    closed.retain(|(_, id)| !gone.contains(id));
     let surplus = closed.len().saturating_sub(MAX_RESOLVED);
-    for (_, id) in closed.into_iter().take(surplus) {
-        Arc::make_mut(&mut all.approvals).list.retain(|approval| approval.id != id);
+    gone.extend(closed.into_iter().take(surplus).map(|(_, id)| id));
+    if !gone.is_empty() {
+        Arc::make_mut(&mut all.approvals).list.retain(|approval| !gone.contains(&approval.id));
     }
     save(cx);
 }

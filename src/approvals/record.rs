@@ -1,13 +1,13 @@
 //! The record of an approval, and how it is shown.
 
 use super::Action;
+use super::rule::RuleId;
 use crate::core::ids::{AgentId, LineageId, NotAnId};
 use crate::core::time::{Time, rfc3339};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 /// Names an approval: `apr-` and 8 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, svc_base::recorded::Recorded)]
@@ -93,6 +93,12 @@ pub struct Approval {
     pub reason: Option<String>,
     /// When it let its one attempt through.
     pub used_at: Option<Time>,
+    /// The rule that decides it, or has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleId>,
+    /// A person has made a rule of it: what comes again is the rule's, with its count and its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub with_rule: bool,
 }
 
 impl Approval {
@@ -116,6 +122,11 @@ impl Approval {
             // Being told is all that there is to it.
             self.used_at = Some(now);
         }
+    }
+
+    /// Whether it allows this once, and nothing of the like behind it.
+    pub fn is_for_once(&self) -> bool {
+        self.rule.is_some() || self.with_rule
     }
 
     /// The agent's id, or `operator`.
@@ -143,6 +154,7 @@ impl Approval {
         add("resolvedBy", self.resolved_by.clone());
         add("reason", self.reason.clone());
         add("usedAt", self.used_at.map(|at| at.to_string()));
+        add("rule", self.rule.map(|rule| rule.to_string()));
         body
     }
 
@@ -201,14 +213,6 @@ impl Approval {
         let answer = self.reason.as_deref().filter(|_| self.status != Status::Expired).unwrap_or(plain);
         format!("Answer to your question {id} ({question}): {answer}")
     }
-}
-
-/// `.svc/state/approvals.json`.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Stored {
-    pub version: u32,
-    /// In the order of their requests.
-    pub approvals: Vec<Arc<Approval>>,
 }
 
 /// The version this code writes.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::assembly::documents::encode;
-use crate::core::Actor;
+use crate::core::{Actor, Timers};
 use crate::testing::Bench;
 use serde_json::{Value, json};
 

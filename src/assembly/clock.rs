@@ -5,7 +5,7 @@
 //! lasts as long as it says. What stands on the wall is different:
 //!
 //! - schedules follow the wall clock, and no minute is used twice;
-//! - an approval expires when the wall clock says so, but never lives longer than its lifetime;
+//! - an approval and a rule expire when the wall clock says so, but never live longer than their lifetime;
 //! - past times stay as they were told, except those that would lie in the future.
 
 use crate::core::time::{Jump, Time};
@@ -19,7 +19,7 @@ pub fn set(state: &mut State, cx: &mut Context, jump: Jump) {
     cx.push(Effect::Warn(format!("the clock went {seconds} s {way} at once: time-outs are moved along")));
     Arc::make_mut(&mut state.timers).move_by(jump, |timer| match timer {
         Timer::ScheduleDue(_) | Timer::ScheduleSoon(_) | Timer::LimitOpens(_) => false,
-        Timer::Approval(_) | Timer::Cleanup => jump.is_back,
+        Timer::Approval(_) | Timer::Rule(_) | Timer::Cleanup => jump.is_back,
         _ => true,
     });
     if jump.is_back {

@@ -38,6 +38,8 @@ struct World {
     approval: String,
     gateway: String,
     rule: String,
+    /// A rule about approvals.
+    may: String,
 }
 
 fn world() -> World {
@@ -87,7 +89,9 @@ fn world() -> World {
     let (path, text) = ("src/a.rs".to_owned(), "why?".to_owned());
     let new = comments::New { agent: one, path, line: 1, last_line: 1, quote, text };
     bench.command(Command::Comments(comments::Command::Add(Box::new(new))));
-    World { bench, approval: approval.to_string(), gateway, rule }
+    let body = json!({"say": "allow", "file": "src/a.rs", "for": "project"});
+    let may = word(&bench.post("/api/rules", &body)["rule"]["id"]);
+    World { bench, approval: approval.to_string(), gateway, rule, may }
 }
 
 fn prices(source: &str) -> Value {
@@ -127,6 +131,8 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/approvals/:id/approve", format!("approvals/{approval}/approve"), none.clone()),
         ("POST /api/approvals/:id/reject", format!("approvals/{approval}/reject"), none.clone()),
         ("POST /api/questions", "questions".into(), json!({"question": "why?"})),
+        ("POST /api/rules", "rules".into(), json!({"say": "never", "file": "b", "for": "project"})),
+        ("DELETE /api/rules/:id", format!("rules/{}", world.may), none.clone()),
         ("POST /api/coordination/declare", "coordination/declare".into(), lock),
         ("POST /api/coordination/complete", "coordination/complete".into(), json!({"agentId": "me"})),
         ("DELETE /api/credentials/:provider", "credentials/codex".into(), none.clone()),

@@ -57,6 +57,7 @@ pub static ALL: &[Asset] = &[
     asset!("timeline.js", false),
     asset!("talk.js", false),
     asset!("agent-tabs.js", false),
+    asset!("card.js", false),
     asset!("diff.js", false),
     asset!("review.js", false),
     asset!("chart.js", false),

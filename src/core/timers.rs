@@ -3,7 +3,7 @@
 use super::CallId;
 use super::ids::{AgentId, ScheduleId};
 use super::time::{Jump, Time};
-use crate::approvals::ApprovalId;
+use crate::approvals::{ApprovalId, RuleId};
 use crate::gateways::GatewayId;
 use crate::integrations::RunId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,11 +3,12 @@
 use super::{MAX_CALLS, PendingCall, edit, gates, life};
 use crate::agents::rights;
 use crate::api::{Problem, Reply};
-use crate::approvals::{self, Action, NewApproval, Verdict};
+use crate::approvals::{self, Action, ApprovalId, Asked, Danger, Judged, NewApproval, RuleId, Verdict};
 use crate::core::ids::AgentId;
 use crate::core::{Actor, CallId, Context, Document, Durability, Effect, State as All, Timer};
 use crate::integrations::protocol::Ask;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_base::sorted::Gather;
@@ -62,7 +63,9 @@ pub fn exec(
         cx.audit("integration.exec.rate_limited", &entry);
         return Err(rate_limited(&request.id, wait));
     }
-    if !by_name && !all.integrations.destructive.contains_key(&request.id) {
+    // A rule may let it through without a person: what its server calls destructive it may not.
+    let is_listed = all.integrations.destructive.contains_key(&request.id);
+    if !is_listed && (!by_name || could_be_allowed(all, cx, &request)) {
         // What its server says of its tools is to be known before one is called.
         let pending = listing(&request.id, cx.actor.clone(), Some(Box::new(request.clone())));
         return run(all, cx, call, pending).map(|()| None).inspect_err(|problem| {
@@ -70,6 +73,11 @@ pub fn exec(
         });
     }
     proceed(all, cx, call, request)
+}
+
+/// Whether a rule could let this call through.
+fn could_be_allowed(all: &All, cx: &Context, request: &Request) -> bool {
+    request.approval_id.is_none() && all.approvals.may_allow_calls(cx.now, &request.id)
 }
 
 /// The rest of the flow, from the approval gate on.
@@ -84,17 +92,33 @@ fn proceed(
     let entry = audit_entry(&request, agent.as_deref());
     let mut approval = None;
     if is_gated(all, &request.id, &request.tool) {
-        let action = Action::integration_exec(&request.id, &request.tool, &request.params);
+        let action = Action::integration_exec(&request.id, &request.tool, &request.params)
+            .with_danger(danger(all, cx, &request.id, &request.tool));
         let gate = Gate { agent: agent_id(all, agent.as_deref()), action, entry: &entry };
-        if let Some(reply) = pass(all, cx, &request, &gate)? {
-            return Ok(Some(reply));
+        match pass(all, cx, &request, &gate)? {
+            Passed::Waits(reply) => return Ok(Some(*reply)),
+            Passed::By(id) => approval = Some(id),
         }
-        approval = request.approval_id;
     }
     let ask = Ask::Tool { name: request.tool, params: request.params };
     let (actor, entry) = (cx.actor.clone(), Some(Arc::new(entry)));
     let pending = PendingCall { integration: request.id, actor, ask, entry, approval, then: None };
     run(all, cx, call, pending).map(|()| None)
+}
+
+/// Whether a call can be taken back. Where a rule could allow it and its server has not told what it calls
+/// destructive, it cannot.
+fn danger(all: &All, cx: &Context, id: &str, tool: &str) -> Option<Danger> {
+    let state = &all.integrations;
+    let kind = state.definition(id).map(|definition| definition.kind);
+    if kind.is_none_or(gates::pays) {
+        return Some(Danger::Pays);
+    }
+    let is_told = |tools: &Arc<BTreeSet<String>>| tools.contains(&gates::folded(tool));
+    let is_untold = || all.approvals.may_allow_calls(cx.now, id);
+    let destroys =
+        gates::says_that_it_destroys(tool) || state.destructive.get(id).map_or_else(is_untold, is_told);
+    destroys.then_some(Danger::Destroys)
 }
 
 /// Whether a call needs an approval: by its name, or because its server calls it destructive.
@@ -170,26 +194,73 @@ struct Gate<'a> {
     entry: &'a Value,
 }
 
-/// The approval gate: `None` lets the call through, and uses its approval up.
+/// What came of the gate.
+enum Passed {
+    /// A person has to decide.
+    Waits(Box<Reply>),
+    /// The call may go through, and has used up this approval.
+    By(String),
+}
+
+/// The approval gate.
 ///
-/// Errors: 403 for a rejected, foreign, used or expired approval, 404 for an unknown one.
-fn pass(all: &mut All, cx: &mut Context, request: &Request, gate: &Gate) -> Result<Option<Reply>, Problem> {
-    let Some(id) = request.approval_id.as_deref() else {
-        let new = NewApproval { agent: gate.agent, action: gate.action.clone() };
-        let (id, _) = approvals::request(all, cx, new)?;
-        return Ok(Some(blocked(cx, gate.entry, &id.to_string())));
-    };
-    if let Some(why) = life::refusal(all, &request.id) {
-        // The approval stays good for a time when the server can be reached.
-        cx.audit("integration.exec.failed", &with_error(gate.entry, &why));
-        return Err(server_problem("server_failed", &request.id, &why));
+/// Errors: 403 for a rejected, foreign, used or expired approval, or where a rule says never; 404 for an
+/// unknown one.
+fn pass(all: &mut All, cx: &mut Context, request: &Request, gate: &Gate) -> Result<Passed, Problem> {
+    let Some(id) = request.approval_id.as_deref() else { return pass_by_rule(all, cx, request, gate) };
+    check_reachable(all, cx, request, gate)?;
+    if let Judged::Never(rule) = approvals::judge(all, cx.now, gate.agent, &gate.action) {
+        return Err(never(rule));
     }
+    claim(all, cx, id, gate)
+}
+
+/// Errors: 400 `server_failed`.
+fn check_reachable(all: &All, cx: &mut Context, request: &Request, gate: &Gate) -> Result<(), Problem> {
+    let Some(why) = life::refusal(all, &request.id) else { return Ok(()) };
+    // The approval stays good for a time when the server can be reached.
+    cx.audit("integration.exec.failed", &with_error(gate.entry, &why));
+    Err(server_problem("server_failed", &request.id, &why))
+}
+
+fn never(rule: RuleId) -> Problem {
+    let text = format!("a rule of a person says never ({rule}); do not try it again, find another way");
+    Problem::new(403, "approval_rejected", text).with("rule", rule.to_string())
+}
+
+/// A call that brings no approval: what a rule allows goes through, for the rest a person is asked.
+fn pass_by_rule(all: &mut All, cx: &mut Context, request: &Request, gate: &Gate) -> Result<Passed, Problem> {
+    let judged = approvals::judge(all, cx.now, gate.agent, &gate.action);
+    if matches!(judged, Judged::Allow(_)) {
+        check_reachable(all, cx, request, gate)?;
+    }
+    // One that the disk did not take the use of is still good, as long as no rule says never.
+    let is_by_rule = |id: &ApprovalId| {
+        let found = all.approvals.find(&id.to_string()).ok();
+        found.is_some_and(|one| one.rule.is_some() && one.status == approvals::Status::Approved)
+    };
+    let left = approvals::find_open(all, cx.now, gate.agent, &gate.action).filter(is_by_rule);
+    if let Some(id) = left.filter(|_| !matches!(judged, Judged::Never(_))) {
+        return claim(all, cx, &id.to_string(), gate);
+    }
+    let new = NewApproval { agent: gate.agent, action: gate.action.clone() };
+    match approvals::ask_now(all, cx, new)? {
+        Asked::Granted(id) => Ok(Passed::By(id.to_string())),
+        Asked::Never(rule) => Err(never(rule)),
+        Asked::Person(id, _) | Asked::Soon(id) => {
+            Ok(Passed::Waits(Box::new(blocked(cx, gate.entry, &id.to_string()))))
+        }
+    }
+}
+
+/// Uses up an approval that a call brings.
+fn claim(all: &mut All, cx: &mut Context, id: &str, gate: &Gate) -> Result<Passed, Problem> {
     let refuse = |status: u16, code: &'static str, text: String| {
         Err(Problem::new(status, code, text).with("approvalId", id))
     };
     match approvals::claim(all, cx, id, gate.agent, &gate.action) {
-        Verdict::Approved => Ok(None),
-        Verdict::Pending => Ok(Some(blocked(cx, gate.entry, id))),
+        Verdict::Approved => Ok(Passed::By(id.to_owned())),
+        Verdict::Pending => Ok(Passed::Waits(Box::new(blocked(cx, gate.entry, id)))),
         Verdict::Rejected(reason) => {
             let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             refuse(403, "approval_rejected", format!("approval {id} was rejected{why}"))

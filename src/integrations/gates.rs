@@ -43,6 +43,23 @@ pub fn folded(tool: &str) -> String {
     tool.nfkc().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
+/// Words with which the names of tools begin that cannot be taken back.
+const DESTROYING: [&str; 16] = [
+    "delete", "remove", "destroy", "drop", "purge", "erase", "wipe", "clear", "cancel", "revoke", "discard",
+    "merge", "force", "archive", "disable", "truncate",
+];
+
+/// Whether the name of a tool says that what it does cannot be taken back.
+pub fn says_that_it_destroys(tool: &str) -> bool {
+    let tool = folded(tool);
+    DESTROYING.iter().any(|word| tool.starts_with(word))
+}
+
+/// Whether tools of this kind of integration move money.
+pub fn pays(kind: Kind) -> bool {
+    matches!(kind, Kind::Payments)
+}
+
 /// Whether a tool's server itself says that a call may destroy something. One that says nothing of a tool
 /// leaves it to the names.
 pub fn is_destructive(tool: &Value) -> bool {

@@ -13,6 +13,8 @@ pub mod commands;
 #[cfg(test)]
 mod commands_tests;
 #[cfg(test)]
+mod rules_tests;
+#[cfg(test)]
 mod tests;
 mod undo;
 pub mod worker_look;
@@ -22,7 +24,9 @@ pub use svc_base::scopes::{owns, within};
 
 use crate::agents::{self, Agent, RunOrder};
 use crate::api::{Problem, Reply};
-use crate::approvals::{self, Action, Approval, ApprovalId, Certainty, NewApproval, Verdict};
+use crate::approvals::{
+    self, Action, Approval, ApprovalId, Asked, Certainty, Judged, NewApproval, RuleId, Verdict,
+};
 use crate::context::triggers;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::notice::{ConflictSeen, Notice};
@@ -40,6 +44,8 @@ pub const MAX_CONFLICTS: usize = 200;
 const MAX_OPEN_WRITES: usize = 64;
 /// Files per lineage that a person has let it write; the oldest goes first.
 const MAX_ALLOWED: usize = 500;
+/// Writes that a rule has let through and that are not seen yet; the oldest goes first.
+const MAX_ONCE: usize = 500;
 
 /// A write into a place that is not the agent's.
 #[derive(Debug, Clone, Serialize, svc_base::recorded::Recorded)]
@@ -74,6 +80,8 @@ pub struct State {
     /// Tool calls under way that write: by agent and call.
     open: BTreeMap<AgentId, BTreeMap<String, String>>,
     allowed: BTreeMap<LineageId, VecDeque<String>>,
+    /// Writes that a rule has let through, each for once, until they are seen afterwards.
+    once: VecDeque<(LineageId, String)>,
     /// Commands under way and files that have changed.
     commands: Arc<commands::Commands>,
     /// Rejected writes that are to be undone.
@@ -94,6 +102,20 @@ impl State {
         if files.len() > MAX_ALLOWED {
             files.pop_front();
         }
+    }
+
+    fn allow_once(&mut self, lineage: LineageId, file: &str) {
+        self.once.push_back((lineage, file.to_owned()));
+        if self.once.len() > MAX_ONCE {
+            self.once.pop_front();
+        }
+    }
+
+    /// Whether a rule has let this write through; once.
+    fn take_once(&mut self, lineage: LineageId, file: &str) -> bool {
+        let is_it = |(who, what): &(LineageId, String)| *who == lineage && what == file;
+        let at = self.once.iter().position(is_it);
+        at.is_some_and(|at| self.once.remove(at).is_some())
     }
 
     fn is_allowed(&self, lineage: LineageId, file: &str) -> bool {
@@ -143,6 +165,23 @@ fn trespass(all: &All, agent: &Agent, path: &str) -> Option<Trespass> {
     (owner.is_some() || !agent.scope.is_empty()).then_some(Trespass { file, owner })
 }
 
+/// A file that a person's rule is about, wherever it lies: `never` and `ask` hold in an agent's own scope,
+/// too.
+fn ruled(all: &All, now: Time, agent: &Agent, path: &str) -> Option<Trespass> {
+    all.approvals.rules().next()?;
+    let file = match &agent.worktree {
+        Some(worktree) => {
+            let file = within(&all.project.dir, &format!("{worktree}/{}", agent.working_dir), path)?;
+            // What it writes in its own copy is the file of that name, once it is merged.
+            let own = file.strip_prefix(worktree.as_str()).and_then(|rest| rest.strip_prefix('/'));
+            own.map(str::to_owned).unwrap_or(file)
+        }
+        None => within(&all.project.dir, &agent.working_dir, path)?,
+    };
+    let judged = approvals::judge(all, now, Some(agent.id), &Action::scope_violation(&file, None, false));
+    matches!(judged, Judged::Never(_) | Judged::Person(Some(_))).then_some(Trespass { file, owner: None })
+}
+
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let Command::MayWrite { agent, tool, path } = command;
@@ -159,20 +198,43 @@ fn may_write(all: &mut All, cx: &mut Context, agent: &str, tool: &str, path: &st
         return Err(Problem::new(403, "agent_may_not", "an agent may ask only for itself"));
     }
     let allow = |reason: &str| Reply::ok(&json!({"decision": "allow", "reason": reason}));
-    let Some(found) = trespass(all, &agent, path) else { return Ok(allow("it may write this file")) };
-    if agent.permission == Permission::Full {
+    let ruled = ruled(all, cx.now, &agent, path);
+    let is_ruled = ruled.is_some();
+    let Some(found) = ruled.or_else(|| trespass(all, &agent, path)) else {
+        return Ok(allow("it may write this file"));
+    };
+    if agent.permission == Permission::Full && !is_ruled {
         record(all, cx, &agent, &found, "before", Certainty::Sure, None);
         return Ok(allow("permission full: not blocked; a person is asked when it is written"));
     }
     let action = action(&found, false, Certainty::Sure);
+    let is_never = matches!(approvals::judge(all, cx.now, Some(agent.id), &action), Judged::Never(_));
     let open = approvals::find_open(all, cx.now, Some(agent.id), &action).map(|id| id.to_string());
-    if let Some(id) = &open
-        && approvals::claim(all, cx, id, Some(agent.id), &action) == Verdict::Approved
+    if let Some(id) = open.filter(|_| !is_never)
+        && approvals::claim(all, cx, &id, Some(agent.id), &action) == Verdict::Approved
     {
-        Arc::make_mut(&mut all.ownership).allow(agent.lineage_id, &found.file);
+        let is_for_once = all.approvals.find(&id).is_ok_and(|approval| approval.is_for_once());
+        let state = Arc::make_mut(&mut all.ownership);
+        if is_for_once {
+            state.allow_once(agent.lineage_id, &found.file);
+        } else {
+            state.allow(agent.lineage_id, &found.file);
+        }
         return Ok(allow("a person approved it"));
     }
-    let (id, is_new) = approvals::request(all, cx, NewApproval { agent: Some(agent.id), action })?;
+    let new = NewApproval { agent: Some(agent.id), action };
+    let (id, is_new) = match approvals::ask_now(all, cx, new)? {
+        Asked::Granted(_) => {
+            Arc::make_mut(&mut all.ownership).allow_once(agent.lineage_id, &found.file);
+            return Ok(allow("a rule of a person allows it"));
+        }
+        Asked::Never(rule) => {
+            let reason = format!("{tool} may not write {}: {}", found.file, never(rule));
+            return Ok(Reply::ok(&json!({"decision": "deny", "reason": reason, "rule": rule})));
+        }
+        Asked::Person(id, is_new) => (id, is_new),
+        Asked::Soon(id) => (id, false),
+    };
     if is_new {
         record(all, cx, &agent, &found, "before", Certainty::Sure, Some(id.to_string()));
     }
@@ -186,6 +248,11 @@ fn may_write(all: &mut All, cx: &mut Context, agent: &str, tool: &str, path: &st
         found.file
     );
     Ok(Reply::ok(&json!({"decision": "deny", "reason": reason, "approvalId": id})))
+}
+
+/// What an agent is told of a rule that says never.
+fn never(rule: RuleId) -> String {
+    format!("a rule of a person says never ({rule}). Do not try it again; find another way.")
 }
 
 fn action(found: &Trespass, written: bool, certainty: Certainty) -> Action {
@@ -304,11 +371,27 @@ fn permission_asked(
     tool: &str,
     input: &serde_json::Value,
 ) {
-    let action = Action::tool_permission(tool, input, question);
-    if approvals::request(all, cx, NewApproval { agent: Some(id), action }).is_err() {
-        let question = question.to_owned();
-        cx.push(Effect::Run(id, RunOrder::Decide { question, ruling: Ruling::default() }));
+    let folder = all.agents.get(id).and_then(|agent| folder_of(all, agent));
+    let action = Action::tool_permission(tool, input, question).with_command(input, folder.as_deref());
+    let reason = match approvals::ask_stored(all, cx, NewApproval { agent: Some(id), action }) {
+        Ok(Asked::Never(rule)) => never(rule),
+        Ok(_) => return,
+        Err(_) => String::new(),
+    };
+    let ruling = Ruling { allow: false, reason };
+    cx.push(Effect::Run(id, RunOrder::Decide { question: question.to_owned(), ruling }));
+}
+
+/// Where an agent's program works, relative to the project; `None` outside of it.
+fn folder_of(all: &All, agent: &Agent) -> Option<String> {
+    let folder = agent
+        .worktree
+        .as_ref()
+        .map_or_else(|| agent.working_dir.clone(), |worktree| format!("{worktree}/{}", agent.working_dir));
+    if folder.split('/').all(|part| matches!(part, "" | ".")) {
+        return Some(String::new());
     }
+    within(&all.project.dir, "", folder.trim_end_matches('/'))
 }
 
 /// An approval was decided.
@@ -319,6 +402,8 @@ fn decided(all: &mut All, cx: &mut Context, approval: ApprovalId, approved: bool
         Action::ToolPermission { question, .. } => {
             answer(cx, agent.id, &found, question.clone());
         }
+        // What a rule allows it allows once; the next write is its next use.
+        Action::ScopeViolation { written: true, .. } if approved && found.is_for_once() => {}
         Action::ScopeViolation { written: true, file_path, .. } if approved => {
             Arc::make_mut(&mut all.ownership).allow(agent.lineage_id, file_path);
         }
@@ -354,6 +439,7 @@ fn answer(cx: &mut Context, id: AgentId, approval: &Approval, question: String) 
 pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activity]) {
     commands::heard(all, cx, id, activities);
     for activity in activities {
+        approvals::heard_one(all, id, activity);
         match activity {
             Activity::ToolStarted { id: tool, path: Some(path), writes: true, .. } => {
                 let open = Arc::make_mut(&mut all.ownership).open.entry(id).or_default();
@@ -370,13 +456,22 @@ pub fn heard(all: &mut All, cx: &mut Context, id: AgentId, activities: &[Activit
                     continue;
                 }
                 let open = Arc::make_mut(&mut all.ownership).open.entry(id).or_default();
-                let path = open.remove(tool);
-                if let Some(path) = path.filter(|_| !error) {
-                    written(all, cx, id, &path);
+                match open.remove(tool) {
+                    Some(path) if *error => not_written(all, id, &path),
+                    Some(path) => written(all, cx, id, &path),
+                    None => {}
                 }
             }
             _ => {}
         }
+    }
+}
+
+/// What a rule has let through did not happen.
+fn not_written(all: &mut All, id: AgentId, path: &str) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    if let Some(found) = trespass(all, &agent, path) {
+        Arc::make_mut(&mut all.ownership).take_once(agent.lineage_id, &found.file);
     }
 }
 
@@ -387,7 +482,7 @@ fn written(all: &mut All, cx: &mut Context, id: AgentId, path: &str) {
     {
         commands::explained(all, cx.now, &file);
     }
-    if let Some(found) = trespass(all, &agent, path) {
+    if let Some(found) = trespass(all, &agent, path).or_else(|| ruled(all, cx.now, &agent, path)) {
         judged(all, cx, &agent, &found, Certainty::Sure);
     }
 }
@@ -397,13 +492,18 @@ fn judged(all: &mut All, cx: &mut Context, agent: &Agent, found: &Trespass, cert
     if all.ownership.is_allowed(agent.lineage_id, &found.file) {
         return;
     }
+    if Arc::make_mut(&mut all.ownership).take_once(agent.lineage_id, &found.file) {
+        return;
+    }
     let new = NewApproval { agent: Some(agent.id), action: action(found, true, certainty) };
-    let approval = match approvals::request(all, cx, new) {
-        // One question per file is enough; it is pending already.
-        Ok((_, false)) => return,
-        Ok((id, true)) => Some(id.to_string()),
+    let is_allowed = matches!(approvals::judge(all, cx.now, new.agent, &new.action), Judged::Allow(_));
+    let approval = match approvals::ask_stored(all, cx, new) {
+        // One question per file is enough; it is pending already. What a rule allows is no trespass.
+        Ok(Asked::Person(_, false)) => return,
+        Ok(Asked::Soon(_)) if is_allowed => return,
+        Ok(Asked::Person(id, true) | Asked::Soon(id) | Asked::Granted(id)) => Some(id.to_string()),
         // At the limit of open approvals the trespass is still recorded.
-        Err(_) => None,
+        Ok(Asked::Never(_)) | Err(_) => None,
     };
     record(all, cx, agent, found, "after", certainty, approval);
 }
@@ -426,6 +526,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::Removed(_, lineage) => {
             let state = Arc::make_mut(&mut all.ownership);
             state.allowed.remove(&lineage);
+            state.once.retain(|(who, _)| *who != lineage);
             state.undo.retain(|undo| undo.lineage != lineage);
         }
         Moment::Started(_)

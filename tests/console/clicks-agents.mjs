@@ -120,6 +120,66 @@ scenario("approve and reject, and cards keep their places", async (page) => {
   await page.locator(".status.rejected").first().waitFor();
 });
 
+scenario("a card shows the change, a rule of it decides the next one, and is revoked", async (page) => {
+  const write = (text) => ({ write: { path: "elsewhere/ruled.txt", text } });
+  const say = (text) => ({ say: text });
+  daemon.scenario("ruled", {
+    steps: [
+      say("The **list** of names lives there."),
+      write("first\n"),
+      { ask: "On?" },
+      write("second\n"),
+      { ask: "On?" },
+      write("third\n"),
+      { answer: "done" },
+    ],
+  });
+  await daemon.spawn("painter", "ruled", { name: "painter-ruled", scope: ["src/**"] });
+  await page.goto(`${daemon.url}/#/agent/painter-ruled`);
+  const card = page.locator("main .card.approval:not(.settled)");
+  await card.waitFor();
+  await card.locator(".diff .plus", { hasText: "first" }).waitFor();
+  check((await card.innerText()).includes("lives there."), "its last words are not on the card");
+  await card.getByText("Decide it for the next times, too").click();
+  await card.getByLabel("How long it is allowed").selectOption("uses:20");
+  await card.getByRole("button", { name: "Always allow" }).click();
+  const waits = async () =>
+    (await daemon.get("/api/approvals")).pending.some((one) => one.agentName === "painter-ruled");
+  await until("the decision", async () => !(await waits()));
+  const used = async () => (await daemon.get("/api/rules")).rules[0]?.used;
+  // It is told that it may keep what it wrote, and goes on.
+  await until("its use", async () => (await used()) === 1);
+  check(!(await waits()), "a person is asked although a rule allows it");
+  await page.goto(`${daemon.url}/#/approvals`);
+  const row = page.locator("table tr", { hasText: "painter-ruled may write elsewhere/ruled.txt" });
+  await row.getByText("1 of 20").waitFor();
+  await row.getByRole("button", { name: /Revoke/ }).click();
+  await row.getByText("revoked", { exact: true }).waitFor();
+  await daemon.post("/api/agents/painter-ruled/instruct", { message: "on", deliver: "now" });
+  const asked = page.locator(".card.approval:not(.settled)", { hasText: "elsewhere/ruled.txt" });
+  await asked.getByLabel("Decided before").waitFor();
+  await asked.getByRole("button", { name: /Reject/ }).click();
+});
+
+scenario("what no rule can allow says why, and a question is answered with words", async (page) => {
+  daemon.scenario("floor", { steps: [{ write: { path: "elsewhere/.env", text: "x\n" } }, { ask: "On?" }] });
+  await daemon.spawn("painter", "floor", { name: "painter-floor", scope: ["src/**"] });
+  await page.goto(`${daemon.url}/#/approvals`);
+  const card = page.locator(".card.approval:not(.settled)", { hasText: "elsewhere/.env" });
+  await card.getByText("Decide it for the next times, too").click();
+  await card.getByText("No rule can allow this: it names what may hold credentials").waitFor();
+  check(await card.getByRole("button", { name: "Always allow" }).isDisabled(), "it can be allowed for good");
+  await card.getByRole("button", { name: /Reject/ }).click();
+  await daemon.post("/api/questions", { question: "Which colour?", agentId: "painter-floor" });
+  const question = page.locator(".card.approval:not(.settled)", { hasText: "Which colour?" });
+  check(!(await question.getByRole("button", { name: /Approve/ }).count()), "a question is approved");
+  await question.getByLabel("Answer to painter-floor").fill("teal");
+  await question.getByRole("button", { name: "Answer painter-floor" }).click();
+  await until("the answer", async () =>
+    (await daemon.get("/api/approvals")).resolved.some((one) => one.reason === "teal"),
+  );
+});
+
 scenario("what an agent writes forges no line and no direction", async (page) => {
   daemon.scenario("forger", {
     steps: [

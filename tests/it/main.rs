@@ -72,6 +72,7 @@ mod record;
 mod recordings;
 mod room;
 mod rotation_triggers;
+mod rules;
 mod runs;
 mod script_agent;
 mod search;

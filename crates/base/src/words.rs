@@ -5,6 +5,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("GET /api/agents", "svc agents"),
     ("POST /api/agents", "svc spawn ROLE"),
     ("GET /api/approvals", "svc approvals --all"),
+    ("GET /api/rules", "svc rules --all"),
     ("GET /api/teams", "svc team list"),
     ("GET /api/plans", "svc agents"),
     ("GET /api/schedules", "svc schedule list"),

@@ -45,6 +45,9 @@ fn answer(session: &Session) -> Outcome {
 /// `svc approvals`.
 pub fn list(session: &Session) -> Outcome {
     let out = &session.out;
+    if let Some(given) = session.args.words.first() {
+        return show(session, given);
+    }
     let answer = session.client()?.get("/api/approvals")?;
     if out.json {
         return out.document(&answer);
@@ -73,6 +76,25 @@ pub fn list(session: &Session) -> Outcome {
     out.lines(&table.lines(out.width, out.colour))
 }
 
+/// `svc approvals ID`: all that it takes to decide it.
+fn show(session: &Session, given: &str) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?;
+    let id = whole_id(&client, given)?;
+    let mut record = client.get(&format!("/api/approvals/{}", encode(&id)))?;
+    let card = card_of(&client, &id)?;
+    if out.json {
+        record["card"] = card;
+        return out.document(&record);
+    }
+    out.lines(&super::card::lines(&record, &card))
+}
+
+/// What is known of a decision, beside its record.
+pub(super) fn card_of(client: &Client, id: &str) -> Result<Value, Failure> {
+    client.get(&format!("/api/approvals/{}/card", encode(id)))
+}
+
 /// What the agent wants, with the parameters of a tool.
 pub(super) fn wish(record: &Value) -> String {
     let action = &record["action"];
@@ -96,9 +118,14 @@ fn decide(session: &Session, verb: &str, done: &str) -> Outcome {
     let client = session.client()?;
     let id = whole_id(&client, &session.args.words[0])?;
     let body = session.args.value("reason").map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+    // Read before, for the decision is of what was there then. It is shown to people, not needed to decide.
+    let card = if out.json || out.quiet { None } else { card_of(&client, &id).ok() };
     let record = client.post(&format!("/api/approvals/{}/{verb}", encode(&id)), &body)?;
     if out.json {
         return out.document(&record);
+    }
+    if let Some(card) = card {
+        out.lines(&super::card::lines(&record, &card))?;
     }
     out.line(&if out.quiet {
         id
@@ -121,7 +148,7 @@ fn name(record: &Value) -> String {
 /// The id that `given` begins, with or without `apr-`, if only one pending approval does.
 ///
 /// Errors: several begin so.
-fn whole_id(client: &Client, given: &str) -> Result<String, Failure> {
+pub(super) fn whole_id(client: &Client, given: &str) -> Result<String, Failure> {
     let answer = client.get("/api/approvals")?;
     let begins =
         |id: &str| id.starts_with(given) || id.strip_prefix("apr-").is_some_and(|hex| hex.starts_with(given));

@@ -465,6 +465,7 @@ static TABLES: &[&[Command]] = &[
     super::snapshots::COMMANDS,
     super::comments::COMMANDS,
     super::approvals::COMMANDS,
+    super::rules::COMMANDS,
     &super::memory::COMMANDS,
     super::recall::COMMANDS,
     super::capacity::COMMANDS,

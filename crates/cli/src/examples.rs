@@ -109,10 +109,18 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "gateways",
         &["svc gateways add telegram --chat 4711", "svc gateways token 3f2a", "svc gateways connect 3f2a"],
     ),
-    ("approvals", &["svc approvals", "svc approvals --all"]),
+    ("approvals", &["svc approvals", "svc approvals apr-1f2e", "svc approvals --all"]),
     ("approve", &["svc approve apr-1f2e", "svc approve apr-1f2e --reason 'this once'"]),
     ("reject", &["svc reject apr-1f2e", "svc reject apr-1f2e --reason 'use api/ instead'"]),
     ("answer", &["svc answer apr-1f2e 'eight hours after the login'", "svc answer apr-1f2e - < answer.txt"]),
+    (
+        "rules",
+        &[
+            "svc rules allow apr-1f2e --uses 20",
+            "svc rules allow apr-1f2e --command --for role --minutes 480",
+            "svc rules revoke rul-7c01",
+        ],
+    ),
     ("locks", &["svc locks", "svc locks --json"]),
     (
         "credentials",

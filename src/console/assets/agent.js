@@ -2,6 +2,7 @@
 
 import { button, confirm, cost, empty, fill, h, say, short, span, toast } from "./dom.js";
 import { abandon, at, del, post } from "./api.js";
+import { card } from "./approvals.js";
 import { find, isLive, on, store } from "./store.js";
 import { gauge, setGauge } from "./gauge.js";
 import { work } from "./timeline.js";
@@ -27,9 +28,11 @@ export default function agentPage(view, parts) {
   const tabs = h("nav", { class: "tabs", "aria-label": "Agent" });
   const body = h("div");
   const gone = h("div");
+  const waits = h("section", { class: "cards wide", "aria-label": "It waits for you" });
   view.append(
     h("div", { class: "agent-top" }, h("div", {}, name, " ", status), reason, context, actions),
     facts,
+    waits,
     tabs,
     gone,
     body,
@@ -108,6 +111,26 @@ export default function agentPage(view, parts) {
     }
   };
 
+  /** What this agent waits for stands on its page. A card keeps its place when it is decided. */
+  const cards = new Map();
+  const decide = () => {
+    const id = current()?.id ?? key;
+    const own = store.approvals.filter((one) => one.agentId === id);
+    const pending = new Set(own.map((one) => one.id));
+    for (const [one, el] of cards) {
+      if (pending.has(one)) continue;
+      el.remove();
+      cards.delete(one);
+    }
+    for (const one of own) {
+      if (cards.has(one.id)) continue;
+      cards.set(one.id, card(one));
+      waits.append(cards.get(one.id));
+    }
+    waits.hidden = !cards.size;
+  };
+  const first = () => waits.querySelector(".card.approval:not(.settled)");
+
   const kill = () => {
     const agent = current();
     if (agent)
@@ -180,12 +203,15 @@ export default function agentPage(view, parts) {
 
   stops.push(
     on("agents", top),
+    on("agents", decide),
+    on("approvals", decide),
     on("tick", top),
     on("rotation:complete", ({ oldAgentId, agentId }) => {
       if (oldAgentId === key || find(key)?.id === agentId) moved(agentId);
     }),
   );
   open();
+  decide();
   return {
     go(next) {
       if (next[1] !== key) return false;
@@ -205,6 +231,8 @@ export default function agentPage(view, parts) {
           location.hash = `#/agent/${key}/rotate`;
         },
         K: kill,
+        a: () => first()?.approve(),
+        x: () => first()?.reject(),
         ...tab.keys,
       };
     },

@@ -1,7 +1,7 @@
 // Approvals: exact parameters, who asks, until when; approve or reject.
 
 import { ago, button, dayOf, empty, fill, h, head, say, table, toast, until, visible, visibleLine } from "./dom.js";
-import { post } from "./api.js";
+import { at, get, post } from "./api.js";
 import { on, readApprovals, store } from "./store.js";
 
 const KINDS = {
@@ -9,43 +9,62 @@ const KINDS = {
   integration_exec: "Integration call",
   tool_permission: "Tool permission",
   resume_agents: "Resume agents",
+  question: "Question",
 };
 
-/** What an action says beyond type and description, name by name. */
-function parameters(action) {
-  const rows = Object.entries(action).filter(
-    ([key, value]) => key !== "type" && key !== "description" && value !== null && value !== undefined,
+/** A question is answered with words. */
+function question(approval) {
+  const who = visibleLine(approval.agentName);
+  const words = h("textarea", { rows: 2, class: "answer", "aria-label": `Answer to ${who}` });
+  const send = async () => {
+    if (!words.value.trim()) return words.focus();
+    const body = { id: approval.id, decision: "approve", reason: words.value.trim() };
+    await post("/api/approvals", body);
+    settle(el, "Answered");
+    toast(`Answered: ${who} is told`);
+    return readApprovals();
+  };
+  const none = async () => {
+    await post("/api/approvals", { id: approval.id, decision: "reject" });
+    settle(el, "Not answered");
+    await readApprovals();
+  };
+  words.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) answer.click();
+  });
+  const answer = button("Answer", send, { class: "primary", "aria-label": `Answer ${who}` });
+  const el = h(
+    "article",
+    { class: "card approval", "data-id": approval.id },
+    cardHead(approval),
+    h("p", { class: "what" }, visible(approval.action.question)),
+    words,
+    h("div", { class: "actions" }, button("Leave it to the agent", none), answer),
   );
+  el.approve = () => words.focus();
+  el.reject = () => {};
+  return el;
+}
+
+function cardHead(approval) {
+  const who = visibleLine(approval.agentName);
   return h(
-    "dl",
-    { class: "params" },
-    rows.map(([key, value]) => [
-      h("dt", {}, key),
-      h(
-        "dd",
-        {},
-        typeof value === "object"
-          ? h("pre", { tabIndex: 0 }, JSON.stringify(value, null, 2))
-          : key === "question"
-            ? visible(value)
-            : visibleLine(value),
-      ),
-    ]),
+    "div",
+    { class: "card-head" },
+    h("span", { class: "tag" }, KINDS[approval.action.type] ?? approval.action.type),
+    approval.agentId === "operator"
+      ? h("strong", {}, who)
+      : h("a", { href: `#/agent/${approval.agentId}` }, who),
+    h("span", { class: "muted right" }, ago(approval.requestedAt, " ago"), " · expires in ", until(approval.expiresAt)),
   );
 }
 
 /** One approval as a card. It keeps its place when it is decided. */
 export function card(approval) {
   const { action } = approval;
+  if (action.type === "question") return question(approval);
   const who = visibleLine(approval.agentName);
   const what = visibleLine(action.description);
-  const state = h(
-    "span",
-    { class: "muted right" },
-    ago(approval.requestedAt, " ago"),
-    " · expires in ",
-    until(approval.expiresAt),
-  );
   const reason = h("input", {
     type: "text",
     class: "reason",
@@ -67,22 +86,31 @@ export function card(approval) {
   const no = button("Reject", decide("reject", "Rejected"), {
     "aria-label": `Reject ${who}: ${what}`,
   });
+  const shown = h("div", { class: "told" });
+  const rule = h("div");
+  // Not before it is whole: a card keeps its size.
   const el = h(
     "article",
-    { class: "card approval", "data-id": approval.id },
-    h(
-      "div",
-      { class: "card-head" },
-      h("span", { class: "tag" }, KINDS[action.type] ?? action.type),
-      approval.agentId === "operator"
-        ? h("strong", {}, who)
-        : h("a", { href: `#/agent/${approval.agentId}` }, who),
-      state,
-    ),
+    { class: "card approval", "data-id": approval.id, hidden: true },
+    cardHead(approval),
     h("p", { class: "what" }, what),
-    parameters(action),
+    shown,
+    rule,
     h("div", { class: "actions" }, reason, no, yes),
   );
+  const ruled = async (say) => {
+    settle(el, say === "never" ? "Rejected" : "Approved");
+    await readApprovals();
+  };
+  Promise.all([import("./card.js"), get(at`/api/approvals/${approval.id}/card`)])
+    .then(([{ details, ruleForm }, told]) => {
+      fill(shown, details(told));
+      fill(rule, ruleForm(approval, ruled));
+    })
+    .catch((error) => fill(shown, h("p", { class: "muted" }, `The details cannot be read: ${error.message}`)))
+    .finally(() => {
+      el.hidden = false;
+    });
   el.approve = () => yes.click();
   el.reject = () => no.click();
   return el;
@@ -90,7 +118,7 @@ export function card(approval) {
 
 function settle(el, word) {
   el.classList.add("settled");
-  for (const control of el.querySelectorAll("button,input")) control.disabled = true;
+  for (const control of el.querySelectorAll("button,input,textarea,select")) control.disabled = true;
   fill(el.querySelector(".card-head .right"), word);
 }
 
@@ -99,7 +127,15 @@ export default function approvals(view) {
   const none = h("div");
   const past = h("section", { "aria-label": "Decided" });
   const count = h("span");
-  view.append(head("Approvals", count), stack, none, past);
+  const place = h("div");
+  let rules = { load() {} };
+  const list = import("./card.js").then(({ ruleList }) => {
+    rules = ruleList();
+    fill(place, rules.el);
+    return rules.load();
+  });
+  list.catch(() => {});
+  view.append(head("Approvals", count), stack, none, place, past);
   const cards = new Map();
   let selected = -1;
   const draw = () => {
@@ -161,7 +197,12 @@ export default function approvals(view) {
     open[selected].classList.add("selected");
     open[selected].scrollIntoView({ block: "nearest" });
   };
-  const stops = [on("approvals", draw)];
+  const stops = [
+    on("approvals", () => {
+      draw();
+      rules.load()?.catch(() => {});
+    }),
+  ];
   stack.addEventListener("pointerleave", () => setTimeout(draw, 300));
   draw();
   readApprovals().catch(() => {});

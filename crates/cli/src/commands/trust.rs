@@ -9,7 +9,10 @@ pub static COMMANDS: [Command; 6] = [
         name: "approvals",
         group: Group::Trust,
         summary: "list what waits for your yes or no",
-        usage: "approvals [--all]",
+        usage: "approvals [ID | --all]",
+        words: (0, 1),
+        details: "With an ID: all that it takes to decide it: the change as a diff, the command with its folder, what the\n\
+                  agent said last, who owns the file, what was decided of the like. The beginning of an id is enough.",
         options: &[short('a', switch("all", "also the last 50 that were resolved"))],
         run: approvals::list,
         ..Command::PLAIN

@@ -234,12 +234,15 @@ impl View {
         None
     }
 
-    /// The whole record of an approval, as people read it; empty when it is gone.
+    /// All that it takes to decide an approval: its card or, where there is none yet, its whole record; empty
+    /// when it is gone.
     pub fn approval_lines(&self, id: &str) -> Vec<String> {
         let record = self.look.approvals.iter().find(|record| text(record, "id") == id);
-        record
-            .map(|record| format!("{record:#}").lines().map(ToOwned::to_owned).collect())
-            .unwrap_or_default()
+        match record {
+            Some(record) if record["card"].is_object() => crate::card::lines(record, &record["card"]),
+            Some(record) => format!("{record:#}").lines().map(ToOwned::to_owned).collect(),
+            None => Vec::new(),
+        }
     }
 
     fn step(&mut self, to: impl Fn(usize, usize) -> usize) {

@@ -4,12 +4,13 @@
 //! carries out anyway.
 
 use super::view::{Look, Wish};
+use crate::approvals::card_of;
 use crate::client::{Client, encode};
 use crate::logs::{Reader, Start, describe};
 use crate::session::{Failure, now};
-use crate::target::agents;
+use crate::target::{agents, text};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +26,8 @@ const LOAD_PART: u32 = 10;
 const LOG_LINES_MAX: usize = 1000;
 /// Entries of a log that are asked for at first.
 const LOG_TAIL: u64 = 300;
+/// Cards of approvals that are read at one look.
+const CARDS_AT_ONCE: usize = 5;
 /// Decisions and kills under way at the same time.
 const ERRANDS_MAX: usize = 8;
 
@@ -118,9 +121,10 @@ fn errand(client: &Client, wish: &Wish) -> Result<String, Failure> {
 
 fn keep_looking(client: &Client, inbox: &Inbox, waker: &Waker, orders: &Receiver<Order>) {
     let mut log: Option<Log> = None;
+    let mut cards = Cards::new();
     loop {
         let began = Instant::now();
-        let seen = look(client, log.as_mut()).unwrap_or_else(|failure| Look {
+        let seen = look(client, log.as_mut(), Some(&mut cards)).unwrap_or_else(|failure| Look {
             trouble: Some(match failure {
                 Failure::Say { message, .. } => message,
                 _ => "the daemon cannot be asked".into(),
@@ -162,18 +166,38 @@ impl Log {
     }
 }
 
-/// One look, without a log.
+/// What is known of decisions that wait, by the id: read once each.
+type Cards = BTreeMap<String, Value>;
+
+/// One look, without a log and without cards.
 pub fn look_once(client: &Client) -> Result<Look, Failure> {
-    look(client, None)
+    look(client, None, None)
 }
 
-fn look(client: &Client, log: Option<&mut Log>) -> Result<Look, Failure> {
+/// Puts the cards into the records of approvals; those that are not known yet are read, a few at a time.
+fn with_cards(client: &Client, approvals: &mut [Value], cards: &mut Cards) {
+    cards.retain(|id, _| approvals.iter().any(|record| text(record, "id") == id));
+    let unknown = approvals.iter().map(|record| text(record, "id")).filter(|id| !cards.contains_key(*id));
+    let wanted: Vec<String> = unknown.take(CARDS_AT_ONCE).map(ToOwned::to_owned).collect();
+    for id in wanted {
+        // One that is gone, or a daemon that knows no cards: the record alone is shown.
+        cards.insert(id.clone(), card_of(client, &id).unwrap_or_default());
+    }
+    for record in approvals {
+        record["card"] = cards.get(text(record, "id")).cloned().unwrap_or_default();
+    }
+}
+
+fn look(client: &Client, log: Option<&mut Log>, cards: Option<&mut Cards>) -> Result<Look, Failure> {
     let agents = agents(client)?;
     let mut answer = client.get("/api/approvals")?;
-    let approvals = match answer["pending"].take() {
+    let mut approvals = match answer["pending"].take() {
         Value::Array(pending) => pending,
         _ => Vec::new(),
     };
+    if let Some(cards) = cards {
+        with_cards(client, &mut approvals, cards);
+    }
     let log = match log {
         None => None,
         Some(log) => {
