@@ -97,7 +97,7 @@ pub const FLOOR: &[Forbidden] = &[
 ];
 
 /// Folders and files of programs that read them as orders.
-const PROGRAMS: [&str; 24] = [
+const PROGRAMS: [&str; 27] = [
     ".claude",
     ".claude.json",
     ".mcp.json",
@@ -122,6 +122,9 @@ const PROGRAMS: [&str; 24] = [
     ".zshenv",
     ".gitconfig",
     ".config",
+    ".github",
+    ".gitlab-ci.yml",
+    ".circleci",
 ];
 const REMOVING: [&str; 12] = [
     "rm", "rmdir", "unlink", "shred", "dd", "mkfs", "truncate", "wipefs", "fdisk", "parted", "-delete",
@@ -138,7 +141,18 @@ const PLAIN_GIT: [&str; 11] =
 const OTHER_GIT: [&str; 6] = ["gh", "glab", "hub", "jj", "svn", "hg"];
 
 /// Arguments of tools that are run.
-const RUNS: [&str; 4] = ["command", "cmd", "script", "code"];
+const RUNS: [&str; 10] = [
+    "command",
+    "cmd",
+    "script",
+    "code",
+    "program",
+    "executable",
+    "argv",
+    "args",
+    "commands",
+    "shell_command",
+];
 
 /// Why no rule can allow this deed; `None` where one can. `action` is what a person sees of it, where it is
 /// asked for already.
@@ -157,10 +171,11 @@ pub fn forbids(deed: &Deed, action: Option<&Action>) -> Option<&'static Forbidde
             seen.texts.push(tool);
             let Some(Action::ToolPermission { params, whole, .. }) = action else { return FLOOR.first() };
             texts_of(params, &mut seen.texts);
-            let runs = RUNS.iter().map(|name| &params[name]).find(|run| !run.is_null());
-            seen.command = runs.and_then(Value::as_str);
-            // Words in a list are a command line that is not told as one.
-            seen.whole = *whole && (runs.is_none() || seen.command.is_some());
+            let runs: Vec<&Value> =
+                RUNS.iter().map(|name| &params[name]).filter(|run| !run.is_null()).collect();
+            seen.command = runs.first().and_then(|run| run.as_str());
+            // Words in a list, or in several places, are a command line that is not told as one.
+            seen.whole = *whole && (runs.is_empty() || runs.len() == 1 && seen.command.is_some());
         }
         Deed::Call { tool, .. } => {
             seen.texts.push(tool);
@@ -314,6 +329,7 @@ mod tests {
             (".git/config", "repository"),
             ("sub/.git/hooks/post-merge", "repository"),
             (".mcp.json", "programs"),
+            (".github/workflows/release.yml", "programs"),
             (".claude/settings.local.json", "programs"),
         ] {
             assert_eq!(write(path), Some(word), "{path}");
@@ -338,7 +354,9 @@ mod tests {
         assert_eq!(word(&tool(json!({"file_path": "a/.env", "content": "x"}))), Some("secrets"));
         assert_eq!(word(&tool(json!({"command": "rm -r x"}))), Some("removes"));
         assert_eq!(word(&tool(json!({"script": "rm -r x"}))), Some("removes"));
-        assert_eq!(word(&tool(json!({"command": ["rm", "x"]}))), Some("unseen"));
+        for several in [json!({"command": ["rm", "x"]}), json!({"program": "rm", "args": ["x"]})] {
+            assert_eq!(word(&tool(several.clone())), Some("unseen"), "{several}");
+        }
     }
 
     #[test]

@@ -227,6 +227,8 @@ pub enum Over {
     UsedUp,
     /// The agent that it was for was removed.
     AgentRemoved,
+    /// What comes under the integration's id later is another one.
+    IntegrationRemoved,
 }
 
 /// One rule.

@@ -128,13 +128,15 @@ pub fn judge(all: &All, now: Time, agent: Option<AgentId>, action: &Action) -> J
     fitting.iter().find(may).map_or(Judged::Person(None), |rule| Judged::Allow(rule.id))
 }
 
-/// Whether a command line would run in the folder that is told of it.
+/// Whether a deed is where its rule means it: a command line in its folder, a write in the project itself.
 fn is_where_it_says(all: &All, agent: &Agent, action: &Action, deed: &Deed) -> bool {
     match (deed, action) {
         (Deed::Command { .. }, Action::ToolPermission { command: Some(command), .. }) => {
             all.approvals.shells.is_at_home(agent.id, command)
         }
         (Deed::Command { .. }, _) => false,
+        // All that it does is to stay in its own copy, for a person to merge.
+        (Deed::Write { .. }, _) => agent.worktree.is_none(),
         // Exactly the same arguments are the same command line: it means another thing elsewhere, too.
         (Deed::Tool { .. }, Action::ToolPermission { params, .. }) => {
             params.get("command").is_none_or(|command| {
@@ -317,13 +319,25 @@ pub fn expire(all: &mut All, cx: &mut Context, id: RuleId) {
 
 /// The agent of this lineage is removed: what was allowed to it is allowed to nobody.
 pub fn forget(all: &mut All, cx: &mut Context, lineage: LineageId) {
-    let is_its = |rule: &&Arc<Rule>| {
-        rule.over.is_none() && matches!(rule.whose, Whose::Agent { lineage_id, .. } if lineage_id == lineage)
+    let is_its = |rule: &Rule| matches!(rule.whose, Whose::Agent { lineage_id, .. } if lineage_id == lineage);
+    end_all(all, cx, is_its, Over::AgentRemoved);
+}
+
+/// An integration is removed: what was allowed of it is not allowed of what comes under its name later.
+pub fn forget_integration(all: &mut All, cx: &mut Context, id: &str) {
+    let is_its = |rule: &Rule| {
+        let of_it = matches!(&rule.deed, Deed::Call { integration_id, .. } if integration_id == id);
+        of_it && rule.say == Say::Allow
     };
-    let ids: Vec<RuleId> = all.approvals.rules.iter().filter(is_its).map(|rule| rule.id).collect();
+    end_all(all, cx, is_its, Over::IntegrationRemoved);
+}
+
+fn end_all(all: &mut All, cx: &mut Context, is_its: impl Fn(&Rule) -> bool, why: Over) {
+    let its = all.approvals.rules.iter().filter(|rule| rule.over.is_none() && is_its(rule));
+    let ids: Vec<RuleId> = its.map(|rule| rule.id).collect();
     for id in &ids {
-        cx.audit("rule.end", &json!({"ruleId": id, "reason": "its agent was removed"}));
-        end(all, cx.now, *id, Over::AgentRemoved);
+        cx.audit("rule.end", &json!({"ruleId": id, "reason": why}));
+        end(all, cx.now, *id, why);
     }
     if !ids.is_empty() {
         save(cx);

@@ -106,6 +106,43 @@ fn a_rule_for_a_role_is_for_agents_that_people_have_started() {
     assert!(is_granted(&mut bench, child, call(3)), "everybody is everybody");
 }
 
+/// Another server under the same name is another one.
+#[test]
+fn a_rule_about_an_integration_ends_with_it() {
+    let mut bench = Bench::new();
+    let a = bench.agent("a");
+    let hub = json!({"id": "hub", "command": "hub-server", "env": []});
+    bench.post("/api/integrations", &hub);
+    let made = rule_of(&mut bench, a, call(1), &json!({}));
+    let Asked::Person(other, _) = ask(&mut bench, a, call(2)) else { panic!("asked") };
+    let never = bench.post("/api/rules", &json!({"say": "never", "approval": other.to_string()}));
+    assert!(is_granted(&mut bench, a, call(1)));
+    bench.wish("DELETE", "/api/integrations/hub", &Value::Null);
+    assert_eq!(rule(&mut bench, &made["id"])["over"], "integration_removed");
+    assert!(!is_granted(&mut bench, a, call(1)));
+    assert_eq!(rule(&mut bench, &never["rule"]["id"])["over"], Value::Null, "what is forbidden stays so");
+}
+
+/// It would get work out of its own copy without the merge that a person decides.
+#[test]
+fn no_rule_lets_an_agent_with_a_worktree_write_into_the_project() {
+    let mut bench = Bench::in_project();
+    let shares = bench.agent("shares");
+    let isolated = bench.agent_like(SpawnRequest {
+        role: "dev".into(),
+        name: Some("isolated".into()),
+        provider: Some("script".into()),
+        isolation: crate::agents::Isolation::Worktree,
+        worktree: Some(".svc/worktrees/isolated".into()),
+        ..SpawnRequest::default()
+    });
+    bench.post("/api/rules", &json!({"say": "allow", "file": "web/x.js", "for": "project"}));
+    let action = Action::scope_violation("web/x.js", None, false);
+    let judged = |agent| judge(&bench.state, bench.now, Some(agent), &action);
+    assert!(matches!(judged(shares), Judged::Allow(_)));
+    assert_eq!(judged(isolated), Judged::Person(None));
+}
+
 #[test]
 fn who_is_no_known_agent_is_asked_whatever_the_rules_say() {
     let mut bench = Bench::new();

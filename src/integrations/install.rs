@@ -7,6 +7,7 @@
 use super::catalogue::{self, Definition};
 use super::{Installed, MAX_CUSTOM, Order, edit, life, record, save, secrets, tell_status};
 use crate::api::{Problem, Reply};
+use crate::approvals;
 use crate::core::{Actor, CallId, Context, Effect, State as All, Timer};
 use serde_json::json;
 use std::sync::Arc;
@@ -174,6 +175,7 @@ pub fn remove(all: &mut All, cx: &mut Context, call: CallId, id: &str) -> Result
     }
     life::stop(all, cx, id, "it was removed");
     secrets::remove_all(all, cx, id);
+    approvals::rules::forget_integration(all, cx, id);
     let state = edit(all);
     state.installed.remove(id);
     state.removing.insert(id.to_owned(), vec![call]);
