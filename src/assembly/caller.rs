@@ -32,6 +32,10 @@ use svc_sys::socket_table::{self, Found, socket};
 const LOOKS: usize = 3;
 /// A look at the threads of all processes gives up after this: somebody makes it long.
 const THREADS_LOOK: Duration = Duration::from_millis(500);
+/// A room that is being made may not be looked at, and passes for one only when its first process is there:
+/// so often, with this between two, it is looked again before a caller counts as an agent's.
+const ROOM_LOOKS: usize = 10;
+const ROOM_MADE: Duration = Duration::from_millis(50);
 /// Processes that have called before and are remembered.
 const MAX_RECENT: usize = 16;
 /// The newest processes, which are looked at before those that are older than this one.
@@ -116,6 +120,17 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
 pub fn may_be_an_agents(state: &State, peer: SocketAddr, local: SocketAddr) -> bool {
     let Found::Socket(inode) = socket(peer, local) else { return true };
     let wanted = format!("socket:[{inode}]");
+    let is_hidden = |look: usize| {
+        if look > 0 {
+            std::thread::sleep(ROOM_MADE);
+        }
+        some_agents_may_hold(state, wanted.as_bytes())
+    };
+    (0..ROOM_LOOKS).all(is_hidden)
+}
+
+/// Whether some process of an agent cannot be seen not to hold this.
+fn some_agents_may_hold(state: &State, wanted: &[u8]) -> bool {
     let uid = |path: &str| fs::metadata(path).map(|about| about.uid());
     let Ok(own) = uid("/proc/self/task") else { return true };
     let Ok(entries) = fs::read_dir("/proc") else { return true };
@@ -123,7 +138,7 @@ pub fn may_be_an_agents(state: &State, peer: SocketAddr, local: SocketAddr) -> b
     // Its folder is of its user, whatever else is not to be looked at.
     pids.filter(|pid| uid(&format!("/proc/{pid}")).is_ok_and(|uid| uid == own)).any(|pid| {
         let is_agents = matches!(origin(pid, &state.project.dir), Origin::Agent(_) | Origin::Inside);
-        is_agents && !holds_room(pid) && may_hold(pid, wanted.as_bytes())
+        is_agents && !holds_room(pid) && may_hold(pid, wanted)
     })
 }
 

@@ -136,7 +136,8 @@ scenario("a card shows the change, a rule of it decides the next one, and is rev
   });
   await daemon.spawn("painter", "ruled", { name: "painter-ruled", scope: ["src/**"] });
   await page.goto(`${daemon.url}/#/agent/painter-ruled`);
-  const card = page.locator("main .card.approval:not(.settled)");
+  // Others may wait for a person, too, on the page that is left.
+  const card = page.locator(".card.approval:not(.settled)", { hasText: "elsewhere/ruled.txt" });
   await card.waitFor();
   await card.locator(".diff .plus", { hasText: "first" }).waitFor();
   check((await card.innerText()).includes("lives there."), "its last words are not on the card");

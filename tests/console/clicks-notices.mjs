@@ -36,12 +36,14 @@ scenario("the browser tells what waits, once, with consent, and not to who looks
   const start = (n) => daemon.spawn("teller", `told-${n}`, { name: `teller-${n}`, scope: ["src/**"] });
   const page = await open(browser, null);
   await page.addInitScript(recorder);
-  await page.goto(`${daemon.url}/#/settings`);
+  await page.goto(`${daemon.url}/#/approvals`);
   await page.locator("#pill.live").waitFor();
   const pending = async (n) => (await daemon.get("/api/approvals")).pending.find((one) => one.agentName === `teller-${n}`);
   await start(1);
   await until("a first approval", () => pending(1));
+  await page.locator(".card.approval", { hasText: "told-1.txt" }).waitFor();
   await until("the title to count it", async () => /^\(\d+\)/.test(await page.title()));
+  await page.evaluate(() => (location.hash = "#/settings"));
   check(!(await told(page)).length, "it told without having been asked to");
   check(!(await page.evaluate(() => window.asked)), "it asked for consent without a click");
   await page.getByRole("button", { name: "Tell me" }).click();

@@ -118,6 +118,8 @@ export function noticesPanel() {
       // Only a click may ask, and this is one.
       const answer = await Notification.requestPermission();
       keep(answer === "granted");
+      // What waits already is on the page that one has before the eyes.
+      known = known && new Set(attention().map(keyOf));
       if (answer !== "granted") toast("The browser refuses: allow notices for this address in its own settings", "bad");
     }
     draw();
