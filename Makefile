@@ -7,8 +7,10 @@ PREFIX ?= $(HOME)/.local
 DESTDIR ?=
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
-# Linux links everything into the program, the C library too; macOS has no static C library.
-STATIC_FLAGS := $(if $(findstring linux,$(HOST)),-C target-feature=+crt-static)
+# Linux links everything into the program, the C library too; macOS has no static C library. Where the C library can read
+# them (glibc 2.36), the places to relocate are packed.
+PACKED := $(shell getconf GNU_LIBC_VERSION 2>/dev/null | awk '$$1 == "glibc" && $$2 + 0 >= 2.36 {print "-C link-arg=-Wl,-z,pack-relative-relocs"}')
+STATIC_FLAGS := $(if $(findstring linux,$(HOST)),-C target-feature=+crt-static $(PACKED))
 STATIC := target/static/$(HOST)/dist
 # What the installed program may weigh: 15 MiB, with the C library.
 SIZE_MAX := 15728640

@@ -15,7 +15,7 @@ pub mod worker;
 
 use crate::api::{FieldError, Problem, Reply};
 use crate::core::time::{Time, rfc3339};
-use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
+use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials;
 use crate::providers::environment::Extra;
 use crate::providers::login::{Login, Source};
@@ -253,6 +253,7 @@ fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem>
     state.known.remove(name);
     state.logins.remove(name);
     credentials::remove(all, cx, &key_name(name));
+    cx.moment(Moment::AccountRemoved { provider: account.provider.clone(), name: name.to_owned() });
     cx.audit("account.remove", &json!({"name": name, "provider": account.provider, "home": account.home}));
     cx.push(Effect::Put(Document::Accounts, Durability::BeforeReply));
     // Whose logins are in it is not for us to end.

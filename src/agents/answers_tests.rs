@@ -6,6 +6,7 @@ use super::{
     Command as Wish, Job, JobReport, MAX_QUERIES, QUERY_TIMEOUT, RunOrder, SpawnRequest, Status, rotation,
 };
 use crate::core::{Command, Document, Durability, Effect, Event};
+use crate::providers::Activity;
 use crate::testing::Bench;
 use serde_json::{Value, json};
 
@@ -42,6 +43,27 @@ fn whoever_asked_for_a_rotation_that_fails_is_told() {
     let reply = bench.apply(Event::Job(JobReport::Brief(id, Err("no log".into())))).expect("an answer");
     let body: Value = serde_json::from_slice(reply.body.bytes()).unwrap();
     assert_eq!((reply.status, &body["code"]), (500, &json!("rotation_failed")));
+}
+
+/// A rotation may be asked for before the program runs; it asks a person, and the rotation fails.
+#[test]
+fn who_waits_for_a_person_is_shown_so_behind_a_rotation_that_failed_though_it_began_before_the_program() {
+    let mut bench = Bench::with_programs();
+    let body = json!({"provider": "claude-code", "role": "dev", "name": "dev", "prompt": "work"});
+    assert_eq!(bench.ask("POST", "/api/agents", &body).0, 201);
+    let id = bench.state.agents.find("dev").unwrap().id;
+    assert!(rotate(&mut bench).is_none());
+    bench.apply(Event::Run(id, RunReport::Started { pid: 1, start_ticks: 1 }));
+    let status = |bench: &Bench| bench.state.agents.get(id).unwrap().status;
+    assert_eq!(status(&bench), Status::Rotating);
+    let asked = Activity::PermissionAsked {
+        question: "q1".into(),
+        name: "Bash".into(),
+        input: json!({"command": "rm x"}),
+    };
+    bench.does(id, vec![asked]);
+    bench.apply(Event::Job(JobReport::Brief(id, Err("no log".into()))));
+    assert_eq!(status(&bench), Status::Waiting);
 }
 
 #[test]

@@ -71,6 +71,8 @@ fn started(all: &mut All, cx: &mut Context, id: AgentId, pid: u32, start_ticks: 
         agent.start_ticks = start_ticks;
         agent.opening = None;
         match agent.phase {
+            // Its rotation was asked for before it ran, and says itself what becomes of it.
+            _ if agent.status == Status::Rotating => {}
             Phase::Working => agent.set_status(now, Status::Running, Reason::ProcessRuns),
             Phase::Attached => agent.set_status(now, Status::Running, Reason::Attached),
             _ => {}

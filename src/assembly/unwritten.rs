@@ -113,10 +113,11 @@ pub fn on_disk(state: &mut State, cx: &mut Context, call: CallId, outcome: &Resu
 fn perform(state: &State, cx: &mut Context, change: &Unwritten, mut effects: Vec<Effect>) {
     let documents = to_be_durable(change.call, &change.command, &effects);
     let is_granted = !documents.is_empty();
-    if !is_granted || lines(&effects).iter().map(told).ne(change.lines.iter().map(told)) {
-        withdraw(state, cx, change, "it came to something else before it was written");
-    } else {
+    let is_same = is_granted && lines(&effects).iter().map(said).eq(change.lines.iter().map(said));
+    if is_same {
         effects.retain(|effect| !matches!(effect, Effect::Append(..)));
+    } else {
+        withdraw(state, cx, change, "it came to something else before it was written");
     }
     effects.retain(|effect| !logged_line(effect).is_some_and(|line| change.logged.contains(&line)));
     let is_on_disk = documents.is_subset(&change.documents);
@@ -130,7 +131,8 @@ fn perform(state: &State, cx: &mut Context, change: &Unwritten, mut effects: Vec
             Effect::Put(document, Durability::BeforeReply) if change.documents.contains(&document) => {
                 Effect::Put(document, Durability::Later)
             }
-            Effect::Reply(call, reply) if call == change.call && is_granted && is_on_disk => {
+            // What came to something else is answered when that is on disk.
+            Effect::Reply(call, reply) if call == change.call && is_same && is_on_disk => {
                 Effect::ReplyStored(call, reply)
             }
             other => other,
@@ -215,6 +217,13 @@ fn logged(state: &State, effects: &[Effect]) -> Vec<Logged> {
 fn logged_line(effect: &Effect) -> Option<Logged> {
     let Effect::Log(lineage, agent, entry) = effect else { return None };
     Some((*lineage, *agent, entry.clone()))
+}
+
+/// All that a line tells but when.
+fn said((_, line): &(Journal, Arc<[u8]>)) -> Value {
+    let mut entry: Value = serde_json::from_slice(line).unwrap_or_default();
+    entry.as_object_mut().map(|entry| entry.remove("ts"));
+    entry
 }
 
 /// The event that a line tells.

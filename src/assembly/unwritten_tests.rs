@@ -2,7 +2,7 @@ use super::{LEFT_OUT, to_be_stored};
 use crate::agents::SpawnRequest;
 use crate::assembly::documents::encode;
 use crate::assembly::routes::table;
-use crate::core::{Command, Document, Effect, Event};
+use crate::core::{Command, Context, Document, Durability, Effect, Event};
 use crate::credentials::Sealed;
 use crate::endpoint::Handler;
 use crate::testing::Bench;
@@ -87,7 +87,8 @@ fn world() -> World {
     let (approval, _) = bench.with(|all, cx| approvals::request(all, cx, new)).unwrap();
     let quote = "let a = 1;".to_owned();
     let (path, text) = ("src/a.rs".to_owned(), "why?".to_owned());
-    let new = comments::New { agent: one, path, line: 1, last_line: 1, quote, text };
+    let new =
+        comments::New { agent: one, path, line: 1, last_line: 1, side: comments::Side::New, quote, text };
     bench.command(Command::Comments(comments::Command::Add(Box::new(new))));
     let body = json!({"say": "allow", "file": "src/a.rs", "for": "project"});
     let may = word(&bench.post("/api/rules", &body)["rule"]["id"]);
@@ -272,6 +273,35 @@ fn a_refused_change_leaves_what_happened_meanwhile() {
     let written = names(&encode(Document::Teams, &bench.state).unwrap().unwrap());
     assert!(!written.contains("first") && written.contains("second"), "{written}");
     assert_eq!(bench.audited("change.withdrawn").len(), 1);
+}
+
+/// An account is chosen by the state as it is when the disk has the wish; where that is another one than was
+/// written, it is written again before anybody is told.
+#[test]
+fn what_came_to_something_else_before_it_was_written_is_answered_when_that_is_on_disk() {
+    let mut bench = Bench::with_programs();
+    assert_eq!(bench.account("work", "codex", Some("/srv/work")).0, 201);
+    bench.disk = None;
+    for name in ["a", "b"] {
+        let body = json!({"role": "dev", "name": name, "provider": "codex", "account": "auto"});
+        assert!(bench.wish("POST", "/api/agents", &body).is_none(), "it waits for the disk");
+    }
+    let calls: Vec<_> = bench.state.unwritten.iter().map(|change| change.call).collect();
+    let mut on_disk = |at: usize| {
+        let mut cx = Context::new(bench.now, 7);
+        let event = Event::OnDisk(calls[at], Ok(()));
+        crate::assembly::apply::apply(&mut bench.state, &mut cx, event);
+        let is_put =
+            |effect: &Effect| matches!(effect, Effect::Put(Document::Agents, Durability::BeforeReply));
+        let is_reply = |effect: &&Effect| matches!(effect, Effect::Reply(..) | Effect::ReplyStored(..));
+        let reply = cx.effects().iter().find(is_reply).unwrap();
+        (cx.effects().iter().any(is_put), matches!(reply, Effect::ReplyStored(..)))
+    };
+    let (first, second) = (on_disk(0), on_disk(1));
+    let account = |name: &str| bench.state.agents.find(name).unwrap().account_name();
+    assert_eq!((account("a"), account("b")), ("default", "work"), "both were tried with the first");
+    assert_eq!(first, (false, true), "it is there already");
+    assert_eq!(second, (true, false), "its account is to be on the disk before the answer");
 }
 
 /// The record of a resumed agent lets go of its waiting words when it runs: the log has them before it is

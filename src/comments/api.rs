@@ -1,6 +1,6 @@
 //! `/api/agents/:id/comments`.
 
-use super::{Command, MAX_LINES, MAX_TEXT_CHARS, worker};
+use super::{Command, MAX_LINES, MAX_TEXT_CHARS, Side, worker};
 use crate::agents::api::target;
 use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::core;
@@ -25,8 +25,9 @@ pub fn routes() -> Vec<Route<Handler>> {
         )
         .replies(&[(
             200,
-            "comments, oldest first: id, path, line, lastLine, quote, text, at, sentAt, doneAt, state \
-             (open, sent or done), changed: whether its lines stand in the file no more",
+            "comments, oldest first: id, path, line, lastLine, side, quote, text, at, sentAt, doneAt, state \
+             (open, sent or done), changed: whether its lines stand in the file no more, or are removed no \
+             more, stands: the line where they begin now",
         )]),
         Route::new(
             Method::Post,
@@ -95,6 +96,7 @@ pub(super) struct Wish {
     pub path: String,
     pub line: u64,
     pub last_line: u64,
+    pub side: Side,
     pub text: String,
 }
 
@@ -112,8 +114,12 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
     fields.validator.check((line..line + MAX_LINES).contains(&last_line), "lastLine", || {
         format!("lastLine must be from {line} to {}, it is {last_line}", line + MAX_LINES - 1)
     });
+    let side = fields.choice("side", &["new", "old"]).map_or(Side::New, |word| match word {
+        "old" => Side::Old,
+        _ => Side::New,
+    });
     let text = sized(fields, "text", true).unwrap_or_default();
-    Wish { path, line, last_line, text }
+    Wish { path, line, last_line, side, text }
 }
 
 fn sized(fields: &mut Fields, name: &str, is_required: bool) -> Option<String> {

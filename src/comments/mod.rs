@@ -4,13 +4,15 @@
 //! ```text
 //! open ──send──▶ sent ──its lines are other ones, or a person ticks it──▶ done
 //! ```
-//! Whether lines are other ones is looked at when somebody asks, in the agent's own folder.
+//! Whether lines are other ones is looked at when somebody asks, in the agent's own folder. A comment may
+//! also be on lines that the agent has removed: then it is done when they are removed no more.
 //!
 //! **Invariant:** an acknowledged comment is on disk.
 //! **Invariant:** a comment is marked as sent in the event that gives the agent its message. A daemon that
 //! dies between the writes of the two may have it sent again, and never lost.
 
 pub mod api;
+mod removed;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -42,6 +44,19 @@ const TOLD_LINES: usize = 20;
 /// Characters of one message; comments that do not fit wait for the next.
 const MAX_MESSAGE_CHARS: usize = 60_000;
 
+/// Which text the lines of a comment are counted in.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// The file as it is.
+    #[default]
+    New,
+    /// The file as it was before the agent's changes, which removed them.
+    Old,
+}
+
 /// What a person says of some lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
@@ -54,7 +69,9 @@ pub struct Comment {
     /// The first line, from 1.
     pub line: u64,
     pub last_line: u64,
-    /// The lines as they stood when it was written.
+    #[serde(default)]
+    pub side: Side,
+    /// The lines as they stood when it was written; of a range of the old text those that were removed.
     pub quote: Arc<str>,
     pub text: Arc<str>,
     /// When it was written.
@@ -102,6 +119,7 @@ pub struct New {
     pub path: String,
     pub line: u64,
     pub last_line: u64,
+    pub side: Side,
     pub quote: String,
     pub text: String,
 }
@@ -144,6 +162,7 @@ fn add(all: &mut All, cx: &mut Context, new: New) -> Result<Reply, Problem> {
         path: new.path,
         line: new.line,
         last_line: new.last_line,
+        side: new.side,
         quote: new.quote.into(),
         text: new.text.into(),
         at: cx.now,
@@ -228,7 +247,7 @@ impl Comment {
         if self.last_line > self.line {
             let _ = write!(text, "-{}", self.last_line);
         }
-        text.push('\n');
+        text.push_str(if self.side == Side::Old { " before your changes, removed:\n" } else { "\n" });
         for line in self.quote.lines().take(TOLD_LINES) {
             let _ = writeln!(text, "> {line}");
         }
@@ -239,11 +258,16 @@ impl Comment {
         text
     }
 
-    /// Whether the lines that it is about stand in this text of its file, one behind the other.
-    fn stands_in(&self, content: &str) -> bool {
+    /// Where the lines that it is about stand in this text of its file, one behind the other: the first line,
+    /// of several places the one nearest to where they stood.
+    fn stands_in(&self, content: &str) -> Option<u64> {
         let quote: Vec<&str> = self.quote.lines().collect();
+        if quote.is_empty() {
+            return Some(self.line);
+        }
         let lines: Vec<&str> = content.lines().collect();
-        quote.is_empty() || lines.windows(quote.len()).any(|found| found == quote)
+        let places = lines.windows(quote.len()).zip(1_u64..).filter(|(found, _)| *found == quote);
+        places.map(|(_, line)| line).min_by_key(|line| line.abs_diff(self.line))
     }
 }
 

@@ -12,6 +12,7 @@ fn add(bench: &mut Bench, agent: AgentId, line: u64, text: &str) -> (u16, Value)
         path: "src/a.rs".into(),
         line,
         last_line: line + 1,
+        side: Side::New,
         quote: "let a = 1;\nlet b = 2;".into(),
         text: text.into(),
     };
@@ -56,6 +57,25 @@ fn open_comments_travel_as_one_message_with_their_lines_and_once() {
     assert_eq!(bench.ask("DELETE", &place, &Value::Null).0, 200);
     assert_eq!(bench.ask("DELETE", &place, &Value::Null).0, 404);
     assert_eq!(add(&mut bench, id, 1, "x").1["id"], json!(3), "no number is given twice");
+}
+
+#[test]
+fn a_comment_on_removed_lines_says_so() {
+    let mut bench = Bench::new();
+    let id = bench.agent("dev");
+    let (path, quote, text) = ("src/a.rs".into(), "let a = 1;\nlet c = 3;".into(), "why?".into());
+    let new = New { agent: id, path, line: 3, last_line: 5, side: Side::Old, quote, text };
+    let reply = bench.command(Core::Comments(Command::Add(Box::new(new)))).unwrap();
+    assert_eq!(parsed(&reply).1["side"], json!("old"));
+    bench.ask("POST", "/api/agents/dev/comments/send", &Value::Null);
+    let wanted = "1. src/a.rs:3-5 before your changes, removed:\n> let a = 1;\n> let c = 3;\nwhy?\n";
+    assert!(said(&bench)[0].ends_with(wanted), "{:?}", said(&bench));
+    let mut stored = json!(bench.state.comments.stored());
+    let again = State::restore(serde_json::from_value(stored.clone()).unwrap());
+    assert_eq!(again.all[0].side, Side::Old);
+    stored["comments"][0].as_object_mut().unwrap().remove("side");
+    let older = State::restore(serde_json::from_value(stored).unwrap());
+    assert_eq!(older.all[0].side, Side::New, "one that an earlier version wrote");
 }
 
 #[test]
@@ -127,8 +147,15 @@ fn lines_are_found_where_they_have_moved_to_and_not_in_parts() {
     let id = bench.agent("dev");
     add(&mut bench, id, 1, "x");
     let comment = &bench.state.comments.all[0];
-    assert!(comment.stands_in("// new\nlet a = 1;\nlet b = 2;\n"));
+    assert_eq!(comment.stands_in("// new\nlet a = 1;\nlet b = 2;\n"), Some(2));
+    let twice = format!("{0}\n//\n//\n{0}\n", comment.quote);
+    assert_eq!(comment.stands_in(&twice), Some(1));
+    assert_eq!(
+        Comment { line: 4, ..Comment::clone(comment) }.stands_in(&twice),
+        Some(5),
+        "the nearest of both"
+    );
     for text in ["", "let a = 1;\n", "let a = 1;\n\nlet b = 2;", "let a = 1;\nlet b = 22;\n"] {
-        assert!(!comment.stands_in(text), "{text:?}");
+        assert_eq!(comment.stands_in(text), None, "{text:?}");
     }
 }

@@ -51,6 +51,8 @@ pub enum Moment {
         /// The team that has what was its.
         to: TeamId,
     },
+    /// An account is gone; one that gets its name is another.
+    AccountRemoved { provider: String, name: String },
     /// It is known anew what the machine has left.
     Measured,
     /// A setting of the project is another one.

@@ -1,13 +1,12 @@
-//! `GET /api/agents/:id/diff`: what an agent has changed, by file and as a patch.
+//! What an agent has changed, by file and as a patch.
 
 use super::changes::Change;
 use super::worker_git::{Git, words};
 use super::worker_worktree::{EXCLUDED, OwnIndex, Place, SAFE_DIFF, add, changes};
 use crate::agents::Agent;
-use crate::agents::api::target;
-use crate::api::{Problem, Reply, Validator};
+use crate::api::{Problem, Validator};
 use crate::assembly::host::Host;
-use crate::endpoint::{Answer, Ask};
+use crate::endpoint::Ask;
 use serde_json::{Value, json};
 
 /// Bytes of a patch shown; a longer one is cut and says so.
@@ -16,6 +15,39 @@ const MAX_PATCH_BYTES: usize = 1 << 20;
 const MAX_FILES: usize = 5_000;
 /// What a folder without a commit is compared with.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+/// Unchanged lines around each change, when nothing is said of them.
+const CONTEXT: u32 = 3;
+/// The most of them: all of a file whose diff is shown at all.
+const MAX_CONTEXT: u32 = 1_000_000;
+
+/// What of a diff is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Look<'a> {
+    /// Only this file or folder; all where it is empty.
+    pub path: &'a str,
+    /// Unchanged lines around each change.
+    pub context: u32,
+}
+
+impl<'a> Look<'a> {
+    /// What a request asks for.
+    ///
+    /// Errors: 400.
+    pub fn asked(ask: &'a Ask) -> Result<Self, Problem> {
+        let path = ask.request.query("path").unwrap_or_default();
+        let said = ask.request.query("context");
+        let context = said.map_or(Some(CONTEXT), |text| text.parse().ok());
+        let mut validator = Validator::default();
+        let leads_out = path.starts_with('/') || path.split('/').any(|part| part == "..");
+        validator.check(!leads_out, "path", || "path must be relative, without ..".to_owned());
+        validator.check(context.is_some_and(|lines| lines <= MAX_CONTEXT), "context", || {
+            format!("context must be a number from 0 to {MAX_CONTEXT}, it is {:?}", said.unwrap_or_default())
+        });
+        validator.finish()?;
+        Ok(Self { path, context: context.unwrap_or(CONTEXT) })
+    }
+}
 
 /// What is compared with what.
 struct Comparison {
@@ -29,14 +61,11 @@ struct Comparison {
     uncommitted: bool,
 }
 
-/// `GET /api/agents/:id/diff`.
-pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let agent = ask.state.agents.find(&target(ask))?;
-    let path = ask.request.query("path").unwrap_or_default();
-    let mut validator = Validator::default();
-    let leads_out = path.starts_with('/') || path.split('/').any(|part| part == "..");
-    validator.check(!leads_out, "path", || "path must be relative, without ..".to_owned());
-    validator.finish()?;
+/// What a worktree holds against its base, or a folder against its last commit.
+///
+/// Errors: 409 where git has nothing to compare with.
+pub fn diff(host: &Host, agent: &Agent, look: Look) -> Result<Value, Problem> {
+    let path = look.path;
     let compared = if agent.worktree.is_some() { in_worktree(host, agent)? } else { in_folder(host, agent)? };
     // New files are to be seen too, and the real index is the agent's.
     let (_index, git) = OwnIndex::of(&compared.git)?;
@@ -48,14 +77,15 @@ pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let mut files = changes(&git, &["--relative", &compared.base], &paths)?;
     let mut args = vec!["diff"];
     args.extend(SAFE_DIFF);
-    args.extend(["--no-color", "-M", "--relative", &compared.base, "--"]);
+    let context = format!("--unified={}", look.context);
+    args.extend(["--no-color", "-M", "--relative", &context, &compared.base, "--"]);
     args.extend(&paths);
     let patch = git.try_run(&args)?;
     let mut text = patch.stdout;
     let truncated = patch.truncated || text.len() > MAX_PATCH_BYTES || files.len() > MAX_FILES;
     text.truncate(MAX_PATCH_BYTES);
     files.truncate(MAX_FILES);
-    Ok(Answer::Reply(Reply::ok(&shown(agent, &compared, &files, &String::from_utf8_lossy(&text), truncated))))
+    Ok(shown(agent, &compared, &files, &String::from_utf8_lossy(&text), truncated))
 }
 
 /// What a worktree holds against the commit where its branch has left the project's.

@@ -219,7 +219,7 @@ impl Plan<'_> {
              {name} \"merge {into} into your branch and resolve the conflicts\", or merge by hand: git merge {branch}",
             list(&names)
         );
-        Problem::new(409, "merge_conflict", text).with("files", names)
+        Problem::new(409, "merge_conflict", text).with("files", names).with("into", into)
     }
 
     fn merge(&self) -> Result<(), Problem> {

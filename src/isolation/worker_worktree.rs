@@ -235,7 +235,7 @@ impl OwnIndex {
         let name = format!("svc-index-{:016x}", svc_sys::clock::random());
         let copy = real.with_file_name(name);
         let own = Self(copy.clone());
-        match fs::copy(&real, &copy) {
+        match copied(&real, &copy) {
             // A repository without a commit may have none yet.
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 let text = format!("the index of {} cannot be copied: {error}", git.folder().display());
@@ -244,6 +244,14 @@ impl OwnIndex {
             _ => Ok((own, git.var("GIT_INDEX_FILE", copy))),
         }
     }
+}
+
+/// With the age of the original: of files that changed within the second of their index git looks at the
+/// content, and a younger copy would have it believe that one of the same size is as it was.
+fn copied(real: &Path, copy: &Path) -> std::io::Result<()> {
+    let written = fs::metadata(real)?.modified()?;
+    fs::copy(real, copy)?;
+    fs::File::options().write(true).open(copy)?.set_modified(written)
 }
 
 impl Drop for OwnIndex {
@@ -258,4 +266,27 @@ pub(super) fn list(names: &[String]) -> String {
     let more = names.len().saturating_sub(super::MAX_NAMED_FILES);
     let shown = names.iter().take(super::MAX_NAMED_FILES).cloned().collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::copied;
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn the_copy_of_an_index_is_as_old_as_the_index() {
+        let folder = std::env::temp_dir().join(format!("svc-index-{:016x}", svc_sys::clock::random()));
+        fs::create_dir(&folder).unwrap();
+        let (real, copy) = (folder.join("index"), folder.join("copy"));
+        fs::write(&real, "entries").unwrap();
+        let written = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        fs::File::options().write(true).open(&real).unwrap().set_modified(written).unwrap();
+        copied(&real, &copy).unwrap();
+        let found = (fs::read(&copy).unwrap(), fs::metadata(&copy).unwrap().modified().unwrap());
+        let missing = copied(&folder.join("none"), &copy).unwrap_err().kind();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found, (b"entries".to_vec(), written));
+        assert_eq!(missing, std::io::ErrorKind::NotFound, "a repository without a commit may have none yet");
+    }
 }

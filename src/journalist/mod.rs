@@ -194,6 +194,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         | Moment::Decided { .. }
         | Moment::Measured
         | Moment::ModelAnswered(..)
+        | Moment::AccountRemoved { .. }
         | Moment::TeamDeleted { .. } => return,
     };
     let Some(agent) = all.agents.get(id).cloned() else { return };

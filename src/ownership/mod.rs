@@ -532,6 +532,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::Started(_)
         | Moment::Measured
         | Moment::ModelAnswered(..)
+        | Moment::AccountRemoved { .. }
         | Moment::TeamDeleted { .. }
         | Moment::SettingsChanged => {}
     }

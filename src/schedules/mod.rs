@@ -140,6 +140,19 @@ pub struct Run {
     pub reason: Option<String>,
 }
 
+impl Run {
+    /// The time that it stands for, by the clock of then.
+    fn due(&self) -> Option<Time> {
+        self.scheduled_for.as_ref().and_then(|text| Time::parse(text))
+    }
+
+    /// The last of the minutes that it may have used: where the clock was set back while it waited for the
+    /// disk, its time lies after the minute in which it was made.
+    fn until(&self) -> Time {
+        self.due().map_or(self.at, |due| due.max(self.at))
+    }
+}
+
 /// A schedule.
 #[derive(Debug, Clone, svc_base::recorded::Recorded)]
 pub struct Schedule {
@@ -180,10 +193,7 @@ impl Schedule {
     /// back behind minutes that were: they are in the history, and what is older than a full history counts
     /// as used. What lies more than [`SET_BACK_MAX`] ahead was told by a clock that was plainly wrong.
     fn next_unused(&self, from: Time) -> Option<Time> {
-        let is_ahead = |at: &Time| *at > from && at.since(from) <= SET_BACK_MAX;
-        let begin = self.history.iter().map(|run| run.at).find(is_ahead);
-        let is_full = self.history.len() >= MAX_HISTORY && self.history.iter().all(|run| run.at > from);
-        let mut next = self.timing.next(begin.filter(|_| is_full).unwrap_or(from))?;
+        let mut next = self.timing.next(self.forgotten_until(from).unwrap_or(from))?;
         // Each minute in the history, and the mark, is passed over once at most.
         for _ in 0..=self.history.len() + 1 {
             if !self.has_used(next) {
@@ -194,16 +204,24 @@ impl Schedule {
         Some(next)
     }
 
+    /// A history that is full has lost what came before all of it, by the clock: until when, if that is
+    /// ahead.
+    fn forgotten_until(&self, from: Time) -> Option<Time> {
+        let first = self.history.iter().map(Run::until).min()?;
+        let is_ahead = first > from && first.since(from) <= SET_BACK_MAX;
+        (is_ahead && self.history.len() >= MAX_HISTORY).then_some(first)
+    }
+
     fn has_used(&self, minute: Time) -> bool {
         let is_it = |at: Time| at.0 / MINUTE_MS == minute.0 / MINUTE_MS;
         let used = |run: &Run| {
-            let due = run.scheduled_for.as_ref().and_then(|text| Time::parse(text));
             // A run that makes up for others uses the minute it is made in; a note of a missed one does not.
-            due.is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != Outcome::Missed))
+            run.due().is_some_and(|due| is_it(due) || (is_it(run.at) && run.outcome != Outcome::Missed))
         };
         // What was missed and waits for the disk has its time besides the minute it is made in.
         let waits = self.due.is_some_and(is_it);
-        waits || self.marked.is_some_and(is_it) || self.history.iter().any(used)
+        let is_known = waits || self.marked.is_some_and(is_it) || self.history.iter().any(used);
+        is_known || self.forgotten_until(minute).is_some_and(|until| !is_it(until))
     }
 }
 

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use svc_base::names;
 
+const USED_BEFORE: &str = "and the minute to make up for it was used before";
+
 /// So long before its time it is asked who is logged in: a program has half a minute to tell.
 pub(super) const ASKED_BEFORE: Duration = Duration::from_secs(40);
 
@@ -98,10 +100,7 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     // Only a clock that was set back lets a run come late into a minute that has had one.
     if late && (is_skipped || schedule.has_used(this_minute)) {
         schedule.marked = Some(at);
-        let why =
-            if is_skipped { "catchUp is skip" } else { "and the minute to make up for it was used before" };
-        let reason = format!("the daemon did not run at that time ({why})");
-        note(all, cx, id, Some(at), Outcome::Missed, Err(reason));
+        miss(all, cx, id, at, if is_skipped { "catchUp is skip" } else { USED_BEFORE });
         // A time that came just now is not a missed one.
         return plan_next(all, Time(cx.now.0.saturating_sub(millis(LATE))), id);
     }
@@ -109,6 +108,11 @@ pub fn due(all: &mut All, cx: &mut Context, id: ScheduleId) {
     schedule.marked = Some(if late { at.max(this_minute) } else { at });
     schedule.due = Some(at);
     store_mark(all, cx, id);
+}
+
+fn miss(all: &mut All, cx: &mut Context, id: ScheduleId, at: Time, why: &str) {
+    let reason = format!("the daemon did not run at that time ({why})");
+    note(all, cx, id, Some(at), Outcome::Missed, Err(reason));
 }
 
 /// Plans the next time, and waits for the mark to be on the disk.
@@ -137,6 +141,9 @@ pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(at) = schedule.due.filter(|_| schedule.on_the_way == 0) else { return };
     let this_minute = minute_of(cx.now);
     if is_late(at, cx.now) && schedule.marked.is_none_or(|marked| marked < this_minute) {
+        if schedule.has_used(this_minute) {
+            return miss(all, cx, id, at, USED_BEFORE);
+        }
         // The clock has gone forward meanwhile: the minute that this uses up is another.
         schedule.marked = Some(this_minute);
         return store_mark(all, cx, id);
@@ -235,8 +242,10 @@ fn note(
         reason,
     });
     if schedule.history.len() > MAX_HISTORY {
-        // Those in the future, by a clock that was set back, are still needed to know their minutes.
-        let oldest = schedule.history.iter().position(|run| run.at <= cx.now).unwrap_or_default();
+        // The first by the clock goes, not the first that was noted: a clock that is set back, once and
+        // again, comes to the others.
+        let first = schedule.history.iter().enumerate().min_by_key(|(_, run)| run.until());
+        let oldest = first.map(|(place, _)| place).unwrap_or_default();
         schedule.history.remove(oldest);
     }
     put(cx);

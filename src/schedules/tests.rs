@@ -314,6 +314,61 @@ fn a_late_run_does_not_come_into_a_minute_that_was_used_before_the_clock_was_set
     assert_eq!(outcomes(&mut bench), ["started", "missed"], "00:05 has had its run");
 }
 
+/// A run that the disk holds up comes later than its time, as one does that was missed.
+#[test]
+fn a_run_that_the_disk_holds_up_does_not_come_into_a_minute_that_was_used_before() {
+    use crate::core::time::Jump;
+    let (mut bench, id) = bench("*/5 * * * *");
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"maxConcurrent": 100}));
+    bench.pass(10 * MINUTE + Duration::from_secs(10));
+    assert_eq!(outcomes(&mut bench), ["started", "started"]);
+    // 00:05 has had its run and is not made again; 00:08 is of the new times, and its mark waits for two
+    // minutes.
+    let jump = Jump { is_back: true, by: 4 * MINUTE };
+    bench.now = bench.now.moved(jump);
+    bench.apply(Event::ClockSet(jump));
+    bench.ask("PATCH", "/api/schedules/tidy", &json!({"cron": "*/2 * * * *"}));
+    bench.disk_hangs = true;
+    bench.pass(2 * MINUTE);
+    bench.pass(2 * MINUTE);
+    bench.disk_hangs = false;
+    bench.apply(Event::Timer(Timer::ScheduleStart(id)));
+    let outcomes = outcomes(&mut bench);
+    assert_eq!(outcomes, ["started", "started", "missed"], "00:10 has had its run");
+}
+
+/// The first time it comes again it is passed over, and its note is the oldest of a full history: what goes
+/// is what is first by the clock.
+#[test]
+fn a_minute_that_comes_a_third_time_is_still_known() {
+    use crate::core::time::Jump;
+    let (mut bench, _) = bench("* * * * *");
+    let back = |bench: &mut Bench, minutes: u32| {
+        let jump = Jump { is_back: true, by: minutes * MINUTE };
+        bench.now = bench.now.moved(jump);
+        bench.apply(Event::ClockSet(jump));
+    };
+    let mut made: Vec<Value> = Vec::new();
+    let mut pass = |bench: &mut Bench, minutes: u32| {
+        for _ in 0..minutes {
+            bench.pass(MINUTE);
+            let history = shown(bench)["history"].as_array().unwrap().clone();
+            let seen = history.iter().rposition(|run| made.last() == Some(run));
+            made.extend_from_slice(&history[seen.map_or(0, |seen| seen + 1)..]);
+        }
+    };
+    pass(&mut bench, 1);
+    bench.now = bench.now + 60 * MINUTE;
+    pass(&mut bench, 2);
+    back(&mut bench, 55);
+    pass(&mut bench, 60);
+    back(&mut bench, 8);
+    pass(&mut bench, 12);
+    let times: Vec<_> = made.iter().map(|run| run["scheduledFor"].to_string()).collect();
+    let distinct: std::collections::BTreeSet<_> = times.iter().collect();
+    assert!(distinct.len() >= 60 && distinct.len() == times.len(), "{times:?}");
+}
+
 #[test]
 fn catch_up_skip_notes_missed_times_and_once_makes_up_with_one_run() {
     let (mut first, _) = bench("*/10 * * * *");

@@ -47,6 +47,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         )
         .query(&[
             ("path", "only this file or folder"),
+            ("context", "unchanged lines around each change, 3 by default"),
             ("turn", "only this turn, by its snapshots"),
             ("whole", "true: the whole folder against HEAD, whoever changed it"),
         ])

@@ -7,7 +7,8 @@ use crate::agents::api::target;
 use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
-use crate::isolation::{parse_changes, worker_diff};
+use crate::isolation::parse_changes;
+use crate::isolation::worker_diff::{self, Look};
 use serde_json::{Value, json};
 use svc_snapshots::{Entry, Id, Spans, spans, tree_of};
 
@@ -25,9 +26,18 @@ pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         text.parse::<u64>().map_err(|_| fault())
     });
     let turn = turn.transpose()?;
+    let look = Look::asked(ask)?;
     let is_whole = ask.request.query("whole") == Some("true");
-    if is_whole || (turn.is_none() && agent.worktree.is_some()) {
-        return worker_diff::diff(host, ask);
+    let told = if is_whole { worker_diff::diff(host, agent, look) } else { changed(host, agent, turn, look) };
+    Ok(Answer::Reply(Reply::ok(&told?)))
+}
+
+/// What an agent has changed, in one turn or at all: its worktree against its base, else by its snapshots.
+///
+/// Errors: 409.
+pub fn changed(host: &Host, agent: &Agent, turn: Option<u64>, look: Look) -> Result<Value, Problem> {
+    if turn.is_none() && agent.worktree.is_some() {
+        return worker_diff::diff(host, agent, look);
     }
     let known = turns(&host.snapshots.lines(agent.lineage_id));
     let is_meant = |known: &&Turn| turn.map_or(known.undone.is_none(), |turn| known.number() == turn);
@@ -40,27 +50,27 @@ pub fn diff(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         return Err(Problem::new(409, "no_snapshot", text));
     }
     if known.iter().all(|turn| turn.snaps().is_none()) {
-        return worker_diff::diff(host, ask);
+        return worker_diff::diff(host, agent, look);
     }
     let mut of_turns = Vec::new();
     for turn in &meant {
         of_turns.push(host.snapshots.own_changes(agent, turn)?);
     }
     let mut found = spans(of_turns);
-    let path = ask.request.query("path").unwrap_or_default().trim_end_matches('/');
+    let path = look.path.trim_end_matches('/');
     let below = format!("{path}/");
     found.retain(|name, span| {
         span.before != span.after && (path.is_empty() || name == path || name.starts_with(&below))
     });
-    let mut reply = host.snapshots.shown(agent, &found)?;
+    let mut reply = host.snapshots.shown(agent, &found, look.context)?;
     reply["base"] = json!(meant.first().and_then(|turn| turn.begin.snap).map(|snap| snap.commit.to_string()));
     reply["turns"] = json!(meant.iter().map(|turn| turn.number()).collect::<Vec<_>>());
     reply["missing"] = json!(missing.iter().map(|turn| turn.number()).collect::<Vec<_>>());
-    Ok(Answer::Reply(Reply::ok(&reply)))
+    Ok(reply)
 }
 
 impl Snapshots {
-    fn shown(&self, agent: &Agent, found: &Spans) -> Result<Value, Problem> {
+    fn shown(&self, agent: &Agent, found: &Spans, context: u32) -> Result<Value, Problem> {
         let failed = |error: std::io::Error| Problem::new(500, "snapshot_lost", error.to_string());
         let side = |entry: fn(&svc_snapshots::Span) -> Option<Entry>| -> Result<Id, Problem> {
             let files: Vec<(&str, Entry)> =
@@ -81,7 +91,8 @@ impl Snapshots {
         };
         let (names, _) = ask(&["-z", "--name-status"], MAX_LIST_BYTES)?;
         let (counts, list_cut) = ask(&["-z", "--numstat"], MAX_LIST_BYTES)?;
-        let (patch, patch_cut) = ask(&["-p", "--no-color"], MAX_PATCH_BYTES)?;
+        let (patch, patch_cut) =
+            ask(&["-p", "--no-color", &format!("--unified={context}")], MAX_PATCH_BYTES)?;
         let files = parse_changes(&names, &counts);
         let modes: Vec<&String> = found
             .iter()

@@ -220,6 +220,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         | Moment::PutAway(_)
         | Moment::Measured
         | Moment::ModelAnswered(..)
+        | Moment::AccountRemoved { .. }
         | Moment::TeamDeleted { .. }
         | Moment::SettingsChanged => {}
     }

@@ -186,6 +186,12 @@ pub fn heard(state: &mut State, cx: &mut Context, provider: &str, account: &str,
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 
+/// An account is gone, and its windows with it: one that gets its name later has its own.
+pub fn forget(state: &mut State, cx: &mut Context, provider: &str, account: &str) {
+    Arc::make_mut(&mut state.windows).0.retain(|(whose, of, _), _| whose != provider || of != account);
+    cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
 /// A window of which no more is left than a person keeps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scarce {
@@ -334,6 +340,23 @@ mod tests {
         );
         bench.does(ids[0], vec![told(1.0, resets + 300 * MINUTE)]);
         assert_eq!(quota(&mut bench)["windows"][0]["percentPerHour"], Value::Null, "another window");
+    }
+
+    #[test]
+    fn an_account_that_gets_the_name_of_one_that_is_gone_has_windows_of_its_own() {
+        let mut bench = Bench::with_programs();
+        assert_eq!(bench.account("work", "codex", Some("/srv/work")).0, 201);
+        let body = json!({"role": "dev", "name": "dev", "provider": "codex", "account": "work"});
+        assert_eq!(bench.ask("POST", "/api/agents", &body).0, 201);
+        let id = bench.state.agents.find("dev").unwrap().id;
+        let resets = bench.now + 130 * MINUTE;
+        bench.does(id, vec![told(95.0, resets)]);
+        bench.exits(id, 0);
+        assert_eq!(room(&bench.state, bench.now, "codex", "work"), 50);
+        assert_eq!(bench.ask("DELETE", "/api/accounts/work", &Value::Null).0, 200);
+        assert_eq!(bench.account("work", "codex", Some("/srv/other")).0, 201);
+        assert_eq!(room(&bench.state, bench.now, "codex", "work"), 1000);
+        assert_eq!(quota(&mut bench)["windows"], json!([]));
     }
 
     /// A restart keeps what was told, with its age; what nobody has told for long is no figure.

@@ -4,6 +4,7 @@ import { runAll } from "./lib.mjs";
 import { browser, daemon, market, scenarios } from "./clicks-world.mjs";
 import "./clicks-agents.mjs";
 import "./clicks-reading.mjs";
+import "./clicks-review.mjs";
 import "./clicks-notices.mjs";
 import "./clicks-places.mjs";
 import "./clicks-connection.mjs";

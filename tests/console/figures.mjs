@@ -5,8 +5,10 @@
 //
 // Every figure is printed beside its limit; a limit that is not held fails the run.
 
+import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import os from "node:os";
+import path from "node:path";
 import { Daemon, assets, check, launch, makeProject, open, runAll, text, until } from "./lib.mjs";
 
 const FRAME_LIMIT_MS = 32;
@@ -21,9 +23,13 @@ const HEAP_LIMIT_MB = 64;
 const EVENTS_PER_SECOND = 200;
 /**
  * The page's work in a frame, as a multiple of what the yardstick costs in the same seconds: at most so much.
- * Both lists cost 1.1 to 1.25 of it, so that twice the work does not pass.
+ * Both lists and the diff cost 1.1 to 1.3 of it, so that twice the work does not pass.
  */
-const WORK_LIMITS = { agents: 1.6, entries: 1.9 };
+const WORK_LIMITS = { agents: 1.6, entries: 1.9, diff: 1.6 };
+/** A change to be reviewed: so many files, in each so many lines that become other ones. */
+const CHANGED = { files: 60, lines: 42 };
+/** What sixty frames a second leave for one, with the clock's own grain. */
+const FRAME_MS = 17.5;
 const YARDSTICK = { frames: 200, rows: 24, cells: 7 };
 const SOAK_S = Number(process.env.SVC_CONSOLE_SOAK_S ?? 30);
 const MB = 1024 * 1024;
@@ -72,10 +78,10 @@ scenario("weight and first paint", async () => {
   judge(median(paints) < PAINT_LIMIT_MS, `first paint ${all}`);
 });
 
-/** Scrolls a list from end to start; answers the times between frames and what the page did in each. */
-const scroll = (page, steps) =>
-  page.evaluate(async (count) => {
-    const el = document.querySelector(".vlist");
+/** Scrolls a list, or the page, from end to start; answers the times between frames and what the page did in each. */
+const scroll = (page, steps, list) =>
+  page.evaluate(async ([count, selector]) => {
+    const el = document.querySelector(selector);
     const frame = () => new Promise((done) => requestAnimationFrame(done));
     const times = [];
     const work = [];
@@ -103,7 +109,7 @@ const scroll = (page, steps) =>
       rows: el.querySelectorAll(".vrow").length,
       height: bottom,
     };
-  }, steps);
+  }, [steps, list]);
 
 /** What a page's main thread has worked so far, in ms of the processor: waiting for it does not count. */
 async function workOf(page) {
@@ -155,13 +161,13 @@ async function yardstick() {
  * Figures are medians of several runs; the worst frame is the worst of all. The page's work may be `limit`
  * yardsticks, which are taken in the same seconds.
  */
-async function frames(what, page, steps, limit) {
+async function frames(what, page, steps, limit, list = ".vlist") {
   const runs = [];
   const busy = await workOf(page);
   const stick = await yardstick();
   for (let run = 0; run < RUNS; run += 1) {
     const before = await busy();
-    const scrolled = scroll(page, steps).then(async (one) => ({ one, work: (await busy()) - before }));
+    const scrolled = scroll(page, steps, list).then(async (one) => ({ one, work: (await busy()) - before }));
     const [{ one, work: all }, unit] = await Promise.all([scrolled, stick.run()]);
     const work = all / one.frames;
     runs.push({ ...one, work, unit, share: work / unit });
@@ -259,6 +265,45 @@ scenario(`${MANY_ENTRIES} entries scroll smoothly`, async (page) => {
   await page.locator('main[data-route="settings"]').waitFor();
   await daemon.api("DELETE", `/api/agents/${agent.id}`);
 });
+
+for (const how of ["unified", "side by side"])
+  scenario(`a change of ${CHANGED.files} files scrolls at 60 frames a second, ${how}`, async (page) => {
+    const agent = await changer();
+    await page.goto(`${daemon.url}/#/agent/${agent.id}/diff`);
+    await page.locator(".l.plus").first().waitFor();
+    if (how !== "unified") await page.keyboard.press("s");
+    await page.locator(how === "unified" ? ".diff > .l" : ".diff > .pair").first().waitFor();
+    const { lines, open } = await page.evaluate(() => ({
+      lines: document.querySelectorAll(".plus,.minus").length,
+      open: document.querySelectorAll("details.file[open]").length,
+    }));
+    check(lines === 2 * CHANGED.files * CHANGED.lines && open === CHANGED.files, `${lines} lines in ${open} open files`);
+    const result = await frames(`${lines} changed lines, ${how}`, page, 200, WORK_LIMITS.diff, "html");
+    judge(result.median < FRAME_MS, `a median frame of ${result.median} ms`);
+    check(result.height > (lines / 2) * 20, `only ${result.height} px`);
+  });
+
+let changed;
+/** The agent that has changed much, in a worktree of its own; made once. */
+async function changer() {
+  changed ??= (async () => {
+    const files = Array.from({ length: CHANGED.files }, (_, n) => `many/part-${n}.js`);
+    const text = (word) =>
+      Array.from({ length: CHANGED.lines }, (_, n) => `export const value${n} = compute(${word}, ${n * 7}, "some words of line ${n}");\n`).join("");
+    const git = (...args) =>
+      execFileSync("git", ["-c", "user.email=a@example.org", "-c", "user.name=a", ...args], { cwd: daemon.dir });
+    fs.mkdirSync(path.join(daemon.dir, "many"), { recursive: true });
+    for (const file of files) fs.writeFileSync(path.join(daemon.dir, file), text("before"));
+    git("add", "many");
+    git("commit", "-qm", "many");
+    daemon.scenario("changer", { steps: [...files.map((file) => ({ write: { path: file, text: text("behind") } })), { ask: "Good?" }] });
+    const agent = await daemon.spawn("changer", "changer", { isolation: "worktree" });
+    const done = async () => (await daemon.get(`/api/agents/${agent.id}/diff`)).files.length === CHANGED.files;
+    await until("the change", done, 60_000);
+    return agent;
+  })();
+  return changed;
+}
 
 /** Megabytes of live objects in a page. */
 async function heap(session) {

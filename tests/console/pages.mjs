@@ -52,6 +52,16 @@ async function show(page, name) {
     });
     await page.locator('main[data-route="integrations"]').getByRole("button", { name: "About GitHub" }).click();
     await page.locator("dialog .reading").waitFor();
+  } else if (name === "side by side") {
+    await page.evaluate(() => {
+      location.hash = "#/agent/backend-1/diff";
+    });
+    await page.locator("details.file .l").first().waitFor();
+    await page.keyboard.press("s");
+    await page.locator(".pair").first().waitFor();
+    await page.keyboard.press("j");
+    await page.keyboard.press("c");
+    await page.locator("form.said").waitFor();
   } else if (name === "an entry") {
     await page.evaluate(() => {
       location.hash = "#/agent/backend-1";
@@ -142,7 +152,7 @@ await all("empty", fresh, PAGES);
 await fresh.remove();
 const filled = await shop({ skills });
 await away(filled);
-await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "the turns", "a turn", "a skill", "an integration", "spawn dialog", "palette"]);
+await all("filled", filled, [...PAGES, ...AGENT_PAGES, "an entry", "the turns", "a turn", "side by side", "a skill", "an integration", "spawn dialog", "palette"]);
 await filled.remove();
 await market.stop();
 await browser.close();

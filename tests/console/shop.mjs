@@ -140,6 +140,8 @@ async function agents(daemon) {
   await daemon.until("api-1", ["crashed"]);
   await daemon.until("writer-1", ["completed"]);
   await until("an approval", async () => (await daemon.get("/api/approvals")).pending.length);
+  const reported = (line) => line.text?.startsWith("## The login");
+  await until("the report", async () => (await daemon.get("/api/agents/backend-1/log?tail=60")).entries.some(reported));
   await daemon.post("/api/agents/backend-1/instruct", {
     message: "Please keep sessions to eight hours.",
     deliver: "now",

@@ -15,7 +15,7 @@ const SHOTS = [
   ["home", ""],
   ["agent", "agent/backend-1", showLogin],
   ["turn", "agent/backend-1", showTurn],
-  ["agent-diff", "agent/backend-1/diff"],
+  ["review", "agent/backend-1/diff", showReview],
   ["rotate", "agent/backend-1/rotate"],
   ["about", "agent/backend-1/about"],
   ["touched", "agent/backend-1/files"],
@@ -45,6 +45,21 @@ async function showLogin(page) {
   await page.locator(".vlist").focus();
   await page.keyboard.press("Home");
   await page.locator(".vrow.tool:not([hidden])", { hasText: "src/login.js" }).last().click();
+}
+
+/** Side by side, with a comment on what was added and the form for one on what was removed. */
+async function showReview(page) {
+  await page.locator(".l.plus").first().waitFor();
+  if (!(await page.locator(".pair").count())) await page.keyboard.press("s");
+  for (const [line, words] of [
+    [page.locator(".l.plus", { hasText: "if (!record)" }), "Say why, or nobody can tell a wrong name from a wrong password."],
+    [page.locator(".l.minus").last(), "Was this ever right?"],
+  ]) {
+    await line.click();
+    await page.keyboard.type(words);
+    if (words.startsWith("Say")) await page.keyboard.press("Control+Enter");
+    await page.locator(".said:not(form)").first().waitFor();
+  }
 }
 
 /** Reads the turn in which it was written, from where the agent says what came of it. */

@@ -280,7 +280,12 @@ fn decisions_2_the_log_is_read_by_tail_and_since() {
     let daemon = Daemon::start();
     let id = daemon.post("/api/agents", &script(&json!({})))["id"].as_str().unwrap().to_owned();
     daemon.wait_state(&id, &["completed"]);
-    let all = daemon.get(&format!("/api/agents/{id}/log?tail=100000"));
+    // The state is told before the log's last line of it is there.
+    let all = wait_for("the line of its end", || {
+        let all = daemon.get(&format!("/api/agents/{id}/log?tail=100000"));
+        let is_whole = all["entries"].as_array().unwrap().last().is_some_and(|last| last["type"] == "life");
+        is_whole.then_some(all)
+    });
     let entries = all["entries"].as_array().unwrap();
     assert!(entries.len() >= 3, "{all}");
     let numbers: Vec<u64> = entries.iter().map(|entry| entry["n"].as_u64().unwrap()).collect();

@@ -137,7 +137,7 @@ fn issue_7_bash_completes_commands_options_and_agents() {
 
 /// Commands that end by themselves and change nothing without words.
 fn harmless() -> impl Iterator<Item = String> {
-    let others = ["start", "stop", "demo", "rehearse", "hook", "mcp", "wait", "open"];
+    let others = ["start", "stop", "demo", "rehearse", "hook", "acp", "mcp", "wait", "open"];
     commands().into_iter().filter(move |name| !others.contains(&name.as_str()))
 }
 

@@ -4,6 +4,7 @@ use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
+use std::process::Command;
 use std::sync::Arc;
 
 fn comments(daemon: &Daemon, id: &str) -> Vec<Value> {
@@ -32,6 +33,8 @@ fn a_comment_reaches_the_agent_and_is_done_when_it_has_changed_the_lines() {
         (json!({"path": ".svc/token", "line": 1, "text": "x"}), 403),
         (json!({"path": "src/a.rs", "line": 3, "lastLine": 2, "text": "x"}), 400),
         (json!({"path": "src/a.rs", "line": 1, "text": " "}), 400),
+        (json!({"path": "src/a.rs", "line": 1, "side": "both", "text": "x"}), 400),
+        (json!({"path": "src/a.rs", "line": 1, "side": "old", "text": "no git, no old text"}), 409),
     ] {
         let (status, said) = daemon.send("POST", &place, &body);
         assert_eq!(status, code, "{body}: {said}");
@@ -52,5 +55,53 @@ fn a_comment_reaches_the_agent_and_is_done_when_it_has_changed_the_lines() {
             && entry["text"].as_str().unwrap_or_default().contains("> fn two() {}\ncall it second")
     });
     assert!(told, "{:?}", daemon.log_of(&id));
+    daemon.stop();
+}
+
+/// In a worktree of its own: what is removed against its base.
+#[test]
+fn a_comment_on_removed_lines_is_done_when_they_are_there_again() {
+    let folder = Folder::new("comments-removed");
+    let first = "one\ntwo\nthree\nfour\n";
+    folder.write("a.txt", first);
+    let git = |args: &[&str]| {
+        let done = Command::new("git")
+            .args(["-c", "user.email=a@example.org", "-c", "user.name=a"])
+            .args(args)
+            .current_dir(folder.path())
+            .output();
+        assert!(done.unwrap().status.success(), "{args:?}");
+    };
+    git(&["init", "-q", "."]);
+    git(&["add", "a.txt"]);
+    git(&["commit", "-qm", "start"]);
+    let write = |text: &str| json!({"write": {"path": "a.txt", "text": text}});
+    let steps = json!([write("zero\none\nfour\n"), {"ask": "Well?"}, write("one\ntwo\nthree\n"), {"answer": "it is back"}]);
+    folder.write(".svc/rehearsals/cuts.json", &json!({"steps": steps}).to_string());
+    let daemon = Daemon::start_in(Arc::new(folder), &[]);
+    let body =
+        json!({"role": "dev", "provider": "script", "model": "cuts", "prompt": "x", "isolation": "worktree"});
+    let (status, agent) = daemon.send("POST", "/api/agents", &body);
+    assert_eq!(status, 201, "{agent}");
+    let id = agent["id"].as_str().unwrap().to_owned();
+    let diff = |query: &str| {
+        daemon.get(&format!("/api/agents/{id}/diff{query}"))["diff"].as_str().unwrap().to_owned()
+    };
+    wait_for("what it removes", || diff("").contains("-two").then_some(()));
+    assert!(diff("?context=0").contains("@@ -2,2 +2,0 @@"), "{}", diff("?context=0"));
+    assert_eq!(daemon.send("GET", &format!("/api/agents/{id}/diff?context=-1"), &json!({})).0, 400);
+    let place = format!("/api/agents/{id}/comments");
+    let on = |line: u64, last: u64| json!({"path": "a.txt", "line": line, "lastLine": last, "side": "old", "text": "needed"});
+    for (line, last) in [(1, 2), (3, 4), (9, 9)] {
+        assert_eq!(daemon.send("POST", &place, &on(line, last)).0, 404, "{line}-{last}");
+    }
+    assert_eq!(daemon.send("POST", &place, &on(2, 3)).0, 201);
+    let one = || comments(&daemon, &id)[0].clone();
+    assert_eq!(
+        (&one()["quote"], &one()["changed"], &one()["stands"]),
+        (&json!("two\nthree"), &json!(false), &json!(2))
+    );
+    assert_eq!(daemon.send("POST", &format!("{place}/send"), &json!({})).0, 200);
+    wait_for("its answer to tick it off", || (one()["state"] == "done").then_some(()));
     daemon.stop();
 }

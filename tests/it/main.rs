@@ -9,6 +9,8 @@ mod support;
 mod farm;
 
 mod accounts;
+mod acp_door;
+mod acp_library;
 mod alerts;
 mod api;
 mod attach;

@@ -9,7 +9,7 @@ use std::process::Command;
 /// It left 77 when there was no machine to boot.
 const NO_MACHINE: i32 = 77;
 /// Emulation is about ten times slower than the machine, which has other tests to run.
-const LIMIT_SECONDS: &str = "240";
+const LIMIT_SECONDS: &str = "280";
 
 /// On a host that is full, emulation now and then gives the machine's kernel wrong registers. No program of a
 /// user can do that to a kernel: the machine is booted anew, at most so many times.

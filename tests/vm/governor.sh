@@ -13,7 +13,7 @@ until_state() {
         sleep 1
     done
 }
-limit=$(($(cut -d . -f 1 /proc/uptime) + 100))
+limit=$(($(cut -d . -f 1 /proc/uptime) + 130))
 rm -f eaten go
 svc spawn dev --name modest --provider script --model modest go
 until [ -e held ]; do sleep 1; done

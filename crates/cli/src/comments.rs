@@ -12,9 +12,13 @@ pub(super) static COMMANDS: &[Command] = &[
         name: "comment",
         group: Group::Agents,
         summary: "comment on lines of a file that an agent works on",
-        usage: "comment TARGET FILE:LINE[-LAST] TEXT",
+        usage: "comment TARGET FILE:LINE[-LAST] TEXT [--removed]",
         words: (3, 3),
         complete: Words::Agents,
+        options: &[switch(
+            "removed",
+            "the lines are those that the agent has removed, as they were numbered before",
+        )],
         details: "FILE is relative to the folder of the agent. Comments gather until 'svc comments TARGET --send' gives\n\
                   them to it as one message, each with its lines.",
         run: comment,
@@ -60,7 +64,10 @@ fn comment(session: &Session) -> Outcome {
     let (file, line, last) = place(&words[1]).ok_or_else(wrong)?;
     let client = session.client()?;
     let agent = find(&client, &words[0])?;
-    let body = json!({"path": file, "line": line, "lastLine": last, "text": words[2]});
+    let mut body = json!({"path": file, "line": line, "lastLine": last, "text": words[2]});
+    if session.args.flag("removed") {
+        body["side"] = json!("old");
+    }
     let made = client.post(&path(&agent, "/comments"), &body)?;
     if out.json {
         return out.document(&made);
@@ -140,7 +147,11 @@ fn list(session: &Session, answer: &Value) -> Outcome {
             comment["id"].to_string(),
             clean(text(comment, "state")),
             age_of(text(comment, "at"), now()),
-            format!("{}:{lines}", clean(text(comment, "path"))),
+            format!(
+                "{}:{lines}{}",
+                clean(text(comment, "path")),
+                if comment["side"] == "old" { " (removed)" } else { "" }
+            ),
             one_line(text(comment, "text")),
         ]);
     }

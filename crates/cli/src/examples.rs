@@ -62,6 +62,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc comment backend-1 src/login.rs:10-14 'say why this may fail'",
             "svc comment backend-1 README.md:3 'one sentence is enough'",
+            "svc comment backend-1 src/login.rs:7-9 'we need this check' --removed",
         ],
     ),
     ("comments", &["svc comments backend-1", "svc comments backend-1 --send --say 'before we merge:'"]),
@@ -179,6 +180,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc integrations credentials brave-search",
         ],
     ),
+    ("acp", &["svc acp", "svc acp --agent backend-1", "svc acp --provider claude-code --role pair"]),
     ("mcp", &["svc mcp", "claude mcp add svc -- svc mcp"]),
     ("providers", &["svc providers", "svc providers -q    # only those that are installed"]),
     (

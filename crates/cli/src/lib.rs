@@ -4,6 +4,7 @@
 //! derive from it. Nothing here holds state that the daemon does not have.
 
 pub mod accounts;
+mod acp;
 pub mod adoption;
 mod agents;
 pub mod approvals;

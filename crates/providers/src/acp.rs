@@ -18,6 +18,15 @@ use std::path::PathBuf;
 /// Agents that speak the Agent Client Protocol.
 pub struct Acp;
 
+/// The version of the protocol that both sides of svc speak: its only stable one.
+pub const PROTOCOL_VERSION: u64 = 1;
+/// The `error` of a turn that the model refused; the door tells editors `refusal`.
+pub const REFUSED: &str = "the model refused";
+/// The `error` of a turn that ran out of tokens; the door tells editors `max_tokens`.
+pub const OUT_OF_TOKENS: &str = "the limit of tokens was reached";
+/// The `error` of a turn with too many requests to the model; the door tells editors `max_turn_requests`.
+pub const OUT_OF_REQUESTS: &str = "the limit of requests was reached";
+
 /// Tokens; assumed until the agent reports its own window.
 const UNKNOWN_WINDOW: u64 = 128_000;
 

@@ -7,7 +7,7 @@
 //! **Invariant:** the deltas of all [`Usage`] events of a run add up to what the provider itself reports
 //! at the end of each turn, however often it repeats a figure.
 
-mod acp;
+pub mod acp;
 mod activity;
 mod aider;
 mod claude_code;

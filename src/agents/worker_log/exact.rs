@@ -11,6 +11,8 @@ pub const MAX_TOKENS: usize = 16;
 const INDEXED_BYTES: usize = 48;
 /// Places of one text where a word begins and is none, after which it counts as not found there.
 const MAX_PLACES: usize = 10_000;
+/// What JSON writes at most for one character.
+const ESCAPE_BYTES: usize = 6;
 /// Bytes before and behind the first word that are shown with it.
 const BEFORE_BYTES: usize = 100;
 const BEHIND_BYTES: usize = 260;
@@ -27,6 +29,36 @@ struct Token {
     low: String,
     /// As it was typed.
     text: String,
+}
+
+/// Bytes in small letters: a word, what is left of one without letters beyond ASCII, or a word of a script
+/// that knows no small letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Needle {
+    pub bytes: Vec<u8>,
+    /// It is all of a word: what stands beside it tells where it is only a part of a longer one.
+    is_whole: bool,
+}
+
+impl Needle {
+    /// Whether the word may stand at a place of a line of JSON. Where `false`, it does not; where `true`,
+    /// what the line says decides.
+    pub fn may_stand(&self, line: &[u8], at: usize) -> bool {
+        let to = at + self.bytes.len();
+        let is_inside = |from: usize| {
+            let (Some(before), Some(next)) =
+                (from.checked_sub(1).and_then(|at| line.get(at)), line.get(from))
+            else {
+                return false;
+            };
+            before.is_ascii_alphanumeric()
+                && next.is_ascii_alphanumeric()
+                && !(before.is_ascii_lowercase() && next.is_ascii_uppercase())
+        };
+        // The letters before it may be the end of what JSON writes for one character, such as a new line.
+        let is_escaped = || line[at.saturating_sub(ESCAPE_BYTES)..at].contains(&b'\\');
+        !self.is_whole || !(is_inside(to) || is_inside(at) && !is_escaped())
+    }
 }
 
 /// What one run of letters is filed under: all keys of any of these lists. Empty: the index does not know it.
@@ -53,11 +85,10 @@ impl Exact {
         self.tokens.iter().flat_map(Token::runs).map(filed).filter(|lists| !lists.is_empty()).collect()
     }
 
-    /// Bytes in small letters that stand in every line of a log that has the words, the longest first: what
-    /// is left of a word without letters beyond ASCII, or a word of a script that knows no small letters.
-    pub(super) fn needles(&self) -> Vec<Vec<u8>> {
-        let mut needles: Vec<Vec<u8>> = self.tokens.iter().flat_map(Token::needles).collect();
-        svc_base::sorted::by_key(&mut needles, |needle| std::cmp::Reverse(needle.len()));
+    /// What stands in every line of a log that has the words, the longest first.
+    pub(super) fn needles(&self) -> Vec<Needle> {
+        let mut needles: Vec<Needle> = self.tokens.iter().flat_map(Token::needles).collect();
+        svc_base::sorted::by_key(&mut needles, |needle| std::cmp::Reverse(needle.bytes.len()));
         needles.dedup();
         needles
     }
@@ -102,12 +133,13 @@ impl Token {
     }
 
     /// It stands in a line of JSON as it was typed, unless it has what JSON writes in another way.
-    fn needles(&self) -> Vec<Vec<u8>> {
+    fn needles(&self) -> Vec<Needle> {
         let is_plain = self.low.bytes().all(|byte| (b' '..=b'~').contains(&byte) && !b"\"\\".contains(&byte));
         if is_plain {
-            return vec![self.low.clone().into_bytes()];
+            return vec![Needle { bytes: self.low.clone().into_bytes(), is_whole: true }];
         }
-        self.runs().into_iter().filter_map(needle).collect()
+        let parts = self.runs().into_iter().filter_map(needle);
+        parts.map(|bytes| Needle { bytes, is_whole: false }).collect()
     }
 
     fn place(&self, text: &str, low: &str) -> Option<(usize, usize)> {
@@ -325,11 +357,38 @@ mod tests {
                     "{word} stands in {text}, and the index misses it"
                 );
                 let low = text.as_bytes().to_ascii_lowercase();
-                let stands = |needle: &Vec<u8>| memmem::find(&low, needle).is_some();
+                let stands = |needle: &Needle| {
+                    let mut places = memmem::find_iter(&low, &needle.bytes);
+                    places.any(|at| needle.may_stand(text.as_bytes(), at))
+                };
                 assert!(exact.needles().iter().all(stands), "{word} in {text} is not seen at first sight");
             }
         }
         assert!(found >= 20, "{found} words were found");
+    }
+
+    #[test]
+    fn a_place_inside_a_longer_word_is_passed_over_unless_json_wrote_what_stands_before_it() {
+        let seen = |word: &str, line: &str| {
+            let needles = Exact::parse(word).expect("a word").needles();
+            let low = line.to_ascii_lowercase();
+            memmem::find_iter(low.as_bytes(), &needles[0].bytes)
+                .any(|at| needles[0].may_stand(line.as_bytes(), at))
+        };
+        for (word, line) in [
+            ("log", r#"{"text":"log"}"#),
+            ("log", r#"{"text":"a\nlog b"}"#),
+            ("log", r#"{"text":"\u0007log"}"#),
+            ("log", "login, log"),
+            ("login", "userLogin"),
+            ("--port", "x--port=1"),
+            ("log", "élog"),
+        ] {
+            assert!(seen(word, line), "{word} in {line}");
+        }
+        for (word, line) in [("log", "login"), ("log", "a blog"), ("log", "analogy"), ("log", "LOGIN")] {
+            assert!(!seen(word, line), "{word} in {line}");
+        }
     }
 
     #[test]

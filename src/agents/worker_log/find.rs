@@ -7,7 +7,7 @@
 //! **Invariant:** the hits are the newest ones of all that was looked at, whatever order it was looked at in.
 
 use super::LogStore;
-use super::exact::{Exact, Filed};
+use super::exact::{Exact, Filed, Needle};
 use super::search::{Found, Searched, Segment};
 use super::words::Words;
 use crate::agents::report::{LogEntry, LogRecord, Other};
@@ -85,7 +85,7 @@ struct Looking<'a> {
     exact: &'a Exact,
     within: Within,
     most: usize,
-    needles: Vec<Vec<u8>>,
+    needles: Vec<Needle>,
     /// Bytes that may still be read.
     left: u64,
     result: Searched,
@@ -161,14 +161,14 @@ impl Looking<'_> {
             return lines.all(|line| self.line(line, lineage, found));
         };
         // Forward, which is far quicker than backward; what is found is then read from its end.
-        let finder = memmem::Finder::new(first);
-        let others: Vec<memmem::Finder> = others.iter().map(memmem::Finder::new).collect();
+        let first = Finder::new(first);
+        let others: Vec<Finder> = others.iter().map(Finder::new).collect();
         let mut candidates = Vec::new();
         let mut from = 0;
-        while let Some(at) = low.get(from..).and_then(|rest| finder.find(rest)).map(|at| from + at) {
+        while let Some(at) = first.find(bytes, &low, (from, low.len())) {
             let begin = memrchr(b'\n', &low[..at]).map_or(0, |line| line + 1);
             let close = memchr(b'\n', &low[at..]).map_or(low.len(), |line| at + line);
-            if others.iter().all(|other| other.find(&low[begin..close]).is_some()) {
+            if others.iter().all(|other| other.find(bytes, &low, (begin, close)).is_some()) {
                 candidates.push((begin, close));
             }
             from = close + 1;
@@ -190,6 +190,29 @@ impl Looking<'_> {
         let excerpt = Exact::excerpt(&text, place);
         found.push(Found { lineage, record, excerpt, score: 1.0 });
         found.len() < self.most
+    }
+}
+
+/// Looks for one word in many lines.
+struct Finder<'a> {
+    needle: &'a Needle,
+    bytes: memmem::Finder<'a>,
+}
+
+impl<'a> Finder<'a> {
+    fn new(needle: &'a Needle) -> Self {
+        Self { needle, bytes: memmem::Finder::new(&needle.bytes) }
+    }
+
+    /// The first place where the word may stand within a part of some lines, given also in small letters.
+    fn find(&self, lines: &[u8], low: &[u8], (mut from, to): (usize, usize)) -> Option<usize> {
+        loop {
+            let at = from + self.bytes.find(low.get(from..to)?)?;
+            if self.needle.may_stand(lines, at) {
+                return Some(at);
+            }
+            from = at + 1;
+        }
     }
 }
 

@@ -1,43 +1,12 @@
-// The other sides of an agent: what it changed, what a successor would be told, and its record.
+// The other sides of an agent: what it touched, what a successor would be told, and its record.
 
 import { ago, button, dayOf, empty, exact, fill, h, percent, say, table, toast } from "./dom.js";
 import { at, get, post } from "./api.js";
 import { find, isLive, on } from "./store.js";
 import { prose } from "./prose.js";
-import { diffView } from "./diff.js";
-import { comments, undo } from "./review.js";
 
 /** What a brief leaves out is listed up to so many lines. */
 const MAX_LEFT_OUT = 50;
-
-export function diff(body, key) {
-  const said = comments(key);
-  const load = async () => {
-    try {
-      const answer = await get(at`/api/agents/${key}/diff`);
-      fill(
-        body,
-        h(
-          "div",
-          { class: "follow" },
-          `${answer.files.length} files changed ${
-            { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD"
-          }${answer.truncated ? "; the diff is cut" : ""}`,
-          again,
-          undo(key, load),
-        ),
-        said.el,
-        diffView(answer.diff, answer.files, said.mark),
-      );
-      await said.load();
-    } catch (error) {
-      fill(body, empty("No diff", error.message));
-    }
-  };
-  const again = button("Read again", load);
-  load();
-  return { keys: { R: load } };
-}
 
 export function files(body, key) {
   get(at`/api/agents/${key}/files`).then(
@@ -53,11 +22,7 @@ export function files(body, key) {
                 ["File", "#Reads", "#Writes"],
                 list
                   .sort((a, b) => b.writes - a.writes || b.reads - a.reads)
-                  .map((file) => [
-                    h("a", { href: `#/files/${encodeURIComponent(file.path)}` }, file.path),
-                    file.reads,
-                    file.writes,
-                  ]),
+                  .map((file) => [h("a", { href: `#/files/${encodeURIComponent(file.path)}` }, file.path), file.reads, file.writes]),
               ),
             )
           : empty("It has touched no files", "Files it reads and writes are counted here."),
@@ -110,12 +75,10 @@ export function rotate(body, key, moved) {
         brief.instructions?.length > 0 &&
           h(
             "section",
-            {},
-            h("h2", {}, "It is also told"),
+            h("h2", "It is also told"),
             h(
               "ul",
-              {},
-              brief.instructions.map((text) => h("li", {}, text)),
+              brief.instructions.map((text) => h("li", text)),
             ),
           ),
         h("h2", { class: "list-head" }, "Handoff brief"),
@@ -123,16 +86,11 @@ export function rotate(body, key, moved) {
         brief.leftOut?.length > 0 &&
           h(
             "section",
-            {},
             h("h2", { class: "list-head" }, "Left out, beyond what its section may hold"),
             h(
               "ul",
-              {},
-              brief.leftOut
-                .slice(0, MAX_LEFT_OUT)
-                .map((one) => h("li", {}, `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`)),
-              brief.leftOut.length > MAX_LEFT_OUT &&
-                h("li", {}, `and ${exact(brief.leftOut.length - MAX_LEFT_OUT)} more`),
+              brief.leftOut.slice(0, MAX_LEFT_OUT).map((one) => h("li", `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`)),
+              brief.leftOut.length > MAX_LEFT_OUT && h("li", `and ${exact(brief.leftOut.length - MAX_LEFT_OUT)} more`),
             ),
           ),
       );
@@ -144,19 +102,14 @@ export function rotate(body, key, moved) {
 }
 
 const tokensOf = ({ input, output, cacheRead, cacheCreation }) =>
-  [
-    `${exact(input)} in`,
-    `${exact(output)} out`,
-    `${exact(cacheRead)} from cache`,
-    `${exact(cacheCreation)} to cache`,
-  ].join(", ");
+  [`${exact(input)} in`, `${exact(output)} out`, `${exact(cacheRead)} from cache`, `${exact(cacheCreation)} to cache`].join(", ");
 
 export function about(body, key) {
   Promise.all([get(at`/api/agents/${key}`), get("/api/teams")]).then(
     ([agent, { teams }]) => {
       const team = teams.find((one) => one.id === agent.teamId)?.name ?? agent.teamId;
       const rows = [
-        ["Task", h("pre", {}, agent.prompt || "(none)")],
+        ["Task", h("pre", agent.prompt || "(none)")],
         ["Owns", agent.scope.join(", ") || "nothing"],
         ["Permission", agent.permission === "full" ? "Full Send" : "Auto"],
         ["Effort", agent.effort],
@@ -169,11 +122,11 @@ export function about(body, key) {
         ["Tokens", tokensOf(agent.tokens)],
         ["Process", agent.pid ?? "none"],
         ["Session", agent.sessionId ?? "none"],
-        ["Its own screen", h("code", {}, `svc attach ${agent.name}`)],
+        ["Its own screen", h("code", `svc attach ${agent.name}`)],
         ["Lineage", agent.lineageId],
         ["Replaces", agent.predecessorId ?? "nobody"],
         ["Exit", agent.exit ? JSON.stringify(agent.exit) : "it lives"],
-        ["Error", agent.error ? h("pre", {}, agent.error) : "none"],
+        ["Error", agent.error ? h("pre", agent.error) : "none"],
       ];
       fill(
         body,
@@ -190,11 +143,10 @@ export function about(body, key) {
           h(
             "div",
             { class: "panel" },
-            h("h2", {}, "Waiting to be told"),
+            h("h2", "Waiting to be told"),
             h(
               "ul",
-              {},
-              agent.instructions.map((one) => h("li", {}, one.text ?? String(one))),
+              agent.instructions.map((one) => h("li", one.text ?? String(one))),
             ),
           ),
       );

@@ -6,7 +6,8 @@ import { card } from "./approvals.js";
 import { find, isLive, on, store } from "./store.js";
 import { gauge, setGauge } from "./gauge.js";
 import { work } from "./timeline.js";
-import { about, diff, files, rotate } from "./agent-tabs.js";
+import { about, files, rotate } from "./agent-tabs.js";
+import { diff } from "./review.js";
 
 const TABS = [
   ["", "Work"],
@@ -29,14 +30,7 @@ export default function agentPage(view, parts) {
   const body = h("div");
   const gone = h("div");
   const waits = h("section", { class: "cards wide", "aria-label": "It waits for you" });
-  view.append(
-    h("div", { class: "agent-top" }, h("div", {}, name, " ", status), reason, context, actions),
-    facts,
-    waits,
-    tabs,
-    gone,
-    body,
-  );
+  view.append(h("div", { class: "agent-top" }, h("div", name, " ", status), reason, context, actions), facts, waits, tabs, gone, body);
 
   let tab = { stop() {}, keys: {} };
   let word = parts[2] ?? "";
@@ -53,14 +47,7 @@ export default function agentPage(view, parts) {
       if (known) leave(known);
       known = "";
       if (store.connected)
-        fill(
-          gone,
-          empty(
-            "There is no such agent",
-            "It was removed, or never existed. ",
-            h("a", { href: "#/" }, "All agents"),
-          ),
-        );
+        fill(gone, empty("There is no such agent", "It was removed, or never existed. ", h("a", { href: "#/" }, "All agents")));
       return;
     }
     known = agent.id;
@@ -78,12 +65,11 @@ export default function agentPage(view, parts) {
       ["cost", cost(agent.costUsd, agent.unpricedTokens)],
       ["turns", agent.turns],
     ];
-    if (agent.pendingInstructions)
-      about.push(["waiting for rotation", `${agent.pendingInstructions} messages`]);
+    if (agent.pendingInstructions) about.push(["waiting for rotation", `${agent.pendingInstructions} messages`]);
     const line = about.map(([label, value]) => `${label} ${value}`).join();
     if (facts.dataset.line !== line) {
       facts.dataset.line = line;
-      fill(facts, ...about.map(([label, value]) => h("span", {}, `${label} `, h("b", {}, value))));
+      fill(facts, ...about.map(([label, value]) => h("span", `${label} `, h("b", value))));
     }
     const does = isLive(agent) ? "live" : "ended";
     if (actions.dataset.does !== does + agent.id) {
@@ -181,11 +167,7 @@ export default function agentPage(view, parts) {
     fill(
       tabs,
       ...TABS.map(([one, title]) =>
-        h(
-          "a",
-          { href: `#/agent/${key}${one ? `/${one}` : ""}`, "aria-current": one === wanted ? "page" : null },
-          title,
-        ),
+        h("a", { href: `#/agent/${key}${one ? `/${one}` : ""}`, "aria-current": one === wanted ? "page" : null }, title),
       ),
     );
     const shown = `${wanted}:${key}`;

@@ -1,5 +1,7 @@
 // Calls to the daemon. A refusal becomes an Error with its sentence, its code and the faults by field.
 
+import { dialog, field, h, keep, kept, toast } from "./dom.js";
+
 export class Refusal extends Error {
   constructor(status, body, text) {
     super(body?.error || text || `the daemon answered ${status}`);
@@ -18,13 +20,8 @@ let proven = false;
 // The page's half of what proves a person: the browser keeps the other one in a cookie, which it would also
 // send to pages on other ports of this machine.
 const HALF = "svc-console";
-let half = "";
+let half = kept(HALF);
 let entering;
-try {
-  half = localStorage.getItem(HALF) ?? "";
-} catch {
-  // It then lasts as long as the page.
-}
 
 /** Begins a session with the code of a link, which is then out of the address and the history. */
 function enter() {
@@ -34,13 +31,9 @@ function enter() {
   entering = answer("POST", "/api/console/session", { code })
     .then(({ key }) => {
       half = key;
-      try {
-        localStorage.setItem(HALF, key);
-      } catch {
-        // See above.
-      }
+      keep(HALF, key);
     })
-    .catch(async (error) => (await import("./dom.js")).toast(error.message, "bad"))
+    .catch((error) => toast(error.message, "bad"))
     .finally(() => {
       entering = undefined;
     });
@@ -48,33 +41,27 @@ function enter() {
 
 /** Asks for the token; whether there is one to try now. One question serves all calls that wait for it. */
 function ask(why) {
-  asking ??= import("./dom.js")
-    .then(
-      ({ dialog, field, h }) =>
-        new Promise((done) => {
-          const input = h("input", { type: "password", autocomplete: "off", required: true });
-          const form = h(
-            "form",
-            {},
-            h("p", {}, why),
-            field("token", "Token", input, "or come by the link of svc open, which needs none"),
-            h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Continue")),
-          );
-          const el = dialog("Are you a person?", form);
-          let given = false;
-          form.addEventListener("submit", (event) => {
-            event.preventDefault();
-            token = input.value.trim();
-            given = token !== "";
-            el.close();
-          });
-          el.addEventListener("close", () => done(given));
-          input.focus();
-        }),
-    )
-    .finally(() => {
-      asking = undefined;
+  asking ??= new Promise((done) => {
+    const input = h("input", { type: "password", autocomplete: "off", required: true });
+    const form = h(
+      "form",
+      h("p", why),
+      field("token", "Token", input, "or come by the link of svc open, which needs none"),
+      h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Continue")),
+    );
+    const el = dialog("Are you a person?", form);
+    let given = false;
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      token = input.value.trim();
+      given = token !== "";
+      el.close();
     });
+    el.addEventListener("close", () => done(given));
+    input.focus();
+  }).finally(() => {
+    asking = undefined;
+  });
   return asking;
 }
 
@@ -132,9 +119,7 @@ async function answer(method, path, body, signal) {
     response = await fetch(path, options);
     text = await response.text();
   } catch {
-    const why = signal?.aborted
-      ? "what was asked for is gone"
-      : "the daemon cannot be reached; retrying automatically";
+    const why = signal?.aborted ? "what was asked for is gone" : "the daemon cannot be reached; retrying automatically";
     throw new Refusal(0, null, why);
   }
   let value = text;
@@ -143,8 +128,7 @@ async function answer(method, path, body, signal) {
   } catch {
     // Plain text, for example a markdown answer.
   }
-  if (!response.ok)
-    throw new Refusal(response.status, typeof value === "object" ? value : null, text.slice(0, 200));
+  if (!response.ok) throw new Refusal(response.status, typeof value === "object" ? value : null, text.slice(0, 200));
   return value;
 }
 
@@ -153,10 +137,7 @@ export const post = (path, body = {}) => call("POST", path, body);
 export const patch = (path, body) => call("PATCH", path, body);
 export const del = (path) => call("DELETE", path);
 export const at = (strings, ...values) =>
-  strings.reduce(
-    (path, part, n) => path + part + (n < values.length ? encodeURIComponent(values[n]) : ""),
-    "",
-  );
+  strings.reduce((path, part, n) => path + part + (n < values.length ? encodeURIComponent(values[n]) : ""), "");
 
 addEventListener("hashchange", enter);
 enter();

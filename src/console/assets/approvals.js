@@ -52,9 +52,7 @@ function cardHead(approval) {
     "div",
     { class: "card-head" },
     h("span", { class: "tag" }, KINDS[approval.action.type] ?? approval.action.type),
-    approval.agentId === "operator"
-      ? h("strong", {}, who)
-      : h("a", { href: `#/agent/${approval.agentId}` }, who),
+    approval.agentId === "operator" ? h("strong", who) : h("a", { href: `#/agent/${approval.agentId}` }, who),
     h("span", { class: "muted right" }, ago(approval.requestedAt, " ago"), " · expires in ", until(approval.expiresAt)),
   );
 }
@@ -173,7 +171,7 @@ export default function approvals(view) {
     fill(
       past,
       store.resolved.length > 0 && [
-        h("h2", {}, "Decided"),
+        h("h2", "Decided"),
         table(
           "Decided approvals",
           ["When", "Agent", "What", "Outcome", "By", "Reason"],

@@ -25,12 +25,8 @@ export default function audit(view, parts) {
         "table",
         { class: "stacks" },
         h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            ["When", "Event", "By", "What"].map((word) => h("th", { scope: "col" }, word)),
+          "thead", h(
+            "tr", ["When", "Event", "By", "What"].map((word) => h("th", { scope: "col" }, word)),
           ),
         ),
         body,
@@ -58,9 +54,7 @@ export default function audit(view, parts) {
         .join(" · ");
       body.append(
         h(
-          "tr",
-          {},
-          h("td", { title: dayOf(ts), "data-label": "When" }, `${dayOf(ts)}:${timeOf(ts).slice(-2)}`),
+          "tr", h("td", { title: dayOf(ts), "data-label": "When" }, `${dayOf(ts)}:${timeOf(ts).slice(-2)}`),
           h("td", { "data-label": "Event" }, h("span", { class: "tag" }, event)),
           h("td", { "data-label": "By" }, typeof actor === "string" ? actor : JSON.stringify(actor)),
           h(

@@ -23,7 +23,7 @@ function begin() {
   document.documentElement.style.setProperty("--as-of", `"as of ${asOf}: "`);
   fill(
     document.getElementById("away"),
-    h("strong", {}, `As of ${asOf}, the daemon does not answer. `),
+    h("strong", `As of ${asOf}, the daemon does not answer. `),
     "What you see may be out of date, and nothing can be done from here until it is back; then this page continues automatically. Start it with ",
     code(`svc start --background${folder ? ` --project ${quoted(folder)}` : ""}`),
   );

@@ -18,7 +18,7 @@ const WHOM = [
   ["project", "all agents"],
 ];
 
-const row = (label, ...what) => [h("dt", {}, label), h("dd", {}, ...what)];
+const row = (label, ...what) => [h("dt", label), h("dd", ...what)];
 const globs = (scope) => (scope?.length ? scope.join(" ") : "everything that nobody owns");
 
 /** What would happen, where, and why: what it takes to decide. */
@@ -56,7 +56,6 @@ export function details(card) {
         before.map((one) =>
           h(
             "li",
-            {},
             `${one.same ? "Exactly this" : "One like it"} of ${visibleLine(one.agentName)} was `,
             h("span", { class: `status ${one.status}` }, one.status),
             one.reason ? `: ${visibleLine(one.reason)}` : "",
@@ -109,7 +108,7 @@ export function ruleForm(approval, done) {
   return h(
     "details",
     { class: "rule" },
-    h("summary", {}, "Decide it for the next times, too"),
+    h("summary", "Decide it for the next times, too"),
     words,
     h("div", { class: "actions" }, what, whom, limit, never, allow),
     why,
@@ -121,24 +120,17 @@ export function ruleList() {
   const el = h("section", { "aria-label": "Rules" });
   const load = async () => {
     const { rules } = await get("/api/rules");
-    fill(
-      el,
-      rules.length > 0 && [
-        h("h2", {}, "Rules"),
-        table("Rules", ["Says", "What", "Used", "Ends", "By", ""], rules.map(line)),
-      ],
-    );
+    fill(el, rules.length > 0 && [h("h2", "Rules"), table("Rules", ["Says", "What", "Used", "Ends", "By", ""], rules.map(line))]);
   };
   const line = (rule) => [
     rule.say,
     visibleLine(rule.description),
     h(
       "span",
-      {},
       rule.uses ? `${rule.used} of ${rule.uses}` : plural(rule.used, "time"),
       rule.lastUsedAt ? [", ", ago(rule.lastUsedAt, " ago")] : "",
     ),
-    rule.over ? rule.over.replace("_", " ") : rule.expiresAt ? h("span", {}, "in ", until(rule.expiresAt)) : "never",
+    rule.over ? rule.over.replace("_", " ") : rule.expiresAt ? h("span", "in ", until(rule.expiresAt)) : "never",
     rule.madeBy,
     rule.over
       ? ""

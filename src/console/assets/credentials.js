@@ -1,50 +1,40 @@
 // Keys, encrypted at rest, shown masked.
 
-import { ago, confirm, empty, faults, field, fill, h, head, table, toast } from "./dom.js";
+import { ago, confirm, empty, field, fill, formOf, h, head, table, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 
 export default function credentials(view) {
   const list = h("section", { class: "panel" });
   const name = h("select");
   const key = h("input", { type: "password", autocomplete: "off" });
-  const rest = h("p", { class: "fault", role: "alert" });
   /** What a key can be for, by its name in the vault. */
   let places = new Map();
-  const form = h(
-    "form",
-    { noValidate: true, class: "panel" },
-    h("div", { class: "two" }, field("provider", "For", name), field("key", "Key", key)),
-    h(
-      "p",
-      { class: "hint" },
-      "Tokens of chats are stored with their ",
-      h("a", { href: "#/gateways" }, "gateway"),
-      ", keys of public APIs with their ",
-      h("a", { href: "#/toys" }, "toy"),
-      ".",
-    ),
-    rest,
-    h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Store")),
+  const form = formOf(
+    "Store",
+    submit,
+    [
+      h("div", { class: "two" }, field("provider", "For", name), field("key", "Key", key)),
+      h(
+        "p",
+        { class: "hint" },
+        "Tokens of chats are stored with their ",
+        h("a", { href: "#/gateways" }, "gateway"),
+        ", keys of public APIs with their ",
+        h("a", { href: "#/toys" }, "toy"),
+        ".",
+      ),
+    ],
+    { class: "panel" },
   );
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      const { label, store } = places.get(name.value) ?? nowhere;
-      await store(key.value);
-      toast(`The key for ${label} is stored`);
-      key.value = "";
-      faults(form, null);
-      fill(rest, "");
-      await load();
-    } catch (error) {
-      fill(rest, faults(form, error).join("; "));
-    }
-  });
+  async function submit() {
+    const { label, store } = places.get(name.value) ?? nowhere;
+    await store(key.value);
+    toast(`The key for ${label} is stored`);
+    key.value = "";
+    await load();
+  }
   view.append(
-    head(
-      "Credentials",
-      "Encrypted on this machine with AES-256-GCM. A key is handed to the agents of its provider and shown to nobody.",
-    ),
+    head("Credentials", "Encrypted on this machine with AES-256-GCM. A key is handed to the agents of its provider and shown to nobody."),
     form,
     list,
   );
@@ -52,14 +42,14 @@ export default function credentials(view) {
     const keys = await get("/api/credentials");
     fill(
       list,
-      h("h2", {}, "Stored"),
+      h("h2", "Stored"),
       keys.length
         ? table(
             "Stored keys",
             ["For", "Key", "Since", ""],
             keys.map((one) => [
               one.provider,
-              h("code", {}, one.masked),
+              h("code", one.masked),
               ago(one.setAt),
               h(
                 "button",
@@ -67,25 +57,16 @@ export default function credentials(view) {
                   type: "button",
                   "aria-label": `Forget the key for ${one.provider}`,
                   onclick: () =>
-                    confirm(
-                      `Forget the key for ${one.provider}?`,
-                      "Agents that start from now on do not get it.",
-                      "Forget",
-                      async () => {
-                        await del(at`/api/credentials/${one.provider}`);
-                        await load();
-                      },
-                    ),
+                    confirm(`Forget the key for ${one.provider}?`, "Agents that start from now on do not get it.", "Forget", async () => {
+                      await del(at`/api/credentials/${one.provider}`);
+                      await load();
+                    }),
                 },
                 "Forget",
               ),
             ]),
           )
-        : h(
-            "p",
-            { class: "hint" },
-            "No keys are stored. Agent programs with a login of their own need none.",
-          ),
+        : h("p", { class: "hint" }, "No keys are stored. Agent programs with a login of their own need none."),
     );
   };
   load().catch((error) => fill(list, empty("Not available", error.message)));

@@ -1,16 +1,17 @@
 // Building blocks. Text always becomes a text node: nothing here can turn words of an agent into markup.
 
-/** An element. `props`: `class`, `on<event>` handlers, properties that exist, else attributes. */
+/** An element. `props`, if any: `class`, `on<event>` handlers, properties that exist, else attributes. */
 export function h(tag, props, ...children) {
   const el = document.createElement(tag);
-  for (const [key, value] of Object.entries(props ?? {})) {
-    if (value === undefined || value === null || value === false) continue;
-    if (key === "class") el.className = value;
-    else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
-    else if (key in el && !key.startsWith("aria") && key !== "role" && key !== "list" && key !== "form")
-      el[key] = value;
-    else el.setAttribute(key, value === true ? "" : value);
-  }
+  if (props?.constructor !== Object) children.unshift(props);
+  else
+    for (const [key, value] of Object.entries(props)) {
+      if (value === undefined || value === null || value === false) continue;
+      if (key === "class") el.className = value;
+      else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
+      else if (key in el && !key.startsWith("aria") && key !== "role" && key !== "list" && key !== "form") el[key] = value;
+      else el.setAttribute(key, value === true ? "" : value);
+    }
   add(el, children);
   return el;
 }
@@ -33,14 +34,12 @@ const MISLEADING = new RegExp(MISLEADS, "gu");
 export function visible(text) {
   const words = String(text);
   if (PLAIN.test(words)) return words;
-  return words
-    .replaceAll("\r\n", "\n")
-    .replace(MISLEADING, (c, at, whole) => {
-      // A joiner belongs to the word or the emoji before it.
-      const before = whole[at - 1] ?? " ";
-      if ((c === "\u200c" || c === "\u200d") && before > "\u036f" && !MISLEADS.test(before)) return c;
-      return c === "\r" ? "\\r" : `\\u{${c.codePointAt(0).toString(16)}}`;
-    });
+  return words.replaceAll("\r\n", "\n").replace(MISLEADING, (c, at, whole) => {
+    // A joiner belongs to the word or the emoji before it.
+    const before = whole[at - 1] ?? " ";
+    if ((c === "\u200c" || c === "\u200d") && before > "\u036f" && !MISLEADS.test(before)) return c;
+    return c === "\r" ? "\\r" : `\\u{${c.codePointAt(0).toString(16)}}`;
+  });
 }
 
 /** [`visible`], on one line: what is decided upon must not look like something else. */
@@ -85,8 +84,7 @@ export const exact = (n) => whole.format(n ?? 0);
 export const short = (n) => number.format(n ?? 0);
 export const dollars = (n) => (n ? `$${n < 1 ? n.toFixed(3) : n.toFixed(2)}` : "$0");
 /** Dollars beside `unpricedTokens`: a `+` where a part has no price, `unpriced` where nothing has. */
-export const cost = (usd, unpriced) =>
-  unpriced > 0 ? (usd ? `${dollars(usd)}+` : "unpriced") : dollars(usd);
+export const cost = (usd, unpriced) => (unpriced > 0 ? (usd ? `${dollars(usd)}+` : "unpriced") : dollars(usd));
 export const percent = (n) => `${Math.round((n ?? 0) * 100)} %`;
 
 /** A count with its noun: `1 agent`, `1,200 agents`. */
@@ -152,6 +150,22 @@ export function soon(work, ms) {
   return later;
 }
 
+/** What this browser keeps of a choice; where it keeps nothing, it lasts as long as the page. */
+export function keep(name, value) {
+  try {
+    localStorage.setItem(name, value);
+  } catch {
+    // See above.
+  }
+}
+export function kept(name) {
+  try {
+    return localStorage.getItem(name) ?? "";
+  } catch {
+    return "";
+  }
+}
+
 /** A short message at the foot of the page. */
 export function toast(text, kind = "") {
   const el = h("div", { class: `toast ${kind}` }, text);
@@ -181,10 +195,10 @@ export function button(label, work, props = {}) {
 
 /** What stands where there is nothing yet: what it is, and what to do. */
 export function empty(title, ...what) {
-  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", {}, ...what));
+  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", ...what));
 }
 
-export const code = (text) => h("code", {}, text);
+export const code = (text) => h("code", text);
 
 /** A labelled field; `fault(field)` shows messages of a refusal beside it. */
 export function field(name, label, input, hint) {
@@ -218,6 +232,26 @@ export function faults(form, error) {
   first?.focus();
   if (error && !error.errors?.length) rest.push(error.message);
   return rest;
+}
+
+/**
+ * A form with a button `verb` that does `work`. What a refusal says of a field stands beside it, the rest above
+ * the buttons, of which there may be `others`.
+ */
+export function formOf(verb, work, fields, props = {}, others = []) {
+  const rest = h("p", { class: "fault", role: "alert" });
+  const go = h("button", { type: "submit", class: "primary" }, verb);
+  const el = h("form", { noValidate: true, ...props }, fields, rest, h("div", { class: "actions" }, others, go));
+  el.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    fill(rest, faults(el, null));
+    try {
+      await work();
+    } catch (error) {
+      fill(rest, faults(el, error).join("; "));
+    }
+  });
+  return el;
 }
 
 export function select(options, value) {
@@ -264,17 +298,7 @@ export function confirm(title, text, verb, work) {
   );
   const el = dialog(
     title,
-    h(
-      "div",
-      {},
-      h("p", {}, text),
-      h(
-        "div",
-        { class: "actions" },
-        h("button", { type: "button", onclick: () => el.close() }, "Cancel"),
-        go,
-      ),
-    ),
+    h("div", h("p", text), h("div", { class: "actions" }, h("button", { type: "button", onclick: () => el.close() }, "Cancel"), go)),
   );
   go.focus();
 }
@@ -284,7 +308,7 @@ export function head(title, line, ...actions) {
   return h(
     "div",
     { class: "page-head" },
-    h("div", {}, h("h1", {}, title), line && h("p", { class: "muted" }, line)),
+    h("div", h("h1", title), line && h("p", { class: "muted" }, line)),
     h("div", { class: "actions" }, ...actions),
   );
 }
@@ -300,33 +324,20 @@ export function table(caption, heads, rows) {
       heads.some(Boolean) &&
         h(
           "thead",
-          {},
           h(
             "tr",
-            {},
             ...heads.map((head) =>
-              head
-                ? h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", ""))
-                : h("td"),
+              head ? h("th", { scope: "col", class: head.startsWith("#") ? "num" : "" }, head.replace("#", "")) : h("td"),
             ),
           ),
         ),
       h(
         "tbody",
-        {},
         ...rows.map((cells) =>
           h(
             "tr",
-            {},
             ...cells.map((cell, at) =>
-              h(
-                "td",
-                {
-                  class: heads[at]?.startsWith("#") ? "num" : "",
-                  "data-label": heads[at]?.replace("#", "") || null,
-                },
-                cell,
-              ),
+              h("td", { class: heads[at]?.startsWith("#") ? "num" : "", "data-label": heads[at]?.replace("#", "") || null }, cell),
             ),
           ),
         ),

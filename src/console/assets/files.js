@@ -1,20 +1,6 @@
 // The project's files: a tree, and an editor that never overwrites what somebody else has changed meanwhile.
 
-import {
-  bytes,
-  button,
-  confirm,
-  dialog,
-  empty,
-  faults,
-  field,
-  fill,
-  h,
-  head,
-  say,
-  soon,
-  toast,
-} from "./dom.js";
+import { button, bytes, confirm, dialog, empty, field, fill, formOf, h, head, say, soon, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
 import { diffView } from "./diff.js";
@@ -43,7 +29,7 @@ export default function files(view, parts) {
   const entry = (one) => {
     if (one.type === "dir") {
       const inner = h("ul");
-      const el = h("details", {}, h("summary", { title: one.path }, one.name), inner);
+      const el = h("details", h("summary", { title: one.path }, one.name), inner);
       el.dataset.path = one.path;
       const load = async () => {
         if (!el.open || el.loaded) return;
@@ -65,12 +51,11 @@ export default function files(view, parts) {
       el.addEventListener("toggle", load);
       // The way to the file that is shown stands open.
       if (current?.path.startsWith(`${one.path}/`)) el.open = true;
-      return h("li", {}, el);
+      return h("li", el);
     }
     const letter = changed.get(one.path);
     return h(
       "li",
-      {},
       h(
         "a",
         { href: `#/files/${encodeURIComponent(one.path)}`, "data-path": one.path, title: one.path },
@@ -87,13 +72,10 @@ export default function files(view, parts) {
   };
   const load = async () => {
     const open = [...tree.querySelectorAll("details[open]")].map((el) => el.dataset.path);
-    const [answer, git] = await Promise.all([
-      get(`/api/files/tree?depth=${DEPTH - 1}`),
-      get("/api/files/git-status").catch(() => null),
-    ]);
+    const [answer, git] = await Promise.all([get(`/api/files/tree?depth=${DEPTH - 1}`), get("/api/files/git-status").catch(() => null)]);
     changed = new Map((git?.files ?? []).map((file) => [file.path, file.status]));
     say(line, git?.repository ? `On ${git.branch}, ${changed.size} changed` : "");
-    fill(tree, h("ul", {}, answer.entries.map(entry)));
+    fill(tree, h("ul", answer.entries.map(entry)));
     for (const path of open) {
       const el = tree.querySelector(`details[data-path="${CSS.escape(path)}"]`);
       if (el) el.open = true;
@@ -102,48 +84,26 @@ export default function files(view, parts) {
   };
 
   const create = (kind) => {
-    const path = h("input", {
-      type: "text",
-      value: current?.path.includes("/") ? current.path.replace(/[^/]*$/, "") : "",
-    });
-    const rest = h("p", { class: "fault", role: "alert" });
-    const form = h(
-      "form",
-      { noValidate: true },
-      field("path", "Path in the project", path),
-      rest,
-      h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Make")),
-    );
+    const path = h("input", { type: "text", value: current?.path.includes("/") ? current.path.replace(/[^/]*$/, "") : "" });
+    const form = formOf("Make", submit, [field("path", "Path in the project", path)]);
     const el = dialog(`New ${kind}`, form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        await post(
-          kind === "file" ? "/api/files/create" : "/api/files/mkdir",
-          kind === "file" ? { path: path.value, content: "" } : { path: path.value },
-        );
-        el.close();
-        await load();
-        if (kind === "file") location.hash = `#/files/${encodeURIComponent(path.value)}`;
-      } catch (error) {
-        fill(rest, faults(form, error).join("; "));
-      }
-    });
+    async function submit() {
+      await post(
+        kind === "file" ? "/api/files/create" : "/api/files/mkdir",
+        kind === "file" ? { path: path.value, content: "" } : { path: path.value },
+      );
+      el.close();
+      await load();
+      if (kind === "file") location.hash = `#/files/${encodeURIComponent(path.value)}`;
+    }
     path.focus();
   };
 
   const show = async (path) => {
-    if (current?.dirty && current.path !== path && !window.confirm(`${current.path} is not saved. Leave it?`))
-      return history.back();
+    if (current?.dirty && current.path !== path && !window.confirm(`${current.path} is not saved. Leave it?`)) return history.back();
     if (!path) {
       current = null;
-      return fill(
-        pane,
-        empty(
-          "Choose a file",
-          "The tree shows the project; a letter marks what has changed since the last commit.",
-        ),
-      );
+      return fill(pane, empty("Choose a file", "The tree shows the project; a letter marks what has changed since the last commit."));
     }
     current = { path, dirty: false };
     mark();
@@ -160,32 +120,17 @@ export default function files(view, parts) {
     current = { path: file.path, etag: file.etag, dirty: false };
     const note = h("span", { class: "muted" }, bytes(file.size));
     const remove = () =>
-      confirm(
-        `Delete ${file.path}?`,
-        "The file is removed from the project's folder.",
-        "Delete",
-        async () => {
-          await del(at`/api/files/delete?path=${file.path}`);
-          current = null;
-          location.hash = "#/files";
-          await load();
-        },
-      );
-    const download = h(
-      "a",
-      { class: "button", href: at`/api/files/raw?path=${file.path}&download=1` },
-      "Download",
-    );
+      confirm(`Delete ${file.path}?`, "The file is removed from the project's folder.", "Delete", async () => {
+        await del(at`/api/files/delete?path=${file.path}`);
+        current = null;
+        location.hash = "#/files";
+        await load();
+      });
+    const download = h("a", { class: "button", href: at`/api/files/raw?path=${file.path}&download=1` }, "Download");
     if (file.binary) {
       return fill(
         pane,
-        h(
-          "div",
-          { class: "editor-head" },
-          h("span", { class: "path" }, file.path),
-          note,
-          h("span", { class: "right actions" }, download),
-        ),
+        h("div", { class: "editor-head" }, h("span", { class: "path" }, file.path), note, h("span", { class: "right actions" }, download)),
         IMAGE.test(file.path)
           ? h("img", { class: "preview", src: at`/api/files/raw?path=${file.path}`, alt: file.path })
           : empty("Not a text file", "It can be downloaded."),
@@ -215,7 +160,7 @@ export default function files(view, parts) {
           h(
             "div",
             { class: "notice bad", role: "alert" },
-            h("p", {}, "Somebody has changed this file since you opened it. Your text is still here."),
+            h("p", "Somebody has changed this file since you opened it. Your text is still here."),
             h(
               "div",
               { class: "actions" },
@@ -226,11 +171,7 @@ export default function files(view, parts) {
         );
       }
     };
-    const go = button("Save", () => save(false), {
-      class: "primary",
-      disabled: true,
-      "aria-keyshortcuts": "Control+S",
-    });
+    const go = button("Save", () => save(false), { class: "primary", disabled: true, "aria-keyshortcuts": "Control+S" });
     const dirty = (is) => {
       current.dirty = is;
       // The button is off while its own work runs.
@@ -261,14 +202,7 @@ export default function files(view, parts) {
         { class: "editor-head" },
         h("span", { class: "path" }, file.path),
         note,
-        h(
-          "span",
-          { class: "right actions" },
-          changes,
-          download,
-          h("button", { type: "button", onclick: remove }, "Delete"),
-          go,
-        ),
+        h("span", { class: "right actions" }, changes, download, h("button", { type: "button", onclick: remove }, "Delete"), go),
       ),
       clash,
       text,

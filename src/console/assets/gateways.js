@@ -1,6 +1,6 @@
 // Chats that bring notifications and take commands.
 
-import { button, confirm, dialog, empty, faults, field, fill, h, head, select, toast } from "./dom.js";
+import { button, confirm, dialog, empty, field, fill, formOf, h, head, select, toast } from "./dom.js";
 import { at, del, get, patch, post } from "./api.js";
 import { on } from "./store.js";
 
@@ -40,10 +40,7 @@ export default function gateways(view) {
       ],
       old?.commandPermission ?? "read-only",
     );
-    const users = h("input", {
-      type: "text",
-      value: Array.isArray(old?.allowedUsers) ? old.allowedUsers.join(", ") : "",
-    });
+    const users = h("input", { type: "text", value: Array.isArray(old?.allowedUsers) ? old.allowedUsers.join(", ") : "" });
     const secrets = h("div", { class: "two" });
     let tokens = [];
     const ask = () => {
@@ -55,35 +52,19 @@ export default function gateways(view) {
     };
     type.onchange = ask;
     ask();
-    const rest = h("p", { class: "fault", role: "alert" });
-    const form = h(
-      "form",
-      { noValidate: true },
+    const form = formOf("Save", submit, [
       h("div", { class: "two" }, field("type", "Platform", type), field("displayName", "Name", name)),
-      h(
-        "div",
-        { class: "two" },
-        field("chatId", "Chat id", chat),
-        field("notifications.preset", "It sends", preset),
-      ),
+      h("div", { class: "two" }, field("chatId", "Chat id", chat), field("notifications.preset", "It sends", preset)),
       h(
         "div",
         { class: "two" },
         field("commandPermission", "Commands may", permission),
-        field(
-          "allowedUsers",
-          "Only these users",
-          users,
-          "Ids, separated by commas; empty lets everybody in the chat",
-        ),
+        field("allowedUsers", "Only these users", users, "Ids, separated by commas; empty lets everybody in the chat"),
       ),
       secrets,
-      rest,
-      h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Save")),
-    );
+    ]);
     const el = dialog(old ? old.displayName : "New gateway", form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    async function submit() {
       const body = {
         chatId: chat.value.trim() || null,
         notifications: { preset: preset.value },
@@ -94,20 +75,14 @@ export default function gateways(view) {
           .filter(Boolean),
       };
       if (name.value.trim()) body.displayName = name.value.trim();
-      try {
-        const kept = old
-          ? await patch(at`/api/gateways/${old.id}`, body)
-          : await post("/api/gateways", { type: type.value, ...body });
-        // From here on it exists: a second try after a refused token changes it.
-        old ??= kept;
-        for (const [key, input] of tokens)
-          if (input.value) await post(at`/api/gateways/${old.id}/credentials`, { key, value: input.value });
-        el.close();
-        await load();
-      } catch (error) {
-        fill(rest, faults(form, error).join("; "));
-      }
-    });
+
+      const kept = old ? await patch(at`/api/gateways/${old.id}`, body) : await post("/api/gateways", { type: type.value, ...body });
+      // From here on it exists: a second try after a refused token changes it.
+      old ??= kept;
+      for (const [key, input] of tokens) if (input.value) await post(at`/api/gateways/${old.id}/credentials`, { key, value: input.value });
+      el.close();
+      await load();
+    }
   };
   const act = (one, verb, said) => async () => {
     await post(`${at`/api/gateways/${one.id}`}/${verb}`);
@@ -121,7 +96,7 @@ export default function gateways(view) {
       h(
         "div",
         { class: "card-head" },
-        h("strong", {}, one.displayName),
+        h("strong", one.displayName),
         h("span", { class: "tag" }, NAMES[one.type] ?? one.type),
         h(
           "span",
@@ -171,10 +146,7 @@ export default function gateways(view) {
       list,
       all.length
         ? all.map(card)
-        : empty(
-            "No gateways",
-            "Make a bot on Telegram, Discord or Slack, then add it here to approve from your phone.",
-          ),
+        : empty("No gateways", "Make a bot on Telegram, Discord or Slack, then add it here to approve from your phone."),
     );
   };
   const safe = () => load().catch((error) => fill(list, empty("Not available", error.message)));

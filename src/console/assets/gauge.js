@@ -4,12 +4,7 @@ import { h, percent, say, svg } from "./dom.js";
 
 /** Context fullness as a bar with its figure. */
 export function gauge(agent) {
-  const el = h(
-    "span",
-    { class: "gauge", role: "img" },
-    h("span", { class: "gauge-track" }),
-    h("span", { class: "gauge-text" }),
-  );
+  const el = h("span", { class: "gauge", role: "img" }, h("span", { class: "gauge-track" }), h("span", { class: "gauge-text" }));
   setGauge(el, agent);
   return el;
 }
@@ -32,10 +27,7 @@ export function sparkPoints(values) {
   const top = Math.max(4, ...values);
   const step = SPARK_WIDTH / (values.length - 1);
   return values
-    .map(
-      (value, index) =>
-        `${(index * step).toFixed(1)},${(SPARK_HEIGHT - 1 - (value / top) * (SPARK_HEIGHT - 2)).toFixed(1)}`,
-    )
+    .map((value, index) => `${(index * step).toFixed(1)},${(SPARK_HEIGHT - 1 - (value / top) * (SPARK_HEIGHT - 2)).toFixed(1)}`)
     .join(" ");
 }
 

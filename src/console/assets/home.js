@@ -17,12 +17,7 @@ const REDRAW_MS = 100;
 export default function home(view) {
   const figures = h("p", { class: "muted figures" });
   const queue = h("section", { class: "queue", "aria-label": "What waits for you" });
-  const filter = h("input", {
-    type: "search",
-    placeholder: "Filter",
-    "aria-label": "Filter agents",
-    class: "filter",
-  });
+  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter agents", class: "filter" });
   const none = h("div");
   let shown = [];
   const narrow = matchMedia("(max-width: 760px)");
@@ -36,19 +31,9 @@ export default function home(view) {
   const heads = h(
     "div",
     { class: "agent-row agent-heads", "aria-hidden": "true" },
-    ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) =>
-      h("span", {}, word),
-    ),
+    ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) => h("span", word)),
   );
-  view.append(
-    head("Agents", null),
-    figures,
-    queue,
-    h("div", { class: "list-head" }, h("h2", {}, "All agents"), filter),
-    heads,
-    list.el,
-    none,
-  );
+  view.append(head("Agents", null), figures, queue, h("div", { class: "list-head" }, h("h2", "All agents"), filter), heads, list.el, none);
   view.querySelector(".page-head").classList.add("hidden");
 
   const order = () => {
@@ -62,16 +47,10 @@ export default function home(view) {
           .includes(words),
     );
     next.sort(
-      (a, b) =>
-        isLive(b) - isLive(a) ||
-        (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1),
+      (a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1),
     );
     shown = next;
-    if (
-      before.length &&
-      next.length === before.length &&
-      next.every((agent, index) => agent.id === before[index].id)
-    )
+    if (before.length && next.length === before.length && next.every((agent, index) => agent.id === before[index].id))
       return list.refresh();
     list.set(shown.length);
     heads.hidden = !shown.length;
@@ -84,7 +63,7 @@ export default function home(view) {
           : empty(
               "No agents yet",
               "Press ",
-              h("kbd", {}, "n"),
+              h("kbd", "n"),
               " or use ",
               h("button", { type: "button", class: "primary", onclick: () => openSpawn() }, "New agent"),
               " to start one. On the command line: ",
@@ -116,15 +95,13 @@ export default function home(view) {
     }
     say(
       figures,
-      store.agents.size
-        ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${cost(usd, unpriced)}`
-        : "",
+      store.agents.size ? `${live} at work · ${store.agents.size} in all · ${short(tokens)} tokens · ${cost(usd, unpriced)}` : "",
     );
   };
 
   // Cards keep their places: new ones are added below, and what is settled stays until the pointer has left.
   const cards = new Map();
-  const title = h("h2", {});
+  const title = h("h2");
   const stack = h("div", { class: "cards" });
   const calm = h("p", { class: "calm" }, "Nothing waits for you.");
   queue.append(title, stack, calm);
@@ -167,8 +144,7 @@ export default function home(view) {
   const stops = [on("agents", later), on("approvals", later), on("health", later)];
   filter.addEventListener("input", order);
   list.onresize = () => {
-    if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0))
-      list.set(shown.length);
+    if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0)) list.set(shown.length);
   };
   // What is cut can be read in full where one points.
   list.el.addEventListener("pointerover", ({ target }) => {
@@ -206,18 +182,9 @@ function trouble(item) {
     return h(
       "article",
       { class: "card bad" },
-      h(
-        "div",
-        { class: "card-head" },
-        h("strong", {}, "The disk"),
-        h("span", { class: "muted" }, "storage error · ", ago(item.since)),
-      ),
-      h("p", {}, item.text),
-      h(
-        "p",
-        { class: "muted" },
-        "Changes are refused until it can write again. Free space, or fix the folder's permissions.",
-      ),
+      h("div", { class: "card-head" }, h("strong", "The disk"), h("span", { class: "muted" }, "storage error · ", ago(item.since))),
+      h("p", item.text),
+      h("p", { class: "muted" }, "Changes are refused until it can write again. Free space, or fix the folder's permissions."),
     );
   }
   const words = { crashed: "crashed", interrupted: "was interrupted", stalled: "is silent" }[item.kind];
@@ -247,7 +214,7 @@ function trouble(item) {
       "div",
       { class: "card-head" },
       h("a", { href: `#/agent/${agent.id}`, title: agent.name }, agent.name),
-      h("span", {}, ` ${words}`),
+      h("span", ` ${words}`),
       h("span", { class: "muted right" }, ago(item.since, " ago")),
     ),
     h("p", { class: "clamp" }, agent.statusReason || agent.error),
@@ -256,9 +223,7 @@ function trouble(item) {
       !agent.statusReason?.toLowerCase().includes(agent.error.trim().toLowerCase()) &&
       h("p", { class: "clamp muted" }, agent.error),
     // What it said last may be the question that it waits with.
-    item.kind === "stalled" &&
-      agent.currentActivity &&
-      h("p", { class: "clamp muted" }, `Last: ${agent.currentActivity}`),
+    item.kind === "stalled" && agent.currentActivity && h("p", { class: "clamp muted" }, `Last: ${agent.currentActivity}`),
     h("div", { class: "actions" }, ...actions),
   );
 }
@@ -287,15 +252,7 @@ function draw(agent, row) {
     const context = gauge(agent);
     const tokens = h("span", { class: "num" });
     const cost = h("span", { class: "num" });
-    row.append(
-      h("span", { class: "who" }, name, role),
-      h("span", { class: "state" }, status, reason),
-      doing,
-      line,
-      context,
-      tokens,
-      cost,
-    );
+    row.append(h("span", { class: "who" }, name, role), h("span", { class: "state" }, status, reason), doing, line, context, tokens, cost);
     row.parts = { name, role, status, reason, doing, line, context, tokens, cost };
   }
   const { parts } = row;

@@ -1,6 +1,6 @@
 // Tools of other services: catalogue, installation, credentials, tools.
 
-import { button, confirm, dialog, empty, faults, field, fill, h, head, plural, table, toast } from "./dom.js";
+import { button, confirm, dialog, empty, field, fill, formOf, h, head, plural, table, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 
 const WORKING_MS = 2000;
@@ -8,62 +8,37 @@ const WORKING_MS = 2000;
 const SIGN_IN = { "google-autoauth": "no key here: its own program signs in to Google" };
 
 export default function integrations(view) {
-  const filter = h("input", {
-    type: "search",
-    class: "filter",
-    placeholder: "Filter",
-    "aria-label": "Filter integrations",
-  });
+  const filter = h("input", { type: "search", class: "filter", placeholder: "Filter", "aria-label": "Filter integrations" });
   const body = h("div");
   view.append(
-    head(
-      "Integrations",
-      "Tools of other services for all agents. What changes something outside waits for your approval first.",
-      filter,
-    ),
+    head("Integrations", "Tools of other services for all agents. What changes something outside waits for your approval first.", filter),
     body,
   );
   let all = [];
   const keys = (one) => {
-    const rest = h("p", { class: "fault", role: "alert" });
     const inputs = one.env.map((env) => [
       env,
-      h("input", {
-        type: "password",
-        autocomplete: "off",
-        placeholder: env.set ? "stored; write to replace" : "",
-      }),
+      h("input", { type: "password", autocomplete: "off", placeholder: env.set ? "stored; write to replace" : "" }),
     ]);
-    const form = h(
-      "form",
-      { noValidate: true },
-      inputs.map(([env, input]) => field(env.key, `${env.key}${env.required ? "" : " (optional)"}`, input)),
-      rest,
-      h(
-        "div",
-        { class: "actions" },
-        one.oauth &&
-          button("Sign in with the browser", async () => {
-            const answer = await post(at`/api/integrations/${one.id}/oauth/start`);
-            const url = answer.url ?? answer.authorizeUrl;
-            open(url, "_blank", "noopener");
-          }),
-        h("button", { type: "submit", class: "primary" }, "Store"),
-      ),
+    const form = formOf(
+      "Store",
+      submit,
+      [inputs.map(([env, input]) => field(env.key, `${env.key}${env.required ? "" : " (optional)"}`, input))],
+      {},
+      one.oauth &&
+        button("Sign in with the browser", async () => {
+          const answer = await post(at`/api/integrations/${one.id}/oauth/start`);
+          const url = answer.url ?? answer.authorizeUrl;
+          open(url, "_blank", "noopener");
+        }),
     );
     const el = dialog(`Credentials of ${one.name}`, form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        for (const [env, input] of inputs)
-          if (input.value)
-            await post(at`/api/integrations/${one.id}/credentials`, { key: env.key, value: input.value });
-        el.close();
-        await load();
-      } catch (error) {
-        fill(rest, faults(form, error).join("; "));
-      }
-    });
+    async function submit() {
+      for (const [env, input] of inputs)
+        if (input.value) await post(at`/api/integrations/${one.id}/credentials`, { key: env.key, value: input.value });
+      el.close();
+      await load();
+    }
   };
   const tools = async (one) => {
     const answer = await get(at`/api/integrations/${one.id}/tools`);
@@ -75,11 +50,9 @@ export default function integrations(view) {
         answer.tools.map((tool) =>
           h(
             "li",
-            {},
             h(
               "div",
-              {},
-              h("strong", {}, tool.name),
+              h("strong", tool.name),
               " ",
               one.gatedTools.includes(tool.name) && h("span", { class: "tag" }, "needs approval"),
               h("p", { class: "muted" }, tool.description ?? ""),
@@ -98,9 +71,7 @@ export default function integrations(view) {
     return told && h("p", { class: "hint clamp", title: told }, told);
   };
   const about = (one) => {
-    const keys = one.env.map(
-      (env) => `${env.key}${env.required ? "" : " (optional)"}: ${env.set ? "stored" : "not stored"}`,
-    );
+    const keys = one.env.map((env) => `${env.key}${env.required ? "" : " (optional)"}: ${env.set ? "stored" : "not stored"}`);
     const runs = one.url ?? [one.command, ...(one.args ?? [])].filter(Boolean).join(" ");
     const package_ = one.command === "npx" ? `${runs}${one.version ? `, version ${one.version}` : ""}` : runs;
     const facts = [
@@ -118,16 +89,17 @@ export default function integrations(view) {
       h(
         "div",
         { class: "reading", tabIndex: 0, role: "region", "aria-label": `About ${one.name}` },
-        one.description && h("p", {}, one.description),
+        one.description && h("p", one.description),
         table(
           "What it is, runs and needs",
           [],
-          facts.filter(Boolean).map(([what, told]) => [
-            h("strong", {}, what),
-            [told].flat().map((line) => h("div", {}, line)),
-          ]),
+          facts.filter(Boolean).map(([what, told]) => [h("strong", what), [told].flat().map((line) => h("div", line))]),
         ),
-        h("p", { class: "hint" }, "Its server runs on this machine with your permissions. Its tools are for the agents to which it is attached."),
+        h(
+          "p",
+          { class: "hint" },
+          "Its server runs on this machine with your permissions. Its tools are for the agents to which it is attached.",
+        ),
       ),
     );
   };
@@ -150,7 +122,7 @@ export default function integrations(view) {
       h(
         "div",
         { class: "card-head" },
-        h("strong", {}, one.name),
+        h("strong", one.name),
         h("span", { class: "tag" }, one.category),
         state && h("span", { class: `status ${state[0]} right` }, state[1]),
       ),
@@ -170,24 +142,15 @@ export default function integrations(view) {
                   type: "button",
                   "aria-label": `Remove ${one.name}`,
                   onclick: () =>
-                    confirm(
-                      `Remove ${one.name}?`,
-                      "Its credentials are forgotten too.",
-                      "Remove",
-                      async () => {
-                        await del(at`/api/integrations/${one.id}`);
-                        await load();
-                      },
-                    ),
+                    confirm(`Remove ${one.name}?`, "Its credentials are forgotten too.", "Remove", async () => {
+                      await del(at`/api/integrations/${one.id}`);
+                      await load();
+                    }),
                 },
                 "Remove",
               ),
               (one.env.length > 0 || one.oauth) &&
-                h(
-                  "button",
-                  { type: "button", "aria-label": `Credentials of ${one.name}`, onclick: () => keys(one) },
-                  "Credentials",
-                ),
+                h("button", { type: "button", "aria-label": `Credentials of ${one.name}`, onclick: () => keys(one) }, "Credentials"),
               button("Tools", () => tools(one), { "aria-label": `Tools of ${one.name}` }),
             ]
           : button(
@@ -212,8 +175,8 @@ export default function integrations(view) {
     const rest = shown.filter((one) => !one.installed && !one.installing);
     fill(
       body,
-      mine.length > 0 && [h("h2", {}, "Installed"), h("div", { class: "shelf" }, mine.map(card))],
-      rest.length > 0 && [h("h2", {}, "Catalogue"), h("div", { class: "shelf" }, rest.map(card))],
+      mine.length > 0 && [h("h2", "Installed"), h("div", { class: "shelf" }, mine.map(card))],
+      rest.length > 0 && [h("h2", "Catalogue"), h("div", { class: "shelf" }, rest.map(card))],
       !shown.length && empty("None is called that", "Clear the filter to see all."),
     );
   };

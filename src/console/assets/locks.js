@@ -8,20 +8,13 @@ export default function locks(view) {
   const held = h("section", { class: "panel" });
   const met = h("section", { class: "panel" });
   view.append(
-    head(
-      "Locks and conflicts",
-      "Agents take shared resources, for example a package install, one at a time; files have owners by scope.",
-    ),
+    head("Locks and conflicts", "Agents take shared resources, for example a package install, one at a time; files have owners by scope."),
     held,
     met,
   );
-  const who = (id, name) =>
-    find(id) ? h("a", { href: `#/agent/${id}` }, name ?? find(id).name) : (name ?? id);
+  const who = (id, name) => (find(id) ? h("a", { href: `#/agent/${id}` }, name ?? find(id).name) : (name ?? id));
   const load = async () => {
-    const [{ operations }, { conflicts }] = await Promise.all([
-      get("/api/coordination"),
-      get("/api/conflicts"),
-    ]);
+    const [{ operations }, { conflicts }] = await Promise.all([get("/api/coordination"), get("/api/conflicts")]);
     const rows = Object.entries(operations).flatMap(([id, lock]) =>
       (lock.all ?? [lock]).map((one) => [
         who(id),
@@ -42,14 +35,14 @@ export default function locks(view) {
     );
     fill(
       held,
-      h("h2", {}, "Held now"),
+      h("h2", "Held now"),
       rows.length
         ? table("Locks", ["Agent", "For", "Resources", "Since", "Expires", ""], rows)
         : h("p", { class: "hint" }, "Nothing is locked."),
     );
     fill(
       met,
-      h("h2", {}, "Writes outside of a scope"),
+      h("h2", "Writes outside of a scope"),
       conflicts.length
         ? table(
             "Conflicts",
@@ -68,13 +61,9 @@ export default function locks(view) {
   };
   const safe = () => load().catch((error) => fill(held, empty("Not available", error.message)));
   safe();
-  const stops = [
-    "coordination:declared",
-    "coordination:completed",
-    "conflict:detected",
-    "approval:request",
-    "reconnect",
-  ].map((type) => on(type, safe));
+  const stops = ["coordination:declared", "coordination:completed", "conflict:detected", "approval:request", "reconnect"].map((type) =>
+    on(type, safe),
+  );
   return {
     stop() {
       for (const stop of stops) stop();

@@ -287,23 +287,10 @@ export function shown({ kind, start }) {
 export function argument(entry) {
   if (!entry) return "";
   const input = entry.input ?? {};
-  for (const key of [
-    "command",
-    "path",
-    "file_path",
-    "filePath",
-    "pattern",
-    "query",
-    "url",
-    "description",
-    "prompt",
-  ]) {
+  for (const key of ["command", "path", "file_path", "filePath", "pattern", "query", "url", "description", "prompt"]) {
     if (typeof input[key] === "string") return first(input[key]);
   }
-  return (
-    entry.path ??
-    (typeof input === "string" ? first(input) : first(JSON.stringify(input) ?? "").slice(0, 200))
-  );
+  return entry.path ?? (typeof input === "string" ? first(input) : first(JSON.stringify(input) ?? "").slice(0, 200));
 }
 
 const STATES = { ok: "✓", error: "✗", open: "…" };
@@ -335,7 +322,12 @@ function toolWords(calls) {
     icon: STATES[state],
     title: `${calls.length} × ${title}`,
     // What runs now, or ran last, is what one looks for.
-    arg: calls.map(({ start }) => argument(start)).filter(Boolean).reverse().join(" · ").slice(0, SHOWN_CHARS),
+    arg: calls
+      .map(({ start }) => argument(start))
+      .filter(Boolean)
+      .reverse()
+      .join(" · ")
+      .slice(0, SHOWN_CHARS),
     end: failed ? `${failed} failed` : "",
   };
 }
@@ -359,11 +351,7 @@ export function words(item) {
       return {
         type: entry.isError ? "quiet error" : "quiet",
         icon: entry.isError ? "✗" : "■",
-        text: !entry.isError
-          ? "turn ended"
-          : item.again
-            ? "turn failed with that"
-            : `turn failed: ${entry.error || entry.text}`,
+        text: !entry.isError ? "turn ended" : item.again ? "turn failed with that" : `turn failed: ${entry.error || entry.text}`,
       };
     case "life":
       return { type: "life quiet", icon: "◆", text: entry.text };

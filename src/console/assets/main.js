@@ -1,6 +1,6 @@
 // The shell: pages by hash, navigation, keys, theme, connection status.
 
-import { fill, h, say, soon, tick, visibleLine } from "./dom.js";
+import { dialog, fill, h, keep, say, soon, tick, visibleLine } from "./dom.js";
 import { get } from "./api.js";
 import { isAway, knowFolder, watchConnection } from "./away.js";
 import { attention, connect, emit, find, on, store } from "./store.js";
@@ -79,11 +79,7 @@ async function show() {
     if (mine === turn)
       fill(
         view,
-        h(
-          "p",
-          { class: "notice bad" },
-          "This page could not be loaded; the daemon may be away. It is tried again when it is back.",
-        ),
+        h("p", { class: "notice bad" }, "This page could not be loaded; the daemon may be away. It is tried again when it is back."),
       );
     return;
   }
@@ -107,9 +103,8 @@ function buildNav() {
       h(
         "a",
         { href: `#/${word}`, "data-page": word, "aria-keyshortcuts": `g ${key}` },
-        h("span", {}, title),
-        (word === "" || word === "approvals") &&
-          h("span", { class: "badge", hidden: true, "data-badge": word }),
+        h("span", title),
+        (word === "" || word === "approvals") && h("span", { class: "badge", hidden: true, "data-badge": word }),
       ),
     ),
   );
@@ -149,15 +144,9 @@ function closeMenu() {
 
 export function toggleTheme() {
   const root = document.documentElement;
-  const dark = root.dataset.theme
-    ? root.dataset.theme === "dark"
-    : matchMedia("(prefers-color-scheme: dark)").matches;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
-  try {
-    localStorage.setItem("svc-theme", root.dataset.theme);
-  } catch {
-    // It then lasts as long as the page.
-  }
+  keep("svc-theme", root.dataset.theme);
 }
 
 const HELP = [
@@ -172,20 +161,22 @@ const HELP = [
   ["R", "in a timeline: the raw line of the selected entry"],
   ["Home / End", "in a timeline: the first entry, the newest"],
   ["o / t", "in a timeline: the turns, the turn of the selected entry"],
+  ["j / k / n / p", "in a diff: next change, previous; next file, previous"],
+  ["c / s / e", "in a diff: comment on the line (Shift and arrows choose more), side by side, open a fold"],
+  ["m / A / X", "in a diff: try the merge, ask for changes, discard (asks first)"],
   ["r", "on the audit page: read it again"],
   ["D", "light or dark"],
   ["?", "this help"],
   ["Esc", "close, or leave a field"],
 ];
 
-async function help() {
-  const { dialog } = await import("./dom.js");
+function help() {
   dialog(
     "Keys",
     h(
       "dl",
       { class: "keys" },
-      HELP.map(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)]),
+      HELP.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)]),
     ),
   );
 }

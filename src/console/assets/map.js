@@ -26,11 +26,7 @@ export default function map(view) {
     fill(
       line,
       told.lastCycle
-        ? [
-            "Written ",
-            ago(told.lastCycle, " ago"),
-            `, every ${told.interval} s while agents work. ${told.lastSynthesis ?? ""}`,
-          ]
+        ? ["Written ", ago(told.lastCycle, " ago"), `, every ${told.interval} s while agents work. ${told.lastSynthesis ?? ""}`]
         : "Written while agents work, from what they do.",
     );
     const found = await Promise.all(
@@ -42,16 +38,13 @@ export default function map(view) {
       pages,
       ...found
         .filter(Boolean)
-        .map((file) =>
-          h("article", { class: "prose-page", "aria-label": file.path }, prose(file.content ?? "", { bare: true })),
-        ),
-      !found.some(Boolean) &&
-        empty("No map yet", "It is written once agents have worked, or at once with the button above."),
+        .map((file) => h("article", { class: "prose prose-page", "aria-label": file.path }, prose(file.content ?? "", { bare: true }))),
+      !found.some(Boolean) && empty("No map yet", "It is written once agents have worked, or at once with the button above."),
     );
     const [status, spaces] = await Promise.all([get("/api/indexer"), get("/api/indexer/workspaces")]);
     fill(
       index,
-      h("h2", {}, "Codebase index"),
+      h("h2", "Codebase index"),
       h(
         "p",
         { class: "muted" },

@@ -13,14 +13,10 @@ export default function memory(view) {
   const chain = h("section", { class: "panel" });
   const known = h("section", { class: "panel" });
   view.append(
-    head(
-      "Memory",
-      "What every new agent is told, the most relevant first. It is stored below .svc/memory/ as plain files.",
-    ),
+    head("Memory", "What every new agent is told, the most relevant first. It is stored below .svc/memory/ as plain files."),
     h("div", { class: "columns" }, rules, found, chain, known),
   );
-  const failed = (el, title) => (error) =>
-    fill(el, h("h2", {}, title), h("p", { class: "fault" }, error.message));
+  const failed = (el, title) => (error) => fill(el, h("h2", title), h("p", { class: "fault" }, error.message));
 
   const text = h("textarea", { rows: 2, placeholder: "Use tabs. Never touch the migrations folder." });
   const category = h("input", { type: "text", placeholder: "general" });
@@ -48,7 +44,7 @@ export default function memory(view) {
     }
   });
   const list = h("div");
-  fill(rules, h("h2", {}, "Rules for all agents"), form, rest, list);
+  fill(rules, h("h2", "Rules for all agents"), form, rest, list);
   const drawRules = () =>
     get("/api/memory/constraints").then(
       ({ constraints }) =>
@@ -61,8 +57,7 @@ export default function memory(view) {
                 constraints.map((one) =>
                   h(
                     "li",
-                    {},
-                    h("span", {}, h("span", { class: "tag" }, one.category), " ", one.text),
+                    h("span", h("span", { class: "tag" }, one.category), " ", one.text),
                     button(
                       "Lift",
                       async () => {
@@ -74,11 +69,7 @@ export default function memory(view) {
                   ),
                 ),
               )
-            : h(
-                "p",
-                { class: "hint" },
-                "No rules yet. Write one above; all agents that start from now on follow it.",
-              ),
+            : h("p", { class: "hint" }, "No rules yet. Write one above; all agents that start from now on follow it."),
         ),
       failed(list, ""),
     );
@@ -88,7 +79,7 @@ export default function memory(view) {
       ({ discoveries }) =>
         fill(
           found,
-          h("h2", {}, "What worked"),
+          h("h2", "What worked"),
           discoveries.length
             ? table(
                 "Discoveries",
@@ -102,11 +93,7 @@ export default function memory(view) {
                   `${exact(one.endedWell)} of ${exact(one.told)}`,
                 ]),
               )
-            : h(
-                "p",
-                { class: "hint" },
-                "Agents write down here what solved a problem, so that the next one need not find it again.",
-              ),
+            : h("p", { class: "hint" }, "Agents write down here what solved a problem, so that the next one need not find it again."),
         ),
       failed(found, "What worked"),
     );
@@ -120,14 +107,10 @@ export default function memory(view) {
     fill(role, ...roles.map((one) => h("option", { value: one, selected: one === before }, one)));
     fill(
       chain,
-      h("h2", {}, "Handoffs"),
+      h("h2", "Handoffs"),
       roles.length
         ? [role, entries]
-        : h(
-            "p",
-            { class: "hint" },
-            "Each rotation leaves a brief for its successor; the last ten of each role are kept.",
-          ),
+        : h("p", { class: "hint" }, "Each rotation leaves a brief for its successor; the last ten of each role are kept."),
     );
     if (!roles.length) return;
     const answer = await get(at`/api/memory/handoff-chain/${role.value}`);
@@ -137,7 +120,7 @@ export default function memory(view) {
         h(
           "details",
           { class: "file", open: index === 0 },
-          h("summary", {}, `Rotation ${one.rotationN}`, one.ts ? ` · ${dayOf(one.ts)}` : ""),
+          h("summary", `Rotation ${one.rotationN}`, one.ts ? ` · ${dayOf(one.ts)}` : ""),
           h("div", { class: "panel prose" }, prose(one.body, { top: 3, bare: true })),
         ),
       ),
@@ -152,7 +135,7 @@ export default function memory(view) {
         const roles = Object.entries(perProjectRole);
         fill(
           known,
-          h("h2", {}, "Who is good at what"),
+          h("h2", "Who is good at what"),
           roles.length
             ? [
                 table(

@@ -1,7 +1,7 @@
 // The browser's own notices of what waits, where a person has asked for them by a click: one for each thing,
 // none while one looks at the page that has it, and gone when it waits no more.
 
-import { button, fill, h, plural, soon, toast, visibleLine } from "./dom.js";
+import { button, fill, h, keep, kept, plural, soon, toast, visibleLine } from "./dom.js";
 import { attention, on, store } from "./store.js";
 import { isAway } from "./away.js";
 
@@ -16,23 +16,14 @@ const shown = new Map();
 /** What has been told, or waited already when the page was opened; nothing before that is known. */
 let known = null;
 const heard = new Set();
-let isOn = false;
-try {
-  isOn = localStorage.getItem(KEPT) === "on";
-} catch {
-  // It then lasts as long as the page.
-}
+let isOn = kept(KEPT) === "on";
 
 const can = () => typeof Notification === "function" && isSecureContext;
 const may = () => can() && isOn && Notification.permission === "granted";
 
-function keep(value) {
+function decide(value) {
   isOn = value;
-  try {
-    localStorage.setItem(KEPT, value ? "on" : "off");
-  } catch {
-    // See above.
-  }
+  keep(KEPT, value ? "on" : "off");
 }
 
 const keyOf = (item) => `${item.kind}:${item.key}:${item.kind === "approval" ? "" : item.since}`;
@@ -113,11 +104,11 @@ export function watchWaiting() {
 export function noticesPanel() {
   const line = h("p", { role: "status" });
   const choose = button("", async () => {
-    if (may()) keep(false);
+    if (may()) decide(false);
     else {
       // Only a click may ask, and this is one.
       const answer = await Notification.requestPermission();
-      keep(answer === "granted");
+      decide(answer === "granted");
       // What waits already is on the page that one has before the eyes.
       known = known && new Set(attention().map(keyOf));
       if (answer !== "granted") toast("The browser refuses: allow notices for this address in its own settings", "bad");
@@ -137,5 +128,5 @@ export function noticesPanel() {
     );
   };
   draw();
-  return h("section", { class: "panel settings" }, h("h2", {}, "Be told"), line, h("div", { class: "actions" }, choose));
+  return h("section", { class: "panel settings" }, h("h2", "Be told"), line, h("div", { class: "actions" }, choose));
 }

@@ -46,10 +46,7 @@ function entries(pages, commands) {
       };
     list.push([agent.name, `${agent.role} · ${agent.status}`, go()]);
     if (store.agents.size <= 200) {
-      list.push(
-        [`${agent.name}: diff`, "agent", go("/diff")],
-        [`${agent.name}: files`, "agent", go("/files")],
-      );
+      list.push([`${agent.name}: diff`, "agent", go("/diff")], [`${agent.name}: files`, "agent", go("/files")]);
       if (isLive(agent))
         list.push(
           [`${agent.name}: write to it`, "agent", go("/say")],
@@ -83,7 +80,7 @@ function marked(text, words) {
       .filter(([place]) => place >= 0)
       .sort((a, b) => a[0] - b[0])[0];
     if (!next || low.length !== text.length) break;
-    out.push(text.slice(from, next[0]), h("mark", {}, text.slice(next[0], next[0] + next[1])));
+    out.push(text.slice(from, next[0]), h("mark", text.slice(next[0], next[0] + next[1])));
     from = next[0] + next[1];
   }
   return [...out, text.slice(from)];
@@ -105,7 +102,7 @@ export function openPalette(pages, commands) {
   });
   const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Results" });
   const told = h("p", { class: "muted palette-note", role: "status" });
-  const el = dialog("Search and commands", h("div", {}, input, list, told), { class: "palette" });
+  const el = dialog("Search and commands", h("div", input, list, told), { class: "palette" });
   let found = [];
   let at = 0;
   let hits = [];
@@ -167,12 +164,11 @@ export function openPalette(pages, commands) {
         h(
           "li",
           { role: "option", id: `palette-${index}`, class: entry[3] ?? null, onclick: () => run(entry) },
-          h("span", {}, entry[3] ? marked(entry[0], words) : entry[0]),
+          h("span", entry[3] ? marked(entry[0], words) : entry[0]),
           h("span", { class: "muted" }, entry[1]),
         ),
       ),
-      !found.length &&
-        h("li", { role: "option", "aria-disabled": "true", class: "muted" }, "Nothing is called that."),
+      !found.length && h("li", { role: "option", "aria-disabled": "true", class: "muted" }, "Nothing is called that."),
     );
     mark();
   };

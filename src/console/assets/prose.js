@@ -34,6 +34,9 @@ const MARKS = /\\|`+|\*+|_+|~~|!?\[|\]|<|\bhttps?:\/\/[^\s<>"'`[\]]+/g;
 const HAS_MARK = /[\\`*_~[\]<]|\/\//;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 
+/** A text of an agent's, below a heading of the page. */
+export const passage = (text) => h("div", { class: "prose" }, prose(text, { top: 3 }));
+
 /**
  * Elements for a text. `top` is the level that `#` becomes; with `join` the lines of a paragraph are one, as
  * in documents; `bare` leaves out comments of HTML; at most `most` letters are read.
@@ -44,8 +47,7 @@ export function prose(text, { top = 2, join = false, bare = false, most = MAX_CH
   const rest = words.length - most;
   if (rest > 0) words = words.slice(0, most);
   const out = blocks(words.replaceAll("\r\n", "\n").split("\n"), 0, { top, join, left: MAX_ELEMENTS });
-  if (rest > 0)
-    out.push(h("p", { class: "muted" }, `… and ${exact(rest)} more characters, which the raw line has`));
+  if (rest > 0) out.push(h("p", { class: "muted" }, `… and ${exact(rest)} more characters, which the raw line has`));
   return out;
 }
 
@@ -150,8 +152,7 @@ function quoted(lines, at, line, depth, cx) {
 }
 
 const indentOf = (line) => line.length - line.trimStart().length;
-const untabbed = (line) =>
-  line.includes("\t") ? line.replace(/^[ \t]+/, (all) => all.replaceAll("\t", TAB)) : line;
+const untabbed = (line) => (line.includes("\t") ? line.replace(/^[ \t]+/, (all) => all.replaceAll("\t", TAB)) : line);
 
 function listed(lines, at, line, depth, cx) {
   const first = ITEM.exec(untabbed(line));
@@ -185,8 +186,7 @@ function itemEnd(lines, from, body, inner) {
       }
       inner.push("");
     } else if (indentOf(line) >= Math.min(body, 2)) inner.push(line.slice(Math.min(body, indentOf(line))));
-    else if (ITEM.test(line) || FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || !inner.at(-1))
-      return at;
+    else if (ITEM.test(line) || FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || !inner.at(-1)) return at;
     // A line that is not indented goes on with the words before it.
     else inner.push(line);
     at += 1;
@@ -251,13 +251,13 @@ function tabled(lines, at, line, cx) {
     cx,
     "div",
     { class: "scroll", tabIndex: 0, role: "group", "aria-label": "Table" },
-    h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)),
+    h("table", h("thead", h("tr", head)), h("tbody", rows)),
   );
   if (left > 0) return [end, el];
   const rest = end;
   while (end < lines.length && lines[end].includes("|")) end += 1;
   const more = end > rest && h("pre", { class: "rest" }, lines.slice(rest, end).join("\n"));
-  return [end, h("div", {}, el, more)];
+  return [end, h("div", el, more)];
 }
 
 const begins = (line) => FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || ITEM.test(line);
@@ -274,8 +274,7 @@ function paragraph(lines, at, depth, cx) {
   return [end, make(cx, "p", { class: cx.join ? null : "lines" }, inline(text, cx))];
 }
 
-const startsTable = (lines, at) =>
-  lines[at].includes("|") && lines[at + 1]?.includes("|") && /^[|:\- \t]+$/.test(lines[at + 1]);
+const startsTable = (lines, at) => lines[at].includes("|") && lines[at + 1]?.includes("|") && /^[|:\- \t]+$/.test(lines[at + 1]);
 
 /** Nodes and strings for the words of a block; in what is `flat`, links are their words. */
 export function inline(text, cx = { left: MAX_ELEMENTS }) {
@@ -554,7 +553,9 @@ const LOOKED_AT = 40;
 export function gist(text, most, chars) {
   const out = [];
   let fence = false;
-  for (const raw of String(text ?? "").slice(0, chars).split("\n", LOOKED_AT)) {
+  for (const raw of String(text ?? "")
+    .slice(0, chars)
+    .split("\n", LOOKED_AT)) {
     if (out.length >= most) break;
     if (FENCE.test(raw)) {
       fence = !fence;

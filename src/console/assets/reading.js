@@ -2,7 +2,7 @@
 
 import { dayOf, exact, h, plural, span, timeOf } from "./dom.js";
 import { briefingOf, callWords, entriesOf, firstOf, turns, words } from "./log.js";
-import { gist, inline, prose } from "./prose.js";
+import { gist, inline, passage } from "./prose.js";
 
 /** Items of a turn that are shown together; the list has the others. */
 const MAX_TURN_ITEMS = 300;
@@ -17,7 +17,7 @@ const headOf = (title, note, close) =>
   h(
     "div",
     { class: "dialog-head" },
-    h("h2", {}, title),
+    h("h2", title),
     h("span", { class: "muted" }, note),
     h("button", { type: "button", class: "ghost", "aria-label": "Close the entry", onclick: close }, "×"),
   );
@@ -54,20 +54,16 @@ export function entryView(item, isRaw, { close, turn }) {
 
 /** Words of an agent as Markdown; those of a person, too, with a briefing folded away above the task. */
 function said(item, told) {
-  if (item.kind !== "user") return [h("div", { class: "prose" }, prose(told.text, { top: 3 }))];
+  if (item.kind !== "user") return [passage(told.text)];
   const text = item.start.text ?? "";
   const briefing = briefingOf(text);
-  if (!briefing) return [h("div", { class: "prose" }, prose(text, { top: 3 }))];
-  const whole = h(
-    "details",
-    { class: "fold", open: !briefing.task },
-    h("summary", {}, `The briefing, ${exact(briefing.lines)} lines`),
-  );
+  if (!briefing) return [passage(text)];
+  const whole = h("details", { class: "fold", open: !briefing.task }, h("summary", `The briefing, ${exact(briefing.lines)} lines`));
   // Made when it is opened: it is long.
-  const make = () => whole.open && whole.children.length < 2 && whole.append(h("div", { class: "prose" }, prose(text, { top: 3 })));
+  const make = () => whole.open && whole.children.length < 2 && whole.append(passage(text));
   whole.addEventListener("toggle", make);
   make();
-  return [briefing.task && h("div", { class: "prose" }, prose(briefing.task, { top: 3 })), whole];
+  return [briefing.task && passage(briefing.task), whole];
 }
 
 function toolParts(calls) {
@@ -80,7 +76,7 @@ function callFold(call, isOpen) {
   const fold = h(
     "details",
     { class: `fold ${type}`, open: isOpen || Boolean(call.end?.error) },
-    h("summary", {}, h("span", { class: "icon" }, icon), " ", h("b", {}, title), " ", h("code", {}, arg), " ", h("span", { class: "muted" }, end)),
+    h("summary", h("span", { class: "icon" }, icon), " ", h("b", title), " ", h("code", arg), " ", h("span", { class: "muted" }, end)),
   );
   const make = () => fold.open && fold.children.length < 2 && fold.append(...callParts(call));
   fold.addEventListener("toggle", make);
@@ -92,9 +88,9 @@ function callParts({ start, end }) {
   const parts = [];
   if (start) {
     const given = typeof start.input === "string" ? start.input : pretty(start.input);
-    parts.push(h("h3", {}, "Input"), pre(given));
+    parts.push(h("h3", "Input"), pre(given));
   }
-  if (end) parts.push(h("h3", {}, end.error ? "Failed with" : "Output"), pre(end.output || "(nothing)"));
+  if (end) parts.push(h("h3", end.error ? "Failed with" : "Output"), pre(end.output || "(nothing)"));
   else parts.push(h("p", { class: "muted" }, "Still running."));
   return parts;
 }
@@ -125,8 +121,7 @@ export function turnView(items, index, { close }) {
     const told = words(item);
     if (item.kind === "tool") return item.calls.map((call) => callFold(call, false));
     if (item.kind === "text" || item.kind === "user") return h("section", { class: `turn-${item.kind}` }, said(item, told));
-    if (item.kind === "thinking")
-      return h("details", { class: "fold" }, h("summary", {}, "It thought"), h("div", { class: "prose" }, prose(told.text, { top: 3 })));
+    if (item.kind === "thinking") return h("details", { class: "fold" }, h("summary", "It thought"), passage(told.text));
     return h("p", { class: "muted" }, `${told.icon} ${told.text ?? ""}`);
   });
   return [
@@ -145,7 +140,9 @@ function timeSpan(items, { from, to }) {
 export function outlineView(items, { close, go, earlier }) {
   const all = turns(items);
   const shown = all.slice(-MAX_TURNS);
-  const rows = shown.map((turn) => h("li", {}, h("button", { type: "button", class: "turn-row", onclick: () => go(turn.from) }, turnLine(items, turn))));
+  const rows = shown.map((turn) =>
+    h("li", h("button", { type: "button", class: "turn-row", onclick: () => go(turn.from) }, turnLine(items, turn))),
+  );
   return [
     headOf("Turns", plural(all.length, "turn"), close),
     earlier && h("button", { type: "button", onclick: earlier }, "Read back to the first"),

@@ -74,12 +74,7 @@ export default function replay(view) {
     const rows = events.slice(first, first + 2 * AROUND + 1).map((near, index) => [
       h(
         "button",
-        {
-          type: "button",
-          class: "ghost",
-          "aria-current": near === event ? "true" : null,
-          onclick: () => go(first + index),
-        },
+        { type: "button", class: "ghost", "aria-current": near === event ? "true" : null, onclick: () => go(first + index) },
         `${near === event ? "▸ " : ""}${exact(near.n)}`,
       ),
       h("time", { dateTime: near.at, title: dayOf(near.at) }, timeOf(near.at)),
@@ -90,15 +85,15 @@ export default function replay(view) {
     const whole = h("pre", { hidden: true, tabIndex: 0, role: "region", "aria-label": "State" });
     fill(
       one,
-      h("h2", {}, `Event ${exact(event.n)}: ${event.event}`),
+      h("h2", `Event ${exact(event.n)}: ${event.event}`),
       event.note && h("p", { class: "hint" }, event.note),
       event.panicked && h("p", { class: "notice bad" }, "Its handling panicked: the state before it was kept."),
-      h("p", {}, visibleLine(event.detail)),
-      h("h3", {}, "What was ordered"),
+      h("p", visibleLine(event.detail)),
+      h("h3", "What was ordered"),
       event.effects.length
-        ? h("ul", {}, event.effects.map((effect) => h("li", {}, visibleLine(effect))))
+        ? h("ul", event.effects.map((effect) => h("li", visibleLine(effect))))
         : h("p", { class: "hint" }, "Nothing."),
-      h("h3", {}, "Agents after it, and why"),
+      h("h3", "Agents after it, and why"),
       agents(at),
       (own || at === events.length - 1) &&
         button("The whole state after it", async () => {
@@ -130,9 +125,6 @@ export default function replay(view) {
   };
   load().catch((error) => fill(list, empty("Not available", error.message)));
   return {
-    keys: {
-      j: () => go(Number(slider.value) + 1),
-      k: () => go(Number(slider.value) - 1),
-    },
+    keys: { j: () => go(Number(slider.value) + 1), k: () => go(Number(slider.value) - 1) },
   };
 }

@@ -1,21 +1,6 @@
 // Agents by the clock.
 
-import {
-  ago,
-  button,
-  confirm,
-  dayOf,
-  dialog,
-  empty,
-  faults,
-  field,
-  fill,
-  h,
-  head,
-  select,
-  span,
-  toast,
-} from "./dom.js";
+import { ago, button, confirm, dayOf, dialog, empty, field, fill, formOf, h, head, select, span, toast } from "./dom.js";
 import { at, del, get, patch, post } from "./api.js";
 import { on } from "./store.js";
 
@@ -33,10 +18,7 @@ export default function schedules(view) {
     const providers = await get("/api/providers");
     const name = h("input", { type: "text", value: old?.name ?? "" });
     const cron = h("input", { type: "text", value: old?.cron ?? "", placeholder: "0 7 * * mon-fri" });
-    const zone = h("input", {
-      type: "text",
-      value: old?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
-    });
+    const zone = h("input", { type: "text", value: old?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone });
     const role = h("input", { type: "text", value: old?.agent.role ?? "" });
     const prompt = h("textarea", { rows: 4, value: old?.agent.prompt ?? "" });
     const provider = select(
@@ -44,31 +26,15 @@ export default function schedules(view) {
       old?.agent.provider ?? providers.find((one) => one.installed)?.id,
     );
     const model = h("input", { type: "text", value: old?.agent.model ?? "" });
-    const rest = h("p", { class: "fault", role: "alert" });
-    const form = h(
-      "form",
-      { noValidate: true },
+    const form = formOf("Save", submit, [
       field("name", "Name", name),
-      h(
-        "div",
-        { class: "two" },
-        field("cron", "When", cron, "Minute, hour, day, month, weekday"),
-        field("timezone", "Time zone", zone),
-      ),
+      h("div", { class: "two" }, field("cron", "When", cron, "Minute, hour, day, month, weekday"), field("timezone", "Time zone", zone)),
       field("agent.prompt", "Task", prompt),
       field("agent.role", "Role", role),
-      h(
-        "div",
-        { class: "two" },
-        field("agent.provider", "Provider", provider),
-        field("agent.model", "Model", model),
-      ),
-      rest,
-      h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Save")),
-    );
+      h("div", { class: "two" }, field("agent.provider", "Provider", provider), field("agent.model", "Model", model)),
+    ]);
     const el = dialog(old ? "Change the schedule" : "New schedule", form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    async function submit() {
       const body = {
         name: name.value.trim() || undefined,
         cron: cron.value,
@@ -81,14 +47,11 @@ export default function schedules(view) {
           model: model.value.trim(),
         },
       };
-      try {
-        await (old ? patch(at`/api/schedules/${old.id}`, body) : post("/api/schedules", body));
-        el.close();
-        await load();
-      } catch (error) {
-        fill(rest, faults(form, error).join("; "));
-      }
-    });
+
+      await (old ? patch(at`/api/schedules/${old.id}`, body) : post("/api/schedules", body));
+      el.close();
+      await load();
+    }
     name.focus();
   };
   const card = (one) =>
@@ -98,17 +61,13 @@ export default function schedules(view) {
       h(
         "div",
         { class: "card-head" },
-        h("strong", {}, one.name || one.agent.role),
-        h("code", {}, one.cron),
+        h("strong", one.name || one.agent.role),
+        h("code", one.cron),
         h("span", { class: "muted" }, one.timezone ?? ""),
         h(
           "span",
           { class: "muted right" },
-          one.enabled
-            ? one.nextRun
-              ? `next in ${span(one.nextRun)}, ${dayOf(one.nextRun)}`
-              : "no next run"
-            : "off",
+          one.enabled ? (one.nextRun ? `next in ${span(one.nextRun)}, ${dayOf(one.nextRun)}` : "no next run") : "off",
         ),
       ),
       h("p", { class: "clamp" }, one.agent.prompt ?? ""),
@@ -116,8 +75,7 @@ export default function schedules(view) {
       one.history?.length > 0 &&
         h(
           "details",
-          {},
-          h("summary", {}, `${one.history.length} runs`),
+          h("summary", `${one.history.length} runs`),
           h(
             "ul",
             { class: "rows" },
@@ -127,16 +85,12 @@ export default function schedules(view) {
               .map((run) =>
                 h(
                   "li",
-                  {},
-                  h("span", {}, dayOf(run.at ?? run.ts ?? run.dueAt)),
+                  h("span", dayOf(run.at ?? run.ts ?? run.dueAt)),
                   h(
                     "span",
-                    {},
                     run.outcome ?? run.status ?? run.result ?? "",
                     " ",
-                    run.agentId
-                      ? h("a", { href: `#/agent/${run.agentId}` }, run.agentId)
-                      : (run.reason ?? ""),
+                    run.agentId ? h("a", { href: `#/agent/${run.agentId}` }, run.agentId) : (run.reason ?? ""),
                   ),
                 ),
               ),
@@ -150,15 +104,10 @@ export default function schedules(view) {
           {
             type: "button",
             onclick: () =>
-              confirm(
-                `Remove ${one.name || "the schedule"}?`,
-                "Agents that it started go on.",
-                "Remove",
-                async () => {
-                  await del(at`/api/schedules/${one.id}`);
-                  await load();
-                },
-              ),
+              confirm(`Remove ${one.name || "the schedule"}?`, "Agents that it started go on.", "Remove", async () => {
+                await del(at`/api/schedules/${one.id}`);
+                await load();
+              }),
           },
           "Remove",
         ),
@@ -183,13 +132,7 @@ export default function schedules(view) {
     const all = answer.schedules ?? answer;
     fill(
       list,
-      all.length
-        ? all.map(card)
-        : empty(
-            "No schedules",
-            "For example a reviewer every weekday at seven: ",
-            h("code", {}, "0 7 * * mon-fri"),
-          ),
+      all.length ? all.map(card) : empty("No schedules", "For example a reviewer every weekday at seven: ", h("code", "0 7 * * mon-fri")),
     );
   };
   const safe = () => load().catch((error) => fill(list, empty("Not available", error.message)));

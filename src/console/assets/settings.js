@@ -1,6 +1,6 @@
 // The configuration, with the fault of each field beside it.
 
-import { confirm, empty, faults, field, fill, h, head, select, table, toast } from "./dom.js";
+import { confirm, empty, field, fill, formOf, h, head, select, table, toast } from "./dom.js";
 import { get, patch, post } from "./api.js";
 import { noticesPanel } from "./notices.js";
 
@@ -42,11 +42,7 @@ const LABELS = {
 function flatten(value, prefix = "") {
   return Object.entries(value).flatMap(([key, inner]) => {
     const name = prefix + key;
-    const leaf =
-      name === "safety.roleMultipliers" ||
-      inner === null ||
-      typeof inner !== "object" ||
-      Array.isArray(inner);
+    const leaf = name === "safety.roleMultipliers" || inner === null || typeof inner !== "object" || Array.isArray(inner);
     return leaf ? [[name, inner]] : flatten(inner, `${name}.`);
   });
 }
@@ -71,10 +67,7 @@ export default function settings(view) {
   const body = h("div", { class: "settings" });
   const about = h("section", { class: "panel settings" });
   view.append(
-    head(
-      "Settings",
-      "They are kept in this project's .svc/config.json and take effect at once unless a line says otherwise.",
-    ),
+    head("Settings", "They are kept in this project's .svc/config.json and take effect at once unless a line says otherwise."),
     noticesPanel(),
     body,
     about,
@@ -85,10 +78,9 @@ export default function settings(view) {
     const values = flatten(config).filter(([name]) => name !== "notify.command");
     values.sort((a, b) => order(a[0]) - order(b[0]));
     const inputs = new Map();
-    const rest = h("p", { class: "fault", role: "alert" });
-    const form = h(
-      "form",
-      { noValidate: true, class: "panel" },
+    const form = formOf(
+      "Save",
+      submit,
       values.map(([name, value]) => {
         const [label, hint] = LABELS[name] ?? [name, ""];
         const options =
@@ -98,24 +90,14 @@ export default function settings(view) {
         const shown = value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
         const input = options
           ? select(options, shown)
-          : h("input", {
-              type: "text",
-              value: shown,
-              inputMode: typeof value === "number" ? "decimal" : "text",
-            });
+          : h("input", { type: "text", value: shown, inputMode: typeof value === "number" ? "decimal" : "text" });
         inputs.set(name, [input, value, shown]);
         return field(name, label, input, hint);
       }),
-      rest,
-      h(
-        "div",
-        { class: "actions" },
-        h("button", { type: "submit", class: "primary" }, "Save"),
-        h("button", { type: "button", onclick: load }, "Undo"),
-      ),
+      { class: "panel" },
+      h("button", { type: "button", onclick: load }, "Undo"),
     );
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    async function submit() {
       const changes = {};
       for (const [name, [input, was, shown]] of inputs) {
         if (input.value === shown) continue;
@@ -125,25 +107,18 @@ export default function settings(view) {
         for (const part of path) at = at[part] ??= {};
         at[last] = parse(was, input.value);
       }
-      try {
-        await patch("/api/config", changes);
-        toast("Saved");
-        await load();
-      } catch (error) {
-        fill(rest, faults(form, error).join("; "));
-      }
-    });
+
+      await patch("/api/config", changes);
+      toast("Saved");
+      await load();
+    }
     fill(body, form);
   };
   const tell = async () => {
-    const [status, health, providers] = await Promise.all([
-      get("/api/status"),
-      get("/api/health"),
-      get("/api/providers"),
-    ]);
+    const [status, health, providers] = await Promise.all([get("/api/status"), get("/api/health"), get("/api/providers")]);
     fill(
       about,
-      h("h2", {}, "This daemon"),
+      h("h2", "This daemon"),
       table(
         "The daemon",
         ["", ""],
@@ -178,12 +153,7 @@ export default function settings(view) {
             type: "button",
             class: "danger",
             onclick: () =>
-              confirm(
-                "Stop the daemon?",
-                "All agents end with it. Start it again with: svc start",
-                "Stop",
-                () => post("/api/shutdown"),
-              ),
+              confirm("Stop the daemon?", "All agents end with it. Start it again with: svc start", "Stop", () => post("/api/shutdown")),
           },
           "Stop the daemon",
         ),

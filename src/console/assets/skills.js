@@ -10,12 +10,7 @@ const TYPING_MS = 250;
 const STARS = [5, 4, 3, 2, 1];
 
 export default function skills(view) {
-  const filter = h("input", {
-    type: "search",
-    class: "filter",
-    placeholder: "Search skills",
-    "aria-label": "Search skills",
-  });
+  const filter = h("input", { type: "search", class: "filter", placeholder: "Search skills", "aria-label": "Search skills" });
   const category = select([["", "All categories"]], "");
   category.setAttribute("aria-label", "Category");
   category.className = "filter narrow";
@@ -30,10 +25,7 @@ export default function skills(view) {
     const mine = (round += 1);
     const words = encodeURIComponent(filter.value.trim());
     const kind = encodeURIComponent(category.value);
-    const [offered, installed] = await Promise.all([
-      get(`/api/skills?search=${words}&category=${kind}`),
-      get("/api/skills/installed"),
-    ]);
+    const [offered, installed] = await Promise.all([get(`/api/skills?search=${words}&category=${kind}`), get("/api/skills/installed")]);
     // An answer that was overtaken by a newer question is dropped.
     if (mine !== round) return;
     // What stands there already is left alone: somebody may be about to choose in it.
@@ -53,8 +45,8 @@ export default function skills(view) {
     const rest = offered.skills.filter((one) => !here.has(one.id));
     fill(
       body,
-      own.length > 0 && [h("h2", {}, `Installed (${own.length})`), shelf(own)],
-      rest.length > 0 && [h("h2", {}, `On offer (${rest.length})`), shelf(rest)],
+      own.length > 0 && [h("h2", `Installed (${own.length})`), shelf(own)],
+      rest.length > 0 && [h("h2", `On offer (${rest.length})`), shelf(rest)],
       !offered.total && empty("No skill matches", "Try other words, or all categories."),
     );
   };
@@ -63,10 +55,7 @@ export default function skills(view) {
     const known = list.map(({ id, count }) => [id, `${id} (${count})`]);
     if (chosen && !list.some(({ id }) => id === chosen)) known.push([chosen, `${chosen} (0)`]);
     const options = [["", "All categories"], ...known];
-    fill(
-      category,
-      ...options.map(([id, label]) => h("option", { value: id, selected: id === chosen }, label)),
-    );
+    fill(category, ...options.map(([id, label]) => h("option", { value: id, selected: id === chosen }, label)));
   };
   const shelf = (list) =>
     h(
@@ -112,18 +101,10 @@ function card(one, mine, load) {
   return h(
     "article",
     { class: "card plain skill" },
-    h(
-      "div",
-      { class: "card-head" },
-      h("h3", {}, one.name),
-      one.verified && h("span", { class: "tag" }, "verified"),
-      rating,
-    ),
+    h("div", { class: "card-head" }, h("h3", one.name), one.verified && h("span", { class: "tag" }, "verified"), rating),
     h("p", { class: "clamp", title: one.description }, one.description),
     h("p", { class: "hint" }, facts.filter(Boolean).join(" · ")),
-    mine &&
-      !mine.intact &&
-      h("p", { class: "fault" }, "Its file was changed; it is given to nobody until it is installed again."),
+    mine && !mine.intact && h("p", { class: "fault" }, "Its file was changed; it is given to nobody until it is installed again."),
     mine?.usedBy.length > 0 && h("p", { class: "hint" }, `Attached to ${mine.usedBy.join(", ")}`),
     h("div", { class: "actions" }, read(one, mine), mine ? owned(one, mine, load) : install(one, load)),
   );
@@ -142,7 +123,7 @@ function read(one, mine) {
         "div",
         { class: "reading", tabIndex: 0, role: "region", "aria-label": "SKILL.md" },
         h("p", { class: "hint" }, `${from} ${exact(content.length)} characters of SKILL.md.`),
-        h("p", {}, one.description),
+        h("p", one.description),
         text,
       ),
     );

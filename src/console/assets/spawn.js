@@ -89,14 +89,8 @@ export async function openSpawn(given = {}) {
     ),
     h(
       "details",
-      {},
-      h("summary", {}, "More"),
-      h(
-        "div",
-        { class: "two" },
-        field("workingDir", "Folder", workingDir),
-        field("effort", "Effort", effort),
-      ),
+      h("summary", "More"),
+      h("div", { class: "two" }, field("workingDir", "Folder", workingDir), field("effort", "Effort", effort)),
       h(
         "div",
         { class: "two" },
@@ -168,14 +162,13 @@ export async function openSpawn(given = {}) {
 function choices(name, label) {
   const list = h("div", { class: "choices" });
   const fault = h("p", { class: "fault" });
-  const el = h("fieldset", { class: "field", hidden: true }, h("legend", {}, label), list, fault);
+  const el = h("fieldset", { class: "field", hidden: true }, h("legend", label), list, fault);
   el.dataset.field = name;
   return {
     el,
     offer(all) {
       el.hidden = !all.length;
-      const box = (one) =>
-        h("label", {}, h("input", { type: "checkbox", name, value: one.id }), " ", one.name ?? one.id);
+      const box = (one) => h("label", h("input", { type: "checkbox", name, value: one.id }), " ", one.name ?? one.id);
       fill(list, ...all.map(box));
     },
     chosen: () => [...list.querySelectorAll("input:checked")].map((box) => box.value),
@@ -206,9 +199,7 @@ function offerLogins(provider, account, whose) {
 async function offer(provider, model, rest) {
   try {
     const [providers, config] = await Promise.all([get("/api/providers"), get("/api/config")]);
-    const wanted =
-      providers.find((one) => one.id === config.defaultProvider && one.installed) ??
-      providers.find((one) => one.installed);
+    const wanted = providers.find((one) => one.id === config.defaultProvider && one.installed) ?? providers.find((one) => one.installed);
     fill(
       provider,
       ...providers.map((one) =>

@@ -89,8 +89,7 @@ export function attention() {
   }));
   for (const agent of agents.values()) {
     if (isBad(agent)) items.push({ kind: agent.status, key: agent.id, since: agent.statusSince, agent });
-    else if (isStalled(agent))
-      items.push({ kind: "stalled", key: agent.id, since: agent.statusSince, agent });
+    else if (isStalled(agent)) items.push({ kind: "stalled", key: agent.id, since: agent.statusSince, agent });
   }
   items.sort((a, b) => (a.since < b.since ? -1 : 1));
   const storage = store.health?.storageError;

@@ -3,7 +3,7 @@
 import { button, fill, h, select, toast } from "./dom.js";
 import { at, post } from "./api.js";
 import { find } from "./store.js";
-import { prose } from "./prose.js";
+import { passage } from "./prose.js";
 
 /** Instruct and query. */
 export function talk(key) {
@@ -23,7 +23,7 @@ export function talk(key) {
   /** Shows question and answer below the box, which may be the window's last line: then it moves up. */
   const tell = (question, words) => {
     answer.hidden = false;
-    fill(answer, h("p", { class: "muted" }, `Asked aside: ${question}`), h("div", { class: "prose" }, prose(words, { top: 3 })));
+    fill(answer, h("p", { class: "muted" }, `Asked aside: ${question}`), passage(words));
     answer.scrollIntoView({ block: "nearest" });
   };
   const send = button(
@@ -43,9 +43,8 @@ export function talk(key) {
       } else {
         const told = await post(at`/api/agents/${id}/instruct`, { message, deliver: how.value });
         toast(
-          { rotation: "It is told with its next rotation, or when its turn ends", idle: "It is told when its turn ends" }[
-            told.deliverOn
-          ] ?? "Sent",
+          { rotation: "It is told with its next rotation, or when its turn ends", idle: "It is told when its turn ends" }[told.deliverOn] ??
+            "Sent",
         );
       }
       text.value = "";
@@ -60,7 +59,7 @@ export function talk(key) {
     }
   });
   return {
-    el: h("div", {}, h("div", { class: "say" }, text, h("div", { class: "how" }, how, send)), answer),
+    el: h("div", h("div", { class: "say" }, text, h("div", { class: "how" }, how, send)), answer),
     focus: () => text.focus(),
   };
 }

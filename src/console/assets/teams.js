@@ -1,6 +1,6 @@
 // Teams, what the planner recommends, and plans as a board: one column a phase.
 
-import { ago, button, confirm, dialog, empty, faults, field, fill, h, head, soon, toast } from "./dom.js";
+import { ago, button, confirm, dialog, empty, field, fill, formOf, h, head, soon, toast } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { find, isLive, on, store } from "./store.js";
 import { openSpawn } from "./spawn.js";
@@ -8,15 +8,7 @@ import { openSpawn } from "./spawn.js";
 /** Agents change often; the boards are read again at most so often. */
 const REDRAW_MS = 500;
 const UNASSIGNED = "__unassigned__";
-const EVENTS = [
-  "agents",
-  "team:created",
-  "team:updated",
-  "team:deleted",
-  "phase2:spawned",
-  "phase2:failed",
-  "reconnect",
-];
+const EVENTS = ["agents", "team:created", "team:updated", "team:deleted", "phase2:spawned", "phase2:failed", "reconnect"];
 
 export default function teams(view) {
   const wish = h("section", { "aria-label": "Recommended team" });
@@ -36,22 +28,13 @@ export default function teams(view) {
   );
   let stopped = false;
   const load = async () => {
-    const [all, wished, launched] = await Promise.all([
-      get("/api/teams"),
-      get("/api/recommended-team"),
-      get("/api/plans"),
-    ]);
+    const [all, wished, launched] = await Promise.all([get("/api/teams"), get("/api/recommended-team"), get("/api/plans")]);
     if (stopped) return;
     drawWish(wish, wished, load);
     drawPlans(board, launched.plans);
     drawSaved(saved, all.teams, load);
     if (!wished.exists && !launched.plans.length)
-      board.append(
-        empty(
-          "No plan yet",
-          "Ask a planner to design a team for a task; or start agents by hand and save them as a team.",
-        ),
-      );
+      board.append(empty("No plan yet", "Ask a planner to design a team for a task; or start agents by hand and save them as a team."));
   };
   const safe = () => load().catch((error) => fill(board, empty("Not available", error.message)));
   safe();
@@ -72,26 +55,14 @@ export default function teams(view) {
 /** Asks for a name and saves the agents under it. */
 function save(load) {
   const name = h("input", { type: "text", autocomplete: "off" });
-  const rest = h("p", { class: "fault", role: "alert" });
   const hint = `The ${store.agents.size} agents as they are configured now; a team of this name is replaced`;
-  const form = h(
-    "form",
-    { noValidate: true },
-    field("name", "Name", name, hint),
-    rest,
-    h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Save")),
-  );
+  const form = formOf("Save", submit, [field("name", "Name", name, hint)]);
   const el = dialog("Save the agents as a team", form);
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      await post("/api/teams", { name: name.value });
-      el.close();
-      await load();
-    } catch (error) {
-      fill(rest, faults(form, error).join("; "));
-    }
-  });
+  async function submit() {
+    await post("/api/teams", { name: name.value });
+    el.close();
+    await load();
+  }
   name.focus();
 }
 
@@ -104,12 +75,7 @@ function phases(label, agents, draw, done) {
     numbers.map((number) => {
       const own = agents.filter((one) => (one.phase ?? 1) === number);
       const count = done ? `${own.filter(done).length} of ${own.length} done` : `${own.length}`;
-      return h(
-        "div",
-        { class: "phase" },
-        h("h3", {}, `Phase ${number}`, h("span", { class: "muted" }, count)),
-        own.map(draw),
-      );
+      return h("div", { class: "phase" }, h("h3", `Phase ${number}`, h("span", { class: "muted" }, count)), own.map(draw));
     }),
   );
 }
@@ -132,7 +98,7 @@ function drawWish(el, plan, load) {
     h(
       "div",
       { class: "card plain" },
-      h("strong", {}, agent.name ?? agent.role),
+      h("strong", agent.name ?? agent.role),
       h("span", { class: "muted sub" }, [agent.role, ...(agent.scope ?? [])].join(" · ")),
       h("p", { class: "clamp" }, agent.prompt),
     );
@@ -141,7 +107,7 @@ function drawWish(el, plan, load) {
   });
   return fill(
     el,
-    h("div", { class: "list-head" }, h("h2", {}, "Recommended team"), launch),
+    h("div", { class: "list-head" }, h("h2", "Recommended team"), launch),
     phases("Recommended team by phase", plan.agents, wished),
   );
 }
@@ -163,7 +129,7 @@ function drawPlans(el, plans) {
         h(
           "div",
           { class: "list-head" },
-          h("h2", {}, "Plan"),
+          h("h2", "Plan"),
           h(
             "span",
             { class: "muted" },
@@ -190,7 +156,7 @@ function member(one) {
     h(
       "div",
       { class: "card-head" },
-      agent ? h("a", { href: `#/agent/${agent.id}` }, agent.name) : h("strong", {}, one.name ?? one.role),
+      agent ? h("a", { href: `#/agent/${agent.id}` }, agent.name) : h("strong", one.name ?? one.role),
       one.qc && h("span", { class: "tag" }, "QC"),
       h("span", { class: `status right ${state}` }, state),
     ),
@@ -203,7 +169,7 @@ function member(one) {
 function drawSaved(el, teams, load) {
   fill(
     el,
-    h("div", { class: "list-head" }, h("h2", {}, "Saved teams")),
+    h("div", { class: "list-head" }, h("h2", "Saved teams")),
     h(
       "div",
       { class: "shelf" },
@@ -218,12 +184,7 @@ function unassigned() {
   return h(
     "article",
     { class: "card plain" },
-    h(
-      "div",
-      { class: "card-head" },
-      h("h3", {}, "Unassigned"),
-      h("span", { class: "muted right" }, `${alive.length} alive`),
-    ),
+    h("div", { class: "card-head" }, h("h3", "Unassigned"), h("span", { class: "muted right" }, `${alive.length} alive`)),
     h("p", { class: "muted" }, "No team: agents that were started without one."),
   );
 }
@@ -231,9 +192,7 @@ function unassigned() {
 function savedTeam(team, load) {
   const start = async () => {
     const answer = await post(at`/api/teams/${team.id}/load`);
-    const failed = answer.failed.length
-      ? `, ${answer.failed.length} could not: ${answer.failed[0].error}`
-      : "";
+    const failed = answer.failed.length ? `, ${answer.failed.length} could not: ${answer.failed[0].error}` : "";
     toast(`${answer.agents.length} started${failed}`, failed && "bad");
     await load();
   };
@@ -254,7 +213,7 @@ function savedTeam(team, load) {
     h(
       "div",
       { class: "card-head" },
-      h("h3", {}, team.name),
+      h("h3", team.name),
       team.isDefault && team.name !== "default" && h("span", { class: "tag" }, "default"),
       h("span", { class: "muted right" }, `${team.members.length} alive`),
     ),
@@ -262,10 +221,8 @@ function savedTeam(team, load) {
     h(
       "div",
       { class: "actions" },
-      !team.isDefault &&
-        h("button", { type: "button", "aria-label": `Delete team ${team.name}`, onclick: remove }, "Delete"),
-      names.length > 0 &&
-        button("Start", start, { class: "primary", "aria-label": `Start team ${team.name}` }),
+      !team.isDefault && h("button", { type: "button", "aria-label": `Delete team ${team.name}`, onclick: remove }, "Delete"),
+      names.length > 0 && button("Start", start, { class: "primary", "aria-label": `Start team ${team.name}` }),
     ),
   );
 }

@@ -33,12 +33,7 @@ function letterWidth(el) {
 export function work(body, key, _moved, spot) {
   let columns = 90;
   let letter = null;
-  const detail = h("aside", {
-    class: "detail",
-    hidden: true,
-    tabIndex: 0,
-    "aria-label": "What is read",
-  });
+  const detail = h("aside", { class: "detail", hidden: true, tabIndex: 0, "aria-label": "What is read" });
   const note = h("span");
   const jump = h(
     "button",
@@ -79,10 +74,7 @@ export function work(body, key, _moved, spot) {
     const more = log.whole ? "" : "; older ones are read when you scroll up";
     say(note, log.items.length ? `${exact(log.entries)} of ${exact(log.last)} entries${more}` : "");
     if (!log.items.length && drawn)
-      fill(
-        list.body,
-        h("p", { class: "empty" }, "Nothing yet. The agent's work appears here as it happens."),
-      );
+      fill(list.body, h("p", { class: "empty" }, "Nothing yet. The agent's work appears here as it happens."));
     else list.body.querySelector(":scope > .empty")?.remove();
   };
   /** The first `gone` items are no longer held: what can be seen stays where it is. */
@@ -265,8 +257,7 @@ function heightOf(item, columns) {
   if (item.kind !== "text" && item.kind !== "user") return LINE_PX + PAD_PX;
   if (item.lines === undefined || item.columns !== columns) {
     let lines = 0;
-    for (const line of words(item).lines)
-      lines += line.length <= columns ? 1 : Math.ceil(line.length / (columns - RAGGED));
+    for (const line of words(item).lines) lines += line.length <= columns ? 1 : Math.ceil(line.length / (columns - RAGGED));
     item.lines = Math.min(SHOWN_LINES, Math.max(1, lines));
     item.columns = columns;
   }

@@ -24,7 +24,7 @@ const REASONS = {
   natural_compaction: "its provider made the context smaller",
 };
 
-const tile = (value, label) => h("div", { class: "tile" }, h("b", {}, value), h("span", {}, label));
+const tile = (value, label) => h("div", { class: "tile" }, h("b", value), h("span", label));
 
 /** How much, and how fast, in the time that a chart shows. */
 const pace = (points, key, words) => {
@@ -54,7 +54,7 @@ function windows(quota) {
   return h(
     "div",
     { class: "panel" },
-    h("h2", {}, "Limits of the providers"),
+    h("h2", "Limits of the providers"),
     quota.windows.length > 0 &&
       table(
         "Limits of the providers",
@@ -76,8 +76,7 @@ function windows(quota) {
         "p",
         { class: "hint" },
         `${quota.reserve.percent} % of each window are kept for you: with less left no turn begins by itself`,
-        quota.reserve.withoutFigure.length > 0 &&
-          `; it has no effect on ${quota.reserve.withoutFigure.join(", ")}, which told no figure`,
+        quota.reserve.withoutFigure.length > 0 && `; it has no effect on ${quota.reserve.withoutFigure.join(", ")}, which told no figure`,
         ".",
       ),
     quota.held.map((one) =>
@@ -97,14 +96,14 @@ function logins(accounts) {
   return h(
     "div",
     { class: "panel" },
-    h("h2", {}, "Accounts"),
+    h("h2", "Accounts"),
     table(
       "Accounts",
       ["Account", "Provider", "Login", "Key", "#Agents"],
       accounts.map((one) => [
         one.label ? `${one.name} (${one.label})` : one.name,
         one.provider,
-        one.enabled ? one.login?.told ?? "not asked yet" : "disabled",
+        one.enabled ? (one.login?.told ?? "not asked yet") : "disabled",
         one.hasKey ? "stored" : "–",
         exact(one.agents.length),
       ]),
@@ -116,9 +115,9 @@ function logins(accounts) {
           "p",
           { class: "hint" },
           `${one.name}: `,
-          one.loginCommand && h("code", {}, one.loginCommand),
+          one.loginCommand && h("code", one.loginCommand),
           one.loginCommand && ", or ",
-          h("code", {}, `svc credentials set ${one.keyName}`),
+          h("code", `svc credentials set ${one.keyName}`),
         ),
       ),
   );
@@ -135,7 +134,7 @@ function inForce(models, prices) {
   return h(
     "div",
     { class: "panel" },
-    h("h2", {}, "Prices"),
+    h("h2", "Prices"),
     priced.length > 0 &&
       table(
         "Prices",
@@ -156,7 +155,7 @@ function inForce(models, prices) {
         { class: "notice bad" },
         `Nobody knows what ${unpriced.map((one) => one.model).join(", ")} cost${unpriced.length === 1 ? "s" : ""}: `,
         `${exact(unpriced.reduce((sum, one) => sum + one.unpricedTokens, 0))} tokens are unpriced. `,
-        h("code", {}, "svc prices update FILE"),
+        h("code", "svc prices update FILE"),
         " gives a price.",
       ),
     h(
@@ -165,7 +164,7 @@ function inForce(models, prices) {
       `Dollars for a million tokens; ${prices.isGiven ? "your table" : "the built-in table"} is of ${prices.asOf}`,
       prices.isOld && prices.ageDays !== null && `, ${plural(prices.ageDays, "day")} ago: look whether it still holds`,
       ". Its sources: ",
-      h("code", {}, "svc prices"),
+      h("code", "svc prices"),
     ),
   );
 }
@@ -176,11 +175,7 @@ export default function tokens(view) {
   range.setAttribute("aria-label", "Range of the charts");
   range.className = "filter";
   view.append(
-    head(
-      "Tokens and cost",
-      "What the agents used since this project began. Nothing is estimated unless it says so.",
-      range,
-    ),
+    head("Tokens and cost", "What the agents used since this project began. Nothing is estimated unless it says so.", range),
     body,
   );
   let stopped = false;
@@ -199,12 +194,7 @@ export default function tokens(view) {
     const total = summary.totalTokens ?? summary.totalUsed;
     const { basis, ...saved } = summary.breakdown;
     const { cost } = dashboard;
-    const all = history(
-      timeline.snapshots,
-      dashboard.tokens.used,
-      cost.totalUsd ?? 0,
-      cost.unpricedTokens,
-    );
+    const all = history(timeline.snapshots, dashboard.tokens.used, cost.totalUsd ?? 0, cost.unpricedTokens);
     const chosen = within(all, Number(range.value));
     const points = chosen.map((one) => [one.time, one.tokens]);
     const costs = chosen.map((one) => [one.time, one.cost]);
@@ -219,17 +209,13 @@ export default function tokens(view) {
         tile(costOf(cost.totalUsd, cost.unpricedTokens), "cost in all"),
         tile(
           dollars(cost.todayUsd),
-          [
-            cost.dailyBudgetUsd ? `today, of ${dollars(cost.dailyBudgetUsd)}` : "today, no budget is set",
-            ...besides(cost),
-          ].join("; "),
+          [cost.dailyBudgetUsd ? `today, of ${dollars(cost.dailyBudgetUsd)}` : "today, no budget is set", ...besides(cost)].join("; "),
         ),
         tile(percent(summary.cacheHitRate), "of the input came from cache"),
         tile(short(summary.totalSaved), "tokens saved, estimated"),
         tile(exact(dashboard.agents.rotations), "rotations"),
       ),
-      !total &&
-        empty("No tokens used yet", "The figures appear as soon as an agent reports its first message."),
+      !total && empty("No tokens used yet", "The figures appear as soon as an agent reports its first message."),
       h(
         "div",
         { class: "columns" },
@@ -237,26 +223,20 @@ export default function tokens(view) {
           h(
             "div",
             { class: "panel" },
-            h("h2", {}, "Tokens over time"),
+            h("h2", "Tokens over time"),
             curve("Tokens used", points),
             pace(chosen, "tokens", (used) => `${short(used)} tokens`),
           ),
         costs.length > 1 &&
           cost.totalUsd > 0 &&
-          h(
-            "div",
-            { class: "panel" },
-            h("h2", {}, "Cost over time"),
-            curve("Cost", costs, dollars),
-            pace(chosen, "cost", dollars),
-          ),
+          h("div", { class: "panel" }, h("h2", "Cost over time"), curve("Cost", costs, dollars), pace(chosen, "cost", dollars)),
         (quota.reserve || quota.windows.length + quota.held.length > 0) && windows(quota),
         accounts.length > 0 && logins(accounts),
         days.length > 0 &&
           h(
             "div",
             { class: "panel" },
-            h("h2", {}, "By day"),
+            h("h2", "By day"),
             table(
               "By day",
               ["Day", "#Tokens", "#Cost"],
@@ -266,7 +246,7 @@ export default function tokens(view) {
         h(
           "div",
           { class: "panel" },
-          h("h2", {}, "By agent"),
+          h("h2", "By agent"),
           bars(
             "Tokens by agent",
             summary.perAgent.map((one) => [
@@ -280,7 +260,7 @@ export default function tokens(view) {
         h(
           "div",
           { class: "panel" },
-          h("h2", {}, "By team"),
+          h("h2", "By team"),
           bars(
             "Tokens by team",
             teams.teams.map((one) => [
@@ -293,14 +273,10 @@ export default function tokens(view) {
         h(
           "div",
           { class: "panel" },
-          h("h2", {}, "By model"),
+          h("h2", "By model"),
           bars(
             "Tokens by model",
-            summary.byModel.map((one) => [
-              one.model,
-              one.used,
-              `${short(one.used)} · ${costOf(one.costUsd, one.unpricedTokens)}`,
-            ]),
+            summary.byModel.map((one) => [one.model, one.used, `${short(one.used)} · ${costOf(one.costUsd, one.unpricedTokens)}`]),
           ),
           summary.interrupted.outputTokens > 0 &&
             h(
@@ -315,7 +291,7 @@ export default function tokens(view) {
         h(
           "div",
           { class: "panel" },
-          h("h2", {}, "Saved"),
+          h("h2", "Saved"),
           table(
             "Savings",
             ["Through", "#Tokens", "Basis"],
@@ -324,10 +300,7 @@ export default function tokens(view) {
               .map(([key, value]) => [
                 h("span", { title: key }, SAVED[key]?.[0] ?? key),
                 exact(value),
-                [
-                  [basis?.[key], SAVED[key]?.[1]].filter(Boolean).join(": "),
-                  key === "rotation" && foundOut(summary.savings.rotationRange),
-                ]
+                [[basis?.[key], SAVED[key]?.[1]].filter(Boolean).join(": "), key === "rotation" && foundOut(summary.savings.rotationRange)]
                   .filter(Boolean)
                   .join("; "),
               ]),
@@ -337,7 +310,7 @@ export default function tokens(view) {
           h(
             "div",
             { class: "panel" },
-            h("h2", {}, "Rotations"),
+            h("h2", "Rotations"),
             table(
               "Rotations",
               ["When", "Agent", "Why", "#Before", "#After"],
@@ -349,9 +322,7 @@ export default function tokens(view) {
                   one.agentName,
                   h("span", { title: one.reason }, REASONS[one.reason] ?? one.reason),
                   exact(one.preRotationVelocity),
-                  one.postRotationVelocity === null || one.postRotationVelocity === undefined
-                    ? "…"
-                    : exact(one.postRotationVelocity),
+                  one.postRotationVelocity === null || one.postRotationVelocity === undefined ? "…" : exact(one.postRotationVelocity),
                 ]),
             ),
             h("p", { class: "hint" }, "Tokens in the ten minutes before and after."),
@@ -360,7 +331,7 @@ export default function tokens(view) {
           h(
             "div",
             { class: "panel" },
-            h("h2", {}, "What happened"),
+            h("h2", "What happened"),
             table(
               "What happened",
               ["When", "Agent", "What"],

@@ -1,6 +1,6 @@
 // Public APIs to build something small with: a team and a planner are made for the chosen one.
 
-import { button, dialog, empty, faults, field, fill, h, head, select, toast } from "./dom.js";
+import { button, dialog, empty, field, fill, formOf, h, head, select, toast } from "./dom.js";
 import { at, get, post } from "./api.js";
 
 export default function toys(view) {
@@ -9,41 +9,28 @@ export default function toys(view) {
   category.setAttribute("aria-label", "Kind");
   category.className = "filter";
   view.append(
-    head(
-      "Toys",
-      "Public APIs to play with. Launching one makes a team with a planner that designs what you choose.",
-      category,
-    ),
+    head("Toys", "Public APIs to play with. Launching one makes a team with a planner that designs what you choose.", category),
     shelf,
   );
   const launch = (toy) => {
     const key = h("input", { type: "password", autocomplete: "off" });
     const starter = select([["", "Let the planner ask"], ...toy.starters.map((text) => [text, text])], "");
-    const rest = h("p", { class: "fault", role: "alert" });
-    const form = h(
-      "form",
-      { noValidate: true },
-      h("p", {}, toy.description),
+    const form = formOf("Launch", submit, [
+      h("p", toy.description),
       toy.auth !== "none" && field("apiKey", "API key", key, "Stored encrypted; never part of a prompt"),
       field("starterPrompt", "What to build", starter),
-      rest,
-      h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Launch")),
-    );
+    ]);
     const el = dialog(toy.name, form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
+    async function submit() {
       const body = {};
       if (key.value) body.apiKey = key.value;
       if (starter.value) body.starterPrompt = starter.value;
-      try {
-        const answer = await post(at`/api/toys/${toy.id}/launch`, body);
-        el.close();
-        toast(`Team ${answer.team.name} has a planner`);
-        location.hash = `#/agent/${answer.agent.id}`;
-      } catch (error) {
-        fill(rest, faults(form, error).join("; "));
-      }
-    });
+
+      const answer = await post(at`/api/toys/${toy.id}/launch`, body);
+      el.close();
+      toast(`Team ${answer.team.name} has a planner`);
+      location.hash = `#/agent/${answer.agent.id}`;
+    }
   };
   const load = async () => {
     const all = await get(`/api/toys${category.value ? `?category=${category.value}` : ""}`);
@@ -53,21 +40,12 @@ export default function toys(view) {
         h(
           "article",
           { class: "card" },
-          h(
-            "div",
-            { class: "card-head" },
-            h("strong", {}, toy.name),
-            h("span", { class: "tag right" }, toy.category),
-          ),
-          h("p", {}, toy.description),
+          h("div", { class: "card-head" }, h("strong", toy.name), h("span", { class: "tag right" }, toy.category)),
+          h("p", toy.description),
           h(
             "div",
             { class: "actions" },
-            h(
-              "span",
-              { class: "muted" },
-              `${toy.difficulty}${toy.auth === "none" ? ", no key needed" : ", needs a key"}`,
-            ),
+            h("span", { class: "muted" }, `${toy.difficulty}${toy.auth === "none" ? ", no key needed" : ", needs a key"}`),
             button("Launch", async () => launch(toy), {
               class: "primary right",
               "aria-label": `Launch ${toy.name}`,

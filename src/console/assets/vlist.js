@@ -44,8 +44,7 @@ export class VList {
       grown.set(this.offsets);
       this.offsets = grown;
     }
-    for (let at = Math.min(from, count); at < count; at += 1)
-      this.offsets[at + 1] = this.offsets[at] + this.heightOf(at);
+    for (let at = Math.min(from, count); at < count; at += 1) this.offsets[at + 1] = this.offsets[at] + this.heightOf(at);
     this.count = count;
     this.body.style.height = `${this.offsets[count]}px`;
     if (this.fits) this.el.style.height = `${this.offsets[count] + BORDERS_PX}px`;
@@ -131,8 +130,7 @@ export class VList {
     const top = this.offsets[this.selected];
     const bottom = this.offsets[this.selected + 1];
     if (top < this.el.scrollTop) this.el.scrollTop = top;
-    else if (bottom > this.el.scrollTop + this.el.clientHeight)
-      this.el.scrollTop = bottom - this.el.clientHeight;
+    else if (bottom > this.el.scrollTop + this.el.clientHeight) this.el.scrollTop = bottom - this.el.clientHeight;
     this.draw();
     this.rows.get(this.selected)?.classList.add("selected");
   }

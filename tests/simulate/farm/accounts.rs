@@ -182,13 +182,15 @@ impl Machine {
     }
 
     /// A process is ordered: with the account that was named for its agent, and with no key of another.
-    pub fn check_account(&mut self, agent: &Agent, start: &StartOrder) {
+    /// The account is settled when the wish is on disk, by the state `before` that where it starts at once.
+    pub fn check_account(&mut self, agent: &Agent, start: &StartOrder, before: &State) {
         let (name, own) = (&agent.name, agent.account_name());
         let keys: Vec<&str> = start.secrets.iter().map(|secret| secret.name.as_str()).collect();
         let wanted = agent.account.as_deref().map(key_name);
         let is_own = |key: &&str| !key.starts_with("account/") || Some(*key) == wanted.as_deref();
         let said = || format!("{name} of account {own} gets the keys {keys:?}");
         ensure(Rule::OwnAccount, keys.iter().all(is_own), said);
+        let by_then = self.accounts.roomiest(before, self.core.now);
         let Some(named) = self.accounts.named.get_mut(name) else { return };
         let state = &self.core.state;
         match named {
@@ -196,7 +198,7 @@ impl Machine {
                 ensure(Rule::OwnAccount, one == own, || format!("{name} was to have {one}, and has {own}"));
             }
             Named::OneOf(some) => {
-                let is_one = some.iter().any(|one| one == own);
+                let is_one = some.iter().chain(&by_then).any(|one| one == own);
                 let said = || format!("{name} was to have the roomiest of {some:?}, and has {own}");
                 ensure(Rule::RoomiestAccount, is_one, said);
                 self.seen.count("accounts that were chosen for somebody");

@@ -109,7 +109,7 @@ impl Machine {
             RunOrder::Start(start) => {
                 invariants::check_start(self, before, id, start.lineage, self.core.now);
                 if let Some(agent) = self.core.state.agents.get(id).cloned() {
-                    self.check_account(&agent, &start);
+                    self.check_account(&agent, &start, before);
                 }
                 let has_waited = self.check_room(before, id, start.lineage);
                 self.programs.processes.insert(id, Process::Ordered);

@@ -75,9 +75,7 @@ impl Watch {
         });
         if noticed.since(at) > LATE {
             self.late += 1;
-            let marked = marked_on(disk, id).map(|time| time.0 / MINUTE_MS);
-            let is_marked = marked.is_some_and(|marked| marked >= minute);
-            ensure(Rule::MarkedFirst, is_marked, || {
+            ensure(Rule::MarkedFirst, is_marked(disk, id, minute), || {
                 format!("{id} runs in the minute of {noticed}, unmarked")
             });
         }
@@ -90,9 +88,12 @@ impl Watch {
     }
 }
 
-fn marked_on(disk: &Disk, id: ScheduleId) -> Option<Time> {
-    let stored: Value = serde_json::from_slice(disk.files.get(&Document::Schedules)?).ok()?;
-    let schedules = stored["schedules"].as_array()?;
-    let schedule = schedules.iter().find(|one| one["id"] == serde_json::json!(id))?;
-    schedule["marked"].as_u64().map(Time)
+/// Whether the disk knows that this minute was used. A schedule whose deletion waits is gone from there
+/// already, and is not started again from it.
+fn is_marked(disk: &Disk, id: ScheduleId, minute: u64) -> bool {
+    let Some(text) = disk.files.get(&Document::Schedules) else { return true };
+    let Ok(stored) = serde_json::from_slice::<Value>(text) else { return false };
+    let Some(schedules) = stored["schedules"].as_array() else { return false };
+    let Some(schedule) = schedules.iter().find(|one| one["id"] == serde_json::json!(id)) else { return true };
+    schedule["marked"].as_u64().is_some_and(|marked| marked / MINUTE_MS >= minute)
 }

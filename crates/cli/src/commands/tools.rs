@@ -1,10 +1,10 @@
 //! The commands about tools of external services.
 
 use super::{ANY, Command, Group, Words, switch, value};
-use crate::{integrations, mcp};
+use crate::{acp, integrations, mcp};
 
 /// Integrations, and the daemon as a tool server.
-pub static COMMANDS: [Command; 2] = [
+pub static COMMANDS: [Command; 3] = [
     Command {
         name: "integrations",
         alias: "",
@@ -41,6 +41,23 @@ pub static COMMANDS: [Command; 2] = [
         details: "Agents of Claude Code with integrations get it by .mcp.json. For any other client:\n\
                   {\"mcpServers\":{\"svc\":{\"command\":\"svc\",\"args\":[\"mcp\"]}}}",
         run: mcp::mcp,
+        ..Command::PLAIN
+    },
+    Command {
+        name: "acp",
+        group: Group::Look,
+        summary: "put agents behind an editor's panel (ACP)",
+        usage: "acp [--agent AGENT | --provider ID --model ID --role ROLE]",
+        options: &[
+            value("agent", "AGENT", "this agent, by name or id; else each session has one of its own"),
+            value("provider", "ID", "which coding agent runs those of the sessions"),
+            value("model", "ID", "their model"),
+            value("role", "ROLE", "their role (editor)"),
+        ],
+        details: "An editor that speaks the Agent Client Protocol starts it, with the project open for which a daemon\n\
+                  runs: {\"agent_servers\":{\"svc\":{\"command\":\"svc\",\"args\":[\"acp\"]}}}. What waits for you is asked\n\
+                  in the editor. Agents are the daemon's and stay when the editor is closed.",
+        run: acp::acp,
         ..Command::PLAIN
     },
 ];

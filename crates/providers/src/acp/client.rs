@@ -10,6 +10,7 @@
 
 use super::permission::{Bounds, Decision, Options, Question};
 use super::tools::{Call, Calls};
+use super::{OUT_OF_REQUESTS, OUT_OF_TOKENS, PROTOCOL_VERSION, REFUSED};
 use crate::gemini;
 use crate::wire::{self, CostMeter, Joiner};
 use crate::{
@@ -19,8 +20,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The version of the protocol that is spoken here.
-const PROTOCOL_VERSION: u64 = 1;
 /// At most this many messages wait for the end of a turn.
 const QUEUED_MESSAGES_MAX: usize = 256;
 /// And no more than this many bytes of them, the first one aside.
@@ -395,9 +394,9 @@ impl Client {
                 self.end_turn(TurnEnd { text, ..TurnEnd::default() }, out);
             }
             "cancelled" => self.turn_failed("the turn was cancelled".to_owned(), out),
-            "refusal" => self.turn_failed("the model refused".to_owned(), out),
-            "max_tokens" => self.turn_failed("the limit of tokens was reached".to_owned(), out),
-            "max_turn_requests" => self.turn_failed("the limit of requests was reached".to_owned(), out),
+            "refusal" => self.turn_failed(REFUSED.to_owned(), out),
+            "max_tokens" => self.turn_failed(OUT_OF_TOKENS.to_owned(), out),
+            "max_turn_requests" => self.turn_failed(OUT_OF_REQUESTS.to_owned(), out),
             other => self.turn_failed(format!("the turn stopped: {}", wire::cut(other, 100)), out),
         }
     }

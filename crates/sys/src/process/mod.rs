@@ -117,6 +117,8 @@ impl Processes {
             !reaper::is_registered(stat.identity())
                 && !mark::LimitMark::of(*pid).is_some_and(mark::LimitMark::is_tool)
                 && !scan::agent_of_process(*pid, project_dir).is_some_and(&lives)
+                // One that has ended and was collected between these looks is in no table any more.
+                && os::stat(*pid).filter(is_there).is_some_and(|again| again.identity() == stat.identity())
         };
         adopted.iter().filter(|pid| is_stray(pid)).count()
     }

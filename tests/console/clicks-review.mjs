@@ -1,0 +1,225 @@
+// Reviewing what an agent has changed: by clicks and by keys.
+
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
+import path from "node:path";
+import { axeSource, check, open, text, until } from "./lib.mjs";
+import { browser, daemon, dir, scenario } from "./clicks-world.mjs";
+
+const git = (...args) =>
+  execFileSync("git", ["-c", "user.email=a@example.org", "-c", "user.name=a", ...args], { cwd: dir, encoding: "utf8" });
+
+/** Commits files in the project; the agent that then starts has a worktree with them. */
+function commit(files) {
+  for (const [file, content] of Object.entries(files)) {
+    fs.mkdirSync(path.dirname(path.join(dir, file)), { recursive: true });
+    fs.writeFileSync(path.join(dir, file), content);
+  }
+  git("add", ...Object.keys(files));
+  git("commit", "-qm", "more of it");
+}
+
+const lines = (count, word) => Array.from({ length: count }, (_, n) => `${word} ${n + 1}\n`).join("");
+
+/** An agent in a worktree that has played its scenario up to where so many files are changed. */
+async function reviewed(name, steps, files) {
+  daemon.scenario(name, { steps, onSay: [{ answer: "I was told: {{message}}" }] });
+  const { id } = await daemon.spawn("writer", name, { name, isolation: "worktree" });
+  await until("what it changes", async () => (await daemon.get(`/api/agents/${id}/diff`)).files.length === files);
+  return id;
+}
+
+const write = (file, content) => ({ write: { path: file, text: content } });
+const where = (page, ...words) => page.locator(".l", { hasText: words[0] });
+
+scenario("differing words of two lines, and the files of a diff", async (page) => {
+  const told = await page.evaluate(async () => {
+    const { differ, parse } = await import("/console/diff.js");
+    const marked = (old, now) => differ(old, now)?.map((side) => side.map(([part, is]) => (is ? `[${part}]` : part)).join(""));
+    const long = "word ".repeat(100);
+    const began = performance.now();
+    for (let n = 0; n < 3000; n += 1) differ("a b ".repeat(40), "b a c ".repeat(26));
+    const patch =
+      "diff --git a/a b/b\nsimilarity index 90%\nrename from a\nrename to b\n--- a/a\n+++ b/b\n@@ -2,2 +3,2 @@ fn\n one\n--- a/x\n\\ No newline\n+++ b/x\n" +
+      "diff --git a/p.png b/p.png\nnew file mode 100644\nBinary files /dev/null and b/p.png differ\n" +
+      "diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
+    return {
+      pairs: [
+        marked("let total = sum(items);", "let whole = sum(items);"),
+        marked("a(b, c)", "a(b, c, d)"),
+        marked("naïve Größe", "naïve Länge"),
+      ],
+      other: marked("nothing alike", "return x * 2;"),
+      long: marked(long, `${long}more`),
+      ms: performance.now() - began,
+      files: parse(patch),
+    };
+  });
+  check(
+    JSON.stringify(told.pairs) ===
+      '[["let [total] = sum(items);","let [whole] = sum(items);"],["a(b, c)","a(b, c[, d])"],["naïve [Größe]","naïve [Länge]"]]',
+    `the words: ${JSON.stringify(told.pairs)}`,
+  );
+  check(!told.other && !told.long, `marked: ${told.other} ${told.long}`);
+  console.log(`     3000 pairs of 160 words compared in ${told.ms.toFixed(0)} ms`);
+  const [moved, picture, gone] = told.files;
+  check(moved.path === "b" && moved.from === "a" && moved.is === "moved from a, 90 % alike", JSON.stringify(moved));
+  const [gap, one, minus, plus] = moved.lines;
+  check(gap.left === 2 && gap.text === " fn" && one.o === 2 && one.n === 3, JSON.stringify(moved.lines));
+  check(minus.text === "-- a/x" && minus.o === 3 && minus.note && plus.text === "++ b/x" && plus.n === 4, JSON.stringify(moved.lines));
+  check(picture.path === "p.png" && picture.is === "binary" && gone.path === "gone" && gone.is === "deleted", JSON.stringify(told.files));
+});
+
+scenario("review by keys: sides, words, folds, a comment on an added and on a removed line", async () => {
+  const before = `${lines(40, "first")}let total = sum(items);\nremoved on purpose\n${lines(40, "last")}`;
+  commit({ "shop/a.js": before, "shop/old.js": lines(30, "kept") });
+  const after = before.replace("total", "whole").replace("removed on purpose\n", "").replace("last 40", "last forty");
+  const id = await reviewed("review-keys", [
+    write("shop/a.js", after),
+    write("shop/big.js", lines(700, "big")),
+    { run: { command: "git mv shop/old.js shop/moved.js" } },
+    { ask: "Good?" },
+  ], 3);
+  const page = await open(browser, `${daemon.url}/#/agent/review-keys/diff`, { bypassCSP: true });
+  await page.evaluate(axeSource());
+  const axe = async (what) => {
+    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+    check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
+  };
+  const key = (name) => page.keyboard.press(name);
+  const focused = () => page.evaluate(() => document.activeElement.innerText.trim());
+  const summary = (name) => page.locator("details.file > summary", { hasText: name });
+  await summary("shop/a.js").waitFor();
+  check((await summary("moved.js").innerText()).includes("moved from shop/old.js"), await summary("moved.js").innerText());
+  const big = page.locator("details.file", { hasText: "shop/big.js" });
+  check((await big.getAttribute("open")) === null && (await summary("big.js").innerText()).includes("701 lines"), "the long file is not folded");
+  // Words, and from change to change.
+  await key("j");
+  check((await focused()).includes("let total"), `at ${await focused()}`);
+  const ring = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  check(ring === "solid", `the focus is not seen: ${ring}`);
+  const marks = page.locator(".l mark");
+  check((await marks.allInnerTexts()).slice(0, 2).join() === "total,whole", (await marks.allInnerTexts()).join());
+  await key("j");
+  check((await focused()).includes("last 40"), `at ${await focused()}`);
+  await key("k");
+  check((await focused()).includes("let total"), `back at ${await focused()}`);
+  await axe("unified");
+  // A comment on the removed lines, both of them.
+  await key("Shift+ArrowDown");
+  await key("c");
+  await page.getByText("Comment on what was shop/a.js:41-42").waitFor();
+  await axe("the form");
+  await page.keyboard.type("keep <b>these</b>");
+  await key("Control+Enter");
+  const said = page.locator(".said:not(form)");
+  await said.getByText("keep <b>these</b>").waitFor();
+  const stands = await said.evaluate((el) => el.previousElementSibling.innerText);
+  check(stands.includes("removed on purpose"), `it stands below ${stands}`);
+  // One on the added line, side by side.
+  await key("s");
+  check((await page.getByRole("button", { name: "Side by side" }).getAttribute("aria-pressed")) === "true", "it is not side by side");
+  const pair = page.locator(".pair", { hasText: "let total" });
+  check((await pair.innerText()).includes("let whole"), "the sides do not stand beside each other");
+  check((await focused()).includes("removed on purpose"), `after the switch at ${await focused()}`);
+  await key("k");
+  await until("the change", async () => (await focused()).includes("let total"));
+  await key("ArrowRight");
+  await until("the other side", async () => (await focused()).includes("let whole"));
+  await key("Enter");
+  await page.getByText("Comment on shop/a.js:41", { exact: true }).waitFor();
+  await key("Escape");
+  await until("the line again", async () => (await focused()).includes("let whole"));
+  await key("c");
+  await page.keyboard.type("call it sum");
+  await key("Control+Enter");
+  await said.getByText("call it sum").waitFor();
+  await axe("side by side");
+  // What is left out is opened in its place.
+  await key("p");
+  await key("e");
+  await page.locator(".pair", { hasText: "first 12" }).waitFor();
+  const numbers = await page.locator(".pair", { hasText: "first 12" }).locator(".l").last().getAttribute("data-n");
+  check(numbers === "12", `line 12 is told as ${numbers}`);
+  await key("n");
+  await until("the long file", async () => (await focused()).startsWith("shop/big.js"));
+  await key("Enter");
+  await big.locator(".pair", { hasText: /big 499/ }).waitFor();
+  await key("e");
+  await big.locator(".pair", { hasText: /big 700/ }).waitFor();
+  // It is remembered.
+  await page.reload();
+  await page.locator(".pair", { hasText: "let total" }).waitFor();
+  await until("the comments at their lines", async () => (await said.count()) === 2);
+  await key("s");
+  await page.locator(".pair").first().waitFor({ state: "detached" });
+  await key("A");
+  await page.getByText("2 comments of yours go with it.").waitFor();
+  await page.keyboard.type("before we merge:");
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.getByText("review-keys was told 2 comments").waitFor();
+  await until("what it was told", async () => {
+    const { entries } = await daemon.get(`/api/agents/${id}/log?tail=20`);
+    const words = entries.map((one) => one.text ?? "").join("\n");
+    return /before we merge:[^]*shop\/a\.js:41-42 before your changes, removed:[^]*> removed on purpose[^]*shop\/a\.js:41\n> let whole/.test(words);
+  });
+  await page.locator("dialog").waitFor({ state: "detached" });
+  await key("?");
+  await page.getByText("in a diff: next change").waitFor();
+  await key("Escape");
+  check(!page.faults.length, page.faults.join());
+  await page.context().close();
+});
+
+scenario("merge: the dry run first, conflicts go to their owner, then it is merged", async (page) => {
+  commit({ "merge/a.txt": "one\ntwo\n" });
+  const id = await reviewed("review-merge", [write("merge/a.txt", "one\nzwei\n"), { ask: "Good?" }], 1);
+  commit({ "merge/a.txt": "one\ndeux\n" });
+  await page.goto(`${daemon.url}/#/agent/review-merge/diff`);
+  await where(page, "zwei").waitFor();
+  page.away = true;
+  await page.keyboard.press("m");
+  const box = page.locator("dialog");
+  await box.getByText("still runs").waitFor();
+  check(git("show", "HEAD:merge/a.txt") === "one\ndeux\n", "something was merged");
+  await page.keyboard.press("Escape");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.until("review-merge", ["killed"]);
+  await page.keyboard.press("m");
+  await box.getByText("conflicts with").waitFor();
+  await box.getByRole("button", { name: "Let review-merge resolve them" }).click();
+  await page.getByText("review-merge is asked to resolve them").waitFor();
+  const next = await daemon.get("/api/agents/review-merge");
+  await until("its next life to be told", async () => {
+    const { entries } = await daemon.get(`/api/agents/${next.id}/log?tail=50`);
+    return entries.some((one) => /Merge \w+ into your branch and resolve the conflicts in merge\/a\.txt/.test(one.text ?? ""));
+  });
+  await daemon.api("DELETE", `/api/agents/${next.id}`).catch(() => {});
+  await until("its end", async () => !["running", "waiting", "starting"].includes((await daemon.get("/api/agents/review-merge")).status));
+  commit({ "merge/a.txt": "one\ntwo\n" });
+  await page.keyboard.press("m");
+  await box.getByText("nothing conflicts").waitFor();
+  check((await box.innerText()).includes("merge/a.txt"), "the files are not told");
+  check(git("show", "HEAD:merge/a.txt") === "one\ntwo\n", "the dry run has merged");
+  await page.keyboard.press("Enter");
+  await page.getByText(/Merged into \w+ as \w+/).waitFor();
+  check(git("show", "HEAD:merge/a.txt") === "one\nzwei\n", "it is not merged");
+  page.away = false;
+});
+
+scenario("discard takes back all turns, after a question", async (page) => {
+  // Of the same size, and within the same second: git has to look at the words.
+  commit({ "gone/a.txt": "one\n" });
+  const id = await reviewed("review-gone", [write("gone/a.txt", "uno\n"), { answer: "done" }], 1);
+  const tree = path.join(dir, (await daemon.get(`/api/agents/${id}`)).worktree);
+  await until("the end of its turn", async () => (await daemon.get(`/api/agents/${id}/snapshots`)).turns[0]?.endedAt);
+  await page.goto(`${daemon.url}/#/agent/review-gone/diff`);
+  await where(page, "uno").waitFor();
+  await page.keyboard.press("X");
+  await page.getByText("Discard what review-gone has changed?").waitFor();
+  check(fs.readFileSync(path.join(tree, "gone/a.txt"), "utf8") === "uno\n", "it is gone before anybody agreed");
+  await page.keyboard.press("Enter");
+  await page.getByText("is undone: 1 file").waitFor();
+  check(fs.readFileSync(path.join(tree, "gone/a.txt"), "utf8") === "one\n", "it is not taken back");
+  await page.getByText("Nothing has changed").waitFor();
+});
