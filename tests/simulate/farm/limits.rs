@@ -121,7 +121,9 @@ impl Machine {
         let said = || format!("{} came to a limit, and is {:?}", agent.name, agent.status);
         ensure(Rule::HeldAtLimit, is_held || !is_to_be, said);
         if is_held {
-            let (opens, words) = (kept.opens, kept.working.clone());
+            // What was open when its end was told stays so, also where the clock goes back behind that.
+            let opens = kept.opens.filter(|opens| *opens > self.core.now);
+            let words = kept.working.clone();
             self.limits
                 .holds
                 .insert(agent.lineage_id, Hold { opens, words, is_issued: false, is_allowed: false });

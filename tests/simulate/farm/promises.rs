@@ -242,8 +242,7 @@ fn look_approval(state: &State, id: &str, was: &Fact) -> Option<Fact> {
 
 fn look_lock(state: &State, now: Time, resource: &str, was: &Fact) -> Option<Fact> {
     let ends = was.as_ref().and_then(|was| was[1].as_u64());
-    // A clock that goes back while the call waits for the disk takes its end along.
-    let earliest = was.as_ref().and_then(|was| was[2].as_u64()).or(ends).min(ends);
+    let earliest = was.as_ref().and_then(|was| was[2].as_u64()).or(ends);
     if earliest.is_some_and(|ends| ends <= now.0) {
         return None;
     }
