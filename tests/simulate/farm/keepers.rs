@@ -87,7 +87,7 @@ pub struct Kept {
     pub is_refused: bool,
     /// Whether it is in a turn.
     pub is_busy: bool,
-    /// Messages that it works on since its last good turn.
+    /// Paragraphs that it was told since its last good turn.
     pub working: Vec<String>,
     /// Whether its provider refuses, and until when.
     pub is_at_limit: bool,
@@ -234,7 +234,7 @@ impl Machine {
     fn has_prompt(&mut self, id: AgentId) {
         let Some(kept) = self.programs.keepers.get_mut(&id) else { return };
         if !std::mem::replace(&mut kept.has_begun, true) {
-            kept.working = limits::messages(&kept.prompt);
+            kept.working = limits::paragraphs(&kept.prompt);
             self.promises.taken(kept.lineage, &kept.prompt);
             self.starts.begun(id);
             self.dies_soon |= self.dice.below(128) == 0 || self.plant == Plant::ForgetsBegun;
@@ -375,7 +375,7 @@ impl Machine {
         } else {
             kept.heard.insert(message);
             kept.is_busy = true;
-            kept.working.extend(limits::messages(text));
+            kept.working.extend(limits::paragraphs(text));
             kept.records.push(Record::Taken(message));
             let is_new = is_new && !(text.starts_with("message-") && kept.prompt.contains(text));
             ensure(Rule::OrderOnce, is_new, || format!("{id} was told twice: {text}"));

@@ -15,14 +15,15 @@ use svc::core::{Actor, CallId, Document, State};
 use svc::providers::{Activity, limit::Limit};
 use svc::settings::OnLimit;
 
-/// Of what an agent works on so many messages are kept.
+/// Of what an agent works on so many words are kept: messages, answers and what became of its wishes. Each is
+/// a paragraph or more of what it was told.
 const KEPT_WORDS: usize = 20;
 
 /// The end of a run at a limit.
 struct Hold {
     /// When it opens, where the program was told.
     opens: Option<Time>,
-    /// The messages that it was working on.
+    /// The paragraphs that it was working on.
     words: Vec<String>,
     /// Its next life was ordered, and the machine has not lost that since.
     is_issued: bool,
@@ -37,6 +38,11 @@ pub struct Holds {
     holds: BTreeMap<LineageId, Hold>,
     /// People who let somebody go on, and have no answer yet.
     asked: BTreeMap<CallId, LineageId>,
+}
+
+/// What a program was told, by paragraphs.
+pub fn paragraphs(words: &str) -> Vec<String> {
+    words.split("\n\n").map(str::to_owned).collect()
 }
 
 /// The messages of people that stand in these words.
@@ -198,8 +204,8 @@ impl Machine {
         ensure(Rule::OnceAtReset, is_first, || format!("{name} goes on again, or was not held"));
         let Some(hold) = hold else { return };
         hold.is_issued = true;
-        for word in hold.words.iter().rev().take(KEPT_WORDS) {
-            let count = prompt.matches(word.as_str()).count();
+        for word in hold.words.iter().rev().take(KEPT_WORDS).flat_map(|words| messages(words)) {
+            let count = prompt.matches(&word).count();
             ensure(Rule::OnceAtReset, count == 1, || format!("{name} goes on with {word:?} {count} times"));
         }
         self.seen.count("agents that went on behind a limit");
