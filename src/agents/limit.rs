@@ -54,9 +54,11 @@ const DISK_DELAY: Duration = Duration::from_secs(30);
 pub(super) mod handover;
 #[cfg(test)]
 pub(super) mod planted;
+mod policy;
 pub(super) mod reserve;
 
 use handover::hand_over_to;
+pub use policy::{policy, policy_changed};
 
 /// Whether a test has planted this bug.
 macro_rules! planted {
@@ -168,19 +170,6 @@ impl Agent {
         let turn = self.last_turn.as_ref().filter(|turn| turn.is_error);
         limit::of_failure(None, turn.map_or(complaints, |turn| &turn.text))
     }
-}
-
-/// What holds for an agent, and who said so.
-pub fn policy(all: &All, agent: &Agent) -> (OnLimit, &'static str) {
-    let config = all.settings.config();
-    if let Some(own) = agent.on_limit {
-        return (own, "agent");
-    }
-    let team = agent.team_id.as_deref().and_then(|id| {
-        let name = all.teams.find(id).ok().map(|team| team.name.as_str());
-        [Some(id), name].into_iter().flatten().find_map(|key| config.limits.teams.get(key))
-    });
-    team.map_or((config.on_limit, "project"), |team| (*team, "team"))
 }
 
 /// A run has failed: whether it is held instead of ended, and how.
@@ -304,12 +293,13 @@ fn set_deadline(all: &mut All, id: AgentId, at: Option<Time>) {
 
 /// The daemon has started: what an earlier one held goes on being held.
 pub fn started(all: &mut All) {
-    let held: Vec<(AgentId, Option<Time>)> = all
-        .agents
-        .iter()
-        .filter(|_| !planted!(Lost))
-        .filter_map(|agent| Some((agent.id, agent.held.as_ref().filter(|_| agent.has_no_run())?.next_try)))
-        .collect();
+    let mut held: Vec<(AgentId, Option<Time>)> = Vec::new();
+    for agent in all.agents.iter().filter(|agent| agent.has_no_run() && !planted!(Lost)) {
+        let Some(hold) = &agent.held else { continue };
+        // Who is held by other words than those that hold is looked at right away.
+        let at = if policy::is_other(all, agent, hold) { Some(Time(0)) } else { hold.next_try };
+        held.push((agent.id, at));
+    }
     for (id, at) in held {
         Arc::make_mut(&mut all.agents).limited.insert(id);
         set_deadline(all, id, at);
@@ -371,39 +361,15 @@ fn renew(all: &mut All, cx: &mut Context, id: AgentId, held: Held) {
     touch(all, cx, Durability::BeforeReply);
 }
 
-/// A person has changed what holds for it: held agents follow.
-pub fn policy_changed(all: &mut All, cx: &mut Context) {
-    let ids: Vec<AgentId> = all.agents.limited.iter().copied().collect();
-    for id in ids {
-        let Some(agent) = all.agents.get(id).cloned().filter(|agent| agent.status == Status::Limited) else {
-            continue;
-        };
-        let Some(held) = &agent.held else { continue };
-        if held.reserve.is_some() && !held.is_due {
-            reserve::judge(all, cx, &agent, held);
-            continue;
-        }
-        let (on_limit, said_by) = policy(all, &agent);
-        if held.kind == Kind::Window && on_limit == OnLimit::Stop {
-            ended(all, cx, id, Stop::Limit, None);
-            continue;
-        }
-        let mut next = Held { on_limit, said_by: said_by.to_owned(), ..(**held).clone() };
-        next.next_try = next_try(all, cx.now, &agent, &next);
-        let is_other = (on_limit, next.next_try.is_some()) != (held.on_limit, held.next_try.is_some());
-        // A back-off goes on as it was; what waits for a moment of the wall follows the quiet hours.
-        if is_other || (held.resets_at.is_some() && next.next_try != held.next_try) {
-            renew(all, cx, id, next);
-        }
-    }
-}
-
 /// The time of a held agent has come.
 pub fn opens(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = all.agents.get(id).cloned().filter(|agent| agent.status == Status::Limited) else {
         return;
     };
     let Some(held) = agent.held.as_ref() else { return };
+    if policy::is_other(all, &agent, held) {
+        return policy::follow(all, cx, &agent, held);
+    }
     let Some(at) = held.next_try.filter(|_| !all.health.stopping) else { return };
     if at > cx.now {
         return set_deadline(all, id, Some(at));

@@ -409,6 +409,29 @@ fn a_kill_between_the_mark_and_the_start_neither_loses_nor_repeats_the_prompt() 
     }
 }
 
+/// Records are written before the settings: a kill between them leaves the ones without the others.
+#[test]
+fn who_is_held_goes_on_by_what_is_set_and_not_by_a_consent_that_was_lost_in_a_kill() {
+    let mut bench = bench(&json!({}));
+    let id = spawn(&mut bench, "claude-code", "TASK");
+    bench.does(id, at_limit(Some(bench.now + Duration::from_secs(60))));
+    bench.exits(id, 0);
+    starts(&mut bench);
+    let asks = Arc::clone(&bench.state.settings);
+    assert_eq!(bench.ask("PATCH", "/api/config", &json!({"onLimit": "wait"})).0, 200);
+    let waits = std::mem::replace(&mut bench.state.settings, asks);
+    restarted(&mut bench, &HashSet::new());
+    bench.pass(Duration::from_secs(3600));
+    assert_eq!(starts(&mut bench).len(), 0);
+    let limit = &dev(&mut bench)["limit"];
+    assert_eq!((&limit["onLimit"], &limit["goesOnAt"]), (&json!("ask"), &Value::Null));
+    // The other way round.
+    bench.state.settings = waits;
+    restarted(&mut bench, &HashSet::new());
+    bench.pass(Duration::from_secs(3600));
+    assert_eq!(starts(&mut bench).len(), 1);
+}
+
 /// The daemon is killed before the keeper of the ended run has heard that its end is known.
 #[test]
 fn a_keeper_that_tells_the_end_of_a_held_run_again_changes_nothing() {
