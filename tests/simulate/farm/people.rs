@@ -207,8 +207,8 @@ impl Machine {
         let earliest = self.core.now.0 + ttl;
         let read = move |body: &Value, _: &State| {
             let lock = Some(json!([owner, body["expiresAt"], earliest]));
-            // A clock that went back meanwhile took its end along, and the disk may not have that yet: nothing
-            // is known of it, as of those that were acknowledged before the clock was set.
+            // A clock that went back meanwhile took its end along, and the disk may not have that yet:
+            // nothing is known of it, as of those that were acknowledged before the clock was set.
             let is_known = body["expiresAt"].as_u64() >= Some(earliest);
             is_known.then(|| (Key::Lock(resource.clone()), lock)).into_iter().collect()
         };
