@@ -256,11 +256,16 @@ impl Machine {
         let quiet = self.programs.is_quiet();
         ensure(Rule::ComesToRest, quiet, || format!("{} processes stay", self.programs.processes.len()));
         let is_spent = usage::check_budget(&self.core.state, self.core.now).is_err();
-        // What a put away one was told while the budget was spent waits for the next look.
+        // What a put away one was told while the budget was spent waits for the next look; and it may wait for
+        // a person.
+        let is_asking = |agent: &Agent| {
+            let mut pending = self.core.state.approvals.pending();
+            pending.any(|approval| approval.lineage_id == Some(agent.lineage_id))
+        };
         let may_stay = |agent: &Agent| {
             agent.status == Status::Limited
                 || (is_spent && agent.is_queued())
-                || (agent.is_put_away() && !agent.queue.is_empty())
+                || (agent.is_put_away() && (!agent.queue.is_empty() || is_asking(agent)))
         };
         let due = self.core.state.agents.live().find(|agent| !may_stay(agent));
         ensure(Rule::ComesToRest, due.is_none(), || format!("{} has not begun", due.unwrap().name));
