@@ -2,6 +2,7 @@
 
 use super::agent_tokens::AgentTokens;
 use super::detect::Programs;
+use super::door;
 use super::host::Host;
 use super::lock::{Lock, LockError};
 use super::outbox::{FRAMES, Outbox, state_body};
@@ -131,8 +132,10 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     }
     let (mut state, kept, has_lost) = load(&project_dir, &state_folder, started_at)?;
     let bound = bind(&options, &state)?;
+    let mut seat = door::join(&project_dir, started_at);
     let project = Project {
         dir: project_dir,
+        name: seat.as_ref().map(|seat| seat.name().to_owned()).unwrap_or_default(),
         program: std::env::current_exe().ok(),
         pid: std::process::id(),
         started_at,
@@ -175,6 +178,7 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         }
     };
     let code = daemon.console.code(false, Instant::now()).ok();
+    door::tell(seat.as_mut(), &project);
     (options.on_ready)(&Listening { url: project.url(), port: project.port, code });
     memory::let_go_of_code();
     daemon.wait();

@@ -10,6 +10,7 @@ mod clock;
 pub mod daemon;
 pub mod detect;
 pub mod documents;
+mod door;
 pub mod folder;
 mod fork;
 pub mod host;

@@ -47,6 +47,8 @@ pub struct CallId(pub u64);
 pub struct Project {
     /// The project's root, absolute.
     pub dir: std::path::PathBuf,
+    /// Its name among all projects of this user; empty where it has no place in their registry.
+    pub name: String,
     /// This program's own file, for agents that call it back; `None` where it is not known.
     pub program: Option<std::path::PathBuf>,
     /// Our process id.

@@ -96,10 +96,12 @@ fn status(ask: &Ask) -> Result<Reply, Problem> {
         "port": project.port,
         "version": crate::VERSION,
         "projectDir": project.dir,
+        "name": project.name,
         "uptime": uptime_seconds(ask),
         "startedAt": project.started_at.to_string(),
         "agents": ask.state.agents.iter().count(),
         "running": ask.state.agents.live().count(),
+        "waiting": ask.state.approvals.pending().count(),
         "cleanup": ask.state.cleanup.shown(ask.state.timers.get(Timer::Cleanup)),
     })))
 }

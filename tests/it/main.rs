@@ -58,6 +58,7 @@ mod powercuts;
 mod prices;
 mod process_strays;
 mod processes;
+mod projects;
 mod providers;
 mod real_adoption;
 mod real_attach;

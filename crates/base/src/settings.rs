@@ -4,6 +4,9 @@
 use crate::nearest::nearest;
 use serde_json::{Map, Value, json};
 
+/// Where the skills marketplace of this machine listens; no daemon takes that port by itself.
+pub const MARKET_PORT: u16 = 31416;
+
 /// One setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
@@ -24,7 +27,7 @@ pub const KEYS: &[Key] = &[
     key(
         "port",
         "whole number 0 to 65535; 0 takes any",
-        "the port to listen on, or the first free one of the next ten; takes effect at the next start",
+        "the port to listen on, or another that is free; takes effect at the next start",
     ),
     key(
         "host",
@@ -294,7 +297,7 @@ pub fn defaults() -> Map<String, Value> {
         },
         "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true, "freeze": true},
         "notify": {"command": []},
-        "skills": {"baseUrl": "http://127.0.0.1:31416/api/v1"},
+        "skills": {"baseUrl": format!("http://127.0.0.1:{MARKET_PORT}/api/v1")},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},
         "resumeOnStart": "ask",

@@ -248,6 +248,8 @@ pub struct Client {
     agent: ureq::Agent,
     /// What the terminal shows while a call takes long; nothing when it is empty.
     doing: &'static str,
+    /// Calls may take this long; by their kind where it is not said.
+    limit: Option<Duration>,
 }
 
 /// Nothing is kept open from call to call of another kind: who holds a connection is asked once for each.
@@ -291,13 +293,20 @@ impl Client {
     /// A client of the daemon at this address, which shows what there is to show.
     pub fn new(address: Address) -> Result<Self, Failure> {
         let proof = Proof::of(&address, |name| std::env::var(name).ok());
-        Ok(Self { address, proof, agent: connections(), doing: "" })
+        Ok(Self { address, proof, agent: connections(), doing: "", limit: None })
     }
 
     /// This client, telling on the terminal what a call is about that takes longer than a moment.
     #[must_use]
     pub fn doing(mut self, words: &'static str) -> Self {
         self.doing = words;
+        self
+    }
+
+    /// This client, whose calls take no longer than this.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
         self
     }
 
@@ -330,21 +339,21 @@ impl Client {
         let token = self.proof.token()?;
         // An agent has its token in its environment anyway.
         let _seen = (token.is_none() || matches!(self.proof, Proof::Agent(_))).then(Seen::begin);
-        let answer = Self::send_by(&self.agent, &self.address.url, method, path, body, token.as_deref());
+        let answer = self.send_by(&self.agent, method, path, body, token.as_deref());
         let is_in_a_file = matches!(self.proof, Proof::File(_));
         match answer {
             // Whoever could read this memory meanwhile can read that file.
             Err(CallError::Refused { seen_helps: true, .. }) if is_in_a_file => {
                 let _seen = Seen::begin();
-                Self::send_by(&connections(), &self.address.url, method, path, body, token.as_deref())
+                self.send_by(&connections(), method, path, body, token.as_deref())
             }
             answer => answer,
         }
     }
 
     fn send_by(
+        &self,
         agent: &ureq::Agent,
-        url: &str,
         method: &str,
         path: &str,
         body: Option<&Value>,
@@ -352,7 +361,8 @@ impl Client {
     ) -> Result<Value, CallError> {
         // Listing tools may start a server.
         let is_quick = method == "GET" && !path.ends_with("/tools");
-        let timeout = if is_quick { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };
+        let usual = if is_quick { CALL_TIMEOUT } else { LONG_CALL_TIMEOUT };
+        let (timeout, url) = (self.limit.unwrap_or(usual), &self.address.url);
         let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(format!("{url}{path}"))

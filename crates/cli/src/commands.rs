@@ -149,7 +149,7 @@ pub const GLOBAL_OPTIONS: &[Opt] = &[
     short('V', switch("version", "print the version")),
 ];
 
-const PORT: Opt = value("port", "N", "this port or none (31415, or the next that is free); 0 takes any");
+const PORT: Opt = value("port", "N", "this port or none (31415, or another that is free); 0 takes any");
 
 static DAEMON_COMMANDS: [Command; 5] = [
     Command {
@@ -165,8 +165,8 @@ static DAEMON_COMMANDS: [Command; 5] = [
         ],
         details: "Without --project the nearest project upwards is taken, else this folder becomes one, unless it is\n\
                   /, your home folder or /tmp. It prints 'listening on URL' once it accepts connections, and runs\n\
-                  until ctrl-c or 'svc stop'. A named port is used or refused; without one it is 31415 or the\n\
-                  next free one. If a daemon is running already, it says so.",
+                  until ctrl-c or 'svc stop'. A named port is used or refused; without one it is 31415 or\n\
+                  another that is free. If a daemon is running already, it says so.",
         run: control::start,
         ..Command::PLAIN
     },
@@ -477,6 +477,7 @@ static TABLES: &[&[Command]] = &[
     super::routing::COMMANDS,
     super::skills::COMMANDS,
     super::peers::COMMANDS,
+    super::projects::COMMANDS,
     super::top::COMMANDS,
     super::demo::COMMANDS,
     super::man::COMMANDS,

@@ -14,6 +14,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("restart", &["svc restart", "svc restart --project ~/shop"]),
     ("status", &["svc status", "svc status -q    # only the address"]),
     ("open", &["svc open", "svc open --project ~/shop", "svc open --forget"]),
+    ("ps", &["svc ps", "svc ps --json", "svc ps --forget old-shop"]),
     ("agents", &["svc agents", "svc agents --live", "svc agents --json"]),
     (
         "spawn",

@@ -36,6 +36,7 @@ mod peers;
 pub mod plan;
 mod prices;
 mod progress;
+mod projects;
 pub mod recall;
 mod record;
 pub mod rehearse;

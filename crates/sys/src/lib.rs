@@ -15,6 +15,7 @@ pub mod memory;
 pub mod port_holder;
 pub mod pressure;
 pub mod process;
+pub mod registry;
 pub mod regular;
 pub mod rehearsal_signals;
 pub mod reserve;

@@ -12,16 +12,10 @@ use svc_base::hex;
 use svc_sys::files::replace_soon;
 use svc_sys::regular;
 
+pub use svc_sys::registry::user_folder;
+
 /// Projects looked at; of more, some stay shown, and a warning says so.
 const PROJECTS_MAX: usize = 1000;
-
-/// The folder of this program's own settings: `~/.config/svc`, or below `XDG_CONFIG_HOME`.
-pub fn user_folder() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_CONFIG_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config")))?;
-    Some(base.join("svc"))
-}
 
 /// Notes a project. Nothing is noted for a user without a home folder.
 ///

@@ -1,4 +1,4 @@
-//! Taking a port: the one that was named or none; the usual one or one of the next.
+//! Taking a port: the one that was named or none; the usual one, one of the next, or any.
 
 use crate::port_holder::holder_of;
 use std::fmt;
@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::thread;
 use std::time::{Duration, Instant};
+use svc_base::settings::MARKET_PORT;
 
 /// On a conflict the usual port is tried again for this long.
 pub const CONFLICT_WAIT: Duration = Duration::from_secs(5);
@@ -18,7 +19,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 pub enum Port {
     /// This one or none: whoever names a port talks to it next.
     Named(u16),
-    /// This one, or one of the next that is free.
+    /// This one, or one of the next that is free, or any.
     Usual(u16),
 }
 
@@ -61,7 +62,8 @@ impl std::error::Error for BindError {}
 
 /// Listens on `host:port`; 0 takes any. On a conflict a port that was named is given up at once. The usual
 /// one is waited for, up to `wait`, unless another daemon of ours answers there and so will stay; then the
-/// next ports are tried. The log says who is in the way, and which port is taken instead.
+/// next ports are tried, but for that of the skills marketplace, and any port where none of them is free.
+/// The log says who is in the way, and which port is taken instead.
 ///
 /// Errors: all interfaces at once, an address that is not of this machine, no free port.
 pub fn bind(host: &str, port: Port, wait: Duration) -> Result<Bound, BindError> {
@@ -92,15 +94,14 @@ pub fn bind(host: &str, port: Port, wait: Duration) -> Result<Bound, BindError> 
         }
     }
     let last = number.saturating_add(FURTHER_PORTS);
-    for next in number.saturating_add(1)..=last {
+    let next = (number.saturating_add(1)..=last).filter(|next| *next != MARKET_PORT);
+    for next in next.chain([0]) {
         if let Some(bound) = listen(ip, next)? {
-            log::warn!("port {number} is {holder}; using {next}");
+            log::warn!("port {number} is {holder}; using {}", bound.address.port());
             return Ok(bound);
         }
     }
-    Err(BindError::Ports(format!(
-        "ports {number} to {last} of {host} are all in use; choose another with --port"
-    )))
+    Err(BindError::Ports(format!("no port of {host} is free; end a program that listens there")))
 }
 
 /// `None` when the port is still in use after `wait`.
@@ -147,10 +148,21 @@ mod tests {
     fn limits_a_port_in_use_falls_back_to_one_of_the_next_ten() {
         let first = bind("127.0.0.1", Port::Named(0), Duration::ZERO).unwrap();
         let taken = first.address.port();
-        match bind("127.0.0.1", Port::Usual(taken), Duration::ZERO) {
-            Ok(next) => assert!((taken + 1..=taken + FURTHER_PORTS).contains(&next.address.port())),
-            Err(error) => assert_eq!(error.exit_code(), 1),
+        let next = bind("127.0.0.1", Port::Usual(taken), Duration::ZERO).unwrap().address.port();
+        assert_ne!(next, taken);
+    }
+
+    #[test]
+    fn the_port_of_the_marketplace_is_left_to_it_and_there_is_no_end_of_ports() {
+        // Taken by this test or by whoever has them: of the usual port and the next ten none is free.
+        let first = MARKET_PORT - 1;
+        let mut taken = Vec::new();
+        for _ in 0..=FURTHER_PORTS + 1 {
+            taken.push(bind("127.0.0.1", Port::Usual(first), Duration::ZERO).unwrap());
         }
+        let ports: Vec<u16> = taken.iter().map(|bound| bound.address.port()).collect();
+        assert!(!ports.contains(&MARKET_PORT), "{ports:?}");
+        assert!(ports.iter().any(|port| !(first..=first + FURTHER_PORTS).contains(port)), "{ports:?}");
     }
 
     #[test]
