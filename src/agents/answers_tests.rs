@@ -45,6 +45,27 @@ fn whoever_asked_for_a_rotation_that_fails_is_told() {
     assert_eq!((reply.status, &body["code"]), (500, &json!("rotation_failed")));
 }
 
+#[test]
+fn whoever_asked_for_a_rotation_is_answered_although_the_agent_crashed_and_was_to_be_resumed_meanwhile() {
+    for brief in [Ok("brief".to_owned()), Err("no log".to_owned())] {
+        let mut bench = Bench::new();
+        let id = bench.agent("dev");
+        assert!(rotate(&mut bench).is_none());
+        bench.exits(id, 1);
+        let (status, body) = bench.ask("POST", "/api/agents/dev/resume", &Value::Null);
+        assert_eq!((status, &body["code"]), (409, &json!("rotation_under_way")));
+        let told = bench.apply(Event::Job(JobReport::Brief(id, brief)));
+        let next = bench.state.agents.find("dev").unwrap().id;
+        if next == id {
+            assert_eq!(told.expect("an answer").status, 500);
+            assert_eq!(bench.ask("POST", "/api/agents/dev/resume", &Value::Null).0, 200);
+        } else {
+            let reply = bench.apply(Event::Run(next, RunReport::Started { pid: 2, start_ticks: 2 }));
+            assert_eq!(reply.expect("an answer").status, 200);
+        }
+    }
+}
+
 /// A rotation may be asked for before the program runs; it asks a person, and the rotation fails.
 #[test]
 fn who_waits_for_a_person_is_shown_so_behind_a_rotation_that_failed_though_it_began_before_the_program() {

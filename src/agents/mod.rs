@@ -62,7 +62,7 @@ pub use reason::{Awaited, Reason, StatusReason};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Phase, Status, Stop};
 pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
-pub use rotation::{go_on as go_on_with_rotations, why_rotated};
+pub use rotation::{go_on as go_on_with_rotations, under_way as is_rotating, why_rotated};
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume, say_to};
 pub use silence::silence;
 pub use spawn::{

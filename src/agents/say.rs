@@ -194,7 +194,7 @@ pub fn tell_undelivered(all: &mut All, cx: &mut Context, id: AgentId) {
 
 /// Continues an ended agent: 200 with the new record.
 ///
-/// Errors: 404, 409 when it is alive, 409 `capacity`.
+/// Errors: 404, 409 when it is alive, 409 `capacity`, 409 `rotation_under_way`.
 pub fn resume(
     all: &mut All,
     cx: &mut Context,
@@ -285,6 +285,14 @@ fn continue_with(
     old: &Agent,
     message: Option<String>,
 ) -> Result<Arc<Agent>, Problem> {
+    // Whoever asked for its rotation waits for the successor, which goes on from the same words.
+    if rotation::under_way(all, old.id) {
+        let name = &old.name;
+        let text = format!(
+            "a rotation of {name} is under way: its successor goes on by itself; svc resume {name} again if that fails"
+        );
+        return Err(Problem::new(409, "rotation_under_way", text));
+    }
     let provider = spawn::provider_of(old)?;
     accounts::check(all, &old.provider, old.account.as_deref())?;
     // One that was put away has kept its place, and waits for room with what it is told.

@@ -402,6 +402,8 @@ fn look_at(all: &mut All, cx: &mut Context, plan: &mut Plan, index: usize) {
     };
     let crashed = agent.status == Status::Crashed || agents::died_by_foreign_signal(&agent);
     member.outcome = match agent.status {
+        // It ended while its brief is made: the successor goes on, or that it fails is told.
+        _ if agents::is_rotating(all, agent.id) => Outcome::Working,
         // Its provider ends with the turn; it goes on when a person has decided.
         Status::Completed if approvals::awaited(all, agent.lineage_id).is_some() => Outcome::Working,
         Status::Completed => Outcome::Completed,

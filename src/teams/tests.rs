@@ -340,6 +340,26 @@ fn decisions_7_a_crashed_builder_is_restarted_once_then_the_phase_is_blocked() {
     assert!(bench.state.agents.find("qc-1").is_ok());
 }
 
+/// The successor of a rotation goes on with the task, whatever became of its predecessor meanwhile.
+#[test]
+fn a_builder_that_ends_while_it_is_rotated_is_neither_done_nor_restarted() {
+    for code in [0, 3] {
+        let mut bench = Bench::new();
+        launch(&mut bench, planned(&json!([builder("b-1"), builder("b-2")])));
+        let id = bench.state.agents.find("b-1").unwrap().id;
+        assert!(bench.wish("POST", "/api/agents/b-1/rotate", &Value::Null).is_none());
+        ends(&mut bench, "b-1", code);
+        // That makes the plan be looked at.
+        ends(&mut bench, "b-2", 0);
+        assert_eq!(bench.state.agents.find("b-1").unwrap().id, id, "not restarted");
+        assert!(bench.state.agents.find("qc-1").is_err(), "not done");
+        bench.apply(Event::Job(crate::agents::JobReport::Brief(id, Ok("brief".into()))));
+        assert_eq!(state_of(&bench, "b-1"), Status::Starting);
+        ends(&mut bench, "b-1", 0);
+        assert!(bench.state.agents.find("qc-1").is_ok());
+    }
+}
+
 #[test]
 fn a_stopped_builder_blocks_and_a_foreign_signal_restarts() {
     let mut bench = Bench::new();

@@ -256,8 +256,8 @@ impl Machine {
         let quiet = self.programs.is_quiet();
         ensure(Rule::ComesToRest, quiet, || format!("{} processes stay", self.programs.processes.len()));
         let is_spent = usage::check_budget(&self.core.state, self.core.now).is_err();
-        // What a put away one was told while the budget was spent waits for the next look; and it may wait for
-        // a person.
+        // What a put away one was told while the budget was spent waits for the next look; and it may wait
+        // for a person.
         let is_asking = |agent: &Agent| {
             let mut pending = self.core.state.approvals.pending();
             pending.any(|approval| approval.lineage_id == Some(agent.lineage_id))

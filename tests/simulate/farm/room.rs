@@ -324,6 +324,7 @@ fn is_due_on(disk: &Disk, id: AgentId) -> bool {
         disk.files.get(&Document::Agents).and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
     let records = stored.as_ref().and_then(|stored| stored["agents"].as_array());
     let record = records.and_then(|records| records.iter().find(|record| record["id"] == json!(id)));
-    // Somebody's word that ends it may have come to the disk behind that it goes on: it is started, and ended.
+    // Somebody's word that ends it may have come to the disk behind that it goes on: it is started, and
+    // ended.
     record.is_some_and(|record| record["queued"]["isDue"] == true || record["status"] == "killed")
 }

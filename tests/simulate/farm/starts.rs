@@ -73,8 +73,8 @@ impl Starts {
         for was in stored.and_then(|stored| stored["agents"].as_array()).into_iter().flatten() {
             let id = was["id"].as_str().and_then(|id| id.parse::<AgentId>().ok()).unwrap();
             let is_lost = state.agents.get(id).is_some_and(|agent| agent.status == Status::Interrupted);
-            // A rotation may be asked for before its program runs. What has told of itself has begun, whatever
-            // its keeper has left.
+            // A rotation may be asked for before its program runs. What has told of itself has begun,
+            // whatever its keeper has left.
             let is_ordered = was["status"] == "starting" || was["status"] == "rotating";
             let is_new = is_ordered && was["pid"].is_null() && was["heard"].as_u64() <= Some(0);
             if is_new && is_lost && !kept.contains_key(&id) && !self.has_begun(id) {
