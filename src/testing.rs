@@ -200,6 +200,7 @@ impl Bench {
             body: if body.is_null() { Vec::new() } else { body.to_string().into_bytes() },
             peer: address,
             local: address,
+            base: String::new(),
             caller: Arc::default(),
         };
         let Found::Route(route, params) = self.table.find(&request.method, &request.segments) else {

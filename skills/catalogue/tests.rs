@@ -20,6 +20,7 @@ fn request(query: &str) -> Request {
         body: Vec::new(),
         peer: ([127, 0, 0, 1], 1).into(),
         local: ([127, 0, 0, 1], 2).into(),
+        base: String::new(),
         caller: std::sync::Arc::default(),
     }
 }

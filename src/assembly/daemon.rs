@@ -2,7 +2,7 @@
 
 use super::agent_tokens::AgentTokens;
 use super::detect::Programs;
-use super::door;
+use super::door::{self, Desk, Door};
 use super::host::Host;
 use super::lock::{Lock, LockError};
 use super::outbox::{FRAMES, Outbox, state_body};
@@ -131,6 +131,8 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         log::warn!("rooms of other projects show the state of this one: it cannot be noted: {error}");
     }
     let (mut state, kept, has_lost) = load(&project_dir, &state_folder, started_at)?;
+    let processes =
+        Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
     let bound = bind(&options, &state)?;
     let mut seat = door::join(&project_dir, started_at);
     let project = Project {
@@ -149,8 +151,6 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
     state.project = Arc::new(project);
     state.providers = Arc::new(registry::State::new(detect::at_first()));
-    let processes =
-        Processes::start().map_err(|error| failed(format!("processes cannot be owned: {error}")))?;
     // Keepers and their agents are where this puts the daemon.
     match control_group::prepare() {
         Ok(()) => log::info!("each agent has a control group of its own"),
@@ -166,10 +166,11 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
     let project = Arc::make_mut(&mut state.project);
     project.can_cage = no_cage.is_none();
     project.no_cage = no_cage.unwrap_or_default();
-    let logs =
-        LogStore::open(&state_folder.join("logs")).map_err(|e| failed(format!("the agents' logs: {e}")))?;
     let project = Arc::clone(&state.project);
-    let started = Daemon::start(state, bound, &state_folder, processes, &Arc::new(logs), kept, &mut lock);
+    // Whoever asks for any port does not want to be the one whom all find.
+    let takes_door = options.port != Some(0);
+    let desk = Desk::new(&project, bound.address, state.settings.config().door, takes_door).map(Arc::new);
+    let started = Daemon::start(state, bound, &state_folder, processes, kept, &mut lock, desk);
     let daemon = match started {
         Ok(daemon) => daemon,
         Err(error) => {
@@ -198,6 +199,11 @@ fn not_locked(error: LockError) -> DaemonError {
 fn bind(options: &DaemonOptions, state: &State) -> Result<Bound, DaemonError> {
     let config = state.settings.config();
     let host = options.host.as_deref().unwrap_or(&config.host);
+    let is_door = options.port.unwrap_or(config.port) == config.door && host == "127.0.0.1";
+    if let Some(listener) = is_door.then(|| door::ask_for(&options.project_dir, config.door)).flatten() {
+        let address = (std::net::Ipv4Addr::LOCALHOST, config.door).into();
+        return Ok(Bound { listener, address });
+    }
     let port = options.port.map_or(http::Port::Usual(config.port), http::Port::Named);
     http::bind(host, port, http::CONFLICT_WAIT)
         .map_err(|error| DaemonError { exit_code: error.exit_code(), message: error.to_string() })
@@ -241,6 +247,7 @@ struct Daemon {
     state: RunningCore,
     programs: Arc<Programs>,
     indexing: Indexing,
+    door: Option<Door>,
     /// Of documents, and of what the logs say.
     _watches: (worker_documents::Watch, recall::Indexing),
     processes: Arc<Processes>,
@@ -252,10 +259,12 @@ impl Daemon {
         bound: Bound,
         folder: &Path,
         processes: Arc<Processes>,
-        logs: &Arc<LogStore>,
         mut kept: Vec<worker::Kept>,
         lock: &mut Lock,
+        desk: Option<Arc<Desk>>,
     ) -> std::io::Result<Self> {
+        let logs = LogStore::open(&folder.join("logs"));
+        let logs = Arc::new(logs.map_err(|error| named("the agents' logs", &error))?);
         let (project, project_dir) = (Arc::clone(&state.project), state.project.dir.clone());
         let (core, thread, recorder) = recorded(state, folder);
         let to_core = core.clone();
@@ -263,22 +272,17 @@ impl Daemon {
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
         let (snapshot, seq) = (core.clone(), clock::now().0.saturating_mul(1000));
         let hub = Hub::start(seq, Some(&folder.join(FRAMES)), move || state_body(&snapshot.snapshot()))?;
-        let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
-        let sealed = core.snapshot().credentials.iter().count();
-        if sealed > 0 && !vault.has_key() {
-            log::error!(
-                "{sealed} credentials cannot be opened: {KEY_FILE} is missing; restore it, or set them again"
-            );
-        }
+        let vault = vault(folder, &core)?;
         let policy = Policy::local(bound.address.ip());
         let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
         let console = Arc::new(Sessions::default());
         let agent_tokens = Arc::new(AgentTokens::open(folder)?);
         let host = Arc::new(Host {
+            desk: desk.clone(),
             core: core.clone(),
             project: project_dir.clone(),
-            logs: Arc::clone(logs),
+            logs: Arc::clone(&logs),
             console: Arc::clone(&console),
             vault,
             processes: Arc::clone(&processes),
@@ -302,6 +306,7 @@ impl Daemon {
             tokens: tokens(folder, &bound)?,
             agent_tokens: Arc::clone(&agent_tokens),
             shared: SharedReplies::default(),
+            desk: desk.clone(),
         };
         if kept.iter().any(|kept| kept.room().is_none()) {
             // They have worked without a room, and may have read it.
@@ -318,7 +323,8 @@ impl Daemon {
         lock.publish(&project).map_err(|error| unpublished(&error))?;
         let server = http::Server::start(bound, config, Arc::new(service))?;
         count(&host, &server, hub_handle);
-        let watches = (watch_documents(&core, &project_dir)?, recall::Indexing::start(Arc::clone(logs))?);
+        let door = desk.and_then(|desk| Door::open(desk, server.handle()));
+        let watches = (watch_documents(&core, &project_dir)?, recall::Indexing::start(Arc::clone(&logs))?);
         let indexing = start_indexing(&core, &host)?;
         Ok(Self {
             _signals: signals,
@@ -328,6 +334,7 @@ impl Daemon {
             state,
             programs,
             indexing,
+            door,
             _watches: watches,
             processes,
         })
@@ -343,10 +350,12 @@ impl Daemon {
             state,
             programs,
             indexing,
+            door,
             _watches: watches,
             processes,
         } = self;
         state.wait();
+        drop(door);
         drop(watches);
         drop(core);
         drop(indexing);
@@ -360,6 +369,21 @@ impl Daemon {
         }
         drop(signals);
     }
+}
+
+fn named(what: &str, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn vault(folder: &Path, core: &Core) -> std::io::Result<Arc<Vault>> {
+    let vault = Arc::new(Vault::start(folder).map_err(std::io::Error::other)?);
+    let sealed = core.snapshot().credentials.iter().count();
+    if sealed > 0 && !vault.has_key() {
+        log::error!(
+            "{sealed} credentials cannot be opened: {KEY_FILE} is missing; restore it, or set them again"
+        );
+    }
+    Ok(vault)
 }
 
 /// Says what a person can do about a port file that cannot be written.

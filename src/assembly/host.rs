@@ -1,6 +1,7 @@
 //! What handlers and threads of features may use of the assembly: nothing else of it is named below.
 
 use super::detect::Programs;
+use super::door::Desk;
 pub use super::state_thread::Core;
 use crate::agents::worker_log::LogStore;
 use crate::console::worker_sessions::Sessions;
@@ -25,6 +26,8 @@ pub type Counter = (&'static str, &'static str, &'static str, u64);
 
 /// The means of handlers that do I/O on their connection's thread.
 pub struct Host {
+    /// The door to all projects, for a daemon that has a place among them.
+    pub desk: Option<Arc<Desk>>,
     /// The core, for what is to be known there before a wish.
     pub core: Core,
     /// The project's root, absolute and without links.

@@ -2,6 +2,7 @@
 
 use super::agent_tokens::AgentTokens;
 use super::caller;
+use super::door::Desk;
 use super::host::Host;
 use super::shared_replies::SharedReplies;
 use super::state_thread::Core;
@@ -12,10 +13,11 @@ use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use crate::core::{Event, State};
 use crate::endpoint::{Access, Answer, Ask, Handler};
 use crate::federation::api::ENVELOPE_PATH;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
 use svc_sys::clock;
-use svc_sys::http::{self, Ends, Head};
+use svc_sys::http::{self, Ends, Head, Way};
 use svc_sys::ws::{HubHandle, Listener, Subscription};
 
 /// The code of what is refused to agents.
@@ -39,6 +41,8 @@ pub struct Service {
     pub agent_tokens: Arc<AgentTokens>,
     /// What is answered to many from one snapshot.
     pub shared: SharedReplies,
+    /// The door to all projects, for a daemon that has a place among them.
+    pub desk: Option<Arc<Desk>>,
 }
 
 impl http::Service for Service {
@@ -47,6 +51,15 @@ impl http::Service for Service {
             Found::Route(route, _) => route.body_limit_bytes,
             _ => BODY_LIMIT_BYTES,
         }
+    }
+
+    fn way(&self, head: &mut Head, ends: &Ends) -> Result<Way, Problem> {
+        self.desk.as_ref().map_or(Ok(Way::Here), |desk| desk.way(head, ends))
+    }
+
+    fn pass(&self, to: &str, stream: &TcpStream, bytes: &[u8]) -> Result<(), Problem> {
+        let nobody = || Problem::not_found(format!("there is no project {to}"));
+        self.desk.as_ref().ok_or_else(nobody)?.pass(to, stream, bytes)
     }
 
     /// At the door of a daemon that listens beyond this machine. What comes to one path is signed instead.

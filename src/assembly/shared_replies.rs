@@ -89,6 +89,7 @@ mod tests {
             body: Vec::new(),
             peer: address,
             local: address,
+            base: String::new(),
             caller: Arc::default(),
         }
     }

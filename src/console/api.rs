@@ -10,7 +10,7 @@ const MAX_CODE_CHARS: usize = 100;
 
 /// What the pages may do: load from here, talk to here, and nothing else; markup from text is refused by the
 /// browser itself.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+pub(super) const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'";
 

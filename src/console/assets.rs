@@ -79,6 +79,7 @@ pub static ALL: &[Asset] = &[
     asset!("integrations.js", false),
     asset!("gateways.js", false),
     asset!("skills.js", false),
+    asset!("projects.js", false),
 ];
 
 /// The file of this name.

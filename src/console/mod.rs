@@ -11,6 +11,7 @@ mod assets;
 #[cfg(test)]
 mod tests;
 pub mod worker;
+pub mod worker_projects;
 pub mod worker_sessions;
 
 use crate::agents::Agent;
@@ -28,7 +29,7 @@ const MAX_ROWS: usize = 200;
 fn page(state: &State) -> String {
     let mut preload = String::new();
     for asset in assets::ALL.iter().filter(|asset| asset.first) {
-        let _ = writeln!(preload, "<link rel=\"modulepreload\" href=\"/console/{}\">", asset.name);
+        let _ = writeln!(preload, "<link rel=\"modulepreload\" href=\"console/{}\">", asset.name);
     }
     assets::SHELL.replacen("<!--preload-->\n", &preload, 1).replacen("<!--agents-->", &agents(state), 1)
 }
@@ -58,7 +59,7 @@ fn row(html: &mut String, agent: &Agent) {
     let doing = agent.current_activity.clone().unwrap_or_else(|| agent.status_reason.to_string());
     let _ = write!(
         html,
-        "<tr><td><a href=\"/api/agents/{}/log\">{}</a></td><td>{status}</td><td>{}</td>\
+        "<tr><td><a href=\"api/agents/{}/log\">{}</a></td><td>{status}</td><td>{}</td>\
          <td>{}</td><td>{:.0} %</td><td>{}</td></tr>",
         agent.id,
         escape(&agent.name),

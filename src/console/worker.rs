@@ -13,7 +13,9 @@ use std::time::Instant;
 pub fn new_code(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let only_seen = ask.request.read(only_seen)?;
     let code = host.console.code(only_seen, Instant::now()).map_err(|error| no_randomness(&error))?;
-    let link = format!("{}/#code={code}", ask.state.project.url());
+    // Where this project stands among others, or its own address.
+    let door = host.desk.as_ref().and_then(|desk| desk.url());
+    let link = format!("{}/#code={code}", door.unwrap_or_else(|| ask.state.project.url()));
     let reply = json!({"code": code, "link": link, "expiresInSeconds": CODE_LIFE.as_secs()});
     Ok(Answer::Reply(Reply::json(201, &reply)))
 }

@@ -98,7 +98,11 @@ impl Sessions {
             open.sessions.pop_front();
         }
         let halves = Halves {
-            cookie: format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/", cookie_name(request)),
+            cookie: format!(
+                "{}={cookie}; HttpOnly; SameSite=Strict; Path={}/",
+                cookie_name(request),
+                request.base
+            ),
             key: key.clone(),
         };
         open.sessions.push_back(Session { cookie, key, host: host.to_ascii_lowercase() });
@@ -126,9 +130,10 @@ impl Sessions {
     }
 }
 
-/// Daemons of several projects share the cookies of one machine.
+/// Daemons of several projects share the cookies of one machine, and at the door those of one port.
 fn cookie_name(request: &Request) -> String {
-    format!("svc-console-{}", request.local.port())
+    let (port, base) = (request.local.port(), request.base.rsplit('/').next().unwrap_or_default());
+    if base.is_empty() { format!("svc-console-{port}") } else { format!("svc-console-{port}-{base}") }
 }
 
 /// The console's cookie. Two of that name are none: one of them was planted.
@@ -157,6 +162,7 @@ mod tests {
         Request {
             method: Method::Post,
             path: "/".into(),
+            base: String::new(),
             segments: Vec::new(),
             query: Vec::new(),
             headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
@@ -225,7 +231,16 @@ mod tests {
         let value = cookie.split_once('=').unwrap().1;
         let of_other = format!("svc-console-31416={value}");
         assert!(!knows(&[HOST, ("cookie", &of_other), pair.1]), "another daemon's");
-        assert_eq!(sessions.forget(), 2);
+        let below = Request { base: "/p/shop".into(), ..request(&[HOST, pair.0, pair.1]) };
+        assert!(!sessions.knows(&below), "one of the daemon's own address is none below the door");
+        let code = sessions.code(false, Instant::now()).unwrap();
+        let halves = sessions.redeem(&code, &below, false, Instant::now()).unwrap().unwrap();
+        assert!(
+            halves.cookie.starts_with("svc-console-31415-shop=")
+                && halves.cookie.ends_with("; Path=/p/shop/")
+        );
+        assert!(!knows(&[HOST, ("cookie", halves.cookie.split(';').next().unwrap()), (HEADER, &halves.key)]));
+        assert_eq!(sessions.forget(), 3);
         assert!(!knows(&[HOST, pair.0, pair.1]));
     }
 

@@ -39,6 +39,8 @@ pub struct Config {
     pub port: u16,
     /// The address to listen on.
     pub host: String,
+    /// The port of the door to all projects of this user; 0 is none.
+    pub door: u16,
     /// Live agents at most.
     pub max_agents: usize,
     /// Context fullness at which an agent is rotated, to begin with.
@@ -410,7 +412,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         (!fits).then(|| format!("must be one of {}", choices.join(", ")))
     };
     let broken = match path.as_str() {
-        "port" => whole(0, 65_535),
+        "port" | "door" => whole(0, 65_535),
         "host" => host(value),
         "maxAgents" | "qcThreshold" => whole(1, 1000),
         "rotationThreshold" => number(0.05, 1.0),

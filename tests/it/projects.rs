@@ -1,5 +1,7 @@
 //! All projects of one user: the list of their daemons, and the one door.
 
+mod door;
+
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;

@@ -51,7 +51,12 @@ impl Daemon {
 
     /// Starts one in a project, with further variables.
     pub fn start_in(folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
-        Self::start_by(Command::new(env!("CARGO_BIN_EXE_svc")), folder, env)
+        Self::start_with(folder, &["--port", "0"], env)
+    }
+
+    /// Starts one in a project, with these options and variables.
+    pub fn start_with(folder: Arc<Folder>, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_svc")), folder, args, env)
     }
 
     /// Starts one as an ordinary user: `user` where root runs the tests, or else who runs them.
@@ -65,11 +70,11 @@ impl Daemon {
             folder.give_to(user);
         }
         command.env("HOME", folder.path());
-        Self::start_by(command, folder, env)
+        Self::start_by(command, folder, &["--port", "0"], env)
     }
 
-    fn start_by(mut command: Command, folder: Arc<Folder>, env: &[(&str, &str)]) -> Self {
-        command.args(["start", "--port", "0", "--project"]).arg(folder.path());
+    fn start_by(mut command: Command, folder: Arc<Folder>, args: &[&str], env: &[(&str, &str)]) -> Self {
+        command.arg("start").args(args).arg("--project").arg(folder.path());
         command.env_remove("SVC_AGENT_ID").env("XDG_CONFIG_HOME", folder.path().join(".svc/user"));
         command.envs(env.iter().copied());
         let mut child =

@@ -129,6 +129,7 @@ impl World {
             peer: address,
             caller: std::sync::Arc::default(),
             local: address,
+            base: String::new(),
         };
         let Found::Route(route, params) = self.table.find(&request.method, &request.segments) else {
             panic!("no route for {method} {target}");

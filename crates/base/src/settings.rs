@@ -35,6 +35,11 @@ pub const KEYS: &[Key] = &[
         "the address to listen on; beyond this machine it asks for .svc/token; takes effect at the next start",
     ),
     key(
+        "door",
+        "whole number 0 to 65535; 0 is none",
+        "the port of the one door to all your projects, at 127.0.0.1, where each stands below /p/NAME/; takes effect at the next start",
+    ),
+    key(
         "maxAgents",
         "whole number 1 to 1000",
         "agents that live at the same time, at most; one place in five is kept for agents that people start",
@@ -272,6 +277,7 @@ pub fn defaults() -> Map<String, Value> {
     let value = json!({
         "port": 31415,
         "host": "127.0.0.1",
+        "door": 31415,
         "maxAgents": 10,
         "rotationThreshold": 0.75,
         "autoRotation": true,

@@ -1,5 +1,6 @@
 //! `svc top`: the agents and what waits for a decision, live in the terminal.
 
+mod fleet;
 mod frame;
 mod keys;
 mod view;
@@ -8,6 +9,7 @@ mod watch;
 use super::commands::{Command, Group, switch};
 use super::session::{Failure, Outcome, Session};
 use super::target::{is_live, text};
+use fleet::Fleet;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -26,8 +28,11 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     name: "top",
     group: Group::Agents,
     summary: "watch all agents live, and decide what waits for you",
-    usage: "top [--once]",
-    options: &[switch("once", "print one look and return; also when the output is no terminal")],
+    usage: "top [--all] [--once]",
+    options: &[
+        switch("all", "the agents of all your projects ('svc ps'), by the name of the project before theirs"),
+        switch("once", "print one look and return; also when the output is no terminal"),
+    ],
     details: "Keys: j, k and arrows move; enter opens an agent's log or an approval's whole request; a approves\n\
               and r rejects the chosen approval; K ends the chosen agent after a y; q leaves.\n\
               limits is what the providers' windows have left ('svc quota'), capacity what the machine has ('svc\n\
@@ -38,20 +43,29 @@ pub(super) static COMMANDS: &[Command] = &[Command {
 
 /// `svc top`.
 pub fn top(session: &Session) -> Outcome {
-    let (out, client) = (&session.out, session.client()?);
+    let out = &session.out;
     let is_live_view = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    let project = client.address().project.as_ref().map(|dir| dir.display().to_string());
-    let mut view = View::new(project.unwrap_or_else(|| client.address().url.clone()));
+    let (fleet, place) = if session.args.flag("all") {
+        (Fleet::all(), "all projects".to_owned())
+    } else {
+        let client = session.client()?;
+        // The live view has a screen of its own.
+        let client = if is_live_view { client.doing("") } else { client };
+        let project = client.address().project.as_ref().map(|dir| dir.display().to_string());
+        let place = project.unwrap_or_else(|| client.address().url.clone());
+        (Fleet::one(client), place)
+    };
+    let mut view = View::new(place);
     if session.args.flag("once") || out.json || out.quiet || !is_live_view {
-        view.saw(watch::look_once(&client)?);
+        view.saw(fleet.look()?);
         return print(session, &view);
     }
     // An error that is known at once is told on the usual screen.
-    view.saw(watch::look_once(&client)?);
+    view.saw(fleet.look()?);
     let screen = Screen::take()
         .map_err(|error| Failure::failed(format!("the terminal cannot be taken: {error}; try --once")))?;
     let waker = screen.waker()?;
-    let daemon = Daemon::watch(client.doing(""), waker);
+    let daemon = Daemon::watch(fleet, waker);
     run(&screen, &mut view, &daemon, out.colour)
 }
 

@@ -8,6 +8,7 @@ pub mod confine;
 pub mod control_group;
 pub mod descriptors;
 pub mod files;
+pub mod hand_over;
 pub mod http;
 pub mod journal;
 pub mod logger;

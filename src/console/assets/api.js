@@ -19,7 +19,7 @@ let proven = false;
 
 // The page's half of what proves a person: the browser keeps the other one in a cookie, which it would also
 // send to pages on other ports of this machine.
-const HALF = "svc-console";
+const HALF = `svc-console${location.pathname}`;
 let half = kept(HALF);
 let entering;
 
@@ -116,7 +116,7 @@ async function answer(method, path, body, signal) {
   let response;
   let text;
   try {
-    response = await fetch(path, options);
+    response = await fetch(`.${path}`, options);
     text = await response.text();
   } catch {
     const why = signal?.aborted ? "what was asked for is gone" : "the daemon cannot be reached; retrying automatically";

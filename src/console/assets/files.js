@@ -126,13 +126,13 @@ export default function files(view, parts) {
         location.hash = "#/files";
         await load();
       });
-    const download = h("a", { class: "button", href: at`/api/files/raw?path=${file.path}&download=1` }, "Download");
+    const download = h("a", { class: "button", href: at`api/files/raw?path=${file.path}&download=1` }, "Download");
     if (file.binary) {
       return fill(
         pane,
         h("div", { class: "editor-head" }, h("span", { class: "path" }, file.path), note, h("span", { class: "right actions" }, download)),
         IMAGE.test(file.path)
-          ? h("img", { class: "preview", src: at`/api/files/raw?path=${file.path}`, alt: file.path })
+          ? h("img", { class: "preview", src: at`api/files/raw?path=${file.path}`, alt: file.path })
           : empty("Not a text file", "It can be downloaded."),
       );
     }

@@ -55,7 +55,7 @@ function tell(key, title, body, page) {
       body: visibleLine(body ?? "").slice(0, BODY_CHARS),
       // The browser shows one of a tag, whichever tab tells it.
       tag: `svc-${key}`,
-      icon: "/console/icon.svg",
+      icon: "console/icon.svg",
     });
   } catch {
     // Browsers of phones let only service workers tell; there the title counts.

@@ -181,7 +181,7 @@ export function connect() {
   const query = cursor === null ? "?delta=1" : `?delta=1&since=${cursor}`;
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   asked = Date.now();
-  socket = new WebSocket(`${scheme}://${location.host}/ws${query}`);
+  socket = new WebSocket(`${scheme}://${location.host}${location.pathname}ws${query}`);
   const mine = socket;
   socket.onopen = () => {
     store.counts.connects += 1;

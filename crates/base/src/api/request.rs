@@ -13,6 +13,9 @@ pub struct Request {
     pub method: Method,
     /// The target's path as sent, without the query, for logs and messages.
     pub path: String,
+    /// What stands before the path in the addresses by which the caller sees this daemon, for example
+    /// `/p/shop`; mostly nothing.
+    pub base: String,
     /// The path split at `/` and then decoded, so that `%2F` inside an id does not split it.
     pub segments: Vec<String>,
     /// Query pairs in order.

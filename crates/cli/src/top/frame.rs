@@ -84,7 +84,8 @@ pub fn notes(view: &View) -> Vec<String> {
     };
     let capacity =
         look.capacity["more"].is_u64().then(|| format!("capacity: {}{waiting}", said(&look.capacity)));
-    limits.into_iter().chain(capacity).map(|line| one_line(&line)).collect()
+    let silent = (!look.silent.is_empty()).then(|| format!("no answer: {}", look.silent.join(", ")));
+    limits.into_iter().chain(capacity).chain(silent).map(|line| one_line(&line)).collect()
 }
 
 /// The windows of which a figure is known, the scarcest first, and how many agents are held.

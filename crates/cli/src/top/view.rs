@@ -30,6 +30,8 @@ pub struct Look {
     pub capacity: Value,
     /// The lines of the agent that is watched, oldest first, and its id.
     pub log: Option<(String, Vec<String>)>,
+    /// Projects whose daemons gave no answer.
+    pub silent: Vec<String>,
     /// Why the look failed; the rest is then empty.
     pub trouble: Option<String>,
 }

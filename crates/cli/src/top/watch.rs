@@ -3,6 +3,7 @@
 //! They are not joined: the process ends with the command, and what a request has asked for the daemon
 //! carries out anyway.
 
+use super::fleet::Fleet;
 use super::view::{Look, Wish};
 use crate::approvals::card_of;
 use crate::client::{Client, encode};
@@ -51,7 +52,7 @@ enum Order {
 
 /// The screen's side of the threads.
 pub struct Daemon {
-    client: Arc<Client>,
+    fleet: Arc<Fleet>,
     inbox: Arc<Inbox>,
     orders: Sender<Order>,
     waker: Arc<Waker>,
@@ -59,13 +60,13 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts to look at the daemon, once in a second.
-    pub fn watch(client: Client, waker: Waker) -> Self {
-        let (client, inbox, waker) = (Arc::new(client), Arc::new(Inbox::default()), Arc::new(waker));
+    pub fn watch(fleet: Fleet, waker: Waker) -> Self {
+        let (fleet, inbox, waker) = (Arc::new(fleet), Arc::new(Inbox::default()), Arc::new(waker));
         // Keys are typed by a person: the queue stays short without a limit.
         let (orders, received) = channel();
-        let (its_client, its_inbox, its_waker) = (client.clone(), inbox.clone(), waker.clone());
-        thread::spawn(move || keep_looking(&its_client, &its_inbox, &its_waker, &received));
-        Self { client, inbox, orders, waker }
+        let (its_fleet, its_inbox, its_waker) = (fleet.clone(), inbox.clone(), waker.clone());
+        thread::spawn(move || keep_looking(&its_fleet, &its_inbox, &its_waker, &received));
+        Self { fleet, inbox, orders, waker }
     }
 
     /// The latest look, once.
@@ -89,10 +90,10 @@ impl Daemon {
             *slot(&self.inbox.said) = Some(format!("{ERRANDS_MAX} requests are under way; wait a moment"));
             return;
         }
-        let (client, inbox) = (self.client.clone(), self.inbox.clone());
+        let (fleet, inbox) = (self.fleet.clone(), self.inbox.clone());
         let (orders, waker) = (self.orders.clone(), self.waker.clone());
         thread::spawn(move || {
-            let said = match errand(&client, &wish) {
+            let said = match errand(&fleet, &wish) {
                 Ok(said) | Err(Failure::Say { message: said, .. }) => said,
                 Err(_) => "not done".into(),
             };
@@ -104,27 +105,29 @@ impl Daemon {
     }
 }
 
-fn errand(client: &Client, wish: &Wish) -> Result<String, Failure> {
+fn errand(fleet: &Fleet, wish: &Wish) -> Result<String, Failure> {
     match wish {
         Wish::Decide { id, approve } => {
             let (verb, done) = if *approve { ("approve", "approved") } else { ("reject", "rejected") };
-            client.post(&format!("/api/approvals/{}/{verb}", encode(id)), &json!({}))?;
+            let (client, own) = fleet.of(id)?;
+            client.post(&format!("/api/approvals/{}/{verb}", encode(&own)), &json!({}))?;
             Ok(format!("{done} {id}"))
         }
         Wish::Kill { id, name } => {
-            client.call("DELETE", &format!("/api/agents/{}", encode(id)), None)?;
+            let (client, own) = fleet.of(id)?;
+            client.call("DELETE", &format!("/api/agents/{}", encode(&own)), None)?;
             Ok(format!("{name}: done"))
         }
         Wish::Watch(_) | Wish::Quit => Ok(String::new()),
     }
 }
 
-fn keep_looking(client: &Client, inbox: &Inbox, waker: &Waker, orders: &Receiver<Order>) {
+fn keep_looking(fleet: &Fleet, inbox: &Inbox, waker: &Waker, orders: &Receiver<Order>) {
     let mut log: Option<Log> = None;
     let mut cards = Cards::new();
     loop {
         let began = Instant::now();
-        let seen = look(client, log.as_mut(), Some(&mut cards)).unwrap_or_else(|failure| Look {
+        let seen = look_closely(fleet, log.as_mut(), &mut cards).unwrap_or_else(|failure| Look {
             trouble: Some(match failure {
                 Failure::Say { message, .. } => message,
                 _ => "the daemon cannot be asked".into(),
@@ -135,7 +138,7 @@ fn keep_looking(client: &Client, inbox: &Inbox, waker: &Waker, orders: &Receiver
         waker.wake();
         let pause = PAUSE.max(began.elapsed() * LOAD_PART);
         match orders.recv_timeout(pause) {
-            Ok(Order::Watch(agent)) => log = agent.map(Log::new),
+            Ok(Order::Watch(agent)) => log = agent.and_then(|agent| Log::new(fleet, agent)),
             Ok(Order::LookNow) | Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
         }
@@ -145,18 +148,20 @@ fn keep_looking(client: &Client, inbox: &Inbox, waker: &Waker, orders: &Receiver
 /// A log that is watched.
 struct Log {
     agent: String,
+    client: Arc<Client>,
     reader: Reader,
     lines: VecDeque<String>,
 }
 
 impl Log {
-    fn new(agent: String) -> Self {
-        let reader = Reader::new(&json!({"id": agent}), Start::Tail(Some(LOG_TAIL)));
-        Self { agent, reader, lines: VecDeque::new() }
+    fn new(fleet: &Fleet, agent: String) -> Option<Self> {
+        let (client, own) = fleet.of(&agent).ok()?;
+        let reader = Reader::new(&json!({"id": own}), Start::Tail(Some(LOG_TAIL)));
+        Some(Self { agent, client, reader, lines: VecDeque::new() })
     }
 
-    fn read(&mut self, client: &Client) -> Result<(), Failure> {
-        for entry in self.reader.read(client)? {
+    fn read(&mut self) -> Result<(), Failure> {
+        for entry in self.reader.read(&self.client)? {
             let Some(shown) = describe(&entry) else { continue };
             self.lines.extend(shown.text.lines().map(ToOwned::to_owned));
         }
@@ -169,44 +174,42 @@ impl Log {
 /// What is known of decisions that wait, by the id: read once each.
 type Cards = BTreeMap<String, Value>;
 
-/// One look, without a log and without cards.
-pub fn look_once(client: &Client) -> Result<Look, Failure> {
-    look(client, None, None)
-}
-
 /// Puts the cards into the records of approvals; those that are not known yet are read, a few at a time.
-fn with_cards(client: &Client, approvals: &mut [Value], cards: &mut Cards) {
+fn with_cards(fleet: &Fleet, approvals: &mut [Value], cards: &mut Cards) {
     cards.retain(|id, _| approvals.iter().any(|record| text(record, "id") == id));
     let unknown = approvals.iter().map(|record| text(record, "id")).filter(|id| !cards.contains_key(*id));
     let wanted: Vec<String> = unknown.take(CARDS_AT_ONCE).map(ToOwned::to_owned).collect();
     for id in wanted {
         // One that is gone, or a daemon that knows no cards: the record alone is shown.
-        cards.insert(id.clone(), card_of(client, &id).unwrap_or_default());
+        let card = fleet.of(&id).ok().and_then(|(client, own)| card_of(&client, &own).ok());
+        cards.insert(id, card.unwrap_or_default());
     }
     for record in approvals {
         record["card"] = cards.get(text(record, "id")).cloned().unwrap_or_default();
     }
 }
 
-fn look(client: &Client, log: Option<&mut Log>, cards: Option<&mut Cards>) -> Result<Look, Failure> {
+/// A look with the lines of the log that is watched, and with cards.
+fn look_closely(fleet: &Fleet, log: Option<&mut Log>, cards: &mut Cards) -> Result<Look, Failure> {
+    let mut seen = fleet.look()?;
+    with_cards(fleet, &mut seen.approvals, cards);
+    seen.log = log.map(|log| {
+        // The watched agent may have been removed meanwhile; its last lines stay.
+        let _ = log.read();
+        (log.agent.clone(), log.lines.iter().cloned().collect())
+    });
+    Ok(seen)
+}
+
+/// One look at one daemon, without a log and without cards.
+pub fn look(client: &Client) -> Result<Look, Failure> {
     let agents = agents(client)?;
     let mut answer = client.get("/api/approvals")?;
-    let mut approvals = match answer["pending"].take() {
+    let approvals = match answer["pending"].take() {
         Value::Array(pending) => pending,
         _ => Vec::new(),
     };
-    if let Some(cards) = cards {
-        with_cards(client, &mut approvals, cards);
-    }
-    let log = match log {
-        None => None,
-        Some(log) => {
-            // The watched agent may have been removed meanwhile; its last lines stay.
-            let _ = log.read(client);
-            Some((log.agent.clone(), log.lines.iter().cloned().collect()))
-        }
-    };
     // A daemon of an earlier version has not both.
     let [quota, capacity] = ["/api/quota", "/api/capacity"].map(|path| client.get(path).unwrap_or_default());
-    Ok(Look { at: now(), agents, approvals, quota, capacity, log, trouble: None })
+    Ok(Look { at: now(), agents, approvals, quota, capacity, ..Look::default() })
 }

@@ -1,11 +1,11 @@
 //! One connection: requests in, replies out, one after the other.
 
-use super::Ends;
 use super::body::{BodyError, Input};
 use super::deadline::{read_until, write_until};
-use super::head::{self, Head};
+use super::head::{self, Framing, Head};
 use super::server::{Shared, Waits};
 use super::write::encode;
+use super::{Ends, Way};
 use crate::ws;
 use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
@@ -41,9 +41,8 @@ enum Next {
 }
 
 impl Connection<'_> {
-    /// Serves requests until the connection ends.
-    pub fn serve(&self) {
-        let mut ahead = Vec::new();
+    /// Serves requests until the connection ends, or is given away. `ahead` was read of it already.
+    pub fn serve(&self, mut ahead: Vec<u8>) {
         loop {
             match self.one(&mut ahead) {
                 Next::KeepAlive if !self.shared.is_stopping() => {}
@@ -57,13 +56,29 @@ impl Connection<'_> {
         self.shared.waits(self.id, Waits::ForHead);
         let head = self.read_head(ahead);
         self.shared.waits(self.id, Waits::No);
-        let head = match head {
+        let (mut head, length) = match head {
             Ok(Some(head)) => head,
             Ok(None) => return Next::Gone,
             Err(problem) => return self.refuse(None, problem),
         };
         if let Err(problem) = self.shared.config.policy.check(&head) {
             return self.refuse(Some(&head), problem);
+        }
+        match self.shared.service.way(&mut head, &self.ends) {
+            Ok(Way::Here) => drop(ahead.drain(..length)),
+            Ok(Way::Answer(reply)) => {
+                ahead.drain(..length);
+                // Its body, if it has one, is not asked for.
+                let keep_alive = head.keep_alive && head.framing == Framing::None;
+                return self.sent(&reply, &head, keep_alive);
+            }
+            Ok(Way::Pass(to)) => {
+                return match self.shared.service.pass(&to, &self.stream, ahead) {
+                    Ok(()) => Next::Gone,
+                    Err(problem) => self.refuse(Some(&head), problem),
+                };
+            }
+            Err(problem) => return self.refuse(Some(&head), problem),
         }
         if let Err(problem) = self.shared.service.admit(&head, &self.ends) {
             return self.refuse(Some(&head), problem);
@@ -84,9 +99,12 @@ impl Connection<'_> {
                 Err(problem) => self.refuse(Some(&head), problem),
             };
         }
-        let reply = self.answer(&request);
-        let keep_alive = head.keep_alive && !self.shared.is_stopping();
-        let sent = self.send(&reply, Some(&head), keep_alive);
+        self.sent(&self.answer(&request), &head, head.keep_alive)
+    }
+
+    fn sent(&self, reply: &Reply, head: &Head, keep_alive: bool) -> Next {
+        let keep_alive = keep_alive && !self.shared.is_stopping();
+        let sent = self.send(reply, Some(head), keep_alive);
         match (sent, keep_alive) {
             (true, true) => Next::KeepAlive,
             (true, false) => Next::Close,
@@ -94,18 +112,17 @@ impl Connection<'_> {
         }
     }
 
-    /// The next head; `None` when the client has gone or stays idle.
-    fn read_head(&self, ahead: &mut Vec<u8>) -> Result<Option<Head>, Problem> {
+    /// The next head and its length, which are left in `ahead`; `None` when the client has gone or is idle.
+    fn read_head(&self, ahead: &mut Vec<u8>) -> Result<Option<(Head, usize)>, Problem> {
         let limits = &self.shared.config.limits;
         let mut until = Instant::now() + if ahead.is_empty() { limits.idle_time } else { limits.head_time };
         let mut buffer = [0; READ_BYTES];
         loop {
             skip_blank_line(ahead);
             if !ahead.is_empty()
-                && let Some((head, length)) = head::parse(ahead, limits)?
+                && let Some(found) = head::parse(ahead, limits)?
             {
-                ahead.drain(..length);
-                return Ok(Some(head));
+                return Ok(Some(found));
             }
             match read_until(&self.stream, &mut buffer, until) {
                 Ok(0) => return Ok(None),
@@ -144,6 +161,7 @@ impl Connection<'_> {
         Request {
             method: head.method.clone(),
             path: head.path.clone(),
+            base: head.base.clone(),
             segments: head.segments.clone(),
             query: head.query.clone(),
             headers: head.headers.clone(),

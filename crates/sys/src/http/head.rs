@@ -17,8 +17,10 @@ pub enum Framing {
 #[derive(Debug, Clone)]
 pub struct Head {
     pub method: Method,
-    /// The path as sent, without the query.
+    /// The path as sent, without the query, and without [`Head::base`].
     pub path: String,
+    /// What a door has cut off the path, for example `/p/shop`; empty where there was nothing.
+    pub base: String,
     /// The path split at `/`, decoded.
     pub segments: Vec<String>,
     /// The query, decoded.
@@ -39,6 +41,15 @@ impl Head {
     /// The first header of this (lower-case) name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Cuts off the first `segments` of the path, which a door has understood.
+    pub fn enter(&mut self, segments: usize) {
+        let slashes = self.path.match_indices('/').map(|(at, _)| at);
+        let Some(at) = slashes.chain([self.path.len()]).nth(segments) else { return };
+        self.base = self.path[..at].to_owned();
+        self.path.drain(..at);
+        self.segments.drain(..segments.min(self.segments.len()));
     }
 
     /// How often a header stands in the head.
@@ -148,6 +159,7 @@ fn build(request: &httparse::Request) -> Result<Head, Problem> {
     let mut head = Head {
         method,
         path: path.to_owned(),
+        base: String::new(),
         segments: segments.ok_or_else(bad)?,
         query: parse_query(query).ok_or_else(bad)?,
         headers,

@@ -20,11 +20,11 @@ pub use bind::{BindError, Bound, CONFLICT_WAIT, Port, bind};
 pub use body::{BodyError, Input};
 pub use head::{Framing, Head, parse as parse_head};
 pub use policy::{HostRule, OriginRule, Policy, is_own_page, same_bytes};
-pub use server::Server;
+pub use server::{Handle, Listening, Server};
 pub use stats::Stats;
 
 use super::ws::Subscription;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use svc_base::actor::Holder;
@@ -39,10 +39,37 @@ pub struct Ends {
     pub holder: Arc<OnceLock<Holder>>,
 }
 
+/// Whose a request is.
+#[derive(Debug)]
+pub enum Way {
+    /// This service's.
+    Here,
+    /// Nobody's: this answers it.
+    Answer(Reply),
+    /// That of the service with this name, which gets the connection.
+    Pass(String),
+}
+
 /// What answers requests. Called from many threads at once.
 pub trait Service: Send + Sync + 'static {
     /// The largest body of a request for this path, in bytes.
     fn body_limit(&self, method: &Method, segments: &[String]) -> usize;
+
+    /// Says whose a request is, before anything else of it is looked at but what the policy checks.
+    ///
+    /// Errors: nobody's.
+    fn way(&self, head: &mut Head, ends: &Ends) -> Result<Way, Problem> {
+        let _ = (head, ends);
+        Ok(Way::Here)
+    }
+
+    /// Gives a connection away, with what was read of it and not answered.
+    ///
+    /// Errors: it could not be given, and is still ours.
+    fn pass(&self, to: &str, stream: &TcpStream, bytes: &[u8]) -> Result<(), Problem> {
+        let _ = (stream, bytes);
+        Err(Problem::not_found(format!("there is no {to}")))
+    }
 
     /// Refuses a request before its body is read, for example for want of a key.
     fn admit(&self, head: &Head, ends: &Ends) -> Result<(), Problem> {

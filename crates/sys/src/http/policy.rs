@@ -244,6 +244,7 @@ mod tests {
             is_own_page(&Request {
                 method: Method::Post,
                 path: "/".into(),
+                base: String::new(),
                 segments: Vec::new(),
                 query: Vec::new(),
                 headers: headers.collect(),

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +39,7 @@ pub struct Shared {
     all_closed: Condvar,
     stopping: AtomicBool,
     hand_over: (Sender<Accepted>, Receiver<Accepted>),
+    next_id: AtomicU64,
 }
 
 /// What a connection waits for its client to do, those that go first at the cap first.
@@ -64,6 +65,22 @@ struct Accepted {
     id: u64,
     stream: TcpStream,
     ends: Ends,
+    /// Read of it already.
+    ahead: Vec<u8>,
+}
+
+/// Lets others bring connections to a server.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+/// A further socket on which a server accepts. Dropping it ends that; what was accepted goes on.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    accept: Option<Thread>,
 }
 
 impl Server {
@@ -79,10 +96,17 @@ impl Server {
             stopping: AtomicBool::new(false),
             // A rendezvous: a connection goes to a waiting thread, or a new one is made.
             hand_over: bounded(0),
+            next_id: AtomicU64::new(1),
         });
         let theirs = Arc::clone(&shared);
-        let accept = Thread::spawn("accept", move || accept_loop(&theirs, &listener))?;
+        let never = AtomicBool::new(false);
+        let accept = Thread::spawn("accept", move || accept_loop(&theirs, &listener, &never))?;
         Ok(Self { shared, address, accept: Some(accept) })
+    }
+
+    /// For those who bring connections.
+    pub fn handle(&self) -> Handle {
+        Handle { shared: Arc::clone(&self.shared) }
     }
 
     /// Where it listens.
@@ -180,35 +204,84 @@ impl Shared {
     }
 
     fn serve(&self, accepted: Accepted) {
-        let Accepted { id, stream, ends } = accepted;
-        Connection { stream, ends, shared: self, id }.serve();
+        let Accepted { id, stream, ends, ahead } = accepted;
+        Connection { stream, ends, shared: self, id }.serve(ahead);
         self.closed(id);
     }
 }
 
-fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener) {
-    let mut next_id = 0;
+impl Handle {
+    /// Serves a connection that somebody else has accepted, and of which `ahead` was read.
+    pub fn adopt(&self, stream: TcpStream, ahead: Vec<u8>) {
+        if !self.shared.is_stopping()
+            && let Ok(peer) = stream.peer_addr()
+        {
+            welcome(&self.shared, stream, peer, ahead);
+        }
+    }
+
+    /// Accepts on this socket, too.
+    ///
+    /// Errors: no thread, no descriptor.
+    pub fn listen(&self, listener: TcpListener) -> io::Result<Listening> {
+        let (address, theirs) = (listener.local_addr()?, listener.try_clone()?);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (shared, over) = (Arc::clone(&self.shared), Arc::clone(&is_over));
+        let accept = Thread::spawn("accept-door", move || accept_loop(&shared, &theirs, &over))?;
+        Ok(Listening { listener, address, is_over, accept: Some(accept) })
+    }
+}
+
+impl Listening {
+    /// Accepts no more, and gives the socket back, which is open all the while.
+    pub fn give_up(mut self) -> io::Result<TcpListener> {
+        self.end();
+        self.listener.try_clone()
+    }
+
+    fn end(&mut self) {
+        let Some(accept) = self.accept.take() else { return };
+        self.is_over.store(true, Ordering::SeqCst);
+        // As in `Server::close`.
+        let _ = TcpStream::connect_timeout(&self.address, Duration::from_secs(1));
+        drop(accept);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, is_over: &AtomicBool) {
     loop {
         let accepted = listener.accept();
         if shared.is_stopping() {
             return;
         }
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
+        match accepted {
+            Ok((stream, peer)) => welcome(shared, stream, peer, Vec::new()),
             Err(error) => {
                 log::warn!("a connection could not be accepted: {error}");
                 thread::sleep(ACCEPT_PAUSE);
-                continue;
             }
-        };
-        next_id += 1;
-        add(&shared.stats.accepted);
-        let _ = stream.set_nodelay(true);
-        // One that is gone already needs no answer.
-        let Ok(local) = stream.local_addr() else { continue };
-        let ends = Ends { peer, local, holder: Arc::default() };
-        admit(shared, Accepted { id: next_id, stream, ends });
+        }
+        // Who came meanwhile was let in: it need not be the one that wakes us.
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
     }
+}
+
+fn welcome(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, ahead: Vec<u8>) {
+    let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
+    add(&shared.stats.accepted);
+    let _ = stream.set_nodelay(true);
+    // One that is gone already needs no answer.
+    let Ok(local) = stream.local_addr() else { return };
+    let ends = Ends { peer, local, holder: Arc::default() };
+    admit(shared, Accepted { id, stream, ends, ahead });
 }
 
 /// Gives a connection a thread, or tells it why not.

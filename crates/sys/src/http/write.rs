@@ -49,7 +49,9 @@ fn try_encode(
         headers.push(header("Content-Type", reply.content_type)?);
     }
     for (name, value) in &reply.headers {
-        headers.push(header(name, value)?);
+        let base = head.map_or("", |head| head.base.as_str());
+        let is_moved = *name == "Location" && value.starts_with('/') && !base.is_empty();
+        headers.push(if is_moved { header(name, &format!("{base}{value}"))? } else { header(name, value)? });
     }
     let has = |name: &str| reply.headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
     headers.push(header("X-Content-Type-Options", "nosniff")?);
