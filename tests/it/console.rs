@@ -58,6 +58,11 @@ fn issue_7_spawn_watch_approve_rotate_kill_install_edit_and_reconnect() {
 }
 
 #[test]
+fn all_projects_stand_at_one_door() {
+    browse("door.mjs", &[]);
+}
+
+#[test]
 fn issue_7_axe_finds_nothing_on_any_page() {
     browse("pages.mjs", &[]);
 }
