@@ -35,6 +35,8 @@ macro_rules! features {
         gateways Gateways: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
         /// What a person's desktop is told.
         alerts Alerts: state(State) order(Order) => _, _, _;
+        /// What is posted to addresses of a person's own.
+        webhooks Webhooks: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
         /// What the agents have learned.
         memory Memory: state(State) wish(Command) => moment, heard, api;
         /// What agents did, written down.
@@ -140,6 +142,8 @@ macro_rules! timers {
             GatewayDigest(id: GatewayId) => gateways::digest_due;
             /// Approvals that a platform did not take are sent to it again.
             GatewayCards(id: GatewayId) => gateways::cards_due;
+            /// What waits for a webhook's receiver is to be sent, now that it is on the disk, or once more.
+            WebhookDue(id: WebhookId) => webhooks::due;
             /// The journalist's next cycle.
             Journalist => journalist::due;
             /// The daily cleanup.
@@ -159,6 +163,8 @@ pub(crate) use timers;
 macro_rules! documents {
     ($take:ident) => {
         $take! {
+            /// Webhooks, and what is still to be told of what stands in the others.
+            Webhooks = "state/webhooks.json": compact webhooks by restore;
             /// The prices that a person has given.
             Prices = "state/prices.json": compact prices;
             /// The ledger. It is written first: an account is closed on disk before its record is gone from

@@ -46,6 +46,7 @@ pub mod snapshots;
 pub mod teams;
 pub mod toys;
 pub mod usage;
+pub mod webhooks;
 pub mod workspace;
 
 pub mod assembly;

@@ -9,7 +9,7 @@ use crate::agents::report::RunReport;
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Effect, Event, State};
-use crate::{agents, alerts, gateways};
+use crate::{agents, alerts, gateways, webhooks};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ pub fn happen(state: &mut State, cx: &mut Context, event: Event) {
     }
     gateways::overheard(state, cx);
     alerts::overheard(state, cx);
+    webhooks::overheard(state, cx);
 }
 
 /// The threads of a run report.

@@ -56,6 +56,8 @@ pub struct Outbox {
     /// Makes what agents show of themselves.
     agent_tokens: Arc<AgentTokens>,
     gateways: Gateways,
+    /// Posts what happens.
+    webhooks: crate::webhooks::worker::Senders,
     /// Tells a person's desktop.
     alerts: Teller,
     /// Links skills beside running agents.
@@ -132,6 +134,10 @@ impl Outbox {
             jobs: Jobs::new(theirs(), Arc::clone(logs), project.clone(), Arc::new(reports(core, Event::Job))),
             servers: Servers::new(theirs(), project.clone(), Arc::clone(&vault), of_tools),
             gateways: Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs)),
+            webhooks: crate::webhooks::worker::Senders::new(
+                Arc::clone(&vault),
+                reports(core, Event::Webhooks),
+            ),
             journalist: crate::journalist::Writer::start(project.clone(), reports(core, Event::Journalist))?,
             alerts: Teller::start(project.clone(), theirs())?,
             links,
@@ -193,6 +199,10 @@ impl Outbox {
             Effect::Integrations(order) => self.servers.order(order),
             Effect::Job(job) => self.job(job),
             Effect::Gateways(order) => self.gateways.order(order),
+            Effect::Webhooks(order) => {
+                let given = self.webhooks.order(order);
+                self.unless(given, Event::Webhooks);
+            }
             Effect::Alerts(order) => self.alerts.order(order),
             Effect::Journalist(order) => self.unless(self.journalist.order(order), Event::Journalist),
             Effect::Cleanup(order) => self.unless(self.cleaner.order(order), Event::Cleanup),

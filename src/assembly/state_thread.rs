@@ -6,7 +6,7 @@ use super::rules::name_of;
 use super::step::step;
 use super::unwritten::MAX_UNWRITTEN;
 use crate::api::Problem;
-use crate::core::{Actor, CallId, Command, Durability, Effect, Event, Response, State};
+use crate::core::{Actor, CallId, Command, Document, Durability, Effect, Event, Response, State};
 use crate::record::worker_tape::Tape;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 use std::collections::HashMap;
@@ -220,6 +220,14 @@ impl Drop for RunningCore {
     }
 }
 
+/// A document of which the store is to know before it hears of others of the turn.
+fn goes_first(effect: &Effect) -> Option<Document> {
+    match effect {
+        Effect::Put(document, _) if document.goes_before_all() => Some(*document),
+        _ => None,
+    }
+}
+
 /// The effects of one event.
 type Turn = Vec<(Vec<Effect>, &'static str)>;
 
@@ -262,6 +270,10 @@ impl StateThread {
                 for line in effects.extract_if(.., |effect| matches!(effect, Effect::Log(..))) {
                     outbox.perform(line, &published);
                 }
+            }
+            // Nor may what is still to be told be written later than what it tells of.
+            for document in turn.iter().flat_map(|(effects, _)| effects).filter_map(goes_first) {
+                outbox.perform(Effect::Put(document, Durability::Soon), &published);
             }
             let mut exit = false;
             for (effects, _) in turn {

@@ -2,11 +2,12 @@ use super::{LEFT_OUT, to_be_stored};
 use crate::agents::SpawnRequest;
 use crate::assembly::documents::encode;
 use crate::assembly::routes::table;
+use crate::core::ids::WebhookId;
 use crate::core::{Command, Context, Document, Durability, Effect, Event};
 use crate::credentials::Sealed;
 use crate::endpoint::Handler;
 use crate::testing::Bench;
-use crate::{agents, approvals, comments, credentials, gateways, integrations};
+use crate::{agents, approvals, comments, credentials, gateways, integrations, webhooks};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -92,7 +93,30 @@ fn world() -> World {
     bench.command(Command::Comments(comments::Command::Add(Box::new(new))));
     let body = json!({"say": "allow", "file": "src/a.rs", "for": "project"});
     let may = word(&bench.post("/api/rules", &body)["rule"]["id"]);
+    webhooks_of(&mut bench);
     World { bench, approval: approval.to_string(), gateway, rule, may }
+}
+
+/// One that is told of everything, and one that has given up a message.
+fn webhooks_of(bench: &mut Bench) {
+    for (id, name, events) in [(WebhookId(1), "hook", "*"), (WebhookId(2), "gone", "plan:done")] {
+        let wish = webhooks::Wish {
+            name: Some(name.into()),
+            url: Some("https://example.org".into()),
+            events: Some(vec![events.into()]),
+            enabled: None,
+        };
+        bench.command(Command::Webhooks(webhooks::Command::Create(id, Box::new(wish), sealed())));
+    }
+    bench.post("/api/webhooks/gone/test", &Value::Null);
+    let message = bench.effects.iter().find_map(|effect| match effect {
+        Effect::Webhooks(webhooks::Order::Send(sending)) => Some(sending.message.clone()),
+        _ => None,
+    });
+    let refusal = webhooks::Refusal { why: "status 410".into(), after: None, is_gone: true };
+    let tried =
+        webhooks::Report::Tried { webhook: WebhookId(2), message: message.unwrap(), outcome: Err(refusal) };
+    bench.apply(Event::Webhooks(tried));
 }
 
 fn prices(source: &str) -> Value {
@@ -141,6 +165,10 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/gateways", "gateways".into(), json!({"type": "slack"})),
         ("PATCH /api/gateways/:id", format!("gateways/{gateway}"), json!({"chatId": "8"})),
         ("DELETE /api/gateways/:id", format!("gateways/{gateway}"), none.clone()),
+        ("PATCH /api/webhooks/:id", "webhooks/hook".into(), json!({"events": ["plan:done"]})),
+        ("DELETE /api/webhooks/:id", "webhooks/hook".into(), none.clone()),
+        ("POST /api/webhooks/:id/test", "webhooks/hook/test".into(), none.clone()),
+        ("POST /api/webhooks/:id/resend", "webhooks/gone/resend".into(), none.clone()),
         ("POST /api/gateways/:id/disconnect", format!("gateways/{gateway}/disconnect"), none.clone()),
         (
             "DELETE /api/gateways/:id/credentials/:key",

@@ -23,6 +23,12 @@ macro_rules! document {
                 matches!(self, Self::Prompt(_) | Self::Handoff(_))
             }
 
+            /// Whether it holds what is still to be told of what stands in others: nothing is written before
+            /// it.
+            pub fn goes_before_all(self) -> bool {
+                matches!(self, Self::Webhooks)
+            }
+
             /// Its path below `.svc/`.
             pub fn path(self) -> String {
                 match self {

@@ -24,6 +24,9 @@ macro_rules! notices {
         }
 
         impl Notice {
+            /// All that there are.
+            pub const KINDS: &[&str] = &[$($kind),*];
+
             /// The `type` on the wire.
             pub fn kind(&self) -> &'static str {
                 match self {

@@ -4,7 +4,7 @@ use super::{Command, CommandPermission, Kind, MAX_ALLOWED, Preset, Wish, worker_
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Map, Value, json};
-use svc_base::sorted;
+use svc_base::{outgoing, sorted};
 
 /// Characters of a display name.
 const MAX_DISPLAY_NAME_CHARS: usize = 100;
@@ -242,27 +242,13 @@ fn api_base(fields: &mut Fields) -> Option<String> {
         return Some(String::new());
     };
     let text = text.trim_end_matches('/').to_owned();
-    fields.validator.check(is_base(&text), "apiBase", || {
-        "apiBase must be an https:// address, or http:// on this machine (127.0.0.1, localhost, [::1])".into()
-    });
+    fields.validator.check(is_base(&text), "apiBase", || format!("apiBase must be {}", outgoing::RULE));
     Some(text)
 }
 
 /// Tokens travel in the open only within this machine.
 fn is_base(text: &str) -> bool {
-    if text.contains(|c: char| c.is_whitespace() || "?#@\\\"".contains(c)) {
-        return false;
-    }
-    if let Some(rest) = text.strip_prefix("https://") {
-        return !rest.is_empty() && !rest.starts_with(['/', ':']);
-    }
-    let Some(rest) = text.strip_prefix("http://") else { return false };
-    let authority = rest.split('/').next().unwrap_or_default();
-    ["127.0.0.1", "localhost", "[::1]"].iter().any(|host| {
-        authority.strip_prefix(host).is_some_and(|rest| {
-            rest.is_empty() || rest.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
-        })
-    })
+    outgoing::is_guarded(text) && !text.contains('?')
 }
 
 /// Reads the body of `POST /api/gateways/:id/credentials`. No message repeats the value.

@@ -93,4 +93,5 @@ mod trust_session;
 mod vm;
 mod wakeups;
 mod watch;
+mod webhooks;
 mod websocket;

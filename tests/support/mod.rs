@@ -12,6 +12,7 @@ pub mod mcp;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod receiver;
 pub mod rehearsal;
 pub mod tap;
 pub mod tools;

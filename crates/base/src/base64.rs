@@ -27,6 +27,21 @@ fn letters(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     text
 }
 
+/// What such text says; `None` for anything that [`encode`] would not have written.
+pub fn decode(text: &str) -> Option<Vec<u8>> {
+    let bare = text.trim_end_matches('=');
+    let mut bytes = Vec::with_capacity(bare.len() / 4 * 3 + 2);
+    for chunk in bare.as_bytes().chunks(4) {
+        let mut bits = 0;
+        for (letter, shift) in chunk.iter().zip([18, 12, 6, 0]) {
+            bits |= STANDARD.iter().position(|known| known == letter)? << shift;
+        }
+        let whole = bits.to_be_bytes();
+        bytes.extend(whole.iter().skip(size_of::<usize>() - 3).take(chunk.len() - 1));
+    }
+    (encode(&bytes) == text).then_some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,7 +59,17 @@ mod tests {
         ] {
             assert_eq!(encode(plain.as_bytes()), padded);
             assert_eq!(encode_for_url(plain.as_bytes()), padded.trim_end_matches('='));
+            assert_eq!(decode(padded).as_deref(), Some(plain.as_bytes()));
         }
+    }
+
+    #[test]
+    fn what_nobody_encodes_so_is_not_decoded() {
+        for wrong in ["Z", "Zg", "Zg=", "Zh==", "Zg==\n", "Zg==Zg==", "-_-_", "=", "Zm9v=", "ä"] {
+            assert_eq!(decode(wrong), None, "{wrong:?}");
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(decode(&encode(&all)), Some(all));
     }
 
     #[test]

@@ -78,6 +78,11 @@ hex_id!(
 );
 
 hex_id!(
+    /// A webhook, out or in.
+    WebhookId
+);
+
+hex_id!(
     /// Two daemons on their way to know each other; both call it the same.
     PairingId
 );

@@ -19,6 +19,7 @@ pub mod matching;
 pub mod mcp;
 pub mod names;
 pub mod nearest;
+pub mod outgoing;
 pub mod packed;
 pub mod recorded;
 pub mod relevance;

@@ -482,6 +482,7 @@ static TABLES: &[&[Command]] = &[
     super::demo::COMMANDS,
     super::man::COMMANDS,
     super::gateways::COMMANDS,
+    super::webhooks::COMMANDS,
     index::COMMANDS,
     files::COMMANDS,
     &tools::COMMANDS,

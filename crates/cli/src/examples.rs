@@ -164,6 +164,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "skills",
         &["svc skills search code review", "svc skills show code-review", "svc skills install code-review"],
     ),
+    (
+        "webhook",
+        &[
+            "svc webhook add https://example.org/svc --events agent:exit,approval:request",
+            "svc webhook test example.org",
+            "svc webhook resend example.org",
+        ],
+    ),
     ("peers", &["svc peers", "svc peers add http://192.168.1.20:31415", "svc peers agents laptop"]),
     ("index", &["svc index", "svc index --rescan"]),
     (

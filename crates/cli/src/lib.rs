@@ -56,6 +56,7 @@ mod top;
 pub mod toys;
 pub mod trust;
 pub mod wait;
+mod webhooks;
 #[cfg(test)]
 mod words;
 

@@ -112,10 +112,14 @@ pub(super) fn take(inbox: &mut Inbox, now: Instant) -> Round {
     // One that the disk has refused is due again in a moment; no record is to be there before it.
     let has_records = inbox.due.get_key_value(&Document::Agents).is_some_and(goes)
         || inbox.later.get(&Document::Agents).is_some_and(is_over);
+    let has_any = has_records || inbox.due.iter().any(goes) || inbox.later.values().any(is_over);
+    let goes_before = |document: &Document| {
+        has_records && document.goes_before_records() || has_any && document.goes_before_all()
+    };
     let documents: Vec<Document> = inbox
         .due
         .iter()
-        .filter(|(document, due)| goes((document, due)) || has_records && document.goes_before_records())
+        .filter(|(document, due)| goes((document, due)) || goes_before(document))
         .map(|(document, _)| *document)
         .collect();
     let later: Vec<Document> =

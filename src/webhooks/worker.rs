@@ -1,0 +1,172 @@
+//! The threads that send: one for each webhook that has something to send, so that none waits for another's
+//! receiver.
+
+use super::{Order, Refusal, Report, Sending, sign};
+use crate::core::ids::WebhookId;
+use crate::credentials::Vault;
+use crossbeam_channel::{Sender, bounded};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+use svc_sys::clock;
+use svc_sys::threads::Thread;
+
+/// One try in all, answer included.
+pub const TRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Until a connection stands.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of an answer that are read, to say why a try failed.
+const ANSWER_BYTES: u64 = 400;
+/// Stack of a thread: TLS needs more than a line of text.
+const STACK_BYTES: usize = 1 << 20;
+/// Messages that wait for one thread; the core gives one at a time.
+const LANE: usize = 2;
+const USER_AGENT: &str = concat!("svc-webhooks/", env!("CARGO_PKG_VERSION"));
+
+/// Where outcomes go.
+type Tell = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// All threads.
+pub struct Senders {
+    vault: Arc<Vault>,
+    tell: Tell,
+    lines: BTreeMap<WebhookId, Line>,
+    /// Told to end; joined when they have, or at the end of the daemon.
+    ending: Vec<Line>,
+}
+
+/// A thread, and what its requests go through.
+struct Line {
+    sendings: Option<Sender<Sending>>,
+    agent: ureq::Agent,
+    thread: Thread,
+}
+
+impl Line {
+    /// Tells its thread to end, without waiting for it; a request under way is cut.
+    fn end(&mut self) {
+        self.sendings = None;
+        self.agent.clone().shutdown();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Senders {
+    /// None yet; outcomes are told to `tell`.
+    pub fn new(vault: Arc<Vault>, tell: impl Fn(Report) + Send + Sync + 'static) -> Self {
+        Self { vault, tell: Arc::new(tell), lines: BTreeMap::new(), ending: Vec::new() }
+    }
+
+    /// Has something sent, and never waits.
+    ///
+    /// Errors: no thread, as a report.
+    pub fn order(&mut self, order: Order) -> Result<(), Report> {
+        self.ending.retain(|line| !line.thread.is_finished());
+        match order {
+            Order::Send(sending) => self.send(*sending),
+            Order::Forget(id) => {
+                if let Some(mut line) = self.lines.remove(&id) {
+                    line.end();
+                    self.ending.push(line);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn send(&mut self, sending: Sending) -> Result<(), Report> {
+        let (webhook, message) = (sending.webhook, Arc::clone(&sending.message));
+        let refused = |why: String| {
+            let outcome = Err(Refusal { why, after: None, is_gone: false });
+            Report::Tried { webhook, message: Arc::clone(&message), outcome }
+        };
+        if !self.lines.contains_key(&webhook) {
+            let line = self.line(&sending.url).map_err(|error| refused(format!("no thread: {error}")))?;
+            self.lines.insert(webhook, line);
+        }
+        let sendings = self.lines.get(&webhook).and_then(|line| line.sendings.as_ref());
+        let given = sendings.is_some_and(|sendings| sendings.try_send(sending).is_ok());
+        given.then_some(()).ok_or_else(|| refused("its thread is behind".to_owned()))
+    }
+
+    fn line(&self, url: &str) -> std::io::Result<Line> {
+        let agent = agent(url);
+        let (sendings, incoming) = bounded::<Sending>(LANE);
+        let (own, vault, tell) = (agent.clone(), Arc::clone(&self.vault), Arc::clone(&self.tell));
+        let thread = Thread::with_stack("webhook", STACK_BYTES, move || {
+            for sending in incoming {
+                let outcome = try_once(&own, &vault, &sending);
+                tell(Report::Tried { webhook: sending.webhook, message: sending.message, outcome });
+            }
+        })?;
+        Ok(Line { sendings: Some(sendings), agent, thread })
+    }
+}
+
+/// What follows no redirect: it would lead where nobody has said that messages may go.
+fn agent(url: &str) -> ureq::Agent {
+    // No proxy gets to see what stays on this machine.
+    let proxy = if url.starts_with("http://") { None } else { ureq::Proxy::try_from_env() };
+    ureq::Agent::config_builder()
+        .proxy(proxy)
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .timeout_connect(Some(CONNECT_TIMEOUT))
+        .timeout_global(Some(TRY_TIMEOUT))
+        .user_agent(USER_AGENT)
+        .build()
+        .into()
+}
+
+fn try_once(agent: &ureq::Agent, vault: &Vault, sending: &Sending) -> Result<(), Refusal> {
+    let failed = |why: String| Refusal { why, after: None, is_gone: false };
+    // The signature tells when this try was made: a receiver refuses old ones.
+    let timestamp = clock::now().0 / 1000;
+    let signatures = signatures(vault, sending, timestamp).map_err(failed)?;
+    let request = agent
+        .post(&sending.url)
+        .header("content-type", "application/json")
+        .header(sign::ID, &*sending.message)
+        .header(sign::TIMESTAMP, timestamp.to_string())
+        .header(sign::SIGNATURE, signatures);
+    let mut response = request.send(sending.body.as_bytes()).map_err(|error| failed(error.to_string()))?;
+    let status = response.status().as_u16();
+    if (200..300).contains(&status) {
+        return Ok(());
+    }
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+    let after = header("retry-after").and_then(|text| text.trim().parse().ok()).map(Duration::from_secs);
+    if (300..400).contains(&status) {
+        let why =
+            format!("status {status}: it points elsewhere, which is not followed; name the address itself");
+        return Err(Refusal { why, after, is_gone: false });
+    }
+    let mut said = Vec::new();
+    // What cannot be read is not told.
+    let _ = response.body_mut().as_reader().take(ANSWER_BYTES).read_to_end(&mut said);
+    let said = String::from_utf8_lossy(&said);
+    let why = format!("status {status}: {}", said.trim().lines().next().unwrap_or_default());
+    let why = why.trim_end_matches([' ', ':']).to_owned();
+    Err(Refusal { why, after, is_gone: status == 410 })
+}
+
+/// One for each secret that is in use, with a blank between them.
+fn signatures(vault: &Vault, sending: &Sending, timestamp: u64) -> Result<String, String> {
+    let mut all = Vec::new();
+    for (name, sealed) in &sending.secrets {
+        let secret = vault.open(name, sealed)?;
+        let key = sign::key_of(secret.expose()).ok_or_else(|| format!("{name} is not {}", sign::RULE))?;
+        all.push(sign::signature(&key, &sending.message, timestamp, sending.body.as_bytes()));
+    }
+    if all.is_empty() {
+        return Err("it has no secret any more: 'svc webhook secret' gives it one".to_owned());
+    }
+    Ok(all.join(" "))
+}
