@@ -194,8 +194,9 @@ impl Schedule {
     /// as used. What lies more than [`SET_BACK_MAX`] ahead was told by a clock that was plainly wrong.
     fn next_unused(&self, from: Time) -> Option<Time> {
         let mut next = self.timing.next(self.forgotten_until(from).unwrap_or(from))?;
-        // Each minute in the history, and the mark, is passed over once at most.
-        for _ in 0..=self.history.len() + 1 {
+        // Each minute in the history, which has two of a run that came late, and the mark are passed over
+        // once at most.
+        for _ in 0..=2 * (self.history.len() + 1) {
             if !self.has_used(next) {
                 break;
             }

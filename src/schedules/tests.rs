@@ -337,6 +337,27 @@ fn a_run_that_the_disk_holds_up_does_not_come_into_a_minute_that_was_used_before
     assert_eq!(outcomes, ["started", "started", "missed"], "00:10 has had its run");
 }
 
+/// Each run of a full history may have used two minutes, its own and the one that it was made in.
+#[test]
+fn a_clock_that_goes_back_behind_a_full_history_of_late_runs_passes_over_all_their_minutes() {
+    let (mut bench, id) = bench("* * * * *");
+    let from = bench.now;
+    let schedule = Arc::make_mut(&mut bench.state.schedules).edit(id).unwrap();
+    for run in 0..u32::try_from(MAX_HISTORY).unwrap() {
+        let due = from + (2 * run + 1) * MINUTE;
+        schedule.history.push_back(Run {
+            at: due + MINUTE,
+            scheduled_for: Some(due.to_string()),
+            outcome: Outcome::Failed,
+            agent_id: None,
+            reason: None,
+        });
+    }
+    running::plan_next(&mut bench.state, from, id);
+    let next = bench.state.schedules.iter().next().unwrap().next_run;
+    assert_eq!(next, Some(from + 101 * MINUTE));
+}
+
 /// The first time it comes again it is passed over, and its note is the oldest of a full history: what goes
 /// is what is first by the clock.
 #[test]
