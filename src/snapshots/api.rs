@@ -25,7 +25,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         .replies(&[
             (200, "turn, to, files, left, snapshot"),
             (404, "no snapshot of that turn is kept"),
-            (409, "agent_busy, changed_since with paths, no_snapshot, nothing_to_undo"),
+            (409, "agent_busy, changed_since with paths, no_snapshot, no_worktree, nothing_to_undo"),
             (503, "what is there now cannot be kept, so that nothing was changed"),
         ]),
         Route::new(
@@ -36,7 +36,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         )
         .replies(&[
             (200, "turn, files, left, snapshot"),
-            (409, "agent_busy, changed_since with paths, no_snapshot, nothing_to_undo"),
+            (409, "agent_busy, changed_since with paths, no_snapshot, no_worktree, nothing_to_undo"),
             (503, "what is there now cannot be kept, so that nothing was changed"),
         ]),
         Route::new(

@@ -198,6 +198,13 @@ impl Snapshots {
             let text = format!("nothing was changed, for what is there now cannot be kept: {why}");
             Problem::new(503, "no_snapshot", text)
         };
+        if !self.project.join(&noted.folder).is_dir() {
+            let (name, folder) = (&agent.name, &noted.folder);
+            let text = format!(
+                "the folder of {name}, {folder}, is gone; what was merged is taken back with git revert"
+            );
+            return Err(Problem::new(409, "no_worktree", text));
+        }
         let _busy = self.enter(&noted.folder).map_err(no_snapshot)?;
         noted.n = self.lines(lineage).last().map_or(0, |last| last.n) + 1;
         self.keep(lineage, &mut noted, agent.id).map_err(no_snapshot)?;

@@ -233,6 +233,8 @@ fn issue_4_8_a_merge_commits_what_the_agent_left_and_brings_it_into_the_current_
     assert!(!project.path().join(agent["worktree"].as_str().unwrap()).exists());
     assert_eq!(git(project.path(), &["branch", "--list", "svc/*"]), "", "its branch went with it");
     assert_eq!(project.daemon.get("/api/agents/leaves")["worktree"], Value::Null);
+    let (status, gone) = project.daemon.send("POST", "/api/agents/leaves/undo", &json!({}));
+    assert_eq!((status, &gone["code"]), (409, &json!("no_worktree")), "{gone}");
     let (status, gone) = project.merge("leaves", &json!({}));
     assert_eq!((status, &gone["code"]), (409, &json!("no_worktree")), "{gone}");
     project.daemon.post("/api/agents/leaves/resume", &json!({}));

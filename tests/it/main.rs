@@ -90,6 +90,7 @@ mod tidy;
 mod transcripts;
 mod trust;
 mod trust_session;
+mod tutorials;
 mod vm;
 mod wakeups;
 mod watch;

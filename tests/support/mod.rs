@@ -6,6 +6,7 @@ pub mod chat;
 pub mod chat_endpoint;
 pub mod daemon;
 pub mod dice;
+pub mod document;
 pub mod folder;
 pub mod market;
 pub mod mcp;

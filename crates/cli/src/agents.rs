@@ -20,6 +20,7 @@ pub fn list(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
     let client = session.client()?;
     let mut agents = agents(&client)?;
+    let all = agents.len();
     if args.flag("live") {
         agents.retain(is_live);
     }
@@ -33,6 +34,9 @@ pub fn list(session: &Session) -> Outcome {
     if args.flag("names") || out.quiet {
         let member = if args.flag("names") { "name" } else { "id" };
         return out.lines(&agents.iter().map(|agent| text(agent, member).to_owned()).collect::<Vec<_>>());
+    }
+    if agents.is_empty() && all > 0 {
+        return out.line(&format!("none is live; 'svc agents' lists {all} that have ended"));
     }
     if agents.is_empty() {
         return out.line("no agents; start one with 'svc spawn ROLE PROMPT'");

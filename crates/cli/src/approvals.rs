@@ -3,7 +3,7 @@
 use super::client::{Client, encode};
 use super::commands::{ANY, Command, Group};
 use super::render::{Table, age_of};
-use super::session::{Failure, Outcome, Session, now};
+use super::session::{Failure, Out, Outcome, Session, now};
 use super::target::text;
 use serde_json::{Value, json};
 use svc_base::untrusted::untrusted_line;
@@ -57,14 +57,22 @@ pub fn list(session: &Session) -> Outcome {
     if session.args.flag("all") {
         records.extend(members("resolved"));
     }
+    if records.is_empty() && !out.quiet {
+        return out.line("nothing waits for you");
+    }
+    told(out, &records)
+}
+
+/// Prints approvals, in a row each.
+pub(super) fn told(out: &Out, records: &[Value]) -> Outcome {
+    if out.json {
+        return out.document(&json!({"pending": records}));
+    }
     if out.quiet {
         return out.lines(&records.iter().map(|record| text(record, "id").to_owned()).collect::<Vec<_>>());
     }
-    if records.is_empty() {
-        return out.line("nothing waits for you");
-    }
     let mut table = Table::new(&["ID", "AGENT", "STATUS", "AGE", "WANTS TO"]).numeric(&[3]).status_column(2);
-    for record in &records {
+    for record in records {
         table.row(&[
             text(record, "id").into(),
             text(record, "agentName").into(),

@@ -368,12 +368,19 @@ static AGENT_COMMANDS: [Command; 10] = [
         alias: "",
         group: Group::Agents,
         summary: "wait until agents have ended",
-        usage: "wait [TARGET..] [--timeout T]",
+        usage: "wait [TARGET..] [--asked] [--timeout T]",
         words: (0, ANY),
         complete: Words::Agents,
-        options: &[value("timeout", "T", "give up after 30s, 10m, 2h: exit code 1")],
+        options: &[
+            switch(
+                "asked",
+                "return as well when one of them asks for your decision: it is listed, exit code 0",
+            ),
+            value("timeout", "T", "give up after 30s, 10m, 2h: exit code 1"),
+        ],
         details: "Without a target: until no agent is left running. Exit code 0 when all completed, 1 when one\n\
-                  crashed or was killed. A rotated agent is followed to its successor.",
+                  crashed or was killed. A rotated agent is followed to its successor. An agent that waits for\n\
+                  your decision has not ended: without --asked this goes on until you have made it.",
         run: wait::wait,
     },
 ];

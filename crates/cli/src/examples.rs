@@ -49,7 +49,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &["svc rotate backend-1 --dry-run    # what its successor would be told", "svc rotate backend-1"],
     ),
     ("resume", &["svc resume backend-1", "svc resume backend-1 'and now the footer'"]),
-    ("wait", &["svc wait", "svc wait backend-1 --timeout 30m"]),
+    ("wait", &["svc wait", "svc wait --asked", "svc wait backend-1 --timeout 30m"]),
     (
         "diff",
         &["svc diff backend-1 --stat", "svc diff backend-1 src/login.rs", "svc diff backend-1 --turn 3"],

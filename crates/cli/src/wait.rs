@@ -1,5 +1,6 @@
 //! `svc wait`: until agents have ended.
 
+use super::approvals;
 use super::client::Client;
 use super::progress::Line;
 use super::render::{age, count, parse_duration};
@@ -39,6 +40,7 @@ pub fn until_ended(
     timeout: Option<Duration>,
 ) -> Outcome {
     let started = Instant::now();
+    let is_asked = session.args.flag("asked");
     let mut line = Line::new(&session.out, "waiting");
     let mut watched: Vec<Value> = targets.to_vec();
     let mut ended: Vec<Value> = Vec::new();
@@ -63,10 +65,19 @@ pub fn until_ended(
             line.wipe();
             return verdict(session, ended);
         }
+        let asked = if is_asked { asked_by(client, &watched)? } else { Vec::new() };
+        if !asked.is_empty() {
+            line.wipe();
+            return approvals::told(&session.out, &asked);
+        }
         if let Some(timeout) = timeout.filter(|timeout| started.elapsed() >= *timeout) {
             let names: Vec<&str> = watched.iter().map(|agent| text(agent, "name")).collect();
+            let asked = match asked_by(client, &watched)?.len() {
+                0 => "see 'svc agents'".to_owned(),
+                n => format!("{n} of their wishes wait for your decision, see 'svc approvals'"),
+            };
             return Err(Failure::failed(format!(
-                "after {} still running: {}; see 'svc agents'",
+                "after {} still running: {}; {asked}",
                 age(timeout),
                 names.join(", ")
             )));
@@ -74,6 +85,14 @@ pub fn until_ended(
         line.draw(&doing(&watched), None);
         std::thread::sleep(POLL);
     }
+}
+
+/// What these agents wait for a person's decision of.
+fn asked_by(client: &Client, watched: &[Value]) -> Result<Vec<Value>, Failure> {
+    let mut answer = client.get("/api/approvals")?;
+    let pending = answer["pending"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let is_theirs = |one: &Value| watched.iter().any(|agent| text(agent, "name") == text(one, "agentName"));
+    Ok(pending.into_iter().filter(is_theirs).collect())
 }
 
 /// `backend-1 (Write src/a.rs), docs-1`.

@@ -161,6 +161,9 @@ fn agents_are_listed_as_table_ids_names_and_json() {
     assert_eq!(fake.ok(&["ls", "--names"]).stdout, "backend-1\nbackend-2\n");
     assert_eq!(fake.ok(&["ls", "--live", "-q"]).stdout, "3fa90001\n");
     assert_eq!(fake.ok(&["agents", "--json"]).json(), Value::Array(two()));
+    let ended = Fake::new(vec![agent("3fa90002", "backend-2", "crashed")]);
+    let none = ended.ok(&["agents", "--live"]).stdout;
+    assert_eq!(none, "none is live; 'svc agents' lists 1 that have ended\n");
     let mut narrow = command(&fake.folder.0, &["agents"]);
     narrow.env("COLUMNS", "60").stdout(Stdio::piped()).stderr(Stdio::piped());
     let narrow = finish(narrow.spawn().unwrap()).stdout;
@@ -282,6 +285,23 @@ fn wait_ends_with_the_agents_and_tells_by_its_exit_code() {
     failed(&fake.svc(&["wait", "nobody"]), 1, "no agent 'nobody'");
     let ended = Fake::new(vec![]).svc(&["wait"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, "svc: no agent is running\n"));
+}
+
+#[test]
+fn wait_returns_for_a_decision_where_it_is_told_to_and_names_it_when_the_time_is_up() {
+    let fake =
+        Fake::new(vec![agent("3fa90001", "backend-1", "waiting"), agent("3fa90002", "docs-1", "running")]);
+    let action = json!({"type": "tool_permission", "description": "use Bash"});
+    fake.state.lock().unwrap().approvals = vec![json!({"id": "apr-11110000", "agentId": "3fa90001",
+        "agentName": "backend-1", "status": "pending", "requestedAt": "2026-01-01T00:00:00.000Z", "action": action})];
+    let told = fake.ok(&["wait", "--asked"]).stdout;
+    assert!(told.contains("apr-11110000") && told.contains("use Bash"), "{told}");
+    assert_eq!(fake.ok(&["wait", "--asked", "-q"]).stdout, "apr-11110000\n");
+    let asked = fake.ok(&["wait", "--asked", "--json", "backend-1"]).json();
+    assert_eq!(asked["pending"][0]["id"], "apr-11110000");
+    let waits = "still running: docs-1; see 'svc agents'";
+    failed(&fake.svc(&["wait", "docs-1", "--asked", "--timeout", "300ms"]), 1, waits);
+    failed(&fake.svc(&["wait", "--timeout", "300ms"]), 1, "1 of their wishes wait for your decision");
 }
 
 #[test]

@@ -264,7 +264,10 @@ fn budget(dashboard: &Value) -> Option<Check> {
         not(
             Level::Warn,
             "budget",
-            format!("today's budget of ${} is used up: no agent starts", cost["dailyBudgetUsd"]),
+            format!(
+                "today's budget of ${:.2} is used up: no agent starts",
+                cost["dailyBudgetUsd"].as_f64().unwrap_or_default()
+            ),
             "svc config set safety.dailyBudgetUsd DOLLARS, or wait for tomorrow",
         )
     })
