@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check judge-map bench simulate mutants fuzz soak kills small-machine powercuts static install layout documents uninstall dist deb
+.PHONY: help build run demo run-skills test test-postgres check judge-map bench clients simulate mutants fuzz soak kills small-machine powercuts static install layout documents uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -60,6 +60,10 @@ judge-map: ## is the file that a commit changed in the map of its message? REPOS
 
 bench: ## speed and memory, as a table with the machine
 	cargo bench --locked --profile dist --bench daemon --bench lines --bench indexer --bench skills
+
+clients: ## what the typed clients are made of, and what is made of it, after a change of the API
+	UPDATE_EXPECT=1 cargo nextest run --locked -p svc --test it clients::the_descriptions
+	clients/generate
 
 simulate: export HOURS ?= 100
 simulate: export RUST_BACKTRACE = 0

@@ -3,8 +3,9 @@
 use crate::accounts;
 use crate::agents::report::{Batch, Credit, Keeper, Packed, RunReport};
 use crate::agents::{self, SpawnRequest};
-use crate::api::{Found, Method, Params, Problem, Reply, Request, Table};
+use crate::api::{Found, Method, Params, Problem, Reply, Request, Table, conformance};
 use crate::assembly::apply::apply;
+use crate::assembly::description;
 use crate::assembly::routes::table;
 use crate::assembly::spawn;
 use crate::core::ids::AgentId;
@@ -16,7 +17,7 @@ use crate::providers::Activity;
 use crate::providers::login::Login;
 use crate::record::tests::Again;
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -168,10 +169,31 @@ impl Bench {
 
     /// As [`Bench::wish`], with the head lines.
     pub fn reply(&mut self, method: &str, target: &str, body: &Value) -> Option<Reply> {
-        match self.route(method, target, body) {
+        let reply = match self.route(method, target, body) {
             Ok(reply) => Some(reply),
             Err(command) => self.command(command),
+        };
+        if let Some(reply) = &reply {
+            self.hold_against_description(method, target, reply);
         }
+        reply
+    }
+
+    /// A reply is what the description of its route says.
+    fn hold_against_description(&self, method: &str, target: &str, reply: &Reply) {
+        thread_local!(static DOCUMENT: OnceCell<Value> = const { OnceCell::new() });
+        let segments: Vec<String> =
+            target.split('?').next().unwrap_or_default().split('/').skip(1).map(ToOwned::to_owned).collect();
+        let Found::Route(route, _) = self.table.find(&method.parse().unwrap(), &segments) else { return };
+        if target.contains("?fields=") {
+            return;
+        }
+        let media = reply.content_type.split(';').next().unwrap_or_default();
+        let faults = DOCUMENT.with(|document| {
+            let document = document.get_or_init(|| description::document().expect("a description"));
+            conformance::faults(document, (method, route.path), (reply.status, media), &parsed(reply).1)
+        });
+        assert!(faults.is_empty(), "{target} is not as described: {}", faults.join("\n"));
     }
 
     /// GET that must answer 200.

@@ -2,9 +2,7 @@
 
 use super::queue::Priority;
 use super::record::View;
-use super::{
-    Agent, Command, Deliver, Isolation, Patch, Reason, SpawnRequest, Wish, scope, spawn, worker_api,
-};
+use super::{Agent, Command, Deliver, Isolation, Patch, SpawnRequest, Wish, scope, spawn, worker_api};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
 use crate::core::State;
 use crate::endpoint::{Access, Ask, Handler, Worker};
@@ -98,8 +96,7 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
     vec![
         Route::new(Method::Get, "/api/agents", "All agents", Shared(list))
             .query(&[("fields", "names of fields, separated by commas: only these of each record")])
-            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")])
-            .success(|| json!({"type": "array", "items": record_schema()})),
+            .replies(&[(200, "an array of records"), (304, "as If-None-Match says"), (400, "no such field")]),
         Route::new(Method::Post, "/api/agents", "Start an agent", Work(Anyone, spawn))
             .body(spawn_schema)
             .body_limit(2 << 20)
@@ -109,8 +106,7 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
                 (409, "maxAgents are alive already"),
             ]),
         Route::new(Method::Get, "/api/agents/:id", "One agent, with its whole prompt", Read(get))
-            .replies(&[(200, "the record"), (404, "no such agent")])
-            .success(record_schema),
+            .replies(&[(200, "the record"), (404, "no such agent")]),
         Route::new(Method::Patch, "/api/agents/:id", "Change a record", Write(Anyone, patch))
             .body(|| schema_of(changes)),
         Route::new(
@@ -491,24 +487,6 @@ fn permission(fields: &mut Fields) -> Option<Permission> {
     Some(match fields.shown_choice("permission", &PERMISSIONS, &[("full send", "full")])? {
         "full" => Permission::Full,
         _ => Permission::Auto,
-    })
-}
-
-/// The fields of a record that have closed words; there are more fields.
-fn record_schema() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "status": {"enum": ["active", "completed", "crashed", "killed", "interrupted"]},
-            "state": {"enum": [
-                "starting", "running", "waiting", "rotating", "limited", "completed", "crashed", "killed", "interrupted",
-            ]},
-            "statusReason": {"type": "string", "description": "a sentence for people; its wording may change"},
-            "statusCode": {
-                "enum": Reason::CODES,
-                "description": "the reason for programs; a later version may have further words",
-            },
-        },
     })
 }
 

@@ -8,6 +8,7 @@ pub mod apply;
 pub mod caller;
 mod clock;
 pub mod daemon;
+pub mod description;
 pub mod detect;
 pub mod documents;
 mod door;

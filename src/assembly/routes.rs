@@ -1,8 +1,8 @@
 //! The route table of the daemon: every endpoint of every feature, in one list.
 
-use super::rules;
-use crate::api::{Method, Problem, Reply, Route, Table, openapi};
-use crate::endpoint::{Ask, Handler};
+use super::{description, rules};
+use crate::api::{Method, Route, Table};
+use crate::endpoint::Handler;
 
 /// All routes.
 pub fn table() -> Table<Handler> {
@@ -11,7 +11,13 @@ pub fn table() -> Table<Handler> {
         Method::Get,
         "/api/openapi.json",
         "This API as OpenAPI 3.1",
-        Handler::Read(document),
+        Handler::Read(description::openapi),
+    ));
+    routes.push(Route::new(
+        Method::Get,
+        "/api/asyncapi.json",
+        "What WebSocket clients hear and may say, as AsyncAPI 3.0",
+        Handler::Read(description::asyncapi),
     ));
     routes.extend(crate::oversight::dashboard::routes());
     routes.extend(crate::oversight::timeline::routes());
@@ -24,8 +30,4 @@ pub fn table() -> Table<Handler> {
     }));
     rules::routes(&mut routes);
     Table::new(routes)
-}
-
-fn document(_ask: &Ask) -> Result<Reply, Problem> {
-    Ok(Reply::ok(&openapi::document(&table(), "svc daemon", crate::VERSION)))
 }

@@ -23,7 +23,9 @@ fn files_with(folder: &Path, needle: &str, found: &mut Vec<String>) {
         let path = entry.path();
         if path.is_dir() {
             files_with(&path, needle, found);
-        } else if fs::read(&path).unwrap().windows(needle.len()).any(|part| part == needle.as_bytes()) {
+        } else if entry.file_type().unwrap().is_file()
+            && fs::read(&path).unwrap().windows(needle.len()).any(|part| part == needle.as_bytes())
+        {
             found.push(path.display().to_string());
         }
     }

@@ -259,8 +259,19 @@ fn the_guide_names_every_code_of_a_reason() {
 
 #[test]
 fn nothing_names_a_machine_or_a_registry() {
-    let folders =
-        ["src", "skills", "crates", "tests", "data", "docs", "benches", "README.md", "Makefile", ".ci"];
+    let folders = [
+        "src",
+        "skills",
+        "crates",
+        "tests",
+        "data",
+        "docs",
+        "benches",
+        "clients",
+        "README.md",
+        "Makefile",
+        ".ci",
+    ];
     let hosts = ["crates.", "registry.npmjs", "pypi.", "deb.debian"];
     let patterns: Vec<String> = hosts.iter().map(|host| format!("{host}org")).collect();
     let mut patterns: Vec<&str> = patterns.iter().map(String::as_str).collect();

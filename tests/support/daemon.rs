@@ -1,5 +1,6 @@
 //! The built daemon, on a port of its own, with a project of its own.
 
+use super::conformance::{hold_message, hold_reply};
 use super::folder::Folder;
 use super::wait::wait_for;
 use serde_json::Value;
@@ -158,7 +159,10 @@ impl Daemon {
         };
         let mut text = String::new();
         response.body_mut().as_reader().read_to_string(&mut text).map_err(ureq::Error::Io)?;
-        Ok((response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text))))
+        let media = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        let body = if text.is_empty() { Value::Null } else { body_of(&text) };
+        hold_reply(method, path, response.status().as_u16(), media.unwrap_or_default(), &body);
+        Ok((response.status().as_u16(), body_of(&text)))
     }
 
     /// GET that must answer 200.
@@ -269,11 +273,19 @@ fn log_of(folder: &Folder) -> String {
     std::fs::read_to_string(folder.path().join(".svc/daemon.log")).unwrap_or_default()
 }
 
+fn body_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
 /// The next text message as JSON; panics when the connection ends.
 pub fn next_message(socket: &mut WebSocket<MaybeTlsStream<TcpStream>>) -> Value {
     loop {
         match socket.read().unwrap() {
-            Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+            Message::Text(text) => {
+                let message = serde_json::from_str(&text).unwrap();
+                hold_message(&message);
+                return message;
+            }
             Message::Close(frame) => panic!("closed: {frame:?}"),
             _ => {}
         }

@@ -4,6 +4,7 @@
 pub mod aimock;
 pub mod chat;
 pub mod chat_endpoint;
+pub mod conformance;
 pub mod daemon;
 pub mod dice;
 pub mod document;

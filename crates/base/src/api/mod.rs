@@ -3,12 +3,14 @@
 //!
 //! **Invariant:** every refusal is a [`Problem`]; it names the field, the rule and the remedy.
 
+pub mod conformance;
 mod fields;
 pub mod openapi;
 mod problem;
 mod reply;
 mod request;
 mod route;
+pub mod shapes;
 
 pub use fields::{Fields, MAX_TITLE_CHARS, Validator, schema_of};
 pub use problem::{FieldError, Problem};

@@ -19,8 +19,6 @@ pub struct Route<H> {
     pub query: &'static [(&'static str, &'static str)],
     /// Statuses beyond the common ones, with their meaning.
     pub replies: &'static [(u16, &'static str)],
-    /// JSON schema of a successful reply's body, where programs need to know its words.
-    pub success: Option<fn() -> Value>,
     /// Largest body in bytes.
     pub body_limit_bytes: usize,
     pub handler: H,
@@ -39,7 +37,6 @@ impl<H> Route<H> {
             body: None,
             query: &[],
             replies: &[],
-            success: None,
             body_limit_bytes: BODY_LIMIT_BYTES,
             handler,
         }
@@ -63,13 +60,6 @@ impl<H> Route<H> {
     #[must_use]
     pub const fn replies(mut self, replies: &'static [(u16, &'static str)]) -> Self {
         self.replies = replies;
-        self
-    }
-
-    /// Documents the body of successful replies.
-    #[must_use]
-    pub const fn success(mut self, schema: fn() -> Value) -> Self {
-        self.success = Some(schema);
         self
     }
 
