@@ -126,10 +126,12 @@ layout:
 
 # README and all that it leads to, below DESTDIR and PREFIX.
 documents:
-	install -d "$(ROOT)/share/doc/svc/docs/screenshots" "$(ROOT)/share/doc/svc/docs/develop"
+	install -d "$(ROOT)/share/doc/svc/docs/screenshots" "$(ROOT)/share/doc/svc/docs/develop" \
+		"$(ROOT)/share/doc/svc/docs/tutorials"
 	install -m 644 *.md LICENSE "$(ROOT)/share/doc/svc/"
 	install -m 644 docs/*.md "$(ROOT)/share/doc/svc/docs/"
 	install -m 644 docs/develop/*.md "$(ROOT)/share/doc/svc/docs/develop/"
+	install -m 644 docs/tutorials/* "$(ROOT)/share/doc/svc/docs/tutorials/"
 	install -m 644 docs/screenshots/* "$(ROOT)/share/doc/svc/docs/screenshots/"
 
 uninstall: ## remove what 'make install' put below PREFIX; projects keep their .svc

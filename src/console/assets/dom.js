@@ -155,7 +155,6 @@ export function keep(name, value) {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // See above.
   }
 }
 export function kept(name) {

@@ -136,7 +136,6 @@ export class Log {
       this.tools = new Map();
       for (const entry of entries) this.add(entry);
       const added = this.items.length;
-      // Ends that stood alone find their starts.
       for (const item of before) {
         const alone = item.kind === "tool" && !item.calls[0].start && item.calls[0].end;
         const begun = alone && this.tools.get(alone.id);

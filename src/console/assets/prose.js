@@ -181,7 +181,6 @@ function itemEnd(lines, from, body, inner) {
     if (!line.trim()) {
       const next = lines[at + 1] === undefined ? "" : untabbed(lines[at + 1]);
       if (!next.trim() || indentOf(next) < Math.min(body, 2)) {
-        // Items with one empty line between them are one list.
         return ITEM.test(next) ? at + 1 : at;
       }
       inner.push("");
@@ -199,7 +198,6 @@ function listItem(inner, depth, cx) {
   if (box) inner[0] = inner[0].slice(4);
   const li = make(cx, "li", {}, box && (box[1] === " " ? "☐ " : "☑ "));
   for (const el of blocks(inner, depth + 1, cx)) {
-    // The words of an item need no paragraph of their own.
     if (el.tagName === "P" && !li.querySelector(":scope > *")) li.append(...el.childNodes);
     else li.append(el);
   }
@@ -244,7 +242,6 @@ function tabled(lines, at, line, cx) {
     end += 1;
   }
   const head = heads.map((cell, n) =>
-    // A head without a word names no column.
     make(cx, cell ? "th" : "td", { scope: cell ? "col" : null, class: classes[n] }, inline(cell, cx)),
   );
   const el = make(
@@ -389,7 +386,6 @@ class Line {
     const after = this.text[at + mark.length] ?? " ";
     const blank = (letter) => /\s/.test(letter);
     const point = (letter) => PUNCTUATION.test(letter);
-    // Between slashes it is a pattern for paths.
     if (before === "/" || after === "/") return { opens: false, closes: false };
     const left = !blank(after) && (!point(after) || blank(before) || point(before));
     const right = !blank(before) && (!point(before) || blank(after) || point(after));

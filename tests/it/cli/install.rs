@@ -283,7 +283,7 @@ fn no_page_of_an_archive_leads_to_one_that_it_does_not_hold() {
     run(Command::new("make").arg("-C").arg(root()).args(["documents", &into, "PREFIX="]));
     let documents = folder.0.join("share/doc/svc");
     let mut checked = 0;
-    for place in ["", "docs", "docs/develop"].map(|place| documents.join(place)) {
+    for place in ["", "docs", "docs/develop", "docs/tutorials"].map(|place| documents.join(place)) {
         let files = fs::read_dir(&place).unwrap().map(|entry| entry.unwrap().path());
         for page in files.filter(|path| path.extension().is_some_and(|ending| ending == "md")) {
             for link in places(&fs::read_to_string(&page).unwrap()) {
