@@ -76,7 +76,11 @@ fn messages() -> Vec<Route<Handler>> {
             "What waits to be sent, and what was given up",
             Work(OperatorOnly, worker_api::messages),
         )
-        .replies(&[(200, "waiting and dead: id, event, at, tries, nextAt, error, body of each"), UNKNOWN]),
+        .replies(&[
+            (200, "waiting and dead: id, event, at, tries, nextAt, error, body of each"),
+            AGENT,
+            UNKNOWN,
+        ]),
         Route::new(
             Method::Post,
             "/api/webhooks/:id/test",

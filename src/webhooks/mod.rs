@@ -188,7 +188,7 @@ pub struct Refusal {
 #[derive(Debug)]
 pub enum Order {
     Send(Box<Sending>),
-    /// Nothing more is sent to it.
+    /// It is gone, or elsewhere: its connection is ended, and what is under way is cut.
     Forget(WebhookId),
 }
 
@@ -307,7 +307,7 @@ fn check_name(all: &All, name: &str, own: WebhookId) -> Result<(), Problem> {
     Ok(())
 }
 
-/// How one is called that was given no name: by the host it goes to.
+/// The host an address goes to: also the name of what was given none.
 fn host_of(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.split(['/', '?']).next().unwrap_or_default().to_owned()
@@ -350,7 +350,9 @@ fn create(
         under_way: None,
         awaits_disk: false,
     };
-    cx.audit("webhook.create", &json!({"webhookId": id, "name": webhook.name, "events": webhook.events}));
+    let host = host_of(&webhook.url);
+    let told = json!({"webhookId": id, "host": host, "name": webhook.name, "events": webhook.events});
+    cx.audit("webhook.create", &told);
     let shown = webhook.shown();
     Arc::make_mut(&mut all.webhooks).webhooks.insert(id, Arc::new(webhook));
     save(cx, Durability::BeforeReply);
@@ -364,14 +366,22 @@ fn change(all: &mut All, cx: &mut Context, word: &str, wish: Wish) -> Result<Rep
     }
     let Some(webhook) = Arc::make_mut(&mut all.webhooks).edit(id) else { return Err(gone(word)) };
     webhook.name = wish.name.unwrap_or_else(|| webhook.name.clone());
-    webhook.url = wish.url.unwrap_or_else(|| webhook.url.clone());
+    let url = wish.url.unwrap_or_else(|| webhook.url.clone());
+    let is_elsewhere = url != webhook.url;
+    webhook.url = url;
     webhook.events = wish.events.unwrap_or_else(|| webhook.events.clone());
     webhook.enabled = wish.enabled.unwrap_or(webhook.enabled);
     let shown = webhook.shown();
-    cx.audit(
-        "webhook.change",
-        &json!({"webhookId": id, "enabled": shown["enabled"], "events": shown["events"]}),
-    );
+    // Of the address only the host: the rest of it may be a secret.
+    let mut told = json!({"webhookId": id, "host": host_of(&webhook.url)});
+    for name in ["name", "enabled", "events"] {
+        told[name] = shown[name].clone();
+    }
+    cx.audit("webhook.change", &told);
+    if is_elsewhere {
+        // What its thread sends through was made for the old address: by way of a proxy, or not.
+        cx.push(Effect::Webhooks(Order::Forget(id)));
+    }
     save(cx, Durability::BeforeReply);
     queue::announce(all, cx, id);
     Ok(Reply::ok(&shown))
@@ -399,14 +409,18 @@ fn new_secret(
     sealed: Sealed,
     previous: Option<Sealed>,
 ) -> Result<Reply, Problem> {
+    if !all.webhooks.webhooks.contains_key(&id) {
+        return Err(gone(&id.to_string()));
+    }
     let until = previous.is_some().then(|| cx.now + BOTH_SECRETS);
-    let Some(webhook) = Arc::make_mut(&mut all.webhooks).edit(id) else { return Err(gone(&id.to_string())) };
-    webhook.both_until = until;
-    let shown = webhook.shown();
-    credentials::put(all, cx, &secret_name(id), sealed)?;
+    // The new place first: where there is none, nothing has changed.
     if let Some(previous) = previous {
         credentials::put(all, cx, &previous_name(id), previous)?;
     }
+    credentials::put(all, cx, &secret_name(id), sealed)?;
+    let Some(webhook) = Arc::make_mut(&mut all.webhooks).edit(id) else { return Err(gone(&id.to_string())) };
+    webhook.both_until = until;
+    let shown = webhook.shown();
     cx.audit("webhook.secret", &json!({"webhookId": id}));
     save(cx, Durability::BeforeReply);
     Ok(Reply::ok(&shown))

@@ -276,6 +276,37 @@ fn a_new_secret_leaves_the_one_before_in_use_for_a_day() {
 }
 
 #[test]
+fn without_room_for_the_secret_before_nothing_has_changed() {
+    let mut bench = bench(&["agent:exit"]);
+    bench.with(|all, cx| {
+        let names = (0..).map(|n| format!("other/{n}"));
+        let refused =
+            names.map(|name| crate::credentials::put(all, cx, &name, sealed())).find_map(Result::err);
+        assert_eq!(refused.unwrap().code, "too_many_credentials");
+    });
+    let before = record(&bench, ID);
+    let command = Command::NewSecret(ID, sealed(), Some(sealed()));
+    assert_eq!(bench.command(crate::core::Command::Webhooks(command)).unwrap().status, 409);
+    assert_eq!(record(&bench, ID), before);
+}
+
+#[test]
+fn a_new_address_has_a_connection_of_its_own_and_is_told_by_its_host_alone() {
+    let mut bench = bench(&["agent:exit"]);
+    let forgets = |effect: &Effect| matches!(effect, Effect::Webhooks(Order::Forget(ID)));
+    let mut change = |body: Value| {
+        bench.effects.clear();
+        assert_eq!(bench.ask("PATCH", "/api/webhooks/one", &body).0, 200);
+        let told = bench.audited("webhook.change");
+        (bench.effects.iter().any(forgets), told[0].to_string())
+    };
+    assert!(!change(json!({"events": ["*"]})).0);
+    assert!(!change(json!({"url": "https://example.org/hook"})).0);
+    let (forgets, told) = change(json!({"url": "http://127.0.0.1:9/hook?key=secret"}));
+    assert!(forgets && told.contains("127.0.0.1:9") && !told.contains("secret"), "{told}");
+}
+
+#[test]
 fn a_webhook_goes_with_its_secret_and_its_messages() {
     let mut bench = bench(&["agent:exit"]);
     try_it(&mut bench);
