@@ -1,6 +1,6 @@
 //! `/api/sessions`. What stands there is a person's, as what is made of it.
 
-use super::worker;
+use super::{worker, worker_search};
 use crate::agents::{self, SpawnRequest};
 use crate::api::{Fields, Method, Problem, Request, Route, schema_of};
 use crate::endpoint::{Access, Handler};
@@ -28,6 +28,27 @@ pub fn routes() -> Vec<Route<Handler>> {
              model, agentId and agentName of whose it is, pid of who may have it open; notes of what was not \
              looked at",
         )]),
+        Route::new(
+            Method::Get,
+            "/api/sessions/search",
+            "Words in sessions that people had in this project, as they were typed, newest first",
+            Work(OperatorOnly, worker_search::search),
+        )
+        .query(&[
+            ("q", "the words, all of which stand in an entry, and phrases in double quotes; required"),
+            ("provider", "only sessions of this one"),
+            ("since", "only entries of this RFC 3339 time and later"),
+            ("in", "text: what was said; tool: what tools were given and have answered; both when absent"),
+            ("limit", "how many hits, 1 to 50; 10 when absent"),
+        ])
+        .replies(&[
+            (
+                200,
+                "query, hits (sessionId, provider, account, folder, ts, type, tool, text), more, notes of what was \
+                 not looked at; sessions of agents are left out, GET /api/search has them",
+            ),
+            (400, "q has no word or is too long, or another value is not as above"),
+        ]),
         Route::new(
             Method::Post,
             "/api/sessions/:id/adopt",

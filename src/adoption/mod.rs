@@ -1,5 +1,6 @@
-//! Sessions that people had with a program outside of the daemon: they are listed (`svc sessions`), and one
-//! of them becomes an agent (`svc adopt`) with its history and all that was counted.
+//! Sessions that people had with a program outside of the daemon: they are listed (`svc sessions`), words
+//! are found in them (`svc search --outside`), and one of them becomes an agent (`svc adopt`) with its
+//! history and all that was counted.
 //!
 //! The programs' own records are read and never written. What is looked at is bounded: files, bytes and time.
 
@@ -9,6 +10,7 @@ mod tests;
 pub mod worker;
 mod worker_read;
 mod worker_running;
+mod worker_search;
 
 use crate::agents::adopt::{Adopted, adopt};
 use crate::core::{CallId, Context, State as All};

@@ -31,22 +31,22 @@ const LIST_TIME: Duration = Duration::from_secs(20);
 /// A program that tells itself has so long to tell of one session.
 const TOLD_TIME: Duration = Duration::from_secs(50);
 /// Records of one home that are opened for a list: of some programs those of all projects lie together.
-const OPENED_MAX: usize = 1_000;
+pub(super) const OPENED_MAX: usize = 1_000;
 /// Bytes that a program may tell of its sessions.
 const TOLD_BYTES: usize = 64 << 20;
 /// Entries of a history; of a longer one the last.
 const ENTRIES_MAX: usize = 50_000;
 
 /// A place where a program keeps sessions.
-struct Home {
-    provider: &'static dyn Provider,
-    account: Option<String>,
+pub(super) struct Home {
+    pub provider: &'static dyn Provider,
+    pub account: Option<String>,
     env: Vec<(OsString, OsString)>,
-    kept: Kept,
+    pub kept: Kept,
 }
 
 /// The homes of all programs that keep sessions, the default ones and those of accounts.
-fn homes(state: &State, project: &Path, only: Option<&str>) -> Vec<Home> {
+pub(super) fn homes(state: &State, project: &Path, only: Option<&str>) -> Vec<Home> {
     let mut homes = Vec::new();
     let fits = |info: &Info| only.is_none_or(|id| info.id == id);
     for provider in providers::all().iter().filter(|provider| fits(provider.info())) {
@@ -68,13 +68,21 @@ fn homes(state: &State, project: &Path, only: Option<&str>) -> Vec<Home> {
     homes
 }
 
-/// `GET /api/sessions`.
-pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+/// The only provider that is asked for.
+///
+/// Errors: 400 where it is none.
+pub(super) fn wanted_provider<'a>(ask: &Ask<'a>) -> Result<Option<&'a str>, Problem> {
     let only = ask.request.query("provider").filter(|text| !text.is_empty());
     if let Some(id) = only.filter(|id| providers::by_id(id).is_none()) {
         let message = format!("provider {id:?} is not one; GET /api/providers lists them");
         return Err(Problem::validation(vec![FieldError { field: "provider".into(), message }]));
     }
+    Ok(only)
+}
+
+/// `GET /api/sessions`.
+pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let only = wanted_provider(ask)?;
     let deadline = Instant::now() + LIST_TIME;
     let mut notes = Vec::new();
     let mut found: Vec<(Option<Time>, Value)> = Vec::new();
@@ -129,7 +137,7 @@ fn listed(host: &Host, home: &Home, deadline: Instant, notes: &mut Vec<String>) 
 }
 
 /// What a program tells itself.
-fn told(host: &Host, home: &Home, args: &[String], deadline: Instant) -> Result<String, String> {
+pub(super) fn told(host: &Host, home: &Home, args: &[String], deadline: Instant) -> Result<String, String> {
     let Program::OnPath(program, _) = home.provider.info().program else {
         return Err("it has no program".to_owned());
     };

@@ -1,12 +1,13 @@
 //! Finding and reading the programs' records. No link is followed, and nothing but plain files is opened.
 
+use crate::core::time::Time;
 use crate::providers::outside::{Files, Reader, Session};
 use crate::providers::{Provider, Step};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use svc_base::sorted;
 
 /// Names looked at in one folder of records.
@@ -26,11 +27,20 @@ const ENDING: &str = ".jsonl";
 
 /// The records of a program, those changed last first.
 pub fn records(files: &Files) -> Vec<PathBuf> {
+    changed_records(files).into_iter().map(|(_, path)| path).collect()
+}
+
+/// The same, each with the time of its last change.
+pub fn changed_records(files: &Files) -> Vec<(Time, PathBuf)> {
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
     let mut left = NAMES_MAX;
     collect(&files.root, files.depth, &files.begins, &mut left, &mut found);
     sorted::by(&mut found, |one, other| other.cmp(one));
-    found.into_iter().map(|(_, path)| path).collect()
+    let time = |at: SystemTime| {
+        let millis = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        Time(u64::try_from(millis).unwrap_or(u64::MAX))
+    };
+    found.into_iter().map(|(changed, path)| (time(changed), path)).collect()
 }
 
 fn collect(

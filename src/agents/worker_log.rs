@@ -26,7 +26,7 @@ use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crossbeam_channel::{Receiver, Sender, bounded};
 pub use exact::{Exact, MAX_TOKENS};
-pub use find::{Kind, Within};
+pub use find::{Kind, Within, said};
 use lineage::Lineage;
 pub use raw::{RawLines, RawPlace};
 pub use search::{Found, Searched};

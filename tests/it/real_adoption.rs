@@ -59,6 +59,18 @@ fn a_session_of_a_person_is_listed_adopted_and_gone_on_with(cli: Cli) {
     assert_eq!((&session["agentId"], &session["pid"]), (&Value::Null, &Value::Null), "{session:#}");
 
     let id = session["id"].as_str().unwrap();
+    let found_in = |query: &str| {
+        let answer = stage.daemon.get(&format!("/api/sessions/search?q={query}"));
+        let hits = answer["hits"].as_array().unwrap().clone();
+        assert!(
+            hits.iter().all(|hit| hit["sessionId"] == id && hit["provider"] == cli.provider()),
+            "{answer:#}"
+        );
+        hits.len()
+    };
+    assert!(found_in("real-write") > 0 && found_in("%22I+wrote+written.txt%22&in=text") > 0, "what was said");
+    assert!(found_in("written.txt&in=tool") > 0, "what a tool was given");
+    assert_eq!((found_in("zeppelin"), found_in("real-write&since=2999-01-01T00:00:00Z")), (0, 0));
     let wish = json!({"name": "mine", "permission": "full", "scope": ["src/**"]});
     let agent = stage.daemon.post(&format!("/api/sessions/{id}/adopt"), &wish);
     assert_eq!((&agent["state"], &agent["statusCode"]), (&json!("waiting"), &json!("adopted")), "{agent:#}");
@@ -81,6 +93,7 @@ fn a_session_of_a_person_is_listed_adopted_and_gone_on_with(cli: Cli) {
     let files = stage.daemon.get("/api/agents/mine/files");
     assert!(files.to_string().contains("written.txt"), "{files:#}");
     assert_eq!(sessions(&stage)[0]["agentName"], "mine");
+    assert_eq!(found_in("real-write"), 0, "it is an agent's, and stands in its log");
     let (status, refused) = stage.daemon.send("POST", &format!("/api/sessions/{id}/adopt"), &json!({}));
     assert_eq!((status, &refused["code"]), (409, &json!("session_owned")), "{refused}");
 

@@ -465,6 +465,11 @@ export class Client extends Transport {
     return (await this.call("GET", `/api/sessions`, query, undefined, "auto")) as types.GetSessionsReply;
   }
 
+  /** Words in sessions that people had in this project, as they were typed, newest first. */
+  async getSessionsSearch(query: { q?: Query; provider?: Query; since?: Query; in?: Query; limit?: Query } = {}): Promise<types.GetSessionsSearchReply> {
+    return (await this.call("GET", `/api/sessions/search`, query, undefined, "auto")) as types.GetSessionsSearchReply;
+  }
+
   /** Skills to install. */
   async getSkills(query: { search?: Query; category?: Query; refresh?: Query } = {}): Promise<types.GetSkillsReply> {
     return (await this.call("GET", `/api/skills`, query, undefined, "auto")) as types.GetSkillsReply;

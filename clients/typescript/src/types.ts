@@ -201,6 +201,7 @@ export type GetRoutingSuggestionReply = { reason: string; similar: (unknown)[]; 
 export type GetRulesReply = { floor: ({ reason: string; word: string })[]; rules: (Rule)[] };
 export type GetSearchReply = { hits: ({ agentId: (Id) | (null); agentName: string | null; lineageId: Id; n: number; text: string; tool: string | null; ts: string; type: string })[]; more: boolean; notSearchedBytes: number; query: string; searchedBytes: number };
 export type GetSessionsReply = { notes: (string)[]; sessions: ({ account: string | null; agentId: (Id) | (null); agentName: string | null; began: (string) | (null); changed: (string) | (null); folder: string; id: string; model: string | null; pid: number | null; provider: string; tokens: number | null; turns: number | null; words: string })[] };
+export type GetSessionsSearchReply = { hits: ({ account: string | null; folder: string; provider: string; sessionId: string; text: string; tool: string | null; ts: (string) | (null); type: string })[]; more: boolean; notes: (string)[]; query: string };
 export type GetSkillsReply = { categories: ({ count: number; id: string })[]; skills: (SkillOffer)[]; source: "live" | "bundled"; total: number; why?: string };
 export type GetSkillsIdContentReply = { content: string; id: string; source: string };
 export type GetSkillsInstalledReply = { skills: ((Skill) & ({ intact: boolean; path: string; usedBy: (string)[] }))[] };

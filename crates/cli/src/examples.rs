@@ -91,6 +91,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc search login timeout",
             "svc search --agent backend-1 --in tool '\"expected 412\"'",
             "svc search --since 2h src/login.js",
+            "svc search --outside why no redis    # in sessions that you had without svc",
         ],
     ),
     ("brief", &["svc brief backend", "svc brief backend 'Mend the tests'"]),

@@ -2,8 +2,8 @@
 //! were typed.
 
 use super::client::encode;
-use super::commands::{ANY, Command, Group, value};
-use super::render::{Style, clean, parse_duration};
+use super::commands::{ANY, Command, Group, switch, value};
+use super::render::{Style, clean, one_line, parse_duration};
 use super::session::{Failure, Out, Outcome, Session, now};
 use super::target::text;
 use serde_json::Value;
@@ -34,17 +34,20 @@ const SEARCH: Command = Command {
     name: "search",
     group: Group::Look,
     summary: "find words in all logs as they were typed",
-    usage: "search WORDS.. [--agent TARGET] [--since T] [--in tool|text] [--limit N]",
+    usage: "search WORDS.. [--agent TARGET | --outside [--provider ID]] [--since T] [--in tool|text] [--limit N]",
     words: (1, ANY),
     options: &[
         value("agent", "TARGET", "only the log of this agent"),
+        switch("outside", "in the sessions that you had here without svc instead"),
+        value("provider", "ID", "with --outside: only sessions of this one"),
         value("since", "T", "only what is younger than 30m, 2h, 7d, or after an RFC 3339 time"),
         value("in", "WHERE", "text: what was said; tool: what tools were given and have answered"),
         value("limit", "N", "how many hits (10)"),
     ],
     details: "Newest first, over the logs of all agents, live and ended. An entry has all of the words, each as a whole word in\n\
               any case; an argument with blanks among others, or words in double quotes, stand together as they are. 'svc logs\n\
-              AGENT --since N' shows what follows entry N. 'svc recall' asks by meaning instead.",
+              AGENT --since N' shows what follows entry N. 'svc recall' asks by meaning instead. --outside reads the\n\
+              programs' own records, as 'svc sessions' does, 20 seconds at most; 'svc adopt SESSION' makes one an agent.",
     run: search,
     ..Command::PLAIN
 };
@@ -86,8 +89,17 @@ fn left_out(out: &Out, answer: &Value, why: &str) -> Outcome {
 /// `svc search WORDS..`.
 fn search(session: &Session) -> Outcome {
     let (out, args) = (&session.out, &session.args);
-    let mut path = format!("/api/search?q={}", encode(&typed(&args.words)));
-    for name in ["agent", "in", "limit"] {
+    let is_outside = args.flag("outside");
+    if is_outside && args.value("agent").is_some() {
+        let text = "--agent asks the log of an agent, --outside sessions of yours; give one of them";
+        return Err(Failure::usage(text));
+    }
+    if !is_outside && args.value("provider").is_some() {
+        return Err(Failure::usage("--provider goes with --outside; --agent chooses among agents"));
+    }
+    let route = if is_outside { "/api/sessions/search" } else { "/api/search" };
+    let mut path = format!("{route}?q={}", encode(&typed(&args.words)));
+    for name in ["agent", "provider", "in", "limit"] {
         if let Some(value) = args.value(name) {
             let _ = write!(path, "&{name}={}", encode(value));
         }
@@ -102,15 +114,42 @@ fn search(session: &Session) -> Outcome {
     let hits = answer["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
     for hit in hits {
         let tool = hit["tool"].as_str().map(|tool| format!(" {}", clean(tool))).unwrap_or_default();
-        let head = format!("{} {}{tool}", text(hit, "ts").get(..16).unwrap_or_default(), place(hit));
+        let whose = if is_outside { session_of(hit) } else { place(hit) };
+        let head = format!("{} {whose}{tool}", text(hit, "ts").get(..16).unwrap_or_default());
         out.line(&format!("{}  {}", out.paint(Style::Dim, &head), clean(text(hit, "text"))))?;
     }
     if hits.is_empty() {
-        out.line("no entry has all of these words; svc recall asks by meaning")?;
+        out.line(if is_outside {
+            "no entry of a session of yours in this project has all of these words"
+        } else {
+            "no entry has all of these words; svc recall asks by meaning"
+        })?;
     } else if answer["more"] == true {
         out.line("(there are more: --limit 50, or more words)")?;
     }
+    out.lines(&adoptions(hits))?;
+    let notes = answer["notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    out.lines(&notes.map(|note| format!("({})", one_line(note))).collect::<Vec<_>>())?;
     left_out(out, &answer, "were too much to look through; give --agent, --since or a rarer word")
+}
+
+/// Whose session a hit is of, and in which folder: `claude-code 0199f3c2-.. in docs`.
+fn session_of(hit: &Value) -> String {
+    let folder = Some(clean(text(hit, "folder"))).filter(|folder| !folder.is_empty());
+    let folder = folder.map_or_else(String::new, |folder| format!(" in {folder}"));
+    format!("{} {}{folder}", clean(text(hit, "provider")), clean(text(hit, "sessionId")))
+}
+
+/// What makes agents of the sessions that hits are of, in their order.
+fn adoptions(hits: &[Value]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for id in hits.iter().map(|hit| clean(text(hit, "sessionId"))).filter(|id| !id.is_empty()) {
+        let line = format!("go on there: svc adopt {id}");
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// The words of a search: an argument with blanks is a phrase.

@@ -238,7 +238,7 @@ fn blocks(words: &Words, filed: &[Filed]) -> io::Result<Vec<usize>> {
 }
 
 /// What an entry says or does, in words. The end of a turn repeats what was said last.
-fn said(entry: &LogEntry) -> Option<(Kind, String)> {
+pub fn said(entry: &LogEntry) -> Option<(Kind, String)> {
     match entry {
         LogEntry::Other(Other::User { text } | Other::Life { text }) => Some((Kind::Text, text.clone())),
         LogEntry::Activity(activity) => match activity {

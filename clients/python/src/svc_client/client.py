@@ -474,6 +474,17 @@ class Client(Transport):
         """
         return cast('types.GetSessionsReply', self.call("GET", "/api/sessions", {"provider": provider}, None, "auto"))
 
+    def get_sessions_search(self, *, q: Query = None, provider: Query = None, since: Query = None, in_: Query = None, limit: Query = None) -> types.GetSessionsSearchReply:
+        """Words in sessions that people had in this project, as they were typed, newest first.
+
+        q: the words, all of which stand in an entry, and phrases in double quotes; required
+        provider: only sessions of this one
+        since: only entries of this RFC 3339 time and later
+        in_: text: what was said; tool: what tools were given and have answered; both when absent
+        limit: how many hits, 1 to 50; 10 when absent
+        """
+        return cast('types.GetSessionsSearchReply', self.call("GET", "/api/sessions/search", {"q": q, "provider": provider, "since": since, "in": in_, "limit": limit}, None, "auto"))
+
     def get_skills(self, *, search: Query = None, category: Query = None, refresh: Query = None) -> types.GetSkillsReply:
         """Skills to install.
 

@@ -2008,6 +2008,22 @@ class GetSessionsReply(TypedDict):
     notes: list[str]
     sessions: list["GetSessionsReplySessionsItem"]
 
+class GetSessionsSearchReplyHitsItem(TypedDict):
+    account: Union[str, None]
+    folder: str
+    provider: str
+    sessionId: str
+    text: str
+    tool: Union[str, None]
+    ts: Union[str, None]
+    type: str
+
+class GetSessionsSearchReply(TypedDict):
+    hits: list["GetSessionsSearchReplyHitsItem"]
+    more: bool
+    notes: list[str]
+    query: str
+
 class GetSkillsReplyCategoriesItem(TypedDict):
     count: int
     id: str
