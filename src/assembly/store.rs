@@ -27,6 +27,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use svc_sys::files::{missing_is_fine, replace, sync_folder};
 use svc_sys::journal::{append_rotating, trim_lines};
+use svc_sys::memory;
 use svc_sys::threads::Thread;
 
 /// Log lines that wait for the disk at most; further ones are dropped and counted.
@@ -40,6 +41,9 @@ const REMOVALS_AT_ONCE: usize = 32;
 const GATHERING: Duration = Duration::from_millis(1);
 /// After a failed write, the next try comes this much later.
 const RETRY: Duration = Duration::from_secs(1);
+/// Free memory goes back to the system behind a round, at most so often: work of hours leaves holes between
+/// what stays, and whoever does nothing is not woken for it.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// Who waits for the disk.
 enum Waiting {
@@ -137,6 +141,7 @@ impl Store {
             failing: false,
             unsynced: BTreeMap::new(),
             journals_are_named: false,
+            gave_back: Instant::now(),
         };
         let thread = Thread::spawn("store", move || writer.run(&theirs))?;
         Ok(Self { shared, _thread: thread })
@@ -297,6 +302,8 @@ struct Writer {
     unsynced: BTreeMap<Journal, File>,
     /// Whether the folder was synced since a journal may have been made.
     journals_are_named: bool,
+    /// When free memory was last given back to the system.
+    gave_back: Instant,
 }
 
 impl Writer {
@@ -312,6 +319,10 @@ impl Writer {
             }
             if closing {
                 return;
+            }
+            if self.gave_back.elapsed() >= GIVE_BACK_EVERY {
+                memory::give_back();
+                self.gave_back = Instant::now();
             }
             let inbox = shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
             let until = Instant::now() + (began.elapsed() / 2).min(GATHERING);

@@ -6,6 +6,7 @@
 use crate::acp_door::project;
 use crate::support::daemon::Daemon;
 use crate::support::mcp::add;
+use crate::support::real::absent;
 use crate::support::wait::wait_for;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
@@ -18,13 +19,7 @@ fn the_protocols_own_library_takes_svc_for_an_agent() {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/real-acp");
     let libraries = std::env::var_os("SVC_REAL_ACP_DIR").map_or_else(default, PathBuf::from);
     if !libraries.join("installed").is_file() {
-        let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
-        assert!(
-            !is_required,
-            "the library is absent although SVC_REAL_CLIS=require: run tests/real/setup-acp"
-        );
-        eprintln!("SKIPPED: the library is not installed; tests/real/setup-acp installs it");
-        return;
+        return absent("the library of the protocol", "setup-acp");
     }
     let folder = project("acp-library");
     let daemon = Daemon::start_in(Arc::clone(&folder), &[]);

@@ -5,6 +5,7 @@
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
+use crate::support::real::absent;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -77,12 +78,7 @@ impl Tools {
         if folder.join("installed").is_file() {
             return Some(Self(folder));
         }
-        let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
-        assert!(
-            !is_required,
-            "mypy and tsc are absent although SVC_REAL_CLIS=require: run tests/real/setup-clients"
-        );
-        eprintln!("SKIPPED: mypy and tsc are absent; tests/real/setup-clients installs them");
+        absent("mypy and tsc", "setup-clients");
         None
     }
 

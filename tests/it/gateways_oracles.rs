@@ -5,6 +5,7 @@
 //! skipped, and fail where `SVC_REAL_CLIS=require`.
 
 use crate::support::chat::{discord, slack, telegram};
+use crate::support::real::absent;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Lines};
@@ -23,12 +24,7 @@ impl Library {
         let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/chat-libraries");
         let folder = std::env::var_os("SVC_CHAT_LIBRARIES").map_or_else(default, PathBuf::from).join(name);
         if !folder.join("node_modules").join(library).is_dir() {
-            let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
-            assert!(
-                !is_required,
-                "{library} absent although SVC_REAL_CLIS=require: run tests/real/setup-oracles"
-            );
-            eprintln!("SKIPPED: {library} is not installed; tests/real/setup-oracles installs it");
+            absent(library, "setup-oracles");
             return None;
         }
         let (url, rest) = arguments.split_first().unwrap();

@@ -5,6 +5,7 @@
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
 use crate::support::mcp::{exec, record, text, tool_names};
+use crate::support::real::absent;
 use crate::support::wait::wait_for;
 use serde_json::json;
 use std::fs;
@@ -29,9 +30,7 @@ fn program(name: &str, program: &str) -> Option<String> {
     if let Some(path) = found {
         return Some(path.to_str().unwrap().to_owned());
     }
-    let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
-    assert!(!is_required, "{name} absent although SVC_REAL_CLIS=require: run tests/real/setup-mcp");
-    eprintln!("SKIPPED: the MCP server {name} is absent; tests/real/setup-mcp installs it");
+    absent(&format!("the MCP server {name}"), "setup-mcp");
     None
 }
 

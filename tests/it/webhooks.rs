@@ -3,6 +3,7 @@
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
+use crate::support::real::absent;
 use crate::support::receiver::{Answers, Receiver};
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -43,12 +44,7 @@ fn oracle() -> Option<PathBuf> {
     if folder.join("installed").is_file() {
         return Some(folder.join("bin/python"));
     }
-    let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
-    assert!(
-        !is_required,
-        "standardwebhooks absent although SVC_REAL_CLIS=require: run tests/real/setup-doors"
-    );
-    eprintln!("SKIPPED: standardwebhooks is absent; tests/real/setup-doors installs it");
+    absent("standardwebhooks", "setup-doors");
     None
 }
 

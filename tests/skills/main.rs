@@ -9,6 +9,7 @@ mod support {
     pub mod postgres;
     pub mod processes;
     pub mod proxy;
+    pub mod real;
     pub mod tools;
     pub mod wait;
 }

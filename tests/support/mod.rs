@@ -14,6 +14,7 @@ pub mod mcp;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod real;
 pub mod receiver;
 pub mod rehearsal;
 pub mod tap;

@@ -1,5 +1,5 @@
 //! What this program holds in memory without need.
-#![allow(unsafe_code, reason = "madvise and mallopt, which std does not offer")]
+#![allow(unsafe_code, reason = "madvise, mallopt and malloc_trim, which std does not offer")]
 
 /// Pools that all threads share. Where each has its own, what a thread frees waits there for that thread, and
 /// a daemon with a thread for every agent holds three times of what it uses.
@@ -18,6 +18,21 @@ pub fn share_pools() {
 /// Other C libraries have no pools of threads' own.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn share_pools() {}
+
+/// Gives whole pages that lie free between pieces in use back to the system; which the C library does of its
+/// own accord only at the end of a pool. Whoever wants memory meanwhile waits: some 3 ms with 30 MB to give
+/// back.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn give_back() {
+    // SAFETY: it takes a number, and nothing that is in use is touched.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Other C libraries do it by themselves, or cannot.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn give_back() {}
 
 /// Lets go of the pages of this program's code and constants. What is used again is mapped again at its next
 /// use, in steps of 64 KB, without reading the disk as long as the system has it in memory.
@@ -137,6 +152,32 @@ mod tests {
             after
         });
         assert!(after <= before + 1, "{before} pools, then {after}");
+    }
+
+    /// Bytes of this program's own that are in memory.
+    #[cfg(target_env = "gnu")]
+    fn own_bytes() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let own = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        own.trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+    }
+
+    #[cfg(target_env = "gnu")]
+    #[test]
+    fn pages_that_lie_free_between_pieces_in_use_are_given_back() {
+        const PIECE: usize = 1 << 10;
+        const PIECES: usize = 30_000;
+        let before = own_bytes();
+        let mut pieces: Vec<Option<Vec<u8>>> = (0..PIECES).map(|_| Some(vec![7; PIECE])).collect();
+        // One in a hundred stays, the last one among them: no pool has a free end.
+        for (n, piece) in pieces.iter_mut().enumerate() {
+            piece.take_if(|_| n % 100 != 0 && n + 1 != PIECES);
+        }
+        let held = own_bytes() - before;
+        give_back();
+        let left = own_bytes() - before;
+        assert!(held > PIECE * PIECES / 2 && left < held / 3, "{held} bytes held, then {left}");
+        assert!(pieces.iter().flatten().all(|piece| piece.iter().all(|byte| *byte == 7)));
     }
 
     #[test]
