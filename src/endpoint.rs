@@ -18,6 +18,8 @@ pub struct Ask<'a> {
     pub now: Time,
     /// Finds out; see [`Ask::caller`].
     pub find_caller: &'a dyn Fn() -> Option<AgentId>,
+    /// The name of the phone that calls. Whoever asks for the caller alone is told of an unknown agent.
+    pub phone: Option<&'a str>,
 }
 
 impl Ask<'_> {
@@ -29,7 +31,10 @@ impl Ask<'_> {
 
     /// Who calls.
     pub fn actor(&self) -> Actor {
-        self.caller().map_or(Actor::Operator, Actor::Agent)
+        match self.phone {
+            Some(name) => Actor::Phone(name.into()),
+            None => self.caller().map_or(Actor::Operator, Actor::Agent),
+        }
     }
 }
 

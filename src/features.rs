@@ -37,6 +37,8 @@ macro_rules! features {
         alerts Alerts: state(State) order(Order) => _, _, _;
         /// What is posted to addresses of a person's own.
         webhooks Webhooks: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
+        /// Browsers on other devices that look at what waits, and decide it.
+        phones Phones: state(State) wish(Command) report(Report) => _, _, api;
         /// What the agents have learned.
         memory Memory: state(State) wish(Command) => moment, heard, api;
         /// What agents did, written down.
@@ -212,6 +214,8 @@ macro_rules! documents {
             Specializations = "memory/specializations.json";
             /// The installed skills.
             Skills = "state/skills.json": pretty market;
+            /// Paired phones, and where they call.
+            Phones = "state/phones.json": compact phones;
             /// Comments of persons on the work of agents.
             Comments = "state/comments.json": compact comments;
             /// What the counters said and what happened.

@@ -36,6 +36,7 @@ pub mod market;
 pub mod memory;
 pub mod oversight;
 pub mod ownership;
+pub mod phones;
 pub mod prices;
 pub mod programs;
 pub mod recall;

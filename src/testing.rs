@@ -234,7 +234,14 @@ impl Bench {
     fn handle(&self, handler: Handler, request: &Request, params: &Params) -> Result<Reply, Command> {
         let caller = self.actor.agent();
         let find_caller = || caller;
-        let ask = Ask { request, params, state: &self.state, now: self.now, find_caller: &find_caller };
+        let ask = Ask {
+            request,
+            params,
+            state: &self.state,
+            now: self.now,
+            find_caller: &find_caller,
+            phone: None,
+        };
         let refuse = |problem: Problem| Ok(problem.into());
         match handler {
             Handler::Read(read) | Handler::Shared(read) => read(&ask).or_else(refuse),

@@ -8,14 +8,18 @@ use super::{rules, unwritten};
 use crate::agents::report::RunReport;
 use crate::api::{Problem, Reply};
 use crate::core::ids::AgentId;
-use crate::core::{CallId, Context, Effect, Event, State};
-use crate::{agents, alerts, gateways, webhooks};
+use crate::core::{Actor, CallId, Context, Effect, Event, State};
+use crate::{agents, alerts, gateways, phones, webhooks};
 use serde_json::json;
 use std::sync::Arc;
 
 /// Applies one event. What a call would change is in force when it is on disk: see [`Unwritten`].
 pub fn apply(state: &mut State, cx: &mut Context, event: Event) {
     match event {
+        Event::Call(call, Actor::Phone(name), command) => match phones::may_wish(state, &name, &command) {
+            Ok(()) => unwritten::call(state, cx, call, Actor::Phone(name), command),
+            Err(problem) => cx.reply(call, problem),
+        },
         Event::Call(call, actor, command) => unwritten::call(state, cx, call, actor, command),
         Event::OnDisk(call, outcome) if unwritten::on_disk(state, cx, call, &outcome) => {}
         event => happen(state, cx, event),

@@ -162,7 +162,7 @@ fn is_usual(peer: SocketAddr, local: SocketAddr) -> bool {
 }
 
 /// Whether an address belongs to no interface of this machine.
-fn is_elsewhere(peer: SocketAddr, local: SocketAddr) -> bool {
+pub fn is_elsewhere(peer: SocketAddr, local: SocketAddr) -> bool {
     let (theirs, ours) = (peer.ip().to_canonical(), local.ip().to_canonical());
     if theirs.is_loopback() || ours.is_loopback() || theirs == ours {
         return false;

@@ -6,6 +6,7 @@ use super::door::{self, Desk, Door};
 use super::host::Host;
 use super::lock::{Lock, LockError};
 use super::outbox::{FRAMES, Outbox, state_body};
+use super::phone_service::{self, PhoneService};
 use super::service::Service;
 use super::shared_replies::SharedReplies;
 use super::state_thread::{Core, RunningCore, StateThread};
@@ -23,6 +24,7 @@ use crate::credentials::worker::KEY_FILE;
 use crate::federation::worker::Keeper;
 use crate::integrations;
 use crate::market::worker_client::Marketplace;
+use crate::phones::worker_door;
 use crate::programs::registry;
 use crate::recall::worker as recall;
 use crate::record::worker_tape::{Recorder, Tape};
@@ -241,6 +243,7 @@ fn count(host: &Host, server: &http::Server, hub: HubHandle) {
 /// The running threads. Fields in the order in which they end.
 struct Daemon {
     _signals: Signals,
+    phones: Arc<worker_door::Door>,
     server: http::Server,
     core: Core,
     console: Arc<Sessions>,
@@ -273,10 +276,9 @@ impl Daemon {
         let (snapshot, seq) = (core.clone(), clock::now().0.saturating_mul(1000));
         let hub = Hub::start(seq, Some(&folder.join(FRAMES)), move || state_body(&snapshot.snapshot()))?;
         let vault = vault(folder, &core)?;
-        let policy = Policy::local(bound.address.ip());
-        let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
         let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
         let console = Arc::new(Sessions::default());
+        let phones = Arc::new(worker_door::Door::new(folder));
         let agent_tokens = Arc::new(AgentTokens::open(folder)?);
         let host = Arc::new(Host {
             desk: desk.clone(),
@@ -284,6 +286,7 @@ impl Daemon {
             project: project_dir.clone(),
             logs: Arc::clone(&logs),
             console: Arc::clone(&console),
+            phones: Arc::clone(&phones),
             vault,
             processes: Arc::clone(&processes),
             indexer: Arc::new(Indexer::new(project_dir.clone())),
@@ -321,13 +324,13 @@ impl Daemon {
         catch_up.wait();
         // Whoever is let in finds a daemon that stays: what may still be refused comes before.
         lock.publish(&project).map_err(|error| unpublished(&error))?;
-        let server = http::Server::start(bound, config, Arc::new(service))?;
-        count(&host, &server, hub_handle);
+        let server = serve(bound, service, hub_handle)?;
         let door = desk.and_then(|desk| Door::open(desk, server.handle()));
         let watches = (watch_documents(&core, &project_dir)?, recall::Indexing::start(Arc::clone(&logs))?);
         let indexing = start_indexing(&core, &host)?;
         Ok(Self {
             _signals: signals,
+            phones,
             server,
             core,
             console,
@@ -344,6 +347,7 @@ impl Daemon {
     fn wait(self) {
         let Self {
             _signals: signals,
+            phones,
             server,
             core,
             console: _,
@@ -360,6 +364,7 @@ impl Daemon {
         drop(core);
         drop(indexing);
         programs.stop();
+        phones.end();
         server.stop(CONNECTION_GRACE);
         let strays = processes.sweep_strays();
         if strays.leaked > 0 {
@@ -413,6 +418,28 @@ fn recorded(state: State, folder: &Path) -> (Core, StateThread, Option<Arc<Recor
             (core, thread, None)
         }
     }
+}
+
+/// Lets callers in, and phones where a person has said so.
+fn serve(bound: Bound, service: Service, hub: HubHandle) -> std::io::Result<http::Server> {
+    let (service, policy) = (Arc::new(service), Policy::local(bound.address.ip()));
+    let config = http::Config { limits: http::Limits::default(), policy, server: "svc" };
+    let server = http::Server::start(bound, config, Arc::clone(&service) as Arc<dyn http::Service>)?;
+    serve_phones(&service.host.phones, &service, &service.core.snapshot());
+    count(&service.host, &server, hub);
+    Ok(server)
+}
+
+/// Lets phones in, where a person has said so. They keep no daemon from starting.
+fn serve_phones(door: &Arc<worker_door::Door>, service: &Arc<Service>, state: &State) {
+    let service = Arc::downgrade(service);
+    door.set_serve(Box::new(move |bound, front, authority| {
+        let service = service.upgrade().ok_or_else(|| std::io::Error::other("the daemon ends"))?;
+        let (limits, policy) = (phone_service::limits(), Policy::only(authority));
+        let config = http::Config { limits, policy, server: "svc" };
+        http::Server::start_behind(Some(front), bound, config, Arc::new(PhoneService { service }))
+    }));
+    crate::phones::worker::resume(door, state);
 }
 
 fn watch_documents(core: &Core, project: &Path) -> std::io::Result<worker_documents::Watch> {

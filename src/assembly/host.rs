@@ -9,6 +9,7 @@ use crate::core::ids::AgentId;
 use crate::credentials::Vault;
 use crate::federation::worker::Keeper;
 use crate::market::worker_client::Marketplace;
+use crate::phones::worker_door;
 use crate::record::worker_tape::Recorder;
 use crate::snapshots::worker::Snapshots;
 use crate::workspace::worker_index::Indexer;
@@ -36,6 +37,8 @@ pub struct Host {
     pub logs: Arc<LogStore>,
     /// The browsers that have proven to be a person's.
     pub console: Arc<Sessions>,
+    /// Where phones call.
+    pub phones: Arc<worker_door::Door>,
     /// Seals and opens credentials.
     pub vault: Arc<Vault>,
     /// For short commands such as `git diff`.

@@ -18,6 +18,7 @@ pub mod host;
 pub mod lock;
 mod moments;
 mod outbox;
+pub mod phone_service;
 pub mod replay;
 pub mod routes;
 mod rules;

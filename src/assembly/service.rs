@@ -13,6 +13,7 @@ use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use crate::core::{Event, State};
 use crate::endpoint::{Access, Answer, Ask, Handler};
 use crate::federation::api::ENVELOPE_PATH;
+use crate::phones::not_paired;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Instant;
@@ -90,7 +91,8 @@ impl http::Service for Service {
         http::dispatch(&self.table, request, |route, params| {
             let state = self.core.snapshot();
             let find_caller = || self.caller(&state, request).agent();
-            let ask = Ask { request, params, state: &state, now: clock::now(), find_caller: &find_caller };
+            let now = clock::now();
+            let ask = Ask { request, params, state: &state, now, find_caller: &find_caller, phone: None };
             let reply = self.answer(route, &ask, &state).unwrap_or_else(Into::into);
             self.with_remedy(&ask, reply)
         })
@@ -104,33 +106,51 @@ impl http::Service for Service {
 }
 
 impl Service {
+    /// Answers a phone, of which it was seen that it may ask this; or, without one, who wants to become one.
+    pub fn answer_phone(&self, request: &Request, caller: Caller) -> Reply {
+        http::dispatch(&self.table, request, |route, params| {
+            let state = self.core.snapshot();
+            let Caller::Phone(id) = caller else { return not_paired().into() };
+            let phone = id.and_then(|id| state.phones.get(id));
+            if phone.is_none() && id.is_some() {
+                return not_paired().into();
+            }
+            let (find_caller, now) = (|| caller.agent(), clock::now());
+            let phone = phone.map(|phone| phone.name.as_str());
+            let ask = Ask { request, params, state: &state, now, find_caller: &find_caller, phone };
+            self.perform(route, &ask, &state).unwrap_or_else(Into::into)
+        })
+    }
+
     fn answer(&self, route: &Route<Handler>, ask: &Ask, state: &Arc<State>) -> Result<Reply, Problem> {
+        if let Handler::Write(access, _) | Handler::Work(access, _) = route.handler {
+            self.allow(access, ask)?;
+        }
+        self.perform(route, ask, state)
+    }
+
+    /// What a route does for a caller who may.
+    fn perform(&self, route: &Route<Handler>, ask: &Ask, state: &Arc<State>) -> Result<Reply, Problem> {
         match route.handler {
             Handler::Read(read) => read(ask),
             Handler::Shared(read) => self.shared.get(route.path, state, ask.request, || read(ask)),
-            Handler::Write(access, parse) => {
-                self.allow(access, ask)?;
-                Ok(self.core.call(ask.actor(), parse(ask)?).into())
-            }
-            Handler::Work(access, work) => {
-                self.allow(access, ask)?;
-                match work(&self.host, ask)? {
-                    Answer::Reply(reply) => Ok(reply),
-                    Answer::Command(command) => Ok(self.core.call(ask.actor(), command).into()),
-                    Answer::Undoable(command, undo) => {
-                        let response = self.core.call(ask.actor(), command);
-                        if !response.is_granted() {
-                            undo();
-                        }
-                        Ok(response.into())
+            Handler::Write(_, parse) => Ok(self.core.call(ask.actor(), parse(ask)?).into()),
+            Handler::Work(_, work) => match work(&self.host, ask)? {
+                Answer::Reply(reply) => Ok(reply),
+                Answer::Command(command) => Ok(self.core.call(ask.actor(), command).into()),
+                Answer::Undoable(command, undo) => {
+                    let response = self.core.call(ask.actor(), command);
+                    if !response.is_granted() {
+                        undo();
                     }
-                    Answer::Followed(command, follow) => {
-                        let response = self.core.call(ask.actor(), command);
-                        let is_granted = response.is_granted();
-                        Ok(if is_granted { follow(response.into()) } else { response.into() })
-                    }
+                    Ok(response.into())
                 }
-            }
+                Answer::Followed(command, follow) => {
+                    let response = self.core.call(ask.actor(), command);
+                    let is_granted = response.is_granted();
+                    Ok(if is_granted { follow(response.into()) } else { response.into() })
+                }
+            },
         }
     }
 
@@ -146,6 +166,8 @@ impl Service {
         match caller {
             Caller::Agent(_) if access == Access::Anyone => return Ok(()),
             Caller::Agent(agent) => return Err(may_not(agent)),
+            // Those come by another way, and are never asked about here.
+            Caller::Phone(_) => return Err(not_paired()),
             Caller::Nobody(_) | Caller::Person => {}
         }
         let is_guess = shown == Shown::Wrong;
@@ -162,7 +184,7 @@ impl Service {
             }
             // Whoever means to act as a person is not taken for somebody less.
             Caller::Nobody(why @ Unproven::Exposed) => Err(self.prove_yourself(why)),
-            Caller::Nobody(_) | Caller::Person | Caller::Agent(_) => Ok(()),
+            Caller::Nobody(_) | Caller::Person | Caller::Agent(_) | Caller::Phone(_) => Ok(()),
         }
     }
 
@@ -205,7 +227,7 @@ impl Service {
     }
 
     /// Errors: 429 for a source of too many wrong tokens; this one may be the next.
-    fn listen_to(&self, source: Source, is_wrong: bool) -> Result<(), Problem> {
+    pub fn listen_to(&self, source: Source, is_wrong: bool) -> Result<(), Problem> {
         let now = Instant::now();
         self.tokens.listen_to(source, now)?;
         if is_wrong && let Some(wrong) = self.tokens.count_wrong(source, now) {
@@ -226,7 +248,7 @@ impl Service {
         }
         match self.caller(ask.state, ask.request) {
             Caller::Nobody(why) => self.prove_yourself(why).into(),
-            Caller::Person | Caller::Agent(_) => reply,
+            Caller::Person | Caller::Agent(_) | Caller::Phone(_) => reply,
         }
     }
 
@@ -299,7 +321,7 @@ fn has_kept_place(holder: Holder) -> bool {
 }
 
 /// Who holds the other end; asked once per connection.
-fn holder(state: &State, ends: &Ends) -> Holder {
+pub fn holder(state: &State, ends: &Ends) -> Holder {
     *ends.holder.get_or_init(|| caller::holder(state, ends.peer, ends.local))
 }
 

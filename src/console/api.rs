@@ -62,7 +62,7 @@ pub fn given_code(fields: &mut Fields) -> String {
 }
 
 fn front(ask: &Ask) -> Result<Reply, Problem> {
-    Ok(answer(ask, "text/html; charset=utf-8", Body::Owned(page(ask.state).into_bytes())))
+    Ok(served(ask, "text/html; charset=utf-8", Body::Owned(page(ask.state).into_bytes()), POLICY))
 }
 
 fn file(ask: &Ask) -> Result<Reply, Problem> {
@@ -70,11 +70,11 @@ fn file(ask: &Ask) -> Result<Reply, Problem> {
     let Some(asset) = assets::find(name) else {
         return Err(Problem::not_found(format!("the console has no file {name:?}")));
     };
-    Ok(answer(ask, asset.content_type(), Body::Static(asset.text.as_bytes())))
+    Ok(served(ask, asset.content_type(), Body::Static(asset.text.as_bytes()), POLICY))
 }
 
 /// 200, or 304 when the browser has these bytes. It asks every time, so that a new binary is seen at once.
-fn answer(ask: &Ask, content_type: &'static str, body: Body) -> Reply {
+pub fn served(ask: &Ask, content_type: &'static str, body: Body, policy: &'static str) -> Reply {
     let digest = Sha256::digest(body.bytes());
     let etag = format!("\"{:016x}\"", digest.first_chunk().map_or(0, |first| u64::from_be_bytes(*first)));
     let known = ask.request.header("if-none-match").is_some_and(|tags| {
@@ -88,5 +88,5 @@ fn answer(ask: &Ask, content_type: &'static str, body: Body) -> Reply {
     reply
         .with_header("ETag", etag)
         .with_header("Cache-Control", "no-cache")
-        .with_header("Content-Security-Policy", POLICY)
+        .with_header("Content-Security-Policy", policy)
 }

@@ -2,6 +2,7 @@
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
+use crate::support::receiver::{Answers, Receiver};
 use crate::support::wait::wait_for;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -48,6 +49,32 @@ fn a_crash_and_a_question_are_told_to_the_program_of_the_persons_own_settings() 
         said.contains("|approval|").then_some(said)
     });
     assert!(said.contains("writer-1 asks|"), "{said}");
+    daemon.stop();
+}
+
+/// As docs/phone.md has it: a plain POST to a topic, whose address stands in a file.
+#[test]
+fn a_notifier_is_told_by_curl_and_reads_no_file_that_a_question_names() {
+    let receiver = Receiver::start(Answers::Always(200));
+    let folder = Folder::new("alerts-ntfy");
+    let topic = format!(
+        "url = \"{}\"\nheader = \"Click: https://192.168.1.5:31450/phone\"\n",
+        receiver.url("/topic")
+    );
+    folder.write(".svc/user/svc/ntfy", &topic);
+    let file = folder.path().join(".svc/user/svc/ntfy");
+    let command = json!(["curl", "-fsS", "-K", file, "-H", "Title: {title}", "--data-raw", "{text}"]);
+    folder.write(".svc/user/svc/config.json", &json!({"notify": {"command": command}}).to_string());
+    let daemon = Daemon::start_in(Arc::new(folder), &[]);
+    for (n, words) in ["@/etc/hostname", "-o stolen"].iter().enumerate() {
+        daemon.post("/api/questions", &json!({"question": words}));
+        let got = wait_for("the notice", || receiver.all().into_iter().nth(n));
+        assert_eq!(got.path, "/topic");
+        let said = String::from_utf8(got.body.clone()).unwrap();
+        assert!(said.ends_with(words), "{said}");
+        assert!(got.header("title").ends_with("asks"), "{:?}", got.header("title"));
+        assert_eq!(got.header("click"), "https://192.168.1.5:31450/phone");
+    }
     daemon.stop();
 }
 

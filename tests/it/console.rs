@@ -60,6 +60,11 @@ fn all_projects_stand_at_one_door() {
 }
 
 #[test]
+fn a_phone_is_paired_decides_keeps_its_page_and_is_revoked() {
+    browse("phone.mjs", &[]);
+}
+
+#[test]
 fn issue_7_axe_finds_nothing_on_any_page() {
     browse("pages.mjs", &[]);
 }

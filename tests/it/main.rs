@@ -55,6 +55,7 @@ mod memory;
 mod modules;
 mod ollama_agent;
 mod ownership;
+mod phone;
 mod powercuts;
 mod prices;
 mod process_strays;

@@ -11,6 +11,7 @@ pub mod document;
 pub mod folder;
 pub mod market;
 pub mod mcp;
+pub mod phone;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;

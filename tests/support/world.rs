@@ -140,6 +140,7 @@ impl World {
             state: &self.state,
             now: self.now,
             find_caller: &|| None,
+            phone: None,
         };
         let outcome = match route.handler {
             Handler::Read(handler) | Handler::Shared(handler) => {

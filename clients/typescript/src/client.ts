@@ -75,6 +75,11 @@ export class Client extends Transport {
     return (await this.call("DELETE", `/api/memory/constraints/${encodeURIComponent(hash)}`, {}, undefined, "auto")) as types.DeleteMemoryConstraintsHashReply;
   }
 
+  /** Revoke a phone, at once. */
+  async deletePhonesId(id: string): Promise<types.DeletePhonesIdReply> {
+    return (await this.call("DELETE", `/api/phones/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.DeletePhonesIdReply;
+  }
+
   /** Use the built-in prices alone again. */
   async deletePrices(): Promise<types.Prices> {
     return (await this.call("DELETE", `/api/prices`, {}, undefined, "auto")) as types.Prices;
@@ -368,6 +373,26 @@ export class Client extends Transport {
   /** This API as OpenAPI 3.1. */
   async getOpenapiJson(): Promise<types.GetOpenapiJsonReply> {
     return (await this.call("GET", `/api/openapi.json`, {}, undefined, "auto")) as types.GetOpenapiJsonReply;
+  }
+
+  /** The page for phones. */
+  async getPhone(): Promise<string> {
+    return (await this.call("GET", `/phone`, {}, undefined, "auto")) as string;
+  }
+
+  /** What the page for phones loads. */
+  async getPhoneFile(file: string): Promise<Uint8Array> {
+    return (await this.call("GET", `/phone/${encodeURIComponent(file)}`, {}, undefined, "data")) as Uint8Array;
+  }
+
+  /** The phone that asks. */
+  async getPhoneSelf(): Promise<types.GetPhoneSelfReply> {
+    return (await this.call("GET", `/api/phone/self`, {}, undefined, "auto")) as types.GetPhoneSelfReply;
+  }
+
+  /** Paired phones, and where they call. */
+  async getPhones(): Promise<types.GetPhonesReply> {
+    return (await this.call("GET", `/api/phones`, {}, undefined, "auto")) as types.GetPhonesReply;
   }
 
   /** Launched teams and their phases. */
@@ -798,6 +823,16 @@ export class Client extends Transport {
   /** Tell what worked. */
   async postMemoryDiscoveries(body: types.PostMemoryDiscoveriesBody): Promise<types.PostMemoryDiscoveriesReply | types.PostMemoryDiscoveriesReply201> {
     return (await this.call("POST", `/api/memory/discoveries`, {}, body, "auto")) as types.PostMemoryDiscoveriesReply | types.PostMemoryDiscoveriesReply201;
+  }
+
+  /** Pair a phone with a code; asked at the listener for phones. */
+  async postPhoneSession(body: types.PostPhoneSessionBody): Promise<types.PostPhoneSessionReply> {
+    return (await this.call("POST", `/api/phone/session`, {}, body, "auto")) as types.PostPhoneSessionReply;
+  }
+
+  /** A code that pairs one phone, once, within five minutes. */
+  async postPhonesCodes(body?: types.PostPhonesCodesBody): Promise<types.PostPhonesCodesReply> {
+    return (await this.call("POST", `/api/phones/codes`, {}, body, "auto")) as types.PostPhonesCodesReply;
   }
 
   /** Review what an agent did or wants to do. */

@@ -1,6 +1,6 @@
 //! Who calls, and who wishes something.
 
-use super::ids::{AgentId, UNKNOWN_AGENT};
+use super::ids::{AgentId, PhoneId, UNKNOWN_AGENT};
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,6 +70,9 @@ pub enum Caller {
     Person,
     /// A process of this agent, or of one that nobody knows.
     Agent(AgentId),
+    /// Whoever comes by the listener for phones: this one, or nobody yet. May what is on a list of its own,
+    /// and counts as an agent that nobody knows wherever that list is not asked.
+    Phone(Option<PhoneId>),
     /// Somebody who has not proven to be a person: may do what any agent may.
     Nobody(Unproven),
 }
@@ -98,12 +101,12 @@ impl Caller {
         }
     }
 
-    /// As which agent it acts: `None` for a person, [`UNKNOWN_AGENT`] for nobody.
+    /// As which agent it acts: `None` for a person, [`UNKNOWN_AGENT`] for nobody and for phones.
     pub fn agent(self) -> Option<AgentId> {
         match self {
             Self::Person => None,
             Self::Agent(agent) => Some(agent),
-            Self::Nobody(_) => Some(UNKNOWN_AGENT),
+            Self::Phone(_) | Self::Nobody(_) => Some(UNKNOWN_AGENT),
         }
     }
 }
@@ -117,6 +120,8 @@ pub enum Actor {
     Agent(AgentId),
     /// Somebody on a chat platform, for example `telegram:4711`.
     Chat(Arc<str>),
+    /// A paired phone, by its name. It wishes nothing but decisions.
+    Phone(Arc<str>),
     /// The daemon by itself: a timer, a schedule, a phase.
     #[default]
     Daemon,
@@ -136,6 +141,7 @@ impl fmt::Display for Actor {
             Self::Agent(UNKNOWN_AGENT) => f.write_str("agent:unknown"),
             Self::Agent(id) => write!(f, "agent:{id}"),
             Self::Chat(user) => f.write_str(user),
+            Self::Phone(name) => write!(f, "phone:{name}"),
             Self::Daemon => f.write_str("daemon"),
         }
     }

@@ -83,6 +83,11 @@ hex_id!(
 );
 
 hex_id!(
+    /// A phone that a person has paired.
+    PhoneId
+);
+
+hex_id!(
     /// Two daemons on their way to know each other; both call it the same.
     PairingId
 );

@@ -490,6 +490,7 @@ static TABLES: &[&[Command]] = &[
     super::man::COMMANDS,
     super::gateways::COMMANDS,
     super::webhooks::COMMANDS,
+    super::phones::COMMANDS,
     index::COMMANDS,
     files::COMMANDS,
     &tools::COMMANDS,

@@ -173,6 +173,8 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc webhook resend example.org",
         ],
     ),
+    ("pair", &["svc pair", "svc pair --address 192.168.1.5 --name 'my phone'", "svc pair --may look,answer"]),
+    ("phones", &["svc phones", "svc phones revoke 'my phone'", "svc phones certificate >svc.crt"]),
     ("peers", &["svc peers", "svc peers add http://192.168.1.20:31415", "svc peers agents laptop"]),
     ("index", &["svc index", "svc index --rescan"]),
     (

@@ -33,6 +33,7 @@ pub mod mcp;
 pub mod memory;
 mod ownership;
 mod peers;
+mod phones;
 pub mod plan;
 mod prices;
 mod progress;

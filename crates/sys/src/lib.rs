@@ -26,4 +26,5 @@ pub mod socket_table;
 pub mod sockets;
 pub mod terminal;
 pub mod threads;
+pub mod tls;
 pub mod ws;

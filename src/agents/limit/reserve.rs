@@ -29,7 +29,7 @@ pub(in crate::agents) fn is_kept(all: &All, now: Time, id: AgentId) -> bool {
 
 /// Whether a person has asked for what is about to begin.
 pub(in crate::agents) fn is_asked(cx: &Context, agent: &Agent) -> bool {
-    matches!(cx.actor, Actor::Operator | Actor::Chat(_))
+    matches!(cx.actor, Actor::Operator | Actor::Chat(_) | Actor::Phone(_))
         || agent.held.as_ref().is_some_and(|held| held.said_by == PERSON)
 }
 

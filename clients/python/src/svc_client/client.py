@@ -69,6 +69,10 @@ class Client(Transport):
         """Lift a rule."""
         return cast('types.DeleteMemoryConstraintsHashReply', self.call("DELETE", f"/api/memory/constraints/{segment(hash)}", {}, None, "auto"))
 
+    def delete_phones_id(self, id: str) -> types.DeletePhonesIdReply:
+        """Revoke a phone, at once."""
+        return cast('types.DeletePhonesIdReply', self.call("DELETE", f"/api/phones/{segment(id)}", {}, None, "auto"))
+
     def delete_prices(self) -> types.Prices:
         """Use the built-in prices alone again."""
         return cast('types.Prices', self.call("DELETE", "/api/prices", {}, None, "auto"))
@@ -368,6 +372,22 @@ class Client(Transport):
     def get_openapi_json(self) -> types.GetOpenapiJsonReply:
         """This API as OpenAPI 3.1."""
         return cast('types.GetOpenapiJsonReply', self.call("GET", "/api/openapi.json", {}, None, "auto"))
+
+    def get_phone(self) -> str:
+        """The page for phones."""
+        return cast('str', self.call("GET", "/phone", {}, None, "auto"))
+
+    def get_phone_file(self, file: str) -> bytes:
+        """What the page for phones loads."""
+        return cast('bytes', self.call("GET", f"/phone/{segment(file)}", {}, None, "data"))
+
+    def get_phone_self(self) -> types.GetPhoneSelfReply:
+        """The phone that asks."""
+        return cast('types.GetPhoneSelfReply', self.call("GET", "/api/phone/self", {}, None, "auto"))
+
+    def get_phones(self) -> types.GetPhonesReply:
+        """Paired phones, and where they call."""
+        return cast('types.GetPhonesReply', self.call("GET", "/api/phones", {}, None, "auto"))
 
     def get_plans(self) -> types.GetPlansReply:
         """Launched teams and their phases."""
@@ -756,6 +776,14 @@ class Client(Transport):
     def post_memory_discoveries(self, body: types.PostMemoryDiscoveriesBody) -> Union[types.PostMemoryDiscoveriesReply, types.PostMemoryDiscoveriesReply201]:
         """Tell what worked."""
         return cast('Union[types.PostMemoryDiscoveriesReply, types.PostMemoryDiscoveriesReply201]', self.call("POST", "/api/memory/discoveries", {}, body, "auto"))
+
+    def post_phone_session(self, body: types.PostPhoneSessionBody) -> types.PostPhoneSessionReply:
+        """Pair a phone with a code; asked at the listener for phones."""
+        return cast('types.PostPhoneSessionReply', self.call("POST", "/api/phone/session", {}, body, "auto"))
+
+    def post_phones_codes(self, body: Optional[types.PostPhonesCodesBody] = None) -> types.PostPhonesCodesReply:
+        """A code that pairs one phone, once, within five minutes."""
+        return cast('types.PostPhonesCodesReply', self.call("POST", "/api/phones/codes", {}, body, "auto"))
 
     def post_pm_review(self, body: types.PostPmReviewBody) -> types.Review:
         """Review what an agent did or wants to do."""

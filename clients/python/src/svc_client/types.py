@@ -757,6 +757,14 @@ class Phase2SpawnedMessage(TypedDict):
     ts: str
     type: Literal['phase2:spawned']
 
+class Phone(TypedDict):
+    id: "Id"
+    name: str
+    pairedAt: str
+    rights: list["PhoneRight"]
+
+PhoneRight: TypeAlias = Literal['look', 'answer', 'approve']
+
 class PingMessage(TypedDict):
     type: Literal['ping']
 
@@ -1240,6 +1248,11 @@ class DeleteMemoryConstraintsHashReply(TypedDict):
     hash: str
     removed: bool
 
+class DeletePhonesIdReply(TypedDict):
+    id: "Id"
+    name: str
+    ok: bool
+
 class DeleteSchedulesIdReply(TypedDict):
     id: "Id"
     ok: bool
@@ -1720,6 +1733,27 @@ class GetMemorySpecializationsReply(TypedDict):
     perProjectRole: dict[str, "GetMemorySpecializationsReplyPerProjectRoleValue"]
 
 GetOpenapiJsonReply: TypeAlias = dict[str, Any]
+
+class GetPhoneSelfReply(Phone):
+    project: str
+
+class GetPhonesReplyListenerToTrust(TypedDict):
+    certificate: str
+    fingerprint: str
+
+class GetPhonesReplyListener(TypedDict):
+    fingerprint: str
+    toTrust: "GetPhonesReplyListenerToTrust"
+    url: str
+    validUntil: str
+
+class GetPhonesReplyPhonesItem(Phone):
+    lastSeen: Union[str, None]
+
+class GetPhonesReply(TypedDict):
+    codeOpen: bool
+    listener: Union["GetPhonesReplyListener", None]
+    phones: list["GetPhonesReplyPhonesItem"]
 
 class GetPlansReplyPlansItemAgentsItem(TypedDict):
     agentId: Union["Id", None]
@@ -2600,6 +2634,25 @@ class PostMemoryDiscoveriesReply(TypedDict):
 class PostMemoryDiscoveriesReply201(TypedDict):
     added: bool
     otherwise: NotRequired[str]
+
+class PostPhoneSessionBody(TypedDict):
+    code: str
+
+class PostPhoneSessionReply(Phone):
+    key: str
+
+class PostPhonesCodesBody(TypedDict):
+    address: NotRequired[str]
+    name: NotRequired[Any]
+    rights: NotRequired[list[str]]
+
+class PostPhonesCodesReply(TypedDict):
+    code: str
+    expiresInSeconds: int
+    fingerprint: str
+    near: bool
+    rights: list["PhoneRight"]
+    url: str
 
 class PostPmReviewBody(TypedDict):
     action: NotRequired[str]

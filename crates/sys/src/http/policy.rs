@@ -13,6 +13,8 @@ const HTTP_PORT: u16 = 80;
 pub enum HostRule {
     /// `localhost`, `127.0.0.1`, `[::1]`, any port; and this address if one is bound.
     Local(Option<IpAddr>),
+    /// This one alone, with its port where it is not the usual one.
+    Only(String),
     /// Any: for a service behind a name of its own.
     Any,
 }
@@ -22,6 +24,8 @@ pub enum HostRule {
 pub enum OriginRule {
     /// Pages served from this machine, and from this address if one is bound.
     Local(Option<IpAddr>),
+    /// This one alone (`https://192.168.1.5:31450`), and whoever is no page.
+    Only(String),
     /// The service decides for itself.
     Any,
     /// Nobody is refused; pages of this machine and of these origins (`https://example.org`) may read
@@ -45,6 +49,13 @@ impl Policy {
         Self { hosts: HostRule::Local(other), origins: OriginRule::Local(other), cache_control: "no-store" }
     }
 
+    /// That of a service under one address (`192.168.1.5:31450`), by TLS: for its own pages alone.
+    pub fn only(authority: &str) -> Self {
+        let origin = format!("https://{authority}");
+        let (hosts, origins) = (HostRule::Only(authority.to_owned()), OriginRule::Only(origin));
+        Self { hosts, origins, cache_control: "no-store" }
+    }
+
     /// Refuses what this policy does not allow.
     ///
     /// Errors: 400 for a missing or doubled Host, 403, 415.
@@ -63,7 +74,7 @@ impl Policy {
                     && (is_local_origin(origin, None)
                         || sites.iter().any(|site| site.eq_ignore_ascii_case(origin)))
             }
-            OriginRule::Any => false,
+            OriginRule::Any | OriginRule::Only(_) => false,
         };
         allowed.then_some(origin)
     }
@@ -76,8 +87,8 @@ impl Policy {
     fn check_host(&self, head: &Head) -> Result<(), Problem> {
         let host = match (head.count("host"), head.old) {
             (1, _) => head.header("host").unwrap_or_default(),
-            (0, true) => return Ok(()),
-            (0, false) => return Err(Problem::bad_request("host_missing", "the request has no Host header")),
+            (0, true) if !matches!(self.hosts, HostRule::Only(_)) => return Ok(()),
+            (0, _) => return Err(Problem::bad_request("host_missing", "the request has no Host header")),
             _ => {
                 return Err(Problem::bad_request(
                     "host_doubled",
@@ -85,22 +96,37 @@ impl Policy {
                 ));
             }
         };
-        let HostRule::Local(bound) = self.hosts else { return Ok(()) };
-        if is_local_host(host, bound) {
-            return Ok(());
-        }
-        let text = format!("host {host:?} is not this machine; call 127.0.0.1 or localhost");
+        let text = match &self.hosts {
+            HostRule::Any => return Ok(()),
+            HostRule::Local(bound) if is_local_host(host, *bound) => return Ok(()),
+            HostRule::Local(_) => format!("host {host:?} is not this machine; call 127.0.0.1 or localhost"),
+            HostRule::Only(own) if host.eq_ignore_ascii_case(own) => return Ok(()),
+            HostRule::Only(own) => format!("host {host:?} is not served here; call {own}"),
+        };
         Err(Problem::new(403, "host_not_allowed", text))
     }
 
     fn check_origin(&self, head: &Head) -> Result<(), Problem> {
-        let OriginRule::Local(bound) = self.origins else { return Ok(()) };
         let origin = head.header("origin");
-        if head.count("origin") > 1 || origin.is_some_and(|origin| !is_local_origin(origin, bound)) {
+        let is_foreign = |origin: &str| match &self.origins {
+            OriginRule::Local(bound) => !is_local_origin(origin, *bound),
+            OriginRule::Only(own) => !origin.eq_ignore_ascii_case(own),
+            OriginRule::Any | OriginRule::Reflect(_) => false,
+        };
+        if matches!(self.origins, OriginRule::Any | OriginRule::Reflect(_)) {
+            return Ok(());
+        }
+        if head.count("origin") > 1 || origin.is_some_and(is_foreign) {
             let text = format!("origin {:?} may not call this daemon", origin.unwrap_or_default());
             return Err(Problem::new(403, "origin_not_allowed", text));
         }
         let site = head.header("sec-fetch-site");
+        // Another port of the same machine is another origin of the same site.
+        let is_near = site.is_some_and(|site| site.eq_ignore_ascii_case("same-site"));
+        if is_near && matches!(self.origins, OriginRule::Only(_)) {
+            let text = "a page of another port may not call this service (Sec-Fetch-Site: same-site)";
+            return Err(Problem::new(403, "cross_site", text));
+        }
         if site.is_some_and(|site| site.eq_ignore_ascii_case("cross-site")) {
             let text = "another site's page may not call this daemon (Sec-Fetch-Site: cross-site)";
             return Err(Problem::new(403, "cross_site", text));
@@ -212,6 +238,32 @@ mod tests {
         let bound = "10.0.0.5".parse().ok();
         assert!(is_local_host("10.0.0.5:31415", bound));
         assert!(!is_local_host("10.0.0.6", bound));
+    }
+
+    #[test]
+    fn a_service_under_one_address_answers_there_and_to_its_own_pages_alone() {
+        let policy = Policy::only("192.168.1.5:31450");
+        let check = |request: &str| {
+            let parsed = super::super::head::parse(request.as_bytes(), &super::super::Limits::default());
+            let (head, _) = parsed.unwrap().unwrap();
+            assert_eq!(policy.echoed_origin(&head), None, "no page of another origin reads a reply");
+            policy.check(&head).map_err(|problem| problem.code)
+        };
+        let own = "GET / HTTP/1.1\r\nHost: 192.168.1.5:31450\r\n";
+        for good in ["", "Origin: https://192.168.1.5:31450\r\n", "Sec-Fetch-Site: none\r\n"] {
+            assert_eq!(check(&format!("{own}{good}\r\n")), Ok(()), "{good}");
+        }
+        for bad in ["http://192.168.1.5:31450", "https://192.168.1.5", "https://192.168.1.5:31451", "null"] {
+            assert_eq!(check(&format!("{own}Origin: {bad}\r\n\r\n")), Err("origin_not_allowed"), "{bad}");
+        }
+        for site in ["same-site", "cross-site"] {
+            assert_eq!(check(&format!("{own}Sec-Fetch-Site: {site}\r\n\r\n")), Err("cross_site"), "{site}");
+        }
+        for host in ["192.168.1.5", "127.0.0.1:31450", "localhost:31450", "evil.example:31450", ""] {
+            let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            assert_eq!(check(&request), Err("host_not_allowed"), "{host}");
+        }
+        assert_eq!(check("GET / HTTP/1.0\r\n\r\n"), Err("host_missing"));
     }
 
     #[test]

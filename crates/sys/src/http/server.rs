@@ -5,6 +5,7 @@ use super::stats::{Stats, add};
 use super::write::encode;
 use super::{Bound, Config, Ends, Service};
 use crate::threads::Thread;
+use crate::tls::Front;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -35,6 +36,8 @@ pub struct Shared {
     pub config: Config,
     pub service: Arc<dyn Service>,
     pub stats: Arc<Stats>,
+    /// What stands before each connection that is accepted.
+    front: Option<Front>,
     open: Mutex<HashMap<u64, Open>>,
     all_closed: Condvar,
     stopping: AtomicBool,
@@ -86,11 +89,22 @@ pub struct Listening {
 impl Server {
     /// Starts serving on a bound socket.
     pub fn start(bound: Bound, config: Config, service: Arc<dyn Service>) -> io::Result<Self> {
+        Self::start_behind(None, bound, config, service)
+    }
+
+    /// As [`Server::start`], for those who speak TLS. Connections that others bring do not.
+    pub fn start_behind(
+        front: Option<Front>,
+        bound: Bound,
+        config: Config,
+        service: Arc<dyn Service>,
+    ) -> io::Result<Self> {
         let Bound { listener, address } = bound;
         let shared = Arc::new(Shared {
             config,
             service,
             stats: Arc::default(),
+            front,
             open: Mutex::default(),
             all_closed: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -117,6 +131,11 @@ impl Server {
     /// Its counters.
     pub fn stats(&self) -> Arc<Stats> {
         Arc::clone(&self.shared.stats)
+    }
+
+    /// Ends all connections there are, those of WebSocket clients included, whatever they are at.
+    pub fn hang_up(&self) {
+        self.shared.shut(Shutdown::Both);
     }
 
     /// Stops accepting, lets requests under way finish for `grace`, then closes everything.
@@ -216,7 +235,7 @@ impl Handle {
         if !self.shared.is_stopping()
             && let Ok(peer) = stream.peer_addr()
         {
-            welcome(&self.shared, stream, peer, ahead);
+            welcome(&self.shared, stream, peer, ahead, None);
         }
     }
 
@@ -261,7 +280,7 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, is_over: &AtomicBoo
             return;
         }
         match accepted {
-            Ok((stream, peer)) => welcome(shared, stream, peer, Vec::new()),
+            Ok((stream, peer)) => welcome(shared, stream, peer, Vec::new(), shared.front.as_ref()),
             Err(error) => {
                 log::warn!("a connection could not be accepted: {error}");
                 thread::sleep(ACCEPT_PAUSE);
@@ -274,13 +293,21 @@ fn accept_loop(shared: &Arc<Shared>, listener: &TcpListener, is_over: &AtomicBoo
     }
 }
 
-fn welcome(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, ahead: Vec<u8>) {
+fn welcome(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, ahead: Vec<u8>, front: Option<&Front>) {
     let id = shared.next_id.fetch_add(1, Ordering::Relaxed);
     add(&shared.stats.accepted);
     let _ = stream.set_nodelay(true);
     // One that is gone already needs no answer.
     let Ok(local) = stream.local_addr() else { return };
     let ends = Ends { peer, local, holder: Arc::default() };
+    let stream = match front {
+        None => stream,
+        Some(front) => match front.before(stream) {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return add(&shared.stats.refused),
+            Err(error) => return log::warn!("no TLS for a connection: {error}"),
+        },
+    };
     admit(shared, Accepted { id, stream, ends, ahead });
 }
 
