@@ -51,6 +51,8 @@ macro_rules! features {
         credentials Credentials: state(State) wish(Command) => _, _, api;
         /// Homes of providers' programs beside the default ones.
         accounts Accounts: state(State) wish(Command) report(Report) order(Order) => _, _, api;
+        /// Other machines.
+        runners Runners: state(State) wish(Command) => _, _, api;
         /// Sessions that people had with programs, and that become agents.
         adoption Adoption: wish(Command) => _, _, api;
         /// Teams around public APIs.
@@ -182,6 +184,8 @@ macro_rules! documents {
             Credentials = "credentials.json": pretty credentials;
             /// Which accounts there are.
             Accounts = "state/accounts.json": compact accounts;
+            /// Which other machines there are.
+            Runners = "state/runners.json": compact runners;
             /// Who holds which shared resources.
             Locks = "state/locks.json": compact coordination by restore;
             /// What waits for a person, and what was decided last.

@@ -41,6 +41,7 @@ pub mod prices;
 pub mod programs;
 pub mod recall;
 pub mod record;
+pub mod runners;
 pub mod schedules;
 pub mod settings;
 pub mod snapshots;

@@ -22,10 +22,11 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Value, json};
 
 /// What each feature says of its replies.
-const TEXTS: [&str; 13] = [
+const TEXTS: [&str; 14] = [
     include_str!("../agents/shapes.txt"),
     include_str!("../approvals/shapes.txt"),
     include_str!("../accounts/shapes.txt"),
+    include_str!("../runners/shapes.txt"),
     include_str!("../memory/shapes.txt"),
     include_str!("../snapshots/shapes.txt"),
     include_str!("../usage/shapes.txt"),

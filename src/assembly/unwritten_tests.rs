@@ -76,6 +76,8 @@ fn world() -> World {
     bench.apply(Event::Gateways(gateways::Report::Connected { gateway: id, run, bot: "bot".into() }));
     bench.command(put_key("codex"));
     assert_eq!(bench.account("work", "codex", Some("/srv/work")).0, 201);
+    let box_ = json!({"name": "box", "kind": "ssh", "destination": "me@box"});
+    assert_eq!(bench.ask("POST", "/api/runners", &box_).0, 201);
     let (id, key, masked) = ("hub".into(), "HUB_KEY".into(), "k".into());
     let set = integrations::Command::SetCredential { id, key, sealed: sealed(), masked };
     bench.command(Command::Integrations(set));
@@ -162,6 +164,12 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/coordination/complete", "coordination/complete".into(), json!({"agentId": "me"})),
         ("DELETE /api/credentials/:provider", "credentials/codex".into(), none.clone()),
         ("DELETE /api/accounts/:name", "accounts/work".into(), none.clone()),
+        (
+            "POST /api/runners",
+            "runners".into(),
+            json!({"name": "other", "kind": "ssh", "destination": "me@other"}),
+        ),
+        ("DELETE /api/runners/:name", "runners/box".into(), none.clone()),
         ("POST /api/gateways", "gateways".into(), json!({"type": "slack"})),
         ("PATCH /api/gateways/:id", format!("gateways/{gateway}"), json!({"chatId": "8"})),
         ("DELETE /api/gateways/:id", format!("gateways/{gateway}"), none.clone()),

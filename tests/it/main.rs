@@ -78,6 +78,7 @@ mod recordings;
 mod room;
 mod rotation_triggers;
 mod rules;
+mod runners;
 mod runs;
 mod schemas;
 mod script_agent;

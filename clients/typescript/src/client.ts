@@ -90,6 +90,11 @@ export class Client extends Transport {
     return (await this.call("DELETE", `/api/rules/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.Rule;
   }
 
+  /** Forget a runner; what stands on its machine stays there. */
+  async deleteRunnersName(name: string): Promise<types.DeleteRunnersNameReply> {
+    return (await this.call("DELETE", `/api/runners/${encodeURIComponent(name)}`, {}, undefined, "auto")) as types.DeleteRunnersNameReply;
+  }
+
   /** Remove a schedule; its agents go on. */
   async deleteSchedulesId(id: string): Promise<types.DeleteSchedulesIdReply> {
     return (await this.call("DELETE", `/api/schedules/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.DeleteSchedulesIdReply;
@@ -468,6 +473,11 @@ export class Client extends Transport {
   /** Rules: what is decided once for what comes again. */
   async getRules(): Promise<types.GetRulesReply> {
     return (await this.call("GET", `/api/rules`, {}, undefined, "auto")) as types.GetRulesReply;
+  }
+
+  /** Other machines, and what was found there. */
+  async getRunners(): Promise<types.GetRunnersReply> {
+    return (await this.call("GET", `/api/runners`, {}, undefined, "auto")) as types.GetRunnersReply;
   }
 
   /** All schedules. */
@@ -863,6 +873,16 @@ export class Client extends Transport {
   /** Make a rule: always allow exactly this, ask, or never. */
   async postRules(body: types.PostRulesBody): Promise<types.PostRulesReply> {
     return (await this.call("POST", `/api/rules`, {}, body, "auto")) as types.PostRulesReply;
+  }
+
+  /** Give another machine a name. */
+  async postRunners(body: types.PostRunnersBody): Promise<types.Runner> {
+    return (await this.call("POST", `/api/runners`, {}, body, "auto")) as types.Runner;
+  }
+
+  /** Connect with a runner, copy this program there where it is not, and see what it has. */
+  async postRunnersNameCheck(name: string): Promise<types.Runner> {
+    return (await this.call("POST", `/api/runners/${encodeURIComponent(name)}/check`, {}, undefined, "auto")) as types.Runner;
   }
 
   /** Start agents by the clock. */

@@ -23,6 +23,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("POST /api/integrations/{}/exec", "svc integrations exec {}"),
     ("GET /api/gateways", "svc gateways list"),
     ("GET /api/webhooks", "svc webhook list"),
+    ("GET /api/runners", "svc runners"),
     ("GET /api/toys", "svc toys"),
     ("GET /api/memory/constraints", "svc memory rules"),
     ("GET /api/memory/specializations", "svc memory profiles"),

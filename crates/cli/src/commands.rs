@@ -479,6 +479,7 @@ static TABLES: &[&[Command]] = &[
     super::map::COMMANDS,
     tokens::COMMANDS,
     super::accounts::COMMANDS,
+    super::runners::COMMANDS,
     super::adoption::COMMANDS,
     super::prices::COMMANDS,
     super::routing::COMMANDS,

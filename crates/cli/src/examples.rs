@@ -147,6 +147,10 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "runner",
+        &["svc runner add box ssh me@box.example.org --label big", "svc runner check box", "svc runners"],
+    ),
+    (
         "prices",
         &["svc prices", "svc prices --json > prices.json    # to be edited", "svc prices update prices.json"],
     ),

@@ -44,6 +44,7 @@ pub mod rehearse;
 pub mod render;
 mod routing;
 mod rules;
+mod runners;
 pub mod schedules;
 pub mod session;
 pub mod settings;

@@ -81,6 +81,10 @@ class Client(Transport):
         """Revoke a rule."""
         return cast('types.Rule', self.call("DELETE", f"/api/rules/{segment(id)}", {}, None, "auto"))
 
+    def delete_runners_name(self, name: str) -> types.DeleteRunnersNameReply:
+        """Forget a runner; what stands on its machine stays there."""
+        return cast('types.DeleteRunnersNameReply', self.call("DELETE", f"/api/runners/{segment(name)}", {}, None, "auto"))
+
     def delete_schedules_id(self, id: str) -> types.DeleteSchedulesIdReply:
         """Remove a schedule; its agents go on."""
         return cast('types.DeleteSchedulesIdReply', self.call("DELETE", f"/api/schedules/{segment(id)}", {}, None, "auto"))
@@ -468,6 +472,10 @@ class Client(Transport):
         """Rules: what is decided once for what comes again."""
         return cast('types.GetRulesReply', self.call("GET", "/api/rules", {}, None, "auto"))
 
+    def get_runners(self) -> types.GetRunnersReply:
+        """Other machines, and what was found there."""
+        return cast('types.GetRunnersReply', self.call("GET", "/api/runners", {}, None, "auto"))
+
     def get_schedules(self) -> list[types.Schedule]:
         """All schedules."""
         return cast('list[types.Schedule]', self.call("GET", "/api/schedules", {}, None, "auto"))
@@ -808,6 +816,14 @@ class Client(Transport):
     def post_rules(self, body: types.PostRulesBody) -> types.PostRulesReply:
         """Make a rule: always allow exactly this, ask, or never."""
         return cast('types.PostRulesReply', self.call("POST", "/api/rules", {}, body, "auto"))
+
+    def post_runners(self, body: types.PostRunnersBody) -> types.Runner:
+        """Give another machine a name."""
+        return cast('types.Runner', self.call("POST", "/api/runners", {}, body, "auto"))
+
+    def post_runners_name_check(self, name: str) -> types.Runner:
+        """Connect with a runner, copy this program there where it is not, and see what it has."""
+        return cast('types.Runner', self.call("POST", f"/api/runners/{segment(name)}/check", {}, None, "auto"))
 
     def post_schedules(self, body: types.PostSchedulesBody) -> types.Schedule:
         """Start agents by the clock."""

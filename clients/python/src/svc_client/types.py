@@ -921,6 +921,33 @@ class Rule(TypedDict):
     uses: Union[int, None]
     whose: "RuleWhose"
 
+class RunnerChecked(TypedDict):
+    at: str
+    copied: bool
+    error: Union[str, None]
+    facts: Union["RunnerFacts", None]
+    tookMs: int
+
+class Runner(TypedDict):
+    addedAt: str
+    addedBy: str
+    checked: Union["RunnerChecked", None]
+    destination: str
+    kind: str
+    labels: list[str]
+    name: str
+
+class RunnerFacts(TypedDict):
+    arch: str
+    available: int
+    git: Union[str, None]
+    kernel: str
+    memory: int
+    noRoom: Union[str, None]
+    processors: int
+    program: str
+    version: str
+
 class Saved(TypedDict):
     etag: str
     mtime: str
@@ -1250,6 +1277,10 @@ class DeleteMemoryConstraintsHashReply(TypedDict):
 
 class DeletePhonesIdReply(TypedDict):
     id: "Id"
+    name: str
+    ok: bool
+
+class DeleteRunnersNameReply(TypedDict):
     name: str
     ok: bool
 
@@ -2006,6 +2037,10 @@ class GetRulesReply(TypedDict):
     floor: list["GetRulesReplyFloorItem"]
     rules: list["Rule"]
 
+class GetRunnersReply(TypedDict):
+    max: int
+    runners: list["Runner"]
+
 class GetSearchReplyHitsItem(TypedDict):
     agentId: Union["Id", None]
     agentName: Union[str, None]
@@ -2701,6 +2736,12 @@ PostRulesBody = TypedDict("PostRulesBody", {"agent": NotRequired[str], "approval
 class PostRulesReply(TypedDict):
     approval: NotRequired["Approval"]
     rule: "Rule"
+
+class PostRunnersBody(TypedDict):
+    destination: str
+    kind: Literal['ssh']
+    labels: NotRequired[list[str]]
+    name: str
 
 class PostSchedulesBody(TypedDict):
     agent: dict[str, Any]

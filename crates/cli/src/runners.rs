@@ -1,0 +1,160 @@
+//! `svc runner`.
+
+use super::client::encode;
+use super::commands::{Command, Group, Words, value};
+use super::render::{Table, clean};
+use super::session::{Failure, Outcome, Session};
+use super::target::text;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A check may have to copy this program first.
+const CHECK_LIMIT: Duration = Duration::from_secs(180);
+
+/// The commands of this file.
+pub(super) static COMMANDS: &[Command] = &[Command {
+    name: "runner",
+    alias: "runners",
+    group: Group::Look,
+    summary: "list, add, check and remove other machines of your own",
+    usage: "runner [list | add NAME ssh USER@HOST [--label L].. | check NAME | remove NAME]",
+    words: (0, 4),
+    complete: Words::OneOf(&["list", "add", "check", "remove"]),
+    options: &[value("label", "L", "for add: a word that says what it is good for; may be repeated")],
+    details: "A runner is reached by your own ssh, with your own settings and keys, and is never asked a question: its\n\
+              host key has to be known, and your key has to open it without one (ssh-agent). check copies this very\n\
+              program there, to ~/.cache/svc/bin, where it is not yet, compares its SHA-256 on both sides, and tells\n\
+              what that machine has. remove leaves there what is there.",
+    run: runner,
+}];
+
+fn runner(session: &Session) -> Outcome {
+    let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["list"] => list(session),
+        ["add", name, kind, destination] => add(session, name, kind, destination),
+        ["check", name] => check(session, name),
+        ["remove", name] => remove(session, name),
+        _ => Err(Failure::usage(
+            "usage: svc runner [list | add NAME ssh USER@HOST | check NAME | remove NAME]; see 'svc help runner'",
+        )),
+    }
+}
+
+fn list(session: &Session) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.get("/api/runners")?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let runners: Vec<&Value> = answer["runners"].as_array().into_iter().flatten().collect();
+    if out.quiet {
+        return out.lines(&runners.iter().map(|one| clean(text(one, "name"))).collect::<Vec<_>>());
+    }
+    if runners.is_empty() {
+        return out.line("no runners; 'svc runner add NAME ssh USER@HOST' adds another machine of yours");
+    }
+    let mut table = Table::new(&["RUNNER", "KIND", "DESTINATION", "LABELS", "CHECKED", "FOUND"]);
+    for one in &runners {
+        table.row(&[
+            clean(text(one, "name")),
+            clean(text(one, "kind")),
+            clean(text(one, "destination")),
+            labels(one),
+            clean(one["checked"]["at"].as_str().unwrap_or("never")),
+            found(one),
+        ]);
+    }
+    out.lines(&table.lines(out.width, out.colour))
+}
+
+fn labels(runner: &Value) -> String {
+    let all: Vec<&str> =
+        runner["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if all.is_empty() { "-".to_owned() } else { clean(&all.join(" ")) }
+}
+
+/// What the last check came to, in a few words.
+fn found(runner: &Value) -> String {
+    let checked = &runner["checked"];
+    if let Some(error) = checked["error"].as_str() {
+        return clean(error);
+    }
+    let facts = &checked["facts"];
+    if facts.is_null() {
+        return format!("svc runner check {}", clean(text(runner, "name")));
+    }
+    let processors = facts["processors"].as_u64().unwrap_or(0);
+    format!("{processors} processors, {} of {} MB free", facts["available"], facts["memory"])
+}
+
+fn add(session: &Session, name: &str, kind: &str, destination: &str) -> Outcome {
+    let (out, args) = (&session.out, &session.args);
+    let mut body = json!({"name": name, "kind": kind, "destination": destination});
+    let labels = args.values("label");
+    if !labels.is_empty() {
+        body["labels"] = json!(labels);
+    }
+    let answer = session.client()?.post("/api/runners", &body)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let name = clean(text(&answer, "name"));
+    if out.quiet {
+        return out.line(&name);
+    }
+    out.line(&format!("added {name}; 'svc runner check {name}' looks whether it can be used"))
+}
+
+fn check(session: &Session, name: &str) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?.within(CHECK_LIMIT).doing("asking that machine");
+    let answer = client.call("POST", &format!("/api/runners/{}/check", encode(name)), None)?;
+    let error = answer["checked"]["error"].as_str();
+    if out.json {
+        out.document(&answer)?;
+        return error.map_or(Ok(()), |_| Err(Failure::failed(format!("{} cannot be used", clean(name)))));
+    }
+    if let Some(error) = error {
+        return Err(Failure::failed(clean(error)));
+    }
+    if out.quiet {
+        return out.line(&clean(text(&answer, "name")));
+    }
+    out.lines(&told(&answer))
+}
+
+/// What a check has found, line by line.
+fn told(runner: &Value) -> Vec<String> {
+    let (checked, facts) = (&runner["checked"], &runner["checked"]["facts"]);
+    let copied = if checked["copied"] == true { "copied there" } else { "there already" };
+    let program = clean(text(facts, "program"));
+    vec![
+        format!(
+            "{} answered in {} ms: {}",
+            clean(text(runner, "name")),
+            checked["tookMs"],
+            clean(text(runner, "destination"))
+        ),
+        format!("  svc      {}, {copied}; SHA-256 {program}", clean(text(facts, "version"))),
+        format!("  kernel   {}, {}", clean(text(facts, "kernel")), clean(text(facts, "arch"))),
+        format!(
+            "  room     {} processors, {} of {} MB of memory free",
+            facts["processors"], facts["available"], facts["memory"]
+        ),
+        match facts["noRoom"].as_str() {
+            None => "  cage     rooms can be made there".to_owned(),
+            Some(why) => format!("  cage     no rooms there: {}", clean(why)),
+        },
+        format!("  git      {}", clean(facts["git"].as_str().unwrap_or("none: install it there"))),
+    ]
+}
+
+fn remove(session: &Session, name: &str) -> Outcome {
+    let out = &session.out;
+    let answer = session.client()?.call("DELETE", &format!("/api/runners/{}", encode(name)), None)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    out.line(&format!("removed {}; what is in ~/.cache/svc there stays", clean(name)))
+}

@@ -1,0 +1,254 @@
+//! Runners: other machines of a person's own, each reached by a command line of the person's own (`ssh`).
+//!
+//! A runner is a name for a destination. Whoever names one decides where work, and what it is about, may go:
+//! persons alone add and remove them. Reaching one, checking it and copying this program over is the
+//! business of [`worker`].
+//!
+//! **Invariant:** nothing that stands in a record can be taken by a runner's client for an option, nor by a
+//! shell for more than one word.
+
+pub mod api;
+pub mod kind;
+#[cfg(test)]
+mod tests;
+pub mod worker;
+mod worker_far;
+mod worker_host;
+
+pub use worker_far::{SUB_COMMAND, main};
+
+use crate::api::{Problem, Reply};
+use crate::core::time::{Time, rfc3339};
+use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use svc_base::sorted::Gather;
+
+/// Runners at most; a further one is refused.
+pub const MAX_RUNNERS: usize = 100;
+/// Characters of a name and of a label.
+pub const MAX_NAME_CHARS: usize = 40;
+/// Labels of one runner.
+pub const MAX_LABELS: usize = 10;
+/// The version this code writes.
+pub const STORED_VERSION: u32 = 1;
+
+/// How a runner is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// By the person's own `ssh`.
+    Ssh,
+}
+
+impl Kind {
+    /// The words on the wire.
+    pub const WORDS: [&str; 1] = ["ssh"];
+
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ssh => Self::WORDS[0],
+        }
+    }
+}
+
+/// What this program found out on a runner's machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    /// Of this program.
+    pub version: String,
+    /// SHA-256 of this program, in hex, as that machine has it.
+    pub program: String,
+    /// The release of its kernel.
+    pub kernel: String,
+    /// Its processor, as `x86_64`.
+    pub arch: String,
+    pub processors: u32,
+    /// Megabytes in all, and what is available.
+    pub memory: u64,
+    pub available: u64,
+    /// Why its kernel gives no rooms; `None` where it does.
+    pub no_room: Option<String>,
+    /// What its git calls itself; `None` where there is none.
+    pub git: Option<String>,
+}
+
+/// What the last check came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Checked {
+    #[serde(with = "rfc3339")]
+    pub at: Time,
+    /// Milliseconds from the call to the answer, without copying.
+    pub took_ms: u64,
+    /// Whether this program had to be copied over.
+    pub copied: bool,
+    pub facts: Option<Facts>,
+    /// Why there are no facts.
+    pub error: Option<String>,
+}
+
+/// One runner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[serde(rename_all = "camelCase")]
+pub struct Runner {
+    /// Unique.
+    pub name: String,
+    pub kind: Kind,
+    /// What its client is told, as [`kind::fault`] allows it.
+    pub destination: String,
+    pub labels: Vec<String>,
+    pub added_by: String,
+    #[serde(with = "rfc3339")]
+    pub added_at: Time,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked: Option<Checked>,
+}
+
+/// All of them, by name.
+#[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
+pub struct State {
+    known: BTreeMap<String, Arc<Runner>>,
+}
+
+/// `.svc/state/runners.json`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Stored {
+    pub version: u32,
+    pub runners: Vec<Arc<Runner>>,
+}
+
+/// A wish of a person's.
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
+pub enum Command {
+    Add {
+        name: String,
+        kind: Kind,
+        destination: String,
+        labels: Vec<String>,
+    },
+    Remove(String),
+    /// Its machine was asked.
+    Checked {
+        name: String,
+        took_ms: u64,
+        copied: bool,
+        found: Result<Box<Facts>, String>,
+    },
+}
+
+impl State {
+    /// The runner of this name.
+    ///
+    /// Errors: 404.
+    pub fn find(&self, name: &str) -> Result<&Arc<Runner>, Problem> {
+        self.known.get(name).ok_or_else(|| Problem::not_found(self.unknown(name)))
+    }
+
+    /// That there is no such runner, and which there are.
+    pub fn unknown(&self, name: &str) -> String {
+        let names: Vec<&str> = self.known.keys().map(String::as_str).collect();
+        match names.as_slice() {
+            [] => format!(
+                "there is no runner {name:?}, nor any other; svc runner add NAME ssh USER@HOST adds one"
+            ),
+            names => format!("there is no runner {name:?}; there are {}", names.join(", ")),
+        }
+    }
+
+    /// All, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Runner>> {
+        self.known.values()
+    }
+
+    /// What is written to disk.
+    pub fn stored(&self) -> Stored {
+        Stored { version: STORED_VERSION, runners: self.known.values().map(Arc::clone).collect() }
+    }
+
+    /// What an earlier daemon has left.
+    pub fn restore(stored: Stored) -> Self {
+        let entry = |runner: Arc<Runner>| (runner.name.clone(), runner);
+        Self { known: stored.runners.into_iter().map(entry).gather() }
+    }
+}
+
+/// Handles a command.
+pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
+    let result = all.health.writable().and_then(|()| match command {
+        Command::Add { name, kind, destination, labels } => {
+            let (added_by, added_at) = (cx.actor.to_string(), cx.now);
+            add(all, cx, Runner { name, kind, destination, labels, added_by, added_at, checked: None })
+        }
+        Command::Remove(name) => remove(all, cx, &name),
+        Command::Checked { name, took_ms, copied, found } => {
+            let (facts, error) = match found {
+                Ok(facts) => (Some(*facts), None),
+                Err(error) => (None, Some(error)),
+            };
+            checked(all, cx, &name, Checked { at: cx.now, took_ms, copied, facts, error })
+        }
+    });
+    cx.answer(call, result);
+}
+
+fn add(all: &mut All, cx: &mut Context, runner: Runner) -> Result<Reply, Problem> {
+    if let Some(known) = all.runners.known.get(&runner.name) {
+        let text = format!(
+            "there is a runner {} ({} {}); remove it first, or choose another name",
+            known.name,
+            known.kind.word(),
+            known.destination
+        );
+        return Err(Problem::new(409, "runner_exists", text));
+    }
+    if all.runners.known.len() >= MAX_RUNNERS {
+        let text = format!("{MAX_RUNNERS} runners are known and that is the limit; remove one first");
+        return Err(Problem::new(409, "too_many_runners", text));
+    }
+    let told = shown(&runner);
+    Arc::make_mut(&mut all.runners).known.insert(runner.name.clone(), Arc::new(runner));
+    cx.audit("runner.add", &told);
+    cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
+    Ok(Reply::json(201, &told))
+}
+
+fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem> {
+    all.runners.find(name)?;
+    Arc::make_mut(&mut all.runners).known.remove(name);
+    cx.audit("runner.remove", &json!({"name": name}));
+    cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
+    Ok(Reply::ok(&json!({"ok": true, "name": name})))
+}
+
+fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Result<Reply, Problem> {
+    // It may have been removed meanwhile.
+    let mut runner = Runner::clone(all.runners.find(name)?);
+    if checked.copied {
+        let program = checked.facts.as_ref().map(|facts| &facts.program);
+        cx.audit("runner.copy", &json!({"name": name, "program": program}));
+    }
+    runner.checked = Some(checked);
+    let told = shown(&runner);
+    Arc::make_mut(&mut all.runners).known.insert(name.to_owned(), Arc::new(runner));
+    cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
+    Ok(Reply::ok(&told))
+}
+
+/// As callers see it.
+fn shown(runner: &Runner) -> Value {
+    let Runner { name, kind, destination, labels, added_by, added_at, checked } = runner;
+    json!({
+        "name": name, "kind": kind.word(), "destination": destination, "labels": labels,
+        "addedBy": added_by, "addedAt": added_at.to_string(), "checked": checked,
+    })
+}
+
+/// `GET /api/runners`.
+pub fn list(all: &All) -> Value {
+    json!({"runners": all.runners.iter().map(|one| shown(one)).collect::<Vec<_>>(), "max": MAX_RUNNERS})
+}

@@ -1,0 +1,60 @@
+//! Asking a runner's machine what it has.
+
+use super::api::target;
+use super::worker_host::{call, own_hash};
+use super::{Command, Facts, Runner};
+use crate::api::Problem;
+use crate::assembly::host::Host;
+use crate::endpoint::{Answer, Ask};
+use std::time::Instant;
+use svc_base::untrusted::untrusted_prose;
+
+/// Characters of a word of a machine's answer.
+const WORD_CHARS: usize = 300;
+
+/// `POST /api/runners/:name/check`.
+pub fn check(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let runner = ask.state.runners.find(&target(ask))?;
+    let name = runner.name.clone();
+    let began = Instant::now();
+    let command = match look(host, runner) {
+        Ok((facts, copied, took_ms)) => {
+            Command::Checked { name, took_ms, copied, found: Ok(Box::new(facts)) }
+        }
+        Err(error) => {
+            let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            Command::Checked { name, took_ms, copied: false, found: Err(error) }
+        }
+    };
+    Ok(Answer::Command(crate::core::Command::Runners(command)))
+}
+
+fn look(host: &Host, runner: &Runner) -> Result<(Facts, bool, u64), String> {
+    let answer = call(&host.processes, runner, "check")?;
+    let facts: Facts = serde_json::from_str(&answer.said)
+        .map_err(|error| format!("what that machine tells cannot be read: {error}"))?;
+    let own = own_hash()?;
+    if facts.program != own {
+        return Err(format!(
+            "the program there is another than its folder says: its SHA-256 is {}, and should be {own}; remove \
+             ~/.cache/svc/bin there",
+            shown(&facts.program)
+        ));
+    }
+    let Facts { version, program, kernel, arch, no_room, git, .. } = &facts;
+    let facts = Facts {
+        version: shown(version),
+        program: shown(program),
+        kernel: shown(kernel),
+        arch: shown(arch),
+        no_room: no_room.as_deref().map(shown),
+        git: git.as_deref().map(shown),
+        ..facts
+    };
+    Ok((facts, answer.copied, answer.took_ms))
+}
+
+/// Words of another machine, fit to be shown.
+fn shown(text: &str) -> String {
+    untrusted_prose(text).chars().take(WORD_CHARS).collect()
+}
