@@ -90,7 +90,6 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc search login timeout",
             "svc search --agent backend-1 --in tool '\"expected 412\"'",
-            "svc search --since 2h src/login.js",
             "svc search --outside why no redis    # in sessions that you had without svc",
         ],
     ),
