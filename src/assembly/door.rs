@@ -116,8 +116,21 @@ fn asked(holder: &UnixStream, project: &Path, port: u16) -> Option<TcpListener> 
 /// Refuses whoever is not this user's, or comes from an agent.
 fn check(over: &UnixStream, project: &Path) -> std::io::Result<()> {
     let pid = hand_over::own_peer(over)?;
-    let is_let_in = pid == 0 || matches!(origin(pid, project), Origin::Daemon | Origin::Outside);
-    if is_let_in { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
+    if lets_in(pid, || origin(pid, project)) {
+        Ok(())
+    } else {
+        Err(std::io::ErrorKind::PermissionDenied.into())
+    }
+}
+
+/// Whether the process of this id at the other end is one to talk to. Linux tells 0 of a process that is in
+/// none of this daemon's process namespaces, as in a container: what it comes from cannot be told. Other
+/// systems tell nobody's.
+fn lets_in(pid: u32, origin: impl FnOnce() -> Origin) -> bool {
+    if pid == 0 {
+        return cfg!(not(target_os = "linux"));
+    }
+    matches!(origin(), Origin::Daemon | Origin::Outside)
 }
 
 /// The file of the socket on which the holder of the door listens; no project's name begins with a dot.
@@ -254,5 +267,25 @@ impl Desk {
         let stream = TcpStream::from(socket);
         let is_ours = self.port != 0 && stream.local_addr().ok()? == at_door(self.port);
         (is_ours && stream.peer_addr().ok()?.ip().is_loopback()).then_some(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::ids::AgentId;
+
+    #[test]
+    fn whose_process_cannot_be_told_is_not_let_in() {
+        let never = || -> Origin { panic!("there is no such process to ask for") };
+        assert_eq!(lets_in(0, never), cfg!(not(target_os = "linux")));
+        for (origin, is_let_in) in [
+            (Origin::Daemon, true),
+            (Origin::Outside, true),
+            (Origin::Inside, false),
+            (Origin::Agent("00000001".parse::<AgentId>().unwrap()), false),
+        ] {
+            assert_eq!(lets_in(7, || origin), is_let_in, "{origin:?}");
+        }
     }
 }

@@ -42,13 +42,14 @@ const STACK_BYTES: usize = 2 << 20;
 
 type CallMessage = (Actor, Command, Sender<Response>);
 
-/// The door to the core, for any thread.
+/// The door to the core, for any thread. The lanes hold boxes: their room is taken at the start, and for what
+/// is in them it would be a quarter of what an idle daemon holds.
 #[derive(Clone)]
 pub struct Core {
-    control: Sender<Event>,
-    calls: Sender<CallMessage>,
-    disk: Sender<Event>,
-    work: Sender<Event>,
+    control: Sender<Box<Event>>,
+    calls: Sender<Box<CallMessage>>,
+    disk: Sender<Box<Event>>,
+    work: Sender<Box<Event>>,
     clock: Sender<()>,
     snapshot: Snapshot,
 }
@@ -99,7 +100,7 @@ impl Core {
     pub fn ask(&self, actor: Actor, command: Command) -> Receiver<Response> {
         let (answer, wait) = bounded(1);
         // Unsent, its sender is dropped: the channel ends.
-        let _ = self.calls.send_timeout((actor, command, answer), CALL_TIMEOUT);
+        let _ = self.calls.send_timeout(Box::new((actor, command, answer)), CALL_TIMEOUT);
         wait
     }
 
@@ -107,7 +108,7 @@ impl Core {
     pub fn call(&self, actor: Actor, command: Command) -> Response {
         let (answer, wait) = bounded(1);
         let gone = || crate::core::stopping().into();
-        if self.calls.send_timeout((actor, command, answer), CALL_TIMEOUT).is_err() {
+        if self.calls.send_timeout(Box::new((actor, command, answer)), CALL_TIMEOUT).is_err() {
             return gone();
         }
         match wait.recv_timeout(CALL_TIMEOUT) {
@@ -124,18 +125,18 @@ impl Core {
     /// Reports a fact; blocks while the lane is full.
     pub fn report(&self, event: Event) {
         // The core is gone only when the daemon ends: nobody is left to tell.
-        let _ = self.work.send(event);
+        let _ = self.work.send(Box::new(event));
     }
 
     /// Reports what became of a write; blocks while the lane is full.
     pub fn on_disk(&self, event: Event) {
         // The core is gone only when the daemon ends: nobody is left to tell.
-        let _ = self.disk.send(event);
+        let _ = self.disk.send(Box::new(event));
     }
 
     /// Reports a fact that goes before all others and never blocks.
     pub fn control(&self, event: Event) {
-        if let Err(TrySendError::Full(event)) = self.control.try_send(event) {
+        if let Err(TrySendError::Full(event)) = self.control.try_send(Box::new(event)) {
             log::warn!("the control lane is full, dropped {event:?}");
         }
     }
@@ -149,7 +150,7 @@ impl Core {
     /// Asks the core to end, as a signal does. Blocks while its lane is full, so that this is never lost.
     fn end(&self) {
         // Unsent, the thread has ended already.
-        let _ = self.control.send(Event::Terminate);
+        let _ = self.control.send(Box::new(Event::Terminate));
     }
 
     /// The latest published state.
@@ -159,10 +160,10 @@ impl Core {
 }
 
 struct Lanes {
-    control: Receiver<Event>,
-    calls: Receiver<CallMessage>,
-    disk: Receiver<Event>,
-    work: Receiver<Event>,
+    control: Receiver<Box<Event>>,
+    calls: Receiver<Box<CallMessage>>,
+    disk: Receiver<Box<Event>>,
+    work: Receiver<Box<Event>>,
     /// A look at the clock is due.
     clock: Receiver<()>,
 }
@@ -292,13 +293,13 @@ impl StateThread {
         let longest = self.longest_wait;
         let due = self.state.timers.next().map_or(longest, |(at, _)| at.since(now).min(longest));
         if let Ok(event) = self.lanes.control.try_recv() {
-            return Some(event);
+            return Some(*event);
         }
         select! {
-            recv(self.lanes.control) -> event => event.ok(),
-            recv(self.lanes.calls) -> message => message.ok().map(|message| self.admit(message)),
-            recv(self.lanes.disk) -> event => event.ok(),
-            recv(self.lanes.work) -> event => event.ok(),
+            recv(self.lanes.control) -> event => event.ok().map(|event| *event),
+            recv(self.lanes.calls) -> message => message.ok().map(|message| self.admit(*message)),
+            recv(self.lanes.disk) -> event => event.ok().map(|event| *event),
+            recv(self.lanes.work) -> event => event.ok().map(|event| *event),
             recv(self.lanes.clock) -> _ => None,
             default(due) => None,
         }
@@ -308,20 +309,20 @@ impl StateThread {
     fn drain(&mut self, turn: &mut Turn) {
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.control.try_recv() else { break };
-            self.step(event, false, turn);
+            self.step(*event, false, turn);
         }
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.disk.try_recv() else { break };
-            self.step(event, false, turn);
+            self.step(*event, false, turn);
         }
         for _ in 0..TURN_EVENTS {
             let Ok(message) = self.lanes.calls.try_recv() else { break };
-            let event = self.admit(message);
+            let event = self.admit(*message);
             self.step(event, false, turn);
         }
         for _ in 0..TURN_EVENTS {
             let Ok(event) = self.lanes.work.try_recv() else { break };
-            self.step(event, false, turn);
+            self.step(*event, false, turn);
         }
     }
 

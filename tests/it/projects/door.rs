@@ -1,7 +1,9 @@
 //! The one door to all projects of a user, against real daemons.
 
 use super::{Stopped, User};
-use crate::support::daemon::Daemon;
+use crate::callers::{spawn_running, told};
+use crate::room::has_rooms;
+use crate::support::daemon::{Daemon, OPEN};
 use crate::support::folder::Folder;
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -66,6 +68,16 @@ impl Door {
 
     fn get(&self, path: &str) -> (u16, String) {
         self.ask("GET", path, "", "")
+    }
+
+    /// Lets an agent of this daemon knock at the sockets of the door; what it was answered.
+    fn knocked(&self, daemon: &Daemon) -> String {
+        let script = daemon.project.join("knock.py");
+        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/knock.py"), &script).unwrap();
+        let (project, folder) = (daemon.project.display(), self.user.registry());
+        let words = format!("{} {}.sock .door-{}", folder.display(), name(daemon), self.port);
+        spawn_running(daemon, "knock", &format!("python3 {project}/knock.py {project}/knocked {words}"));
+        told(daemon, "knocked")
     }
 
     /// Waits until the door leads to a project.
@@ -293,4 +305,36 @@ fn a_daemon_that_hangs_is_given_up_and_does_not_do_later_what_was_refused() {
     }
     door.wait_for(&blog);
     assert_eq!(blog.get("/api/status")["agents"], 0);
+}
+
+#[test]
+fn an_agent_is_not_heard_at_the_sockets_of_the_door() {
+    let door = Door::new();
+    let (shop, folder) = (door.start("shop"), Folder::new("open"));
+    folder.write(".svc/config.json", OPEN);
+    let open = door.start_in(Arc::new(folder), &[]);
+    door.wait_for(&shop);
+    door.wait_for(&open);
+    let refused = |daemon: &Daemon| daemon.log().matches("was not taken: permission denied").count();
+    // The same from outside: what is given is no connection, and the door is another's to have.
+    let own = format!("{}.sock", name(&open));
+    let given = svc_sys::hand_over::connect(&door.user.registry(), &own).unwrap();
+    svc_sys::hand_over::send(&given, b'c', std::os::fd::AsFd::as_fd(&given)).unwrap();
+    assert_eq!((&given).read(&mut [0]).unwrap(), 0);
+    wait_for("it to be refused for what it is", || {
+        open.log().contains("was not taken: invalid data").then_some(())
+    });
+    assert_eq!(refused(&open), 0);
+    assert_eq!(door.knocked(&open), "ended ended", "without a room it comes to the sockets, and no further");
+    assert_eq!(refused(&open), 1, "for whose it is");
+    if has_rooms() {
+        assert_eq!(door.knocked(&shop), "FileNotFoundError FileNotFoundError", "a room does not show them");
+        assert_eq!(refused(&shop), 0);
+    }
+    assert_eq!(door.get(&format!("/p/{}/api/status", name(&shop))).0, 200, "the door is where it was");
+    // A person's process is given the door.
+    let holder = svc_sys::hand_over::connect(&door.user.registry(), &format!(".door-{}", door.port)).unwrap();
+    (&holder).write_all(b"y").unwrap();
+    let (answer, socket) = svc_sys::hand_over::receive(&holder).unwrap();
+    assert_eq!((answer, socket.is_some()), (b'l', true));
 }

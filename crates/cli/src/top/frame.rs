@@ -56,7 +56,8 @@ pub fn headline(view: &View) -> String {
     let agents = &view.look.agents;
     let live = agents.iter().filter(|agent| is_live(agent)).count();
     let tokens: u64 = agents.iter().filter_map(|agent| agent["tokensUsed"].as_u64()).sum();
-    let cost: f64 = agents.iter().filter_map(|agent| agent["costUsd"].as_f64()).sum();
+    // The sum of nothing would be below zero.
+    let cost = 0.0 + agents.iter().filter_map(|agent| agent["costUsd"].as_f64()).sum::<f64>();
     let unpriced: u64 = agents.iter().filter_map(|agent| agent["unpricedTokens"].as_u64()).sum();
     let rates: Vec<u64> = agents.iter().filter_map(|agent| view.rate(text(agent, "id"))).collect();
     let rate = if rates.is_empty() { String::new() } else { format!("  {}/s", count(rates.iter().sum())) };
