@@ -77,6 +77,8 @@ macro_rules! features {
         questions Questions: state(State) => _, _, _;
         /// The installed skills.
         market Market: state(State) wish(Command) => _, _, api;
+        /// What the other projects of this user have told.
+        fleet Fleet: state(State) report(Report) => _, _, _;
         /// Whether one more agent fits on this machine.
         governor Governor: state(State) report(Report) order(Order) => moment, _, api;
         /// When old things were removed last.

@@ -27,6 +27,7 @@ pub mod context;
 pub mod coordination;
 pub mod credentials;
 pub mod federation;
+pub mod fleet;
 pub mod gateways;
 pub mod governor;
 pub mod integrations;

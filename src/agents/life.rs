@@ -158,7 +158,7 @@ fn output(all: &mut All, cx: &mut Context, id: AgentId, batch: Batch) {
 fn limit_told(all: &mut All, cx: &mut Context, id: AgentId, told: &[Activity]) {
     for activity in told {
         let (Activity::Limit(told), Some(agent)) = (activity, all.agents.get(id).cloned()) else { continue };
-        limit::window_told(all, cx, &agent, told);
+        limit::window_told(all, cx, &agent.provider, agent.account_name(), told);
     }
 }
 

@@ -23,6 +23,7 @@ use crate::core::ids::AgentId;
 use crate::core::notice::Notice;
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All, Timer};
+use crate::governor;
 use crate::providers::SessionStart;
 use crate::providers::limit::{self, Kind, Limit, Source};
 use crate::settings::OnLimit;
@@ -320,13 +321,13 @@ pub(super) fn clock_set(all: &mut All, jump: Jump) {
 }
 
 /// Somebody's provider told of a window: that it opens later than was told before, or what is left of it.
-pub(super) fn window_told(all: &mut All, cx: &mut Context, by: &Agent, limit: &Limit) {
+pub fn window_told(all: &mut All, cx: &mut Context, provider: &str, account: &str, limit: &Limit) {
     let at = limit.resets_at_ms.map(Time).filter(|_| !limit.window.is_empty());
     let ids: Vec<AgentId> = all.agents.limited.iter().copied().collect();
     for id in ids {
         let Some(agent) = all.agents.get(id).cloned() else { continue };
         let Some(held) = agent.held.as_ref().filter(|held| !held.is_due) else { continue };
-        if held.provider != by.provider || held.account != by.account_name() {
+        if held.provider != provider || held.account != account {
             continue;
         }
         if held.reserve.is_some() {
@@ -376,6 +377,9 @@ pub fn opens(all: &mut All, cx: &mut Context, id: AgentId) {
     }
     if all.health.writable().is_err() {
         return set_deadline(all, id, Some(cx.now + DISK_DELAY));
+    }
+    if governor::asks_others(all, cx) {
+        return set_deadline(all, id, Some(cx.now + governor::ASKED));
     }
     // What a person has set may have changed since.
     let next_try = if above_cap(all, &agent) {

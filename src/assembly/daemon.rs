@@ -3,6 +3,7 @@
 use super::agent_tokens::AgentTokens;
 use super::detect::Programs;
 use super::door::{self, Desk, Door};
+use super::fleet::Fleet;
 use super::host::Host;
 use super::lock::{Lock, LockError};
 use super::outbox::{FRAMES, Outbox, state_body};
@@ -151,6 +152,8 @@ pub fn run(options: DaemonOptions) -> Result<(), DaemonError> {
         no_cage: String::new(),
     };
     state.context = Arc::new(context::State::new(worker_documents::read(&project.dir)));
+    let fleet = Fleet::new(&project.name);
+    state.fleet = Arc::new(crate::fleet::State::new(fleet.others(&state, started_at), started_at));
     state.project = Arc::new(project);
     state.providers = Arc::new(registry::State::new(detect::at_first()));
     // Keepers and their agents are where this puts the daemon.
@@ -277,11 +280,11 @@ impl Daemon {
         let hub = Hub::start(seq, Some(&folder.join(FRAMES)), move || state_body(&snapshot.snapshot()))?;
         let vault = vault(folder, &core)?;
         let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
-        let console = Arc::new(Sessions::default());
-        let phones = Arc::new(worker_door::Door::new(folder));
+        let (console, phones) = (Arc::new(Sessions::default()), Arc::new(worker_door::Door::new(folder)));
         let agent_tokens = Arc::new(AgentTokens::open(folder)?);
         let host = Arc::new(Host {
             desk: desk.clone(),
+            fleet: Fleet::new(&project.name),
             core: core.clone(),
             project: project_dir.clone(),
             logs: Arc::clone(&logs),

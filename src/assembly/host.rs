@@ -2,6 +2,7 @@
 
 use super::detect::Programs;
 use super::door::Desk;
+use super::fleet::Fleet;
 pub use super::state_thread::Core;
 use crate::agents::worker_log::LogStore;
 use crate::console::worker_sessions::Sessions;
@@ -29,6 +30,8 @@ pub type Counter = (&'static str, &'static str, &'static str, u64);
 pub struct Host {
     /// The door to all projects, for a daemon that has a place among them.
     pub desk: Option<Arc<Desk>>,
+    /// Reads what the other projects of this user have told.
+    pub fleet: Fleet,
     /// The core, for what is to be known there before a wish.
     pub core: Core,
     /// The project's root, absolute and without links.

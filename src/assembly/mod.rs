@@ -12,6 +12,7 @@ pub mod description;
 pub mod detect;
 pub mod documents;
 mod door;
+mod fleet;
 pub mod folder;
 mod fork;
 pub mod host;

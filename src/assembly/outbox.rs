@@ -153,7 +153,7 @@ impl Outbox {
                 Arc::new(move |id, progress| of_import((id, progress))),
             ),
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
-            governor: crate::governor::Watch::start(core.clone())?,
+            governor: crate::governor::Watch::start(core.clone(), Box::new(host.fleet.clone()))?,
             programs: Arc::clone(&host.programs),
             looker: Looker::start(project, reports(core, Event::Ownership))?,
             _tidier: Tidier::start(Arc::clone(snapshots), move || to_core.snapshot())?,

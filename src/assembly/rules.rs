@@ -58,6 +58,9 @@ macro_rules! about {
     ($kind:ident market) => {
         "skills"
     };
+    ($kind:ident fleet) => {
+        "other projects"
+    };
     ($kind:ident governor) => {
         "room on the machine"
     };

@@ -3,6 +3,7 @@
 use super::agent_tokens::AgentTokens;
 use super::caller;
 use super::door::Desk;
+use super::fleet;
 use super::host::Host;
 use super::shared_replies::SharedReplies;
 use super::state_thread::Core;
@@ -131,6 +132,11 @@ impl Service {
 
     /// What a route does for a caller who may.
     fn perform(&self, route: &Route<Handler>, ask: &Ask, state: &Arc<State>) -> Result<Reply, Problem> {
+        let is_wish = matches!(route.handler, Handler::Write(..) | Handler::Work(..))
+            && !matches!(ask.request.method, Method::Get | Method::Head);
+        if is_wish {
+            fleet::hear_before(&self.host, ask);
+        }
         match route.handler {
             Handler::Read(read) => read(ask),
             Handler::Shared(read) => self.shared.get(route.path, state, ask.request, || read(ask)),

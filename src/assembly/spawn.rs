@@ -1,6 +1,7 @@
 //! `POST /api/agents`: a new agent, with its worktree and its schedule. It stands here because these
 //! features know the agents, and the agents none of them.
 
+use super::fleet;
 use super::host::Host;
 use crate::accounts;
 use crate::agents::{self, SpawnRequest};
@@ -60,6 +61,7 @@ pub(super) fn begin(
     if request.account.as_deref() == Some(accounts::AUTO) {
         accounts::worker::look(host, ask.state, Some(providers::info_of(provider)));
     }
+    fleet::hear_now(host, ask);
     governor::worker::look_before(&host.core, ask.state, ask.now);
     prepare(host, ask, &mut request)?;
     let worktree = request.worktree.clone();

@@ -55,6 +55,8 @@ pub enum Moment {
     AccountRemoved { provider: String, name: String },
     /// It is known anew what the machine has left.
     Measured,
+    /// It is known anew what the other projects have told.
+    OthersTold,
     /// A setting of the project is another one.
     SettingsChanged,
 }

@@ -20,7 +20,7 @@ mod worker_api;
 
 pub use shortage::{LASTING, SETTLING, lacking, pressing};
 pub use store::{STORED_VERSION, Stored};
-pub use worker::{Order, Watch};
+pub use worker::{Fellows, Order, Watch};
 
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
@@ -73,6 +73,8 @@ type Kind = (Arc<str>, Arc<str>);
 pub struct State {
     machine: Option<Arc<Machine>>,
     looked_at: Time,
+    /// When it was looked at while no other project let anybody in.
+    alone_at: Option<Time>,
     /// Since when memory is short, see [`lacking`].
     short_since: Option<Time>,
     /// Of agents with a process.
@@ -104,6 +106,8 @@ pub struct Runs {
 pub enum Report {
     /// The machine, and what agents hold now; `None` leaves that as it was.
     Looked(Arc<Machine>, Option<Vec<(AgentId, u64)>>),
+    /// The same, and no other project of this user lets anybody in until this was taken in.
+    LookedAlone(Arc<Machine>, Option<Vec<(AgentId, u64)>>),
 }
 
 /// Where a figure comes from.
@@ -134,13 +138,22 @@ pub struct Memory {
     pub reserve: u64,
     /// What those that run may still come to use.
     pub promised: u64,
+    /// The same of those of other projects.
+    pub elsewhere: u64,
     /// What is left for others.
     pub left: u64,
     /// Agents with a process, or with one on its way.
     pub running: usize,
-    /// Of them inside of a turn.
+    /// The same in other projects.
+    pub running_elsewhere: usize,
+    /// Inside of a turn, wherever.
     pub in_turn: usize,
 }
+
+/// What was heard of other projects is old after this: they are asked before something is begun by a timer.
+const HEARD_FOR: Duration = Duration::from_secs(5);
+/// They have told by then, or are asked once more.
+pub const ASKED: Duration = Duration::from_millis(200);
 
 impl Runs {
     fn add(&mut self, peak: u64, now: Time) {
@@ -226,34 +239,67 @@ pub fn memory(all: &All, now: Time, machine: &Machine) -> Memory {
     let own = all.settings.config().governor.reserve_megabytes.map(|count| count.saturating_mul(MIB));
     let reserve =
         own.unwrap_or_else(|| (machine.memory_total / RESERVE_PART).clamp(RESERVE_LEAST, RESERVE_MOST));
-    let mut memory = Memory { reserve, ..Memory::default() };
+    let others = all.fleet.needs();
+    let (running, in_turn, promised) = promised(all, now);
+    let left = machine.memory_free.saturating_sub(reserve).saturating_sub(promised);
+    Memory {
+        reserve,
+        promised,
+        elsewhere: others.promised,
+        left: left.saturating_sub(others.promised),
+        running,
+        running_elsewhere: others.running,
+        in_turn: in_turn.saturating_add(others.in_turn),
+    }
+}
+
+/// Agents with a process, those of them inside of a turn, and the bytes that they may still come to use.
+pub fn promised(all: &All, now: Time) -> (usize, usize, u64) {
+    let (mut running, mut in_turn, mut promised) = (0, 0, 0_u64);
     let mut known: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for agent in all.agents.live().filter(|agent| agent.has_process()) {
-        memory.running += 1;
-        memory.in_turn += usize::from(agent.turn_open);
+        running += 1;
+        in_turn += usize::from(agent.turn_open);
         let kind = (agent.provider.as_str(), agent.role.as_str());
         let most = *known.entry(kind).or_insert_with(|| expected(all, now, kind.0, kind.1).bytes);
         let held = all.governor.running.get(&agent.id).map_or(0, |own| own.now);
-        memory.promised = memory.promised.saturating_add(most.saturating_sub(held));
+        promised = promised.saturating_add(most.saturating_sub(held));
     }
-    memory.left = machine.memory_free.saturating_sub(reserve).saturating_sub(memory.promised);
-    memory
+    (running, in_turn, promised)
 }
 
-/// Whether one more agent fits now; if not, why, for people.
+/// Whether what other projects have told is too old to begin something by it: then they are asked.
+pub fn asks_others(all: &All, cx: &mut Context) -> bool {
+    let is_old = all.fleet.is_older_than(HEARD_FOR, cx.now);
+    if is_old {
+        cx.push(Effect::Governor(Order::Look));
+    }
+    is_old
+}
+
+/// Whether one more agent fits now; if not, why, for people. While little is left and other projects run,
+/// only what was looked at alone says that it does: a caller who does not wait is told by what is known.
 pub fn room(all: &All, now: Time, provider: &str, role: &str) -> Result<(), String> {
     let Some(machine) = all.governor.machine.as_deref() else { return Ok(()) };
     if all.settings.config().governor.admit == Admit::Off || machine.memory_total == 0 {
         return Ok(());
     }
     let memory = memory(all, now, machine);
-    if memory.running == 0 {
+    let expected = expected(all, now, provider, role);
+    let is_alone = all.governor.alone_at == Some(now) || !all.fleet.has_others();
+    let is_tight = memory.left < ROOMY.saturating_mul(expected.bytes);
+    if is_tight && !is_alone && all.settings.config().governor.admit == Admit::Queue {
+        return Err(format!(
+            "{} MB of memory are left, and other projects are asked first",
+            memory.left / MIB
+        ));
+    }
+    if memory.running + memory.running_elsewhere == 0 {
         return Ok(());
     }
     if let Some(pressure) = pressed(machine, memory.in_turn) {
         return Err(pressure);
     }
-    let expected = expected(all, now, provider, role);
     if expected.bytes > memory.left {
         return Err(format!(
             "it may need {} MB of memory ({}) and {} MB are left: {} MB are free, {} MB of them are kept for the \
@@ -262,8 +308,8 @@ pub fn room(all: &All, now: Time, provider: &str, role: &str) -> Result<(), Stri
             basis_words(expected),
             memory.left / MIB,
             machine.memory_free / MIB,
-            megabytes(memory.promised),
-            memory.running,
+            megabytes(memory.promised + memory.elsewhere),
+            memory.running + memory.running_elsewhere,
             megabytes(memory.reserve),
         ));
     }
@@ -317,8 +363,12 @@ fn basis_words(expected: Expected) -> String {
 
 /// The thread that looks reports.
 pub fn report(all: &mut All, cx: &mut Context, report: Report) {
-    let Report::Looked(machine, agents) = report;
+    let (machine, agents, is_alone) = match report {
+        Report::Looked(machine, agents) => (machine, agents, false),
+        Report::LookedAlone(machine, agents) => (machine, agents, true),
+    };
     let governor = Arc::make_mut(&mut all.governor);
+    governor.alone_at = is_alone.then_some(cx.now);
     governor.machine = Some(machine);
     governor.looked_at = cx.now;
     if let Some(agents) = agents {
@@ -336,12 +386,15 @@ pub fn report(all: &mut All, cx: &mut Context, report: Report) {
         cx.push(Effect::Governor(Order::Look));
     }
     cx.moment(Moment::Measured);
+    if is_alone {
+        cx.push(Effect::Governor(Order::TakenIn));
+    }
 }
 
 /// Something has happened to an agent.
 pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     match *moment {
-        Moment::Started(_) | Moment::CaughtUp(_) | Moment::SettingsChanged => {
+        Moment::Spawned(_) | Moment::Started(_) | Moment::CaughtUp(_) | Moment::SettingsChanged => {
             cx.push(Effect::Governor(Order::Look));
         }
         Moment::Ended(id)
@@ -382,8 +435,6 @@ fn ended(all: &mut All, cx: &mut Context, id: AgentId) {
             note(all, cx, (agent.provider.as_str().into(), agent.role.as_str().into()), peak);
         }
     }
-    if all.agents.live().any(|agent| agent.is_queued()) {
-        // There may be room now.
-        cx.push(Effect::Governor(Order::Look));
-    }
+    // There may be room now, here or in another project.
+    cx.push(Effect::Governor(Order::Look));
 }

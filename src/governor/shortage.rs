@@ -75,7 +75,7 @@ fn missing(all: &All, now: Time, machine: &Machine, is_short: bool) -> u64 {
     let first = waiting.min_by_key(|(place, _)| *place).map(|(_, agent)| agent);
     let needed = first.filter(|_| all.settings.config().governor.admit != Admit::Off).map_or(0, |agent| {
         let each = expected(all, now, &agent.provider, &agent.role).bytes;
-        each.saturating_add(memory.reserve).saturating_add(memory.promised)
+        each.saturating_add(memory.reserve).saturating_add(memory.promised).saturating_add(memory.elsewhere)
     });
     kept.max(needed).saturating_sub(machine.memory_free)
 }

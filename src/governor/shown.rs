@@ -29,7 +29,9 @@ pub fn capacity(
     let fit = |expected: Expected| match () {
         () if is_off => places,
         // One always may run.
-        () if memory.running == 0 => places.min(by_memory(&memory, expected).max(1)),
+        () if memory.running + memory.running_elsewhere == 0 => {
+            places.min(by_memory(&memory, expected).max(1))
+        }
         () if pressure.is_some() => 0,
         () => places.min(by_memory(&memory, expected)),
     };
@@ -89,6 +91,7 @@ fn memory_shown(machine: &Machine, memory: &Memory, ceiling: u64) -> Value {
         "totalMegabytes": machine.memory_total / MIB,
         "freeMegabytes": machine.memory_free / MIB,
         "promisedMegabytes": megabytes(memory.promised),
+        "elsewhereMegabytes": megabytes(memory.elsewhere),
         "reserveMegabytes": megabytes(memory.reserve),
         "leftMegabytes": memory.left / MIB,
         "agentMegabytes": Some(ceiling / MIB).filter(|most| *most > 0),

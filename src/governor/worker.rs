@@ -6,6 +6,7 @@ use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{Event, State as All};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -34,16 +35,33 @@ const CHANGE_PART: u64 = 20;
 /// The same of pressure, in hundredths of a percent.
 const CHANGE_PRESSURE: u32 = 5_00;
 
+/// The core has taken in by then what was seen; others are not held up for longer.
+const TAKES_IN: Duration = Duration::from_secs(1);
+
 /// An order to the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Something is another than it was: look now, and tell.
     Look,
+    /// The core has taken in what was seen alone, and published what came of it.
+    TakenIn,
+}
+
+/// The other daemons of this user, as whoever lets agents in needs them.
+pub trait Fellows: Send {
+    /// Has the core know what they have told; where that `is_asked`, also that it is what it knows.
+    fn hear(&mut self, core: &Core, is_asked: bool);
+    /// Tells them what this daemon needs.
+    fn tell(&mut self, core: &Core);
+    /// Waits until none of them lets anybody in, and none does before what is given is dropped; `None` where
+    /// one takes too long.
+    fn alone(&mut self) -> Option<Box<dyn Any>>;
 }
 
 /// The running thread; it ends when this is dropped.
 pub struct Watch {
     orders: Sender<Order>,
+    taken_in: Sender<()>,
     _thread: Thread,
 }
 
@@ -51,15 +69,22 @@ impl Watch {
     /// Starts the thread; it looks at once.
     ///
     /// Errors: no thread.
-    pub fn start(core: Core) -> io::Result<Self> {
+    pub fn start(core: Core, fellows: Box<dyn Fellows>) -> io::Result<Self> {
         let (orders, incoming) = bounded(1);
-        let thread = Thread::spawn("governor", move || watch(&core, &incoming))?;
-        Ok(Self { orders, _thread: thread })
+        let (taken_in, was_taken_in) = bounded(1);
+        let thread = Thread::spawn("governor", move || {
+            let mut memory = Memory::new(fellows, was_taken_in);
+            watch(&core, &incoming, &mut memory);
+        })?;
+        Ok(Self { orders, taken_in, _thread: thread })
     }
 
     /// Gives an order; one that waits already stands for this one, too.
     pub fn order(&self, order: Order) {
-        let _ = self.orders.try_send(order);
+        let _ = match order {
+            Order::Look => self.orders.try_send(order).is_ok(),
+            Order::TakenIn => self.taken_in.try_send(()).is_ok(),
+        };
     }
 }
 
@@ -83,14 +108,14 @@ struct Seen {
 }
 
 /// What was seen, and what the core knows of it.
-#[derive(Default)]
 struct Memory {
     agents: HashMap<AgentId, Seen>,
     told: Option<Arc<Machine>>,
+    fellows: Box<dyn Fellows>,
+    was_taken_in: Receiver<()>,
 }
 
-fn watch(core: &Core, orders: &Receiver<Order>) {
-    let mut memory = Memory::default();
+fn watch(core: &Core, orders: &Receiver<Order>, memory: &mut Memory) {
     let mut is_asked = true;
     loop {
         let began = Instant::now();
@@ -100,7 +125,7 @@ fn watch(core: &Core, orders: &Receiver<Order>) {
             None => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         is_asked = match order {
-            Ok(Order::Look) => true,
+            Ok(_) => true,
             Err(RecvTimeoutError::Timeout) => false,
             Err(RecvTimeoutError::Disconnected) => return,
         };
@@ -112,6 +137,10 @@ fn watch(core: &Core, orders: &Receiver<Order>) {
 }
 
 impl Memory {
+    fn new(fellows: Box<dyn Fellows>, was_taken_in: Receiver<()>) -> Self {
+        Self { agents: HashMap::new(), told: None, fellows, was_taken_in }
+    }
+
     /// Looks once; when to look again, `None` when there is nothing to look at.
     fn look(&mut self, core: &Core, is_asked: bool) -> Option<Duration> {
         let state = core.snapshot();
@@ -127,6 +156,9 @@ impl Memory {
         if alive.is_empty() && !is_awaited && !is_asked {
             return None;
         }
+        // Others let nobody in while this one may.
+        let alone = if is_awaited { self.fellows.alone() } else { None };
+        self.fellows.hear(core, is_asked);
         let machine = Arc::new(pressure::look());
         for (id, leader) in &alive {
             self.look_at(*id, *leader);
@@ -139,8 +171,10 @@ impl Memory {
             live.any(|agent| agent.is_frozen())
         };
         if is_asked || is_awaited || gives_back || self.has_news(&machine) {
-            self.tell(core, &machine);
+            self.tell(core, &machine, alone.is_some());
         }
+        self.fellows.tell(core);
+        drop(alone);
         let some = machine.memory_some.unwrap_or(0);
         let is_short = machine.memory_free < machine.memory_total / SHORT_PART || some >= CHANGE_PRESSURE;
         match () {
@@ -173,14 +207,21 @@ impl Memory {
             || self.agents.values().any(|seen| seen.told.is_none_or(|told| differs(seen.held, told, CHANGE)))
     }
 
-    fn tell(&mut self, core: &Core, machine: &Arc<Machine>) {
+    fn tell(&mut self, core: &Core, machine: &Arc<Machine>, is_alone: bool) {
         let mut agents: Vec<(AgentId, u64)> = Vec::with_capacity(self.agents.len());
         for (id, seen) in &mut self.agents {
             seen.told = Some(seen.held);
             agents.push((*id, seen.held));
         }
         self.told = Some(Arc::clone(machine));
-        core.report(Event::Governor(Report::Looked(Arc::clone(machine), Some(agents))));
+        let machine = Arc::clone(machine);
+        if !is_alone {
+            return core.report(Event::Governor(Report::Looked(machine, Some(agents))));
+        }
+        let _ = self.was_taken_in.try_recv();
+        core.report(Event::Governor(Report::LookedAlone(machine, Some(agents))));
+        // Whom it has let in is told before any other looks.
+        let _ = self.was_taken_in.recv_timeout(TAKES_IN);
     }
 }
 

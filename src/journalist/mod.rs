@@ -193,6 +193,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         | Moment::PutAway(_)
         | Moment::Decided { .. }
         | Moment::Measured
+        | Moment::OthersTold
         | Moment::ModelAnswered(..)
         | Moment::AccountRemoved { .. }
         | Moment::TeamDeleted { .. } => return,

@@ -4,7 +4,7 @@ use crate::api::{Method, Problem, Reply, Route};
 use crate::endpoint::{Ask, Handler};
 use crate::prices;
 use crate::usage::{self, report};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The routes of the dashboard.
 pub fn routes() -> Vec<Route<Handler>> {
@@ -48,10 +48,20 @@ fn dashboard(ask: &Ask) -> Result<Reply, Problem> {
             "todayEstimatedUsd": prices::rounded(state.usage.today_estimated_usd(ask.now)),
             "todayUnpricedAtMostUsd": prices::rounded(state.usage.today_unpriced_usd(ask.now)),
             "dailyBudgetUsd": budget,
+            "allProjects": over_all(ask),
             "budgetReached": refused.is_some(),
             "message": refused.map(|problem| problem.error).or(unseen),
             "unpricedTokens": total.unpriced,
         },
         "uptime": super::api::uptime_seconds(ask),
     })))
+}
+
+/// What all projects of this user have spent today, as a budget counts it, and what they may.
+fn over_all(ask: &Ask) -> Value {
+    let others = ask.state.fleet.spent_on(ask.now.0 / 86_400_000);
+    json!({
+        "todayUsd": prices::rounded(usage::budget::spent(ask.state, ask.now) + others),
+        "dailyBudgetUsd": ask.state.fleet.budget().ok().flatten(),
+    })
 }

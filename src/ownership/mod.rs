@@ -531,6 +531,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         }
         Moment::Started(_)
         | Moment::Measured
+        | Moment::OthersTold
         | Moment::ModelAnswered(..)
         | Moment::AccountRemoved { .. }
         | Moment::TeamDeleted { .. }

@@ -10,6 +10,7 @@ use crate::core::Notice;
 use crate::core::ids::{AgentId, LineageId, ScheduleId};
 use crate::core::time::{Jump, Time};
 use crate::core::{Context, Effect, State as All, Timer};
+use crate::governor;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +140,10 @@ pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
     let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     schedule.on_the_way = schedule.on_the_way.saturating_sub(1);
     let Some(at) = schedule.due.filter(|_| schedule.on_the_way == 0) else { return };
+    if governor::asks_others(all, cx) {
+        return ask_again(all, cx, id);
+    }
+    let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) else { return };
     let this_minute = minute_of(cx.now);
     if is_late(at, cx.now) && schedule.marked.is_none_or(|marked| marked < this_minute) {
         if schedule.has_used(this_minute) {
@@ -156,6 +161,14 @@ pub fn start(all: &mut All, cx: &mut Context, id: ScheduleId) {
             note(all, cx, id, Some(at), outcome, Err(problem.error));
         }
     }
+}
+
+/// What other projects have spent is asked before the agent of a marked time is started.
+fn ask_again(all: &mut All, cx: &mut Context, id: ScheduleId) {
+    if let Some(schedule) = Arc::make_mut(&mut all.schedules).edit(id) {
+        schedule.on_the_way += 1;
+    }
+    Arc::make_mut(&mut all.timers).set(Timer::ScheduleStart(id), cx.now + governor::ASKED);
 }
 
 pub(super) fn run_now(all: &mut All, cx: &mut Context, target: &str) -> Result<Reply, Problem> {

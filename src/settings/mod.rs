@@ -11,12 +11,14 @@ pub mod api;
 mod governor;
 mod limits;
 mod notify;
+mod over_all;
 #[cfg(test)]
 mod tests;
 
 pub use governor::{Admit, Governor};
 pub use limits::{Budget, Limits, MidTurn, OnLimit, QuietHours};
 pub use notify::Notify;
+pub use over_all::budget_over_all;
 pub use svc_base::settings::{self as keys, defaults};
 
 use crate::accounts;
@@ -202,6 +204,8 @@ pub struct Safety {
     pub role_multipliers: BTreeMap<String, f64>,
     /// Dollars a day; `None` is no limit.
     pub daily_budget_usd: Option<f64>,
+    /// The same for all projects of this user, as it was when the daemon started.
+    pub daily_budget_all_usd: Option<f64>,
 }
 
 /// See [`Config::resume_on_start`].
@@ -304,7 +308,7 @@ impl State {
         let mut merged = defaults();
         merge(&mut merged, &user);
         merge(&mut merged, &project);
-        if let Some(fault) = notify::foreign(&project) {
+        if let Some(fault) = notify::foreign(&project).or_else(|| over_all::foreign(&project)) {
             return Err(Problem::validation(vec![fault]));
         }
         let config = check(&merged)?;
@@ -430,8 +434,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         "models" => models(value),
         "safety.tokenCeilingPerAgent" => whole(1_000, 1_000_000_000_000),
         "safety.roleMultipliers" => multipliers(value),
-        "safety.dailyBudgetUsd" if value.is_null() => None,
-        "safety.dailyBudgetUsd" => budget(value),
+        "safety.dailyBudgetUsd" | "safety.dailyBudgetAllUsd" if value.is_null() => None,
+        "safety.dailyBudgetUsd" | "safety.dailyBudgetAllUsd" => budget(value),
         machine if governor::KEYS.contains(&machine) => governor::check(machine, value),
         limit if limits::KEYS.contains(&limit) => limits::check(limit, value),
         "notify.command" => notify::check(value),

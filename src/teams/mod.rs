@@ -219,6 +219,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
         Moment::CaughtUp(_)
         | Moment::PutAway(_)
         | Moment::Measured
+        | Moment::OthersTold
         | Moment::ModelAnswered(..)
         | Moment::AccountRemoved { .. }
         | Moment::TeamDeleted { .. }

@@ -89,8 +89,30 @@ pub fn next_day(now: Time) -> Time {
 
 /// Whether something new may be started.
 ///
-/// Errors: 409 `budget` once today's cost has reached `safety.dailyBudgetUsd`.
+/// Errors: 409 `budget` once today's cost has reached `safety.dailyBudgetUsd`, or that of all projects
+/// `safety.dailyBudgetAllUsd`.
 pub fn check(all: &All, now: Time) -> Result<(), Problem> {
+    check_own(all, now)?;
+    let refused = |text: String| Problem::new(409, "budget", text);
+    let budget = all.fleet.budget().map_err(|why| {
+        refused(format!(
+            "whether the daily budget of all projects is spent is not known, so nothing new starts: {why}"
+        ))
+    })?;
+    let Some(budget) = budget else { return Ok(()) };
+    let (own, others) = (spent(all, now), all.fleet.spent_on(day(now)));
+    if own + others < budget {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "{}, and with ${others:.2} of your other projects the ${budget:.2} are spent that all projects may cost in a \
+         day: nothing new starts before midnight UTC; raise safety.dailyBudgetAllUsd in your own \
+         ~/.config/svc/config.json to go on",
+        today(all, now).trim_end_matches(',')
+    )))
+}
+
+fn check_own(all: &All, now: Time) -> Result<(), Problem> {
     let Some(budget) = all.settings.config().safety.daily_budget_usd else { return Ok(()) };
     if spent(all, now) < budget {
         return Ok(());
@@ -108,8 +130,12 @@ pub fn check(all: &All, now: Time) -> Result<(), Problem> {
     Err(Problem::new(409, "budget", text))
 }
 
+fn day(now: Time) -> u64 {
+    now.0 / DAY_MS
+}
+
 /// What the day has cost as far as a budget is concerned: nothing that was used counts for nothing.
-fn spent(all: &All, now: Time) -> f64 {
+pub fn spent(all: &All, now: Time) -> f64 {
     let today = &all.usage.today;
     today.on(now) + today.unpriced_on(now) + today.estimated_on(now)
 }
@@ -159,14 +185,43 @@ impl Expected {
 /// Why an agent is to be stopped inside of its turn whatever `budget.midTurn` says: with what is under way,
 /// the budget would be outrun by more than a turn.
 pub fn outrun(all: &All, now: Time) -> Option<String> {
-    let budget = all.settings.config().safety.daily_budget_usd?;
-    let spent = spent(all, now);
+    outrun_own(all, now).or_else(|| outrun_all(all, now))
+}
+
+/// What is expected of the calls under way together, and of the dearest turn, in dollars.
+fn at_work(all: &All, budget: f64) -> (f64, f64) {
     let (mut under_way, mut turn) = (0.0, 0.0_f64);
     for agent in all.agents.live().filter(|agent| agent.may_spend()) {
         let expected = Expected::of(all, agent, budget);
         under_way += expected.under_way;
         turn = turn.max(expected.turn);
     }
+    (under_way, turn)
+}
+
+/// The same for other projects to know.
+pub fn under_way(all: &All) -> (f64, f64) {
+    let over_all = all.fleet.budget().ok().flatten();
+    at_work(all, over_all.or(all.settings.config().safety.daily_budget_usd).unwrap_or(f64::MAX))
+}
+
+fn outrun_all(all: &All, now: Time) -> Option<String> {
+    let budget = all.fleet.budget().ok().flatten()?;
+    let ((own, turn), others) = (at_work(all, budget), all.fleet.needs());
+    let (under_way, turn) = (own + others.under_way_usd, turn.max(others.turn_usd));
+    let spent = spent(all, now) + all.fleet.spent_on(day(now));
+    (own > 0.0 && spent + under_way > budget + turn).then(|| {
+        format!(
+            "the daily budget of all projects, ${budget:.2}, would be outrun by more than a turn (${turn:.2}): \
+             ${spent:.2} are spent, and ${under_way:.2} under way"
+        )
+    })
+}
+
+fn outrun_own(all: &All, now: Time) -> Option<String> {
+    let budget = all.settings.config().safety.daily_budget_usd?;
+    let spent = spent(all, now);
+    let (under_way, turn) = at_work(all, budget);
     (under_way > 0.0 && spent + under_way > budget + turn).then(|| {
         format!(
             "the daily budget of ${budget:.2} would be outrun by more than a turn (${turn:.2}): ${spent:.2} are \
@@ -175,13 +230,43 @@ pub fn outrun(all: &All, now: Time) -> Option<String> {
     })
 }
 
-/// Something was used: tells people once a day when most of the budget is spent, and when all is.
+/// The highest of [`WARNED`] that is reached.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a percentage, cut at 100")]
+fn reached(spent: f64, budget: f64) -> u8 {
+    let percent = (spent / budget * 100.0).min(100.0) as u8;
+    WARNED.into_iter().rev().find(|share| percent >= *share).unwrap_or_default()
+}
+
+/// Something was used: tells people once a day when most of the budget is spent, and when all is.
 pub(super) fn watch(all: &mut All, cx: &mut Context) {
+    watch_own(all, cx);
+    watch_all(all, cx);
+}
+
+/// The same of the budget of all projects, which the one tells that sees it first.
+fn watch_all(all: &mut All, cx: &mut Context) {
+    let (Ok(Some(budget_usd)), day) = (all.fleet.budget(), day(cx.now)) else { return };
+    let (own, others) = (spent(all, cx.now), all.fleet.spent_on(day));
+    let percent = reached(own + others, budget_usd);
+    let (before, own_before) = (all.fleet.warned_on(day), all.fleet.own_warned_on(day));
+    if percent > before || percent < own_before {
+        Arc::make_mut(&mut all.fleet).warn(day, percent);
+    }
+    if percent > before {
+        let text = format!(
+            "{}, with your other projects ${:.2}, of a daily budget of ${budget_usd:.2} for all of them",
+            today(all, cx.now).trim_end_matches(','),
+            own + others
+        );
+        cx.audit("budget.warning", &json!({"percent": percent, "text": text}));
+        cx.notice(Notice::BudgetWarning { percent, usd: prices::rounded(own + others), budget_usd, text });
+    }
+}
+
+fn watch_own(all: &mut All, cx: &mut Context) {
     let Some(budget) = all.settings.config().safety.daily_budget_usd else { return };
     let spent = spent(all, cx.now);
-    let percent = (spent / budget * 100.0).min(100.0) as u8;
-    let reached = WARNED.into_iter().rev().find(|share| percent >= *share).unwrap_or_default();
+    let reached = reached(spent, budget);
     let before = all.usage.today.warned;
     if reached == before {
         return;

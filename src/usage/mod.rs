@@ -391,6 +391,7 @@ pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
             }
         }
         Moment::Removed(_, lineage) => removed(all, cx, lineage),
+        Moment::OthersTold => quota::others_told(all, cx),
         Moment::AccountRemoved { ref provider, ref name } => {
             quota::forget(Arc::make_mut(&mut all.usage), cx, provider, name);
         }

@@ -7,9 +7,10 @@
 
 use super::State;
 use crate::accounts::DEFAULT;
-use crate::agents::limit::policy;
+use crate::agents::limit::{policy, window_told};
 use crate::core::time::Time;
 use crate::core::{Context, Document, Durability, Effect, State as All};
+use crate::fleet;
 use crate::providers::limit::{Kind, Limit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -184,6 +185,43 @@ fn rounded(number: f64) -> f64 {
 pub fn heard(state: &mut State, cx: &mut Context, provider: &str, account: &str, limit: &Limit) {
     Arc::make_mut(&mut state.windows).heard(cx.now, provider, account, limit);
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
+}
+
+/// What the providers told here, for other projects: `login` is the name of the account.
+pub fn told(all: &All) -> impl Iterator<Item = fleet::Window> {
+    all.usage.windows.0.iter().map(|((provider, account, name), window)| fleet::Window {
+        provider: provider.clone(),
+        login: account.clone(),
+        name: name.clone(),
+        used_percent: window.used_percent,
+        resets_at: window.resets_at.map(|at| at.0),
+        closed: window.closed,
+        heard_at: window.heard_at.0,
+    })
+}
+
+/// Takes in what the providers told in other projects that use the same login, where it is newer than what
+/// was told here.
+pub fn others_told(all: &mut All, cx: &mut Context) {
+    let told = all.fleet.others().projects.iter().filter_map(|project| project.told.as_ref());
+    let windows: Vec<fleet::Window> = told.flat_map(|told| told.windows.iter().cloned()).collect();
+    for window in windows {
+        // A clock that is ahead elsewhere tells nothing of the future.
+        let at = Time(window.heard_at).min(cx.now);
+        let key = (window.provider.clone(), window.login.clone(), window.name.clone());
+        let is_known = all.usage.windows.0.get(&key).is_some_and(|known| known.heard_at >= at);
+        if is_known || cx.now.since(at) > MAX_AGE {
+            continue;
+        }
+        let limit = Limit {
+            closed: window.closed,
+            ..Limit::window(&window.name, window.used_percent, window.resets_at)
+        };
+        let usage = Arc::make_mut(&mut all.usage);
+        Arc::make_mut(&mut usage.windows).heard(at, &window.provider, &window.login, &limit);
+        cx.push(Effect::Put(Document::Usage, Durability::Soon));
+        window_told(all, cx, &window.provider, &window.login, &limit);
+    }
 }
 
 /// An account is gone, and its windows with it: one that gets its name later has its own.

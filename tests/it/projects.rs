@@ -1,6 +1,7 @@
 //! All projects of one user: the list of their daemons, and the one door.
 
 mod door;
+mod fleet;
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;

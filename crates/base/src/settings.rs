@@ -122,6 +122,11 @@ pub const KEYS: &[Key] = &[
         "what all agents may cost in a day; null is no budget",
     ),
     key(
+        "safety.dailyBudgetAllUsd",
+        "number above 0 up to 1000000, in US dollars, or null",
+        "what the agents of all your projects together may cost in a day; in your own file only, read anew each time",
+    ),
+    key(
         "budget.midTurn",
         "warn or stop",
         "whether a spent daily budget only lets nothing new begin, or also stops agents at the next safe place in a turn",
@@ -293,7 +298,7 @@ pub fn defaults() -> Map<String, Value> {
         "safety": {
             "tokenCeilingPerAgent": 5_000_000,
             "roleMultipliers": {"planner": 10.0, "analyst": 5.0, "fullstack": 4.0, "security": 4.0},
-            "dailyBudgetUsd": null,
+            "dailyBudgetUsd": null, "dailyBudgetAllUsd": null,
         },
         "budget": {"midTurn": "warn"},
         "onLimit": "ask",

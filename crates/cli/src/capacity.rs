@@ -41,11 +41,14 @@ fn capacity(session: &Session) -> Outcome {
     }
     let mut lines = vec![said(&answer)];
     let memory = &answer["memory"];
+    let elsewhere = memory["elsewhereMegabytes"].as_u64().filter(|most| *most > 0);
+    let elsewhere = elsewhere.map(|most| format!(", {most} MB for those of other projects"));
     lines.push(format!(
-        "memory: {} MB, {} MB free; {} MB are kept for those that run, {} MB for you{}",
+        "memory: {} MB, {} MB free; {} MB are kept for those that run{}, {} MB for you{}",
         number(&memory["totalMegabytes"]),
         number(&memory["freeMegabytes"]),
         number(&memory["promisedMegabytes"]),
+        elsewhere.unwrap_or_default(),
         number(&memory["reserveMegabytes"]),
         if memory["limitedBy"] == "cgroup" { " (a control group allows no more)" } else { "" },
     ));

@@ -109,6 +109,10 @@ fn tokens(session: &Session) -> Outcome {
         }
     }
     lines.push(today);
+    let all = &cost["allProjects"];
+    if let Some(budget) = all["dailyBudgetUsd"].as_f64() {
+        lines.push(format!("all      {} of {} in all projects", money(&all["todayUsd"]), dollars(budget)));
+    }
     if let Some(message) = cost["message"].as_str() {
         lines.push(format!("budget   {}", clean(message)));
     }

@@ -31,6 +31,10 @@ const AGAIN: Duration = Duration::from_millis(5);
 const READS: usize = 3;
 /// Taken while names are given.
 const LOCK: &str = ".lock";
+/// Taken by whoever does what one daemon does at a time.
+const ALONE: &str = ".alone";
+/// Bytes of what a project tells the others.
+pub const TOLD_BYTES_MAX: u64 = 64 << 10;
 
 /// The folder of this user's registry.
 #[derive(Debug, Clone)]
@@ -160,8 +164,56 @@ impl Registry {
         Ok(true)
     }
 
+    /// Writes what a project has to tell the others, in the place of what it told before; what `lasts` is on
+    /// the disk then.
+    pub fn tell(&self, name: &str, bytes: &[u8], lasts: bool) -> io::Result<()> {
+        self.check()?;
+        let path = self.folder.join(told_name(name));
+        if !lasts {
+            return crate::files::replace_soon(&path, bytes);
+        }
+        crate::files::replace(&path, bytes)?;
+        crate::files::sync_folder(&self.folder)
+    }
+
+    /// What a project has told the others; `None` where it has told nothing.
+    ///
+    /// Errors: the file is not ours alone, has more than [`TOLD_BYTES_MAX`], cannot be read.
+    pub fn told(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        let file = match self.open(&told_name(name), false) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let mut bytes = Vec::new();
+        file.take(TOLD_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > TOLD_BYTES_MAX {
+            return Err(io::Error::new(ErrorKind::FileTooLarge, format!("more than {TOLD_BYTES_MAX} bytes")));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Waits until no other daemon of this user does what one does alone at a time; the file is to be dropped
+    /// behind it, and a process that ends drops it.
+    ///
+    /// Errors: another one is at it for longer than `patience`, the system's.
+    pub fn alone(&self, patience: Duration) -> io::Result<File> {
+        self.check()?;
+        let file = self.open(ALONE, true)?;
+        let began = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::Error(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) if began.elapsed() >= patience => {
+                    return Err(ErrorKind::ResourceBusy.into());
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(AGAIN),
+            }
+        }
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
-        for file in [file_name(name), format!("{name}.sock")] {
+        for file in [file_name(name), format!("{name}.sock"), told_name(name)] {
             fs::remove_file(self.folder.join(file)).or_else(crate::files::missing_is_fine)?;
         }
         Ok(())
@@ -250,6 +302,10 @@ fn name_of(project: &Path) -> String {
 
 fn file_name(name: &str) -> String {
     format!("{name}.json")
+}
+
+fn told_name(name: &str) -> String {
+    format!("{name}.told")
 }
 
 /// Refuses what another user may have written, or could.
@@ -371,6 +427,36 @@ mod tests {
         assert_eq!(names.len(), PROJECTS_MAX);
         assert!(names.contains(&("kept".into(), true)), "one that runs is not forgotten");
         drop(kept);
+        fs::remove_dir_all(registry.folder()).unwrap();
+    }
+
+    #[test]
+    fn what_a_project_tells_is_read_by_others_and_no_file_that_others_may_write() {
+        let registry = registry("told");
+        let shop = registry.join(facts("/srv/shop")).unwrap();
+        assert_eq!(registry.told("shop").unwrap(), None);
+        registry.tell("shop", b"one", true).unwrap();
+        registry.tell("shop", b"two", false).unwrap();
+        assert_eq!(registry.told("shop").unwrap().unwrap(), b"two");
+        assert_eq!(names(&registry), [("shop".into(), true)], "it is no project");
+        let path = registry.folder().join("shop.told");
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+        assert!(registry.told("shop").is_err());
+        registry.tell("shop", &vec![b'a'; usize::try_from(TOLD_BYTES_MAX).unwrap() + 1], false).unwrap();
+        assert!(registry.told("shop").is_err(), "it is too long");
+        drop(shop);
+        assert!(registry.forget("shop").unwrap() && !path.exists());
+        fs::remove_dir_all(registry.folder()).unwrap();
+    }
+
+    #[test]
+    fn one_at_a_time_is_alone() {
+        let registry = registry("alone");
+        let _seat = registry.join(facts("/srv/shop")).unwrap();
+        let first = registry.alone(Duration::ZERO).unwrap();
+        assert_eq!(registry.alone(AGAIN).unwrap_err().kind(), ErrorKind::ResourceBusy);
+        drop(first);
+        registry.alone(Duration::ZERO).unwrap();
         fs::remove_dir_all(registry.folder()).unwrap();
     }
 

@@ -74,8 +74,8 @@ export default function settings(view) {
   );
   const load = async () => {
     const [config, providers] = await Promise.all([get("/api/config"), get("/api/providers")]);
-    // A program of the person's own is named in the person's own file alone.
-    const values = flatten(config).filter(([name]) => name !== "notify.command");
+    // These stand in the person's own file alone.
+    const values = flatten(config).filter(([name]) => !/^notify|AllUsd$/.test(name));
     values.sort((a, b) => order(a[0]) - order(b[0]));
     const inputs = new Map();
     const form = formOf(

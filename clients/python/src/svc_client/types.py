@@ -1498,6 +1498,7 @@ class GetCapacityReplyKindsItem(TypedDict):
 
 class GetCapacityReplyMemory(TypedDict):
     agentMegabytes: Union[int, None]
+    elsewhereMegabytes: int
     freeMegabytes: int
     leftMegabytes: int
     limitedBy: str
@@ -1592,7 +1593,12 @@ class GetDashboardReplyAgents(TypedDict):
     rotations: int
     total: int
 
+class GetDashboardReplyCostAllProjects(TypedDict):
+    dailyBudgetUsd: Union[float, None]
+    todayUsd: float
+
 class GetDashboardReplyCost(TypedDict):
+    allProjects: "GetDashboardReplyCostAllProjects"
     budgetReached: bool
     dailyBudgetUsd: Union[float, None]
     message: Union[str, None]
