@@ -66,6 +66,7 @@ mod real_adoption;
 mod real_attach;
 mod real_claude;
 mod real_clis;
+mod real_comments;
 mod real_environment;
 mod real_frozen;
 mod real_integrations;
