@@ -38,6 +38,16 @@ scenario("live output, as text, and an instruction", async (page) => {
   await page.keyboard.type("use tabs");
   await page.keyboard.press("Enter");
   await page.locator(".vrow.user:not([hidden])", { hasText: "use tabs" }).waitFor();
+  // The box grows with what is written, and the choice of a delivery is kept.
+  const box = page.getByLabel("Message");
+  const height = async () => (await box.boundingBox()).height;
+  const low = await height();
+  await box.fill("one\ntwo\nthree\nfour");
+  check((await height()) > low + 40, `${low} px high, and with four lines ${await height()}`);
+  await box.fill("");
+  await page.getByLabel("How it is delivered").selectOption("idle");
+  await page.reload();
+  check((await page.getByLabel("How it is delivered").inputValue()) === "idle", "the delivery is forgotten");
 });
 
 scenario("comment on lines, send that, and see it ticked off; undo and redo", async (page) => {
@@ -373,4 +383,26 @@ scenario("an answer aside is in sight", async (page) => {
   const box = await answer.boundingBox();
   check(box.y >= 0 && box.y + box.height <= 900, `the answer is at ${box.y} to ${box.y + box.height} of 900`);
   await daemon.api("DELETE", `/api/agents/${id}`);
+});
+
+scenario("start one like another, with another model", async (page) => {
+  const given = { name: "likeness-a", scope: ["paint/**", "art/**"], permission: "full", effort: "high", isolation: "worktree" };
+  const first = await daemon.spawn("likeness", "long", given);
+  await page.goto(`${daemon.url}/#/agent/likeness-a/about`);
+  await page.getByRole("button", { name: "Start one like it" }).click();
+  const value = (label) => page.getByRole("dialog").getByLabel(label, { exact: true }).inputValue();
+  await until("the model", async () => (await value("Model")) === "long");
+  const shown = await Promise.all(["Task", "Role", "Name", "Provider", "Files it owns", "Permission"].map(value));
+  const wanted = [first.prompt, "likeness", "", "script", "paint/**, art/**", "full"];
+  check(JSON.stringify(shown) === JSON.stringify(wanted), `${JSON.stringify(shown)} instead of ${JSON.stringify(wanted)}`);
+  await page.getByLabel("Model").selectOption("default");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.locator("h1", { hasText: "likeness-1" }).waitFor();
+  const { model, scope, permission, effort, isolation } = await daemon.get("/api/agents/likeness-1");
+  check(
+    JSON.stringify({ model, scope, permission, effort, isolation }) ===
+      JSON.stringify({ model: "default", scope: given.scope, permission: "full", effort: "high", isolation: "worktree" }),
+    JSON.stringify({ model, scope, permission, effort, isolation }),
+  );
+  for (const name of ["likeness-a", "likeness-1"]) await daemon.api("DELETE", `/api/agents/${name}`);
 });

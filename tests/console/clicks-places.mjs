@@ -3,7 +3,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { check, until } from "./lib.mjs";
-import { daemon, dir, scenario } from "./clicks-world.mjs";
+import { claude, daemon, dir, scenario } from "./clicks-world.mjs";
 
 scenario("tokens in a range and by day", async (page) => {
   const hour = 3_600_000;
@@ -317,4 +317,39 @@ scenario("install a skill, rate it, remove it", async (page) => {
   await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
   await card.getByRole("button", { name: "Install Code Review" }).waitFor();
   check(!fs.existsSync(file), "the skill's text is still in the project");
+});
+
+scenario("a session of one's own is found by its words, and adopted by keys", async (page) => {
+  const id = "0199f3c2-0000-4000-8000-0000000000aa";
+  const line = (kind, at, content) =>
+    JSON.stringify({
+      type: kind,
+      sessionId: id,
+      cwd: dir,
+      timestamp: `2026-11-23T19:30:0${at}Z`,
+      isSidechain: false,
+      message: { id: `m${at}`, role: kind, model: "m", content },
+    });
+  const folder = path.join(claude, "projects", dir.replace(/[^a-zA-Z0-9]/g, "-"));
+  fs.mkdirSync(folder, { recursive: true });
+  const said = [{ type: "text", text: "The ferry sails at <b>eight</b>." }];
+  fs.writeFileSync(path.join(folder, `${id}.jsonl`), `${line("user", 1, "When does the ferry sail?")}\n${line("assistant", 2, said)}\n`);
+  await page.keyboard.press("g");
+  await page.keyboard.press("o");
+  await page.getByRole("cell", { name: "When does the ferry sail?", exact: true }).waitFor();
+  await page.getByLabel("Search these sessions").fill("zeppelin");
+  await page.keyboard.press("Enter");
+  await page.getByText("No entry has all of these words.").waitFor();
+  await page.getByLabel("Search these sessions").fill("EIGHT ferry");
+  await page.keyboard.press("Enter");
+  await page.getByRole("cell", { name: "The ferry sails at <b>eight</b>." }).waitFor();
+  await page.getByRole("button", { name: `Adopt ${id}` }).focus();
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/#\/agent\//);
+  const agent = await daemon.get("/api/agents/adopted-1");
+  check(agent.sessionId === id && agent.state === "waiting", JSON.stringify(agent));
+  await page.getByText("The ferry sails at").first().waitFor();
+  await page.goto(`${daemon.url}/#/sessions`);
+  await page.getByRole("link", { name: "adopted-1" }).waitFor();
+  check(!(await page.getByRole("button", { name: /^Adopt / }).count()), "it can be adopted twice");
 });

@@ -171,6 +171,113 @@ scenario("review by keys: sides, words, folds, a comment on an added and on a re
   await page.context().close();
 });
 
+scenario("lines of code have colours by the file's suffix", async (page) => {
+  const told = await page.evaluate(async () => {
+    const { coloursOf } = await import("/console/colours.js");
+    const lines = [
+      ["a/b.ts", "export const a = 'x\\'y' + `z` + 0x1f; // let it"],
+      ["a.rs", "fn f<'a>(x: &'a str, c: char) -> bool { c == '\\n' || x == \"/* no */\" }"],
+      ["a.js", " * the middle of a comment, for all"],
+      ["a.c", "int x = a /* of b */ * 2;"],
+      ["a.py", "def f(): return \"#1\" # none"],
+      ["Makefile", "echo $# # it"],
+      ["a.sql", "SELECT 1 FROM t WHERE a = 'b' -- for"],
+      ["a.css", "a { color: none } /* if */ // b"],
+      ["a.json", "{\"for\": [true, 12.5, null]}"],
+      ["a.html", "<a href=\"x\"> for <!-- if -->"],
+    ];
+    const shown = ([file, line]) => coloursOf(file)(line).map(([part, name]) => (name ? `[${name} ${part}]` : part)).join("");
+    const hostile = ['"', "'", "/*", "\\", '"\\', "#", "1", "a.", "<!--"].map((part) => part.repeat(400).slice(0, 400));
+    const began = performance.now();
+    for (const line of hostile) for (const [file] of lines) for (let n = 0; n < 20; n += 1) coloursOf(file)(line);
+    return {
+      shown: lines.map(shown),
+      ms: performance.now() - began,
+      long: coloursOf("a.js")(`for ${"x".repeat(400)}`).length,
+      none: [coloursOf("a.txt"), coloursOf("README.md"), coloursOf("a.js.orig")].map((one) => typeof one),
+    };
+  });
+  const wanted = [
+    "[key export const] a = [str 'x\\'y'] + [str `z`] + [str 0x1f]; [muted // let it]",
+    "[key fn] f<'a>(x: &'a str, c: [key char]) -> [key bool] { c == [str '\\n'] || x == [str \"/* no */\"] }",
+    "[muted  * the middle of a comment, for all]",
+    "[key int] x = a [muted /* of b */] * [str 2];",
+    "[key def] f(): [key return] [str \"#1\"] [muted # none]",
+    "echo $# [muted # it]",
+    "[key SELECT] [str 1] [key FROM] t [key WHERE] a = [str 'b'] [muted -- for]",
+    "a { color: [key none] } [muted /* if */] // b",
+    "{[str \"for\"]: [[key true], [str 12.5], [key null]]}",
+    "<a href=[str \"x\"]> for [muted <!-- if -->]",
+  ];
+  for (const [at, line] of wanted.entries()) check(told.shown[at] === line, `${told.shown[at]} is not ${line}`);
+  check(told.none.join() === "undefined,undefined,undefined" && told.long === 1, JSON.stringify(told));
+  console.log(`     1 800 hostile lines in ${told.ms.toFixed(0)} ms`);
+  check(told.ms < 2000, `hostile lines took ${told.ms} ms`);
+});
+
+scenario("what follows the last change, to the end of the file", async (page) => {
+  const before = lines(60, "const x =");
+  const short = lines(8, "row");
+  commit({ "tail/a.js": before, "tail/b.txt": short });
+  await reviewed("review-tail", [
+    write("tail/a.js", before.replace("const x = 5\n", "const x = 'five'\n")),
+    write("tail/b.txt", short.replace("row 5\n", "row five\n")),
+    { ask: "Good?" },
+  ], 2);
+  await page.goto(`${daemon.url}/#/agent/review-tail/diff`);
+  const file = (name) => page.locator("details.file", { hasText: name });
+  const colour = (what) => file("a.js").locator(what).first().evaluate((el) => getComputedStyle(el).color);
+  await file("a.js").locator(".key").first().waitFor();
+  check(new Set([await colour(".key"), await colour(".str"), await colour(".l > span")]).size === 3, "no colours are seen");
+  const more = (name) => file(name).getByRole("button", { name: "what follows" });
+  await more("a.js").click();
+  await file("a.js").locator('.l[data-n="60"]').waitFor();
+  const focused = await page.evaluate(() => document.activeElement.dataset.n);
+  check(focused === "9" && !(await more("a.js").count()), `the focus is at line ${focused}`);
+  await file("a.js").locator('.l[data-n="60"]').click();
+  await page.getByText("Comment on tail/a.js:60", { exact: true }).waitFor();
+  await page.keyboard.type("the last one");
+  await page.keyboard.press("Control+Enter");
+  await page.locator(".said:not(form)").getByText("the last one").waitFor();
+  // Three unchanged lines stand below its change, and no more.
+  await more("b.txt").focus();
+  await page.keyboard.press("Enter");
+  await file("b.txt").getByText("The file ends here").waitFor();
+  check((await page.evaluate(() => document.activeElement.innerText)) === "The file ends here", "the focus is lost");
+});
+
+scenario("a change of megabytes: files at its end are read when they are opened, one that is too long says so", async (page) => {
+  const many = Array.from({ length: 12 }, (_, n) => `long/part-${String(n).padStart(2, "0")}.js`);
+  commit({ "long/gone.txt": lines(10, "gone") });
+  const id = await reviewed("review-long", [
+    ...many.map((name) => ({ run: { command: `seq -f 'export const some = "words that take their room" + %.0f;' 3000 > ${name}` } })),
+    write("long/single.js", `const all = "${"word ".repeat(8000)}";\n`),
+    { run: { command: "seq -f 'a line %.0f' 200000 > long/zz.txt" } },
+    { ask: "Good?" },
+  ], many.length + 2);
+  const whole = await daemon.get(`/api/agents/${id}/diff`);
+  check(whole.truncated && whole.files.length === many.length + 2, `${whole.files.length} files, ${whole.diff.length} bytes`);
+  const began = Date.now();
+  await page.goto(`${daemon.url}/#/agent/review-long/diff`);
+  await page.getByText("it is long: the last files are read when opened").waitFor();
+  const file = (name) => page.locator("details.file", { hasText: name });
+  await file("long/zz.txt").waitFor();
+  console.log(`     ${(whole.diff.length / 1e6).toFixed(1)} MB of a diff shown in ${Date.now() - began} ms`);
+  check((await page.locator("details.file").count()) === many.length + 2, "not every file stands there, once");
+  for (const [name, words] of [[many[0], "+ 400"], [many[11], "+ 400"]]) {
+    await file(name).locator("summary").press("Enter");
+    await file(name).locator(".l", { hasText: words }).first().waitFor();
+    const summary = await file(name).locator("summary").innerText();
+    check(summary.includes("+3000"), summary);
+  }
+  await file("single.js").locator("summary").press("Enter");
+  await file("single.js").getByText(/and 35,0\d\d more characters/).waitFor();
+  await file("zz.txt").locator("summary").press("Enter");
+  await file("zz.txt").getByText("What follows in this file is more than can be shown.").waitFor();
+  const drawn = await file("zz.txt").locator(".l").count();
+  check(drawn > 400 && drawn <= 500, `${drawn} of its lines at once`);
+});
+
 scenario("merge: the dry run first, conflicts go to their owner, then it is merged", async (page) => {
   commit({ "merge/a.txt": "one\ntwo\n" });
   const id = await reviewed("review-merge", [write("merge/a.txt", "one\nzwei\n"), { ask: "Good?" }], 1);

@@ -12,6 +12,7 @@ const PAGES = [
   "files",
   "files/README.md",
   "locks",
+  "sessions",
   "tokens",
   "memory",
   "map",

@@ -1,9 +1,10 @@
 // The other sides of an agent: what it touched, what a successor would be told, and its record.
 
-import { ago, button, dayOf, empty, exact, fill, h, percent, say, table, toast } from "./dom.js";
+import { ago, button, dayOf, empty, exact, fill, h, panel, percent, say, table, toast, unavailable } from "./dom.js";
 import { at, get, post } from "./api.js";
 import { find, isLive, on } from "./store.js";
 import { prose } from "./prose.js";
+import { openSpawn } from "./spawn.js";
 
 /** What a brief leaves out is listed up to so many lines. */
 const MAX_LEFT_OUT = 50;
@@ -15,8 +16,7 @@ export function files(body, key) {
         body,
         list.length
           ? h(
-              "div",
-              { class: "panel" },
+              "div.panel",
               table(
                 "Files it touched",
                 ["File", "#Reads", "#Writes"],
@@ -27,7 +27,7 @@ export function files(body, key) {
             )
           : empty("It has touched no files", "Files it reads and writes are counted here."),
       ),
-    (error) => fill(body, empty("Not available", error.message)),
+    unavailable(body),
   );
 }
 
@@ -50,7 +50,7 @@ export function rotate(body, key, moved) {
     { class: "primary" },
   );
   const full = h("b");
-  const ended = h("span", { class: "muted" }, "It has ended: resume it instead.");
+  const ended = h("span.muted", "It has ended: resume it instead.");
   // The brief may be here before the agent is, and the agent may end while one reads.
   const draw = () => {
     const agent = find(key);
@@ -64,29 +64,21 @@ export function rotate(body, key, moved) {
       fill(
         body,
         h(
-          "p",
-          { class: "notice" },
+          "p.notice",
           "Its context is ",
           full,
           " full. Rotating ends this session and starts a fresh one, which is given the following: ",
           `${exact(brief.chars)} of ${exact(brief.maxChars)} characters.`,
         ),
-        h("div", { class: "actions" }, go, ended),
+        h("div.actions", go, ended),
         brief.instructions?.length > 0 &&
-          h(
-            "section",
-            h("h2", "It is also told"),
-            h(
-              "ul",
-              brief.instructions.map((text) => h("li", text)),
-            ),
-          ),
-        h("h2", { class: "list-head" }, "Handoff brief"),
-        h("div", { class: "brief prose", tabIndex: 0 }, prose(brief.brief, { top: 3 })),
+          h("section", h("h2", "It is also told"), h("ul", brief.instructions.map((text) => h("li", text)))),
+        h("h2.list-head", "Handoff brief"),
+        h("div.brief.prose", { tabIndex: 0 }, prose(brief.brief, { top: 3 })),
         brief.leftOut?.length > 0 &&
           h(
             "section",
-            h("h2", { class: "list-head" }, "Left out, beyond what its section may hold"),
+            h("h2.list-head", "Left out, beyond what its section may hold"),
             h(
               "ul",
               brief.leftOut.slice(0, MAX_LEFT_OUT).map((one) => h("li", `${one.section}${one.cut ? " (cut)" : ""}: ${one.text}`)),
@@ -131,26 +123,14 @@ export function about(body, key) {
       fill(
         body,
         h(
-          "div",
-          { class: "panel" },
-          table(
-            "About the agent",
-            ["", ""],
-            rows.map(([label, value]) => [h("span", { class: "muted" }, label), value]),
-          ),
+          "div.panel",
+          table("About the agent", ["", ""], rows.map(([label, value]) => [h("span.muted", label), value])),
+          h("div.actions", button("Start one like it", () => openSpawn({ ...agent, teamId: null }))),
         ),
         agent.instructions?.length > 0 &&
-          h(
-            "div",
-            { class: "panel" },
-            h("h2", "Waiting to be told"),
-            h(
-              "ul",
-              agent.instructions.map((one) => h("li", one.text ?? String(one))),
-            ),
-          ),
+          panel("Waiting to be told", h("ul", agent.instructions.map((one) => h("li", one.text ?? String(one))))),
       );
     },
-    (error) => fill(body, empty("Not available", error.message)),
+    unavailable(body),
   );
 }

@@ -21,16 +21,16 @@ export default function agentPage(view, parts) {
   let key = parts[1];
   const stops = [];
   const name = h("h1");
-  const status = h("span", { class: "status" });
-  const reason = h("span", { class: "muted" });
+  const status = h("span.status");
+  const reason = h("span.muted");
   const context = gauge({ contextUsage: 0 });
-  const facts = h("div", { class: "facts" });
-  const actions = h("div", { class: "actions right" });
-  const tabs = h("nav", { class: "tabs", "aria-label": "Agent" });
+  const facts = h("div.facts");
+  const actions = h("div.actions.right");
+  const tabs = h("nav.tabs", { ariaLabel: "Agent" });
   const body = h("div");
   const gone = h("div");
-  const waits = h("section", { class: "cards wide", "aria-label": "It waits for you" });
-  view.append(h("div", { class: "agent-top" }, h("div", name, " ", status), reason, context, actions), facts, waits, tabs, gone, body);
+  const waits = h("section.cards.wide", { ariaLabel: "It waits for you" });
+  view.append(h("div.agent-top", h("div", name, " ", status), reason, context, actions), facts, waits, tabs, gone, body);
 
   let tab = { stop() {}, keys: {} };
   let word = parts[2] ?? "";
@@ -78,8 +78,8 @@ export default function agentPage(view, parts) {
         actions,
         ...(isLive(agent)
           ? [
-              h("a", { class: "button", href: `#/agent/${key}/rotate` }, "Rotate"),
-              h("button", { type: "button", class: "danger", onclick: kill }, "Kill"),
+              h("a.button", { href: `#/agent/${key}/rotate` }, "Rotate"),
+              h("button.danger", { onclick: kill }, "Kill"),
             ]
           : [
               button(
@@ -167,7 +167,7 @@ export default function agentPage(view, parts) {
     fill(
       tabs,
       ...TABS.map(([one, title]) =>
-        h("a", { href: `#/agent/${key}${one ? `/${one}` : ""}`, "aria-current": one === wanted ? "page" : null }, title),
+        h("a", { href: `#/agent/${key}${one ? `/${one}` : ""}`, ariaCurrent: one === wanted ? "page" : null }, title),
       ),
     );
     const shown = `${wanted}:${key}`;

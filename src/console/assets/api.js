@@ -47,7 +47,7 @@ function ask(why) {
       "form",
       h("p", why),
       field("token", "Token", input, "or come by the link of svc open, which needs none"),
-      h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Continue")),
+      h("div.actions", h("button.primary", { type: "submit" }, "Continue")),
     );
     const el = dialog("Are you a person?", form);
     let given = false;

@@ -1,6 +1,6 @@
 // Approvals: exact parameters, who asks, until when; approve or reject.
 
-import { ago, button, dayOf, empty, fill, h, head, say, table, toast, until, visible, visibleLine } from "./dom.js";
+import { ago, button, dayOf, empty, fill, h, head, say, table, toast, visible, visibleLine } from "./dom.js";
 import { at, get, post } from "./api.js";
 import { on, readApprovals, store } from "./store.js";
 
@@ -15,7 +15,7 @@ const KINDS = {
 /** A question is answered with words. */
 function question(approval) {
   const who = visibleLine(approval.agentName);
-  const words = h("textarea", { rows: 2, class: "answer", "aria-label": `Answer to ${who}` });
+  const words = h("textarea.answer", { rows: 2, ariaLabel: `Answer to ${who}` });
   const send = async () => {
     if (!words.value.trim()) return words.focus();
     const body = { id: approval.id, decision: "approve", reason: words.value.trim() };
@@ -29,17 +29,17 @@ function question(approval) {
     settle(el, "Not answered");
     await readApprovals();
   };
-  words.addEventListener("keydown", (event) => {
+  words.onkeydown = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) answer.click();
-  });
-  const answer = button("Answer", send, { class: "primary", "aria-label": `Answer ${who}` });
+  };
+  const answer = button("Answer", send, { class: "primary", ariaLabel: `Answer ${who}` });
   const el = h(
-    "article",
-    { class: "card approval", "data-id": approval.id },
+    "article.card.approval",
+    { "data-id": approval.id },
     cardHead(approval),
-    h("p", { class: "what" }, visible(approval.action.question)),
+    h("p.what", visible(approval.action.question)),
     words,
-    h("div", { class: "actions" }, button("Leave it to the agent", none), answer),
+    h("div.actions", button("Leave it to the agent", none), answer),
   );
   el.approve = () => words.focus();
   el.reject = () => {};
@@ -49,11 +49,10 @@ function question(approval) {
 function cardHead(approval) {
   const who = visibleLine(approval.agentName);
   return h(
-    "div",
-    { class: "card-head" },
-    h("span", { class: "tag" }, KINDS[approval.action.type] ?? approval.action.type),
+    "div.card-head",
+    h("span.tag", KINDS[approval.action.type] ?? approval.action.type),
     approval.agentId === "operator" ? h("strong", who) : h("a", { href: `#/agent/${approval.agentId}` }, who),
-    h("span", { class: "muted right" }, ago(approval.requestedAt, " ago"), " · expires in ", until(approval.expiresAt)),
+    h("span.muted.right", ago(approval.requestedAt, " ago"), " · expires in ", ago(approval.expiresAt)),
   );
 }
 
@@ -64,10 +63,9 @@ export function card(approval) {
   const who = visibleLine(approval.agentName);
   const what = visibleLine(action.description);
   const reason = h("input", {
-    type: "text",
     class: "reason",
     placeholder: "Reason (optional, the agent is told)",
-    "aria-label": `Reason for ${who}`,
+    ariaLabel: `Reason for ${who}`,
   });
   const decide = (decision, done) => async () => {
     const body = { id: approval.id, decision };
@@ -79,22 +77,22 @@ export function card(approval) {
   };
   const yes = button("Approve", decide("approve", "Approved"), {
     class: "primary",
-    "aria-label": `Approve ${who}: ${what}`,
+    ariaLabel: `Approve ${who}: ${what}`,
   });
   const no = button("Reject", decide("reject", "Rejected"), {
-    "aria-label": `Reject ${who}: ${what}`,
+    ariaLabel: `Reject ${who}: ${what}`,
   });
-  const shown = h("div", { class: "told" });
+  const shown = h("div.told");
   const rule = h("div");
   // Not before it is whole: a card keeps its size.
   const el = h(
-    "article",
-    { class: "card approval", "data-id": approval.id, hidden: true },
+    "article.card.approval",
+    { "data-id": approval.id, hidden: true },
     cardHead(approval),
-    h("p", { class: "what" }, what),
+    h("p.what", what),
     shown,
     rule,
-    h("div", { class: "actions" }, reason, no, yes),
+    h("div.actions", reason, no, yes),
   );
   const ruled = async (say) => {
     settle(el, say === "never" ? "Rejected" : "Approved");
@@ -105,7 +103,7 @@ export function card(approval) {
       fill(shown, details(told));
       fill(rule, ruleForm(approval, ruled));
     })
-    .catch((error) => fill(shown, h("p", { class: "muted" }, `The details cannot be read: ${error.message}`)))
+    .catch((error) => fill(shown, h("p.muted", `The details cannot be read: ${error.message}`)))
     .finally(() => {
       el.hidden = false;
     });
@@ -121,9 +119,9 @@ function settle(el, word) {
 }
 
 export default function approvals(view) {
-  const stack = h("div", { class: "cards wide" });
+  const stack = h("div.cards.wide");
   const none = h("div");
-  const past = h("section", { "aria-label": "Decided" });
+  const past = h("section", { ariaLabel: "Decided" });
   const count = h("span");
   const place = h("div");
   let rules = { load() {} };
@@ -201,7 +199,7 @@ export default function approvals(view) {
       rules.load()?.catch(() => {});
     }),
   ];
-  stack.addEventListener("pointerleave", () => setTimeout(draw, 300));
+  stack.onpointerleave = () => setTimeout(draw, 300);
   draw();
   readApprovals().catch(() => {});
   return {

@@ -1,16 +1,15 @@
 // Who changed what, newest first.
 
-import { button, dayOf, empty, fill, h, head, timeOf } from "./dom.js";
+import { button, dayOf, empty, fill, h, head, timeOf, unavailable } from "./dom.js";
 import { get } from "./api.js";
 
 const PAGE = 100;
 
 export default function audit(view, parts) {
-  const filter = h("input", {
+  const filter = h("input.filter", {
     type: "search",
-    class: "filter",
     placeholder: "Event, such as approval",
-    "aria-label": "Filter by event",
+    ariaLabel: "Filter by event",
     value: parts[1] ?? "",
   });
   const body = h("tbody");
@@ -19,16 +18,11 @@ export default function audit(view, parts) {
   view.append(
     head("Audit", "Every change that somebody made, written to .svc/audit.jsonl.", filter),
     h(
-      "div",
-      { class: "panel scroll", tabIndex: 0, role: "region", "aria-label": "Audit entries" },
+      "div.panel.scroll",
+      { tabIndex: 0, role: "region", ariaLabel: "Audit entries" },
       h(
-        "table",
-        { class: "stacks" },
-        h(
-          "thead", h(
-            "tr", ["When", "Event", "By", "What"].map((word) => h("th", { scope: "col" }, word)),
-          ),
-        ),
+        "table.stacks",
+        h("thead", h("tr", ["When", "Event", "By", "What"].map((word) => h("th", { scope: "col" }, word)))),
         body,
       ),
       none,
@@ -55,17 +49,15 @@ export default function audit(view, parts) {
       body.append(
         h(
           "tr", h("td", { title: dayOf(ts), "data-label": "When" }, `${dayOf(ts)}:${timeOf(ts).slice(-2)}`),
-          h("td", { "data-label": "Event" }, h("span", { class: "tag" }, event)),
+          h("td", { "data-label": "Event" }, h("span.tag", event)),
           h("td", { "data-label": "By" }, typeof actor === "string" ? actor : JSON.stringify(actor)),
           h(
             "td",
             { "data-label": "What" },
             h(
-              "button",
+              "button.link",
               {
-                type: "button",
-                class: "link",
-                "aria-label": `Whole entry: ${event}`,
+                ariaLabel: `Whole entry: ${event}`,
                 onclick: () => {
                   raw.hidden = !raw.hidden;
                 },
@@ -90,12 +82,12 @@ export default function audit(view, parts) {
         ),
     );
   };
-  const safe = () => load(true).catch((error) => fill(none, empty("Not available", error.message)));
+  const safe = () => load(true).catch(unavailable(none));
   let wait = 0;
-  filter.addEventListener("input", () => {
+  filter.oninput = () => {
     clearTimeout(wait);
     wait = setTimeout(safe, 250);
-  });
+  };
   safe();
   return {
     keys: { "/": () => filter.focus(), r: safe },

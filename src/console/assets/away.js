@@ -1,7 +1,7 @@
 // While the daemon does not answer, nothing on the page passes for the present: a banner says how old it is,
 // the style sheets take the colour from what was alive, and what needs the daemon is off.
 
-import { code, fill, h, timeOf } from "./dom.js";
+import { byId, code, fill, h, timeOf } from "./dom.js";
 import { emit, on, store } from "./store.js";
 
 let away = false;
@@ -22,7 +22,7 @@ function begin() {
   const asOf = timeOf(new Date(store.heard()).toISOString());
   document.documentElement.style.setProperty("--as-of", `"as of ${asOf}: "`);
   fill(
-    document.getElementById("away"),
+    byId("away"),
     h("strong", `As of ${asOf}, the daemon does not answer. `),
     "What you see may be out of date, and nothing can be done from here until it is back; then this page continues automatically. Start it with ",
     code(`svc start --background${folder ? ` --project ${quoted(folder)}` : ""}`),
@@ -31,7 +31,7 @@ function begin() {
 
 function end() {
   away = false;
-  fill(document.getElementById("away"));
+  fill(byId("away"));
 }
 
 /** Watches the connection; `away` is told to whoever listens. */
@@ -42,9 +42,9 @@ export function watchConnection() {
       if (away) end();
       else begin();
       document.body.classList.toggle("away", away);
-      document.getElementById("away").hidden = !away;
-      document.getElementById("hold").disabled = away;
-      document.getElementById("new").disabled = away;
+      byId("away").hidden = !away;
+      byId("hold").disabled = away;
+      byId("new").disabled = away;
       emit("away");
     }
   });

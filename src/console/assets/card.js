@@ -1,6 +1,6 @@
 // What it takes to decide: the inside of a card, and rules, what one decides once for what agents ask again.
 
-import { ago, button, fill, h, plural, select, table, toast, until, visible, visibleLine } from "./dom.js";
+import { ago, button, fill, h, plural, select, table, toast, visible, visibleLine } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { diffView } from "./diff.js";
 
@@ -27,8 +27,7 @@ export function details(card) {
   const of = command ? card.parameters.filter(([name]) => name !== "command") : card.parameters;
   return [
     h(
-      "dl",
-      { class: "params" },
+      "dl.params",
       command && row("Runs", h("pre", { tabIndex: 0 }, visible(command.text))),
       command && row("In", command.folder === null ? "a folder that is not known" : command.folder || "the project"),
       of.map(([name, text]) => row(visibleLine(name), name === "file" ? visibleLine(text) : visible(text))),
@@ -38,21 +37,16 @@ export function details(card) {
     ),
     change &&
       h(
-        "div",
-        { class: "change" },
-        h("p", { class: "muted" }, `${change.note}: `, change.exists ? fileLink(change.path) : visibleLine(change.path)),
+        "div.change",
+        h("p.muted", `${change.note}: `, change.exists ? fileLink(change.path) : visibleLine(change.path)),
         change.diff && diffView(change.diff),
       ),
     words.length > 0 &&
-      h(
-        "blockquote",
-        { class: "words" },
-        words.map(({ text }) => h("p", { class: "clamp" }, visible(text))),
-      ),
+      h("blockquote.words", words.map(({ text }) => h("p.clamp", visible(text)))),
     before.length > 0 &&
       h(
-        "ul",
-        { class: "before", "aria-label": "Decided before" },
+        "ul.before",
+        { ariaLabel: "Decided before" },
         before.map((one) =>
           h(
             "li",
@@ -67,7 +61,7 @@ export function details(card) {
   ];
 }
 
-const fileLink = (path) => h("a", { class: "mono", href: `#/files/${encodeURIComponent(path)}` }, visibleLine(path));
+const fileLink = (path) => h("a.mono", { href: `#/files/${encodeURIComponent(path)}` }, visibleLine(path));
 
 /** What decides this one and all that are like it; nothing for what only a person answers. */
 export function ruleForm(approval, done) {
@@ -79,11 +73,11 @@ export function ruleForm(approval, done) {
   );
   const whom = select(WHOM, "agent");
   const limit = select(LIMITS, "uses:20");
-  what.setAttribute("aria-label", "What the rule is about");
-  whom.setAttribute("aria-label", "Whom the rule is for");
-  limit.setAttribute("aria-label", "How long it is allowed");
-  const words = h("p", { class: "muted" });
-  const why = h("p", { class: "muted" });
+  what.ariaLabel = "What the rule is about";
+  whom.ariaLabel = "Whom the rule is for";
+  limit.ariaLabel = "How long it is allowed";
+  const words = h("p.muted");
+  const why = h("p.muted");
   const make = (say) => async () => {
     const body = { say, approval: approval.id, match: what.value, for: whom.value };
     if (say === "allow") {
@@ -103,21 +97,20 @@ export function ruleForm(approval, done) {
     limit.disabled = !chosen.allow;
     fill(why, chosen.allow ? "" : `No rule can allow this: ${chosen.why}.`);
   };
-  what.addEventListener("change", show);
+  what.onchange = show;
   show();
   return h(
-    "details",
-    { class: "rule" },
+    "details.rule",
     h("summary", "Decide it for the next times, too"),
     words,
-    h("div", { class: "actions" }, what, whom, limit, never, allow),
+    h("div.actions", what, whom, limit, never, allow),
     why,
   );
 }
 
 /** The rules in force and the last that were; `load` reads them anew. */
 export function ruleList() {
-  const el = h("section", { "aria-label": "Rules" });
+  const el = h("section", { ariaLabel: "Rules" });
   const load = async () => {
     const { rules } = await get("/api/rules");
     fill(el, rules.length > 0 && [h("h2", "Rules"), table("Rules", ["Says", "What", "Used", "Ends", "By", ""], rules.map(line))]);
@@ -130,7 +123,7 @@ export function ruleList() {
       rule.uses ? `${rule.used} of ${rule.uses}` : plural(rule.used, "time"),
       rule.lastUsedAt ? [", ", ago(rule.lastUsedAt, " ago")] : "",
     ),
-    rule.over ? rule.over.replace("_", " ") : rule.expiresAt ? h("span", "in ", until(rule.expiresAt)) : "never",
+    rule.over ? rule.over.replace("_", " ") : rule.expiresAt ? h("span", "in ", ago(rule.expiresAt)) : "never",
     rule.madeBy,
     rule.over
       ? ""
@@ -141,7 +134,7 @@ export function ruleList() {
             toast("The rule is revoked");
             await load();
           },
-          { "aria-label": `Revoke: ${visibleLine(rule.description)}` },
+          { ariaLabel: `Revoke: ${visibleLine(rule.description)}` },
         ),
   ];
   return { el, load };

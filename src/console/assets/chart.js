@@ -49,15 +49,15 @@ export function bars(label, rows) {
   const sorted = [...rows].sort((a, b) => b[1] - a[1]).slice(0, 20);
   const top = Math.max(1, ...sorted.map(([, value]) => value));
   return h(
-    "div",
-    { class: "bars", role: "group", "aria-label": label },
+    "div.bars",
+    { role: "group", "aria-label": label },
     sorted.map(([name, value, words, link]) => {
-      const bar = h("div", { class: "bar" });
+      const bar = h("div.bar");
       bar.style.width = `${(value / top) * 100}%`;
       return [
         h("span", { title: name }, link ? h("a", { href: link }, name) : name),
         h("div", { "aria-hidden": "true" }, bar),
-        h("span", { class: "num" }, words),
+        h("span.num", words),
       ];
     }),
   );

@@ -1,10 +1,10 @@
 // Keys, encrypted at rest, shown masked.
 
-import { ago, confirm, empty, field, fill, formOf, h, head, table, toast } from "./dom.js";
+import { ago, confirm, field, fill, formOf, h, head, table, toast, unavailable } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 
 export default function credentials(view) {
-  const list = h("section", { class: "panel" });
+  const list = h("section.panel");
   const name = h("select");
   const key = h("input", { type: "password", autocomplete: "off" });
   /** What a key can be for, by its name in the vault. */
@@ -13,10 +13,9 @@ export default function credentials(view) {
     "Store",
     submit,
     [
-      h("div", { class: "two" }, field("provider", "For", name), field("key", "Key", key)),
+      h("div.two", field("provider", "For", name), field("key", "Key", key)),
       h(
-        "p",
-        { class: "hint" },
+        "p.hint",
         "Tokens of chats are stored with their ",
         h("a", { href: "#/gateways" }, "gateway"),
         ", keys of public APIs with their ",
@@ -54,8 +53,7 @@ export default function credentials(view) {
               h(
                 "button",
                 {
-                  type: "button",
-                  "aria-label": `Forget the key for ${one.provider}`,
+                  ariaLabel: `Forget the key for ${one.provider}`,
                   onclick: () =>
                     confirm(`Forget the key for ${one.provider}?`, "Agents that start from now on do not get it.", "Forget", async () => {
                       await del(at`/api/credentials/${one.provider}`);
@@ -66,10 +64,10 @@ export default function credentials(view) {
               ),
             ]),
           )
-        : h("p", { class: "hint" }, "No keys are stored. Agent programs with a login of their own need none."),
+        : h("p.hint", "No keys are stored. Agent programs with a login of their own need none."),
     );
   };
-  load().catch((error) => fill(list, empty("Not available", error.message)));
+  load().catch(unavailable(list));
   const offer = ([providers, catalogue, { accounts }]) => {
     places = placesOf(providers, catalogue.integrations ?? catalogue, accounts);
     const groups = [...new Set([...places.values()].map((place) => place.group))];

@@ -1,6 +1,7 @@
 // A diff, file by file: unified or side by side, with the words marked in which changed lines differ.
 
-import { button, empty, h, plural } from "./dom.js";
+import { coloursOf } from "./colours.js";
+import { button, empty, exact, fill, h, plural } from "./dom.js";
 
 /** A file with more lines begins folded; one that is opened, and each fold, shows so many at once. */
 const LINES_SHOWN = 500;
@@ -8,10 +9,15 @@ const LINES_SHOWN = 500;
 const LINES_OPEN = 8000;
 /** Height of a line that is not wrapped: what a file takes before it is laid out. */
 const LINE_PX = 20;
+/** Letters of a line that are shown. */
+const LINE_CHARS = 5000;
 /** Words are compared in so many pairs of lines, each line with at most so many characters and words. */
 const PAIRS = 3000;
 const PAIR_CHARS = 400;
 const PAIR_WORDS = 160;
+
+/** Unchanged lines around a change. */
+const AROUND = 3;
 
 const KINDS = { "+": "plus", "-": "minus", "@": "at" };
 
@@ -51,6 +57,9 @@ function numbered(all) {
       lines.push(line);
     }
   }
+  // Fewer unchanged lines at the end than stand around a change: the file ends there.
+  const last = lines.slice(-AROUND);
+  if (last.length === AROUND && last.every(({ kind, note }) => !kind && !note)) lines.push({ kind: "at", o, n, left: Infinity });
   return lines;
 }
 
@@ -83,8 +92,27 @@ export function differ(old, now) {
   return same * 3 >= Math.max(old.trim().length, now.trim().length) ? out : undefined;
 }
 
-function cell({ kind, text, o, n, note }, marks) {
-  const words = marks?.map(([part, differs]) => (differs ? h("mark", part) : part)) ?? (text || " ");
+function cell({ kind, text, o, n, note }, { colours }, marks) {
+  const rest = text.length - LINE_CHARS;
+  const whole = rest > 0 ? `${text.slice(0, LINE_CHARS)} … and ${exact(rest)} more characters` : text || " ";
+  const parts = colours?.(whole) ?? [[whole]];
+  // So much of the line, in its colours.
+  const next = (length) => {
+    const out = [];
+    for (let left = length; left > 0 && parts.length; ) {
+      const [part, name] = parts[0];
+      const piece = part.slice(0, left);
+      left -= piece.length;
+      if (piece.length < part.length) parts[0] = [part.slice(piece.length), name];
+      else parts.shift();
+      out.push(name ? h(`span.${name}`, piece) : piece);
+    }
+    return out;
+  };
+  const words = (marks ?? [[whole]]).map(([part, differs]) => {
+    const pieces = next(part.length);
+    return differs ? h("mark", part) : pieces;
+  });
   const el = h("div", { class: `l ${kind}`, tabIndex: -1 }, h("span", words, note && h("i", note)));
   if (o) el.dataset.o = o;
   if (n) el.dataset.n = n;
@@ -97,8 +125,9 @@ function fold(label, file, how, open) {
     label,
     async () => {
       const shown = rows(file, await open(), how);
+      if (!shown.length) shown.push(h("div.at", { tabIndex: -1 }, "The file ends here"));
       el.replaceWith(...shown);
-      shown[0]?.focus();
+      shown[0].focus();
       how.drawn?.();
     },
     { class: "at" },
@@ -108,7 +137,7 @@ function fold(label, file, how, open) {
 
 function rows(file, lines, how) {
   const out = [];
-  const pair = (left, right) => h("div", { class: "pair" }, left ?? h("div", { class: "l" }), right ?? h("div", { class: "l" }));
+  const pair = (left, right) => h("div.pair", left ?? h("div.l"), right ?? h("div.l"));
   const end = lines.length > LINES_SHOWN * 1.2 ? LINES_SHOWN : lines.length;
   let at = 0;
   const run = (kind) => {
@@ -120,18 +149,22 @@ function rows(file, lines, how) {
     const line = lines[at];
     if (line.kind === "at") {
       at += 1;
-      if (!how.context) out.push(h("div", { class: "at" }, line.text || "…"));
-      else if (line.left) out.push(fold(`⋯ ${plural(line.left, "line")} as before ${line.text}`, file, how, () => how.context(file, line)));
+      const { left = 0, text } = line;
+      if (!how.context || (text && !left)) left < Infinity && out.push(h("div.at", text || "…"));
+      else if (left) {
+        const what = left < Infinity ? `${plural(left, "line")} as before ${text}` : "what follows";
+        out.push(fold(`⋯ ${what}`, file, how, () => how.context(file, line)));
+      }
     } else if (line.kind) {
       const [minus, plus] = [run("minus"), run("plus")];
       const marks = minus.map((old, n) => (plus[n] && how.pairs-- > 0 ? differ(old.text, plus[n].text) : undefined));
-      const [left, right] = [minus, plus].map((side, of) => side.map((one, n) => cell(one, marks[n]?.[of])));
+      const [left, right] = [minus, plus].map((side, of) => side.map((one, n) => cell(one, file, marks[n]?.[of])));
       (left[0] ?? right[0]).classList.add("block");
       if (how.two) for (let n = 0; n < Math.max(left.length, right.length); n += 1) out.push(pair(left[n], right[n]));
       else out.push(...left, ...right);
     } else {
       at += 1;
-      out.push(how.two ? pair(cell(line), cell(line)) : cell(line));
+      out.push(how.two ? pair(cell(line, file), cell(line, file)) : cell(line, file));
     }
   }
   const rest = lines.slice(end);
@@ -140,46 +173,62 @@ function rows(file, lines, how) {
 }
 
 /**
- * The diff as foldable files; `files` adds those that are cut off. Of `how`: `two`
- * shows it side by side, `context(file, gap)` answers lines that are left out, `drawn()` hears that lines came.
+ * The diff as foldable files; `files` adds those that are cut off. Of `how`: `two` shows it side by side,
+ * `context(file, gap)` answers lines that are left out, `drawn()` hears that lines came. Where the diff is `cut`,
+ * `read(path)` answers a file of it, and whether that is `cut` too.
  */
 export function diffView(text, files = [], how = {}) {
   const changed = parse(text);
+  // The last one of a diff that is cut is not whole.
+  if (how.cut && files.some(({ path }) => path === changed.at(-1)?.path)) changed.pop();
   const seen = new Set(changed.map((file) => file.path));
   const others = files.filter((file) => !seen.has(file.path));
   if (!changed.length && !others.length)
     return empty("Nothing has changed", "The folder matches its last commit.");
   let room = LINES_OPEN;
   const mine = { pairs: PAIRS, ...how };
+  const fileOf = (file) => {
+    const { length } = file.lines;
+    const count = (kind, sign) =>
+      h("span", { class: `count-${kind}` }, ` ${sign}${file[kind] ?? file.lines.filter((line) => line.kind === kind).length}`);
+    room -= length;
+    const el = h(
+      "details.file",
+      { open: !file.later && length <= LINES_SHOWN && room >= 0 },
+      h(
+        "summary", file.path,
+        file.is && [" ", h("span.tag", file.is)],
+        count("plus", "+"),
+        count("minus", "−"),
+        length > LINES_SHOWN && h("span.muted", ` ${plural(length, "line")}`),
+      ),
+    );
+    Object.assign(el.dataset, { path: file.path, from: file.from });
+    const show = async () => {
+      if (!el.open || el.children.length > 1) return;
+      // Where nobody comments, the keyboard scrolls it as a whole.
+      const body = h("div.diff", { tabIndex: how.context ? null : 0 });
+      el.append(body);
+      try {
+        if (file.later) Object.assign(file, await how.read(file.path));
+      } catch (error) {
+        return fill(body, h("p.notice.bad", error.message));
+      }
+      file.colours = coloursOf(file.path);
+      const { lines, cut } = file;
+      el.style.containIntrinsicBlockSize = `auto ${Math.min(lines.length, LINES_SHOWN) * LINE_PX + 40}px`;
+      body.append(...rows(file, lines, mine));
+      if (cut) body.append(h("p.notice", "What follows in this file is more than can be shown."));
+      return how.drawn?.();
+    };
+    el.ontoggle = show;
+    show();
+    return el;
+  };
+  const cutOff = ({ path, from = path, added, removed, binary }) =>
+    fileOf({ path, from, plus: added, minus: removed, lines: [], is: binary && "binary", later: true });
   return h(
-    "div", changed.map((file) => {
-      const { length } = file.lines;
-      const count = (kind, sign) =>
-        h("span", { class: `count-${kind}` }, ` ${sign}${file.lines.filter((line) => line.kind === kind).length}`);
-      room -= length;
-      const el = h(
-        "details",
-        { class: "file", open: length <= LINES_SHOWN && room >= 0 },
-        h(
-          "summary", file.path,
-          file.is && [" ", h("span", { class: "tag" }, file.is)],
-          count("plus", "+"),
-          count("minus", "−"),
-          length > LINES_SHOWN && h("span", { class: "muted" }, ` ${plural(length, "line")}`),
-        ),
-      );
-      Object.assign(el.dataset, { path: file.path, from: file.from });
-      const show = () => {
-        if (!el.open || el.children.length > 1) return;
-        el.style.containIntrinsicBlockSize = `auto ${Math.min(length, LINES_SHOWN) * LINE_PX + 40}px`;
-        // Where nobody comments, the keyboard scrolls it as a whole.
-        el.append(h("div", { class: "diff", tabIndex: how.context ? null : 0 }, rows(file, file.lines, mine)));
-        how.drawn?.();
-      };
-      el.addEventListener("toggle", show);
-      show();
-      return el;
-    }),
-    others.length > 0 && h("p", { class: "notice" }, `Changed, too: ${others.map((file) => file.path).join(", ")}`),
+    "div", changed.map(fileOf),
+    how.read ? others.map(cutOff) : others.length > 0 && h("p.notice", `Changed, too: ${others.map((file) => file.path).join(", ")}`),
   );
 }

@@ -1,15 +1,21 @@
 // Building blocks. Text always becomes a text node: nothing here can turn words of an agent into markup.
 
-/** An element. `props`, if any: `class`, `on<event>` handlers, properties that exist, else attributes. */
+/**
+ * An element: `tag` or `tag.class.class`; a button submits only where it says so. `props`, if any: `class` instead,
+ * `on<event>` handlers, properties that exist, else attributes.
+ */
 export function h(tag, props, ...children) {
-  const el = document.createElement(tag);
+  const [name, ...classes] = tag.split(".");
+  const el = document.createElement(name);
+  if (classes.length) el.className = classes.join(" ");
+  if (name === "button") el.type = name;
   if (props?.constructor !== Object) children.unshift(props);
   else
     for (const [key, value] of Object.entries(props)) {
       if (value === undefined || value === null || value === false) continue;
       if (key === "class") el.className = value;
       else if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
-      else if (key in el && !key.startsWith("aria") && key !== "role" && key !== "list" && key !== "form") el[key] = value;
+      else if (key in el && !key.startsWith("aria-") && key !== "role" && key !== "list" && key !== "form") el[key] = value;
       else el.setAttribute(key, value === true ? "" : value);
     }
   add(el, children);
@@ -58,6 +64,9 @@ export function svg(tag, attributes, ...children) {
   add(el, children);
   return el;
 }
+
+/** An element of the shell. */
+export const byId = (id) => document.getElementById(id);
 
 /** Replaces what is in `el`. */
 export function fill(el, ...children) {
@@ -114,18 +123,11 @@ const day = new Intl.DateTimeFormat("en-GB", {
 export const timeOf = (ts) => (ts ? clock.format(Date.parse(ts)) : "");
 export const dayOf = (ts) => (ts ? day.format(typeof ts === "number" ? ts : Date.parse(ts)) : "");
 
-/** A `<time>` whose words are refreshed by [`tick`]. */
+/** A `<time>`, before now or ahead, whose words are refreshed by [`tick`]. */
 export function ago(time, suffix = "") {
   const el = h("time", { dateTime: String(time ?? ""), title: dayOf(time) }, span(time) + suffix);
   el.dataset.ago = String(time ?? "");
   el.dataset.suffix = suffix;
-  return el;
-}
-
-/** A `<time>` ahead of now, refreshed like [`ago`]. */
-export function until(time) {
-  const el = ago(time);
-  el.title = dayOf(time);
   return el;
 }
 
@@ -168,7 +170,7 @@ export function kept(name) {
 /** A short message at the foot of the page. */
 export function toast(text, kind = "") {
   const el = h("div", { class: `toast ${kind}` }, text);
-  const box = document.getElementById("toasts");
+  const box = byId("toasts");
   box.append(el);
   while (box.children.length > 4) box.firstChild.remove();
   setTimeout(() => el.remove(), kind === "bad" ? 9000 : 4500);
@@ -176,7 +178,7 @@ export function toast(text, kind = "") {
 
 /** A button that is off while its work runs, and says what went wrong. */
 export function button(label, work, props = {}) {
-  const el = h("button", { type: "button", ...props, onclick: run }, label);
+  const el = h("button", { ...props, onclick: run }, label);
   async function run(event) {
     event.stopPropagation();
     if (el.disabled) return;
@@ -194,19 +196,24 @@ export function button(label, work, props = {}) {
 
 /** What stands where there is nothing yet: what it is, and what to do. */
 export function empty(title, ...what) {
-  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), h("p", ...what));
+  return h("div.empty", h("p.empty-title", title), h("p", ...what));
 }
 
+/** Says in `el` why nothing is there. */
+export const unavailable = (el) => (error) => fill(el, empty("Not available", error.message));
+
+/** A panel below its title. */
+export const panel = (title, ...what) => h("div.panel", h("h2", title), what);
 export const code = (text) => h("code", text);
 
 /** A labelled field; `fault(field)` shows messages of a refusal beside it. */
 export function field(name, label, input, hint) {
   input.id ||= `f-${name.replace(/[^\w-]/g, "-")}`;
   input.name ||= name;
-  const fault = h("p", { class: "fault", id: `${input.id}-fault` });
-  const note = hint && h("p", { class: "hint", id: `${input.id}-hint` }, hint);
+  const fault = h("p.fault", { id: `${input.id}-fault` });
+  const note = hint && h("p.hint", { id: `${input.id}-hint` }, hint);
   input.setAttribute("aria-describedby", `${fault.id}${note ? ` ${note.id}` : ""}`);
-  const el = h("div", { class: "field" }, h("label", { htmlFor: input.id }, label), input, note, fault);
+  const el = h("div.field", h("label", { htmlFor: input.id }, label), input, note, fault);
   el.dataset.field = name;
   return el;
 }
@@ -238,9 +245,9 @@ export function faults(form, error) {
  * the buttons, of which there may be `others`.
  */
 export function formOf(verb, work, fields, props = {}, others = []) {
-  const rest = h("p", { class: "fault", role: "alert" });
-  const go = h("button", { type: "submit", class: "primary" }, verb);
-  const el = h("form", { noValidate: true, ...props }, fields, rest, h("div", { class: "actions" }, others, go));
+  const rest = h("p.fault", { role: "alert" });
+  const go = h("button.primary", { type: "submit" }, verb);
+  const el = h("form", { noValidate: true, ...props }, fields, rest, h("div.actions", others, go));
   el.addEventListener("submit", async (event) => {
     event.preventDefault();
     fill(rest, faults(el, null));
@@ -269,10 +276,9 @@ export function dialog(title, body, props = {}) {
     "dialog",
     { class: props.class ?? "", "aria-labelledby": "dialog-title" },
     h(
-      "div",
-      { class: "dialog-head" },
+      "div.dialog-head",
       h("h2", { id: "dialog-title" }, title),
-      h("button", { type: "button", class: "ghost", "aria-label": "Close", onclick: close }, "×"),
+      h("button.ghost", { ariaLabel: "Close", onclick: close }, "×"),
     ),
     body,
   );
@@ -297,29 +303,23 @@ export function confirm(title, text, verb, work) {
   );
   const el = dialog(
     title,
-    h("div", h("p", text), h("div", { class: "actions" }, h("button", { type: "button", onclick: () => el.close() }, "Cancel"), go)),
+    h("div", h("p", text), h("div.actions", h("button", { onclick: () => el.close() }, "Cancel"), go)),
   );
   go.focus();
 }
 
 /** A page's head: its title, a line about it, and its actions. */
 export function head(title, line, ...actions) {
-  return h(
-    "div",
-    { class: "page-head" },
-    h("div", h("h1", title), line && h("p", { class: "muted" }, line)),
-    h("div", { class: "actions" }, ...actions),
-  );
+  return h("div.page-head", h("div", h("h1", title), line && h("p.muted", line)), h("div.actions", ...actions));
 }
 
 /** A table that scrolls sideways by itself, and becomes cards on a phone. Rows are arrays of cells. */
 export function table(caption, heads, rows) {
   return h(
-    "div",
-    { class: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+    "div.scroll",
+    { tabIndex: 0, role: "region", ariaLabel: caption },
     h(
-      "table",
-      { class: "stacks" },
+      "table.stacks",
       heads.some(Boolean) &&
         h(
           "thead",

@@ -1,6 +1,6 @@
 // The project's files: a tree, and an editor that never overwrites what somebody else has changed meanwhile.
 
-import { button, bytes, confirm, dialog, empty, field, fill, formOf, h, head, say, soon, toast } from "./dom.js";
+import { button, bytes, confirm, dialog, empty, field, fill, formOf, h, head, say, soon, toast, unavailable } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
 import { diffView } from "./diff.js";
@@ -11,17 +11,12 @@ const REREAD_MS = 1500;
 const IMAGE = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 
 export default function files(view, parts) {
-  const tree = h("nav", { class: "tree", "aria-label": "Files", tabIndex: 0 });
-  const pane = h("section", { class: "editor", "aria-label": "File" });
+  const tree = h("nav.tree", { ariaLabel: "Files", tabIndex: 0 });
+  const pane = h("section.editor", { ariaLabel: "File" });
   const line = h("span");
   view.append(
-    head(
-      "Files",
-      line,
-      button("New file", () => create("file")),
-      button("New folder", () => create("folder")),
-    ),
-    h("div", { class: "files" }, tree, pane),
+    head("Files", line, button("New file", () => create("file")), button("New folder", () => create("folder"))),
+    h("div.files", tree, pane),
   );
   let changed = new Map();
   let current = null;
@@ -39,8 +34,8 @@ export default function files(view, parts) {
           fill(
             inner,
             ...answer.entries.map(entry),
-            answer.truncated && h("li", { class: "muted" }, "…"),
-            !answer.entries.length && h("li", { class: "muted" }, "empty"),
+            answer.truncated && h("li.muted", "…"),
+            !answer.entries.length && h("li.muted", "empty"),
           );
           mark();
         } catch (error) {
@@ -48,7 +43,7 @@ export default function files(view, parts) {
           toast(error.message, "bad");
         }
       };
-      el.addEventListener("toggle", load);
+      el.ontoggle = load;
       // The way to the file that is shown stands open.
       if (current?.path.startsWith(`${one.path}/`)) el.open = true;
       return h("li", el);
@@ -59,14 +54,14 @@ export default function files(view, parts) {
       h(
         "a",
         { href: `#/files/${encodeURIComponent(one.path)}`, "data-path": one.path, title: one.path },
-        letter && h("span", { class: "changed", title: letter }, letter[0].toUpperCase()),
+        letter && h("span.changed", { title: letter }, letter[0].toUpperCase()),
         one.name,
       ),
     );
   };
   const mark = () => {
     for (const link of tree.querySelectorAll("a[data-path]")) {
-      if (link.dataset.path === current?.path) link.setAttribute("aria-current", "page");
+      if (link.dataset.path === current?.path) link.ariaCurrent = "page";
       else link.removeAttribute("aria-current");
     }
   };
@@ -84,7 +79,7 @@ export default function files(view, parts) {
   };
 
   const create = (kind) => {
-    const path = h("input", { type: "text", value: current?.path.includes("/") ? current.path.replace(/[^/]*$/, "") : "" });
+    const path = h("input", { value: current?.path.includes("/") ? current.path.replace(/[^/]*$/, "") : "" });
     const form = formOf("Make", submit, [field("path", "Path in the project", path)]);
     const el = dialog(`New ${kind}`, form);
     async function submit() {
@@ -118,7 +113,7 @@ export default function files(view, parts) {
 
   const edit = (file) => {
     current = { path: file.path, etag: file.etag, dirty: false };
-    const note = h("span", { class: "muted" }, bytes(file.size));
+    const note = h("span.muted", bytes(file.size));
     const remove = () =>
       confirm(`Delete ${file.path}?`, "The file is removed from the project's folder.", "Delete", async () => {
         await del(at`/api/files/delete?path=${file.path}`);
@@ -126,13 +121,13 @@ export default function files(view, parts) {
         location.hash = "#/files";
         await load();
       });
-    const download = h("a", { class: "button", href: at`api/files/raw?path=${file.path}&download=1` }, "Download");
+    const download = h("a.button", { href: at`api/files/raw?path=${file.path}&download=1` }, "Download");
     if (file.binary) {
       return fill(
         pane,
-        h("div", { class: "editor-head" }, h("span", { class: "path" }, file.path), note, h("span", { class: "right actions" }, download)),
+        h("div.editor-head", h("span.path", file.path), note, h("span.right.actions", download)),
         IMAGE.test(file.path)
-          ? h("img", { class: "preview", src: at`api/files/raw?path=${file.path}`, alt: file.path })
+          ? h("img.preview", { src: at`api/files/raw?path=${file.path}`, alt: file.path })
           : empty("Not a text file", "It can be downloaded."),
       );
     }
@@ -140,7 +135,7 @@ export default function files(view, parts) {
       value: file.content,
       spellcheck: false,
       wrap: "off",
-      "aria-label": `Text of ${file.path}`,
+      ariaLabel: `Text of ${file.path}`,
     });
     const clash = h("div");
     const save = async (force) => {
@@ -158,12 +153,11 @@ export default function files(view, parts) {
         fill(
           clash,
           h(
-            "div",
-            { class: "notice bad", role: "alert" },
+            "div.notice.bad",
+            { role: "alert" },
             h("p", "Somebody has changed this file since you opened it. Your text is still here."),
             h(
-              "div",
-              { class: "actions" },
+              "div.actions",
               button("Read theirs", () => show(file.path)),
               button("Overwrite with mine", () => save(true), { class: "danger" }),
             ),
@@ -171,7 +165,7 @@ export default function files(view, parts) {
         );
       }
     };
-    const go = button("Save", () => save(false), { class: "primary", disabled: true, "aria-keyshortcuts": "Control+S" });
+    const go = button("Save", () => save(false), { class: "primary", disabled: true, ariaKeyShortcuts: "Control+S" });
     const dirty = (is) => {
       current.dirty = is;
       // The button is off while its own work runs.
@@ -180,15 +174,15 @@ export default function files(view, parts) {
       });
       if (is) say(note, "not saved");
     };
-    text.addEventListener("input", () => dirty(true));
-    text.addEventListener("keydown", (event) => {
+    text.oninput = () => dirty(true);
+    text.onkeydown = (event) => {
       if ((event.ctrlKey || event.metaKey) && event.key === "s") {
         event.preventDefault();
         // The button follows the text a moment later; the keys must not miss that moment.
         go.disabled = !current.dirty;
         go.click();
       }
-    });
+    };
     const below = h("div");
     const changes = button("Changes", async () => {
       const answer = await get(at`/api/files/git-diff?path=${file.path}`);
@@ -198,11 +192,10 @@ export default function files(view, parts) {
     return fill(
       pane,
       h(
-        "div",
-        { class: "editor-head" },
-        h("span", { class: "path" }, file.path),
+        "div.editor-head",
+        h("span.path", file.path),
         note,
-        h("span", { class: "right actions" }, changes, download, h("button", { type: "button", onclick: remove }, "Delete"), go),
+        h("span.right.actions", changes, download, h("button", { onclick: remove }, "Delete"), go),
       ),
       clash,
       text,
@@ -210,7 +203,7 @@ export default function files(view, parts) {
     );
   };
 
-  const safe = () => load().catch((error) => fill(tree, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(tree));
   safe();
   show(parts[1]);
   const later = soon(safe, REREAD_MS);

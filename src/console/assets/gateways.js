@@ -1,6 +1,6 @@
 // Chats that bring notifications and take commands.
 
-import { button, confirm, dialog, empty, field, fill, formOf, h, head, select, toast } from "./dom.js";
+import { button, confirm, dialog, empty, field, fill, formOf, h, head, select, toast, unavailable } from "./dom.js";
 import { at, del, get, patch, post } from "./api.js";
 import { on } from "./store.js";
 
@@ -10,12 +10,12 @@ const KEYS = { telegram: ["bot_token"], discord: ["bot_token"], slack: ["bot_tok
 const LABELS = { bot_token: "Bot token", app_token: "App token" };
 
 export default function gateways(view) {
-  const list = h("div", { class: "list" });
+  const list = h("div.list");
   view.append(
     head(
       "Chat gateways",
       "Approvals and crashes reach you in a chat, and commands come back. All connections are outgoing.",
-      h("button", { type: "button", class: "primary", onclick: () => edit() }, "New gateway"),
+      h("button.primary", { onclick: () => edit() }, "New gateway"),
     ),
     list,
   );
@@ -23,8 +23,8 @@ export default function gateways(view) {
     let old = listed && (await get(at`/api/gateways/${listed.id}`));
     const type = select(Object.entries(NAMES), old?.type ?? "telegram");
     type.disabled = Boolean(old);
-    const name = h("input", { type: "text", value: old?.displayName ?? "" });
-    const chat = h("input", { type: "text", value: old?.chatId ?? "" });
+    const name = h("input", { value: old?.displayName ?? "" });
+    const chat = h("input", { value: old?.chatId ?? "" });
     const preset = select(
       [
         ["critical", "Approvals and crashes"],
@@ -40,8 +40,8 @@ export default function gateways(view) {
       ],
       old?.commandPermission ?? "read-only",
     );
-    const users = h("input", { type: "text", value: Array.isArray(old?.allowedUsers) ? old.allowedUsers.join(", ") : "" });
-    const secrets = h("div", { class: "two" });
+    const users = h("input", { value: Array.isArray(old?.allowedUsers) ? old.allowedUsers.join(", ") : "" });
+    const secrets = h("div.two");
     let tokens = [];
     const ask = () => {
       tokens = KEYS[type.value].map((key) => {
@@ -53,11 +53,10 @@ export default function gateways(view) {
     type.onchange = ask;
     ask();
     const form = formOf("Save", submit, [
-      h("div", { class: "two" }, field("type", "Platform", type), field("displayName", "Name", name)),
-      h("div", { class: "two" }, field("chatId", "Chat id", chat), field("notifications.preset", "It sends", preset)),
+      h("div.two", field("type", "Platform", type), field("displayName", "Name", name)),
+      h("div.two", field("chatId", "Chat id", chat), field("notifications.preset", "It sends", preset)),
       h(
-        "div",
-        { class: "two" },
+        "div.two",
         field("commandPermission", "Commands may", permission),
         field("allowedUsers", "Only these users", users, "Ids, separated by commas; empty lets everybody in the chat"),
       ),
@@ -91,13 +90,11 @@ export default function gateways(view) {
   };
   const card = (one) =>
     h(
-      "article",
-      { class: "card plain" },
+      "article.card.plain",
       h(
-        "div",
-        { class: "card-head" },
+        "div.card-head",
         h("strong", one.displayName),
-        h("span", { class: "tag" }, NAMES[one.type] ?? one.type),
+        h("span.tag", NAMES[one.type] ?? one.type),
         h(
           "span",
           { class: `status right ${one.connected ? "running" : one.lastError ? "failed" : "completed"}` },
@@ -105,8 +102,7 @@ export default function gateways(view) {
         ),
       ),
       h(
-        "p",
-        { class: "muted" },
+        "p.muted",
         [
           one.botUsername && `@${one.botUsername}`,
           `sends ${one.notifications?.preset}`,
@@ -116,14 +112,12 @@ export default function gateways(view) {
           .filter(Boolean)
           .join(" · "),
       ),
-      one.lastError && h("p", { class: "fault" }, one.lastError),
+      one.lastError && h("p.fault", one.lastError),
       h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         h(
           "button",
           {
-            type: "button",
             onclick: () =>
               confirm(`Remove ${one.displayName}?`, "Its token is forgotten too.", "Remove", async () => {
                 await del(at`/api/gateways/${one.id}`);
@@ -132,7 +126,7 @@ export default function gateways(view) {
           },
           "Remove",
         ),
-        h("button", { type: "button", onclick: () => edit(one) }, "Change"),
+        h("button", { onclick: () => edit(one) }, "Change"),
         button("Test", act(one, "test", "A test message is on its way")),
         one.connected
           ? button("Disconnect", act(one, "disconnect", "Disconnected"))
@@ -149,7 +143,7 @@ export default function gateways(view) {
         : empty("No gateways", "Make a bot on Telegram, Discord or Slack, then add it here to approve from your phone."),
     );
   };
-  const safe = () => load().catch((error) => fill(list, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(list));
   safe();
   const stops = [on("gateway:status", safe), on("reconnect", safe)];
   return {

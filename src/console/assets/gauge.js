@@ -4,7 +4,7 @@ import { h, percent, say, svg } from "./dom.js";
 
 /** Context fullness as a bar with its figure. */
 export function gauge(agent) {
-  const el = h("span", { class: "gauge", role: "img" }, h("span", { class: "gauge-track" }), h("span", { class: "gauge-text" }));
+  const el = h("span.gauge", { role: "img" }, h("span.gauge-track"), h("span.gauge-text"));
   setGauge(el, agent);
   return el;
 }
@@ -17,7 +17,7 @@ export function setGauge(el, agent) {
   el.firstChild.style.backgroundSize = `${value * 100}% 100%`;
   el.className = `gauge${value >= 0.85 ? " full" : value >= 0.7 ? " high" : ""}`;
   say(el.lastChild, percent(value));
-  el.setAttribute("aria-label", `context ${percent(value)} full`);
+  el.ariaLabel = `context ${percent(value)} full`;
 }
 
 const SPARK_WIDTH = 72;

@@ -15,9 +15,9 @@ const QUEUE_SHOWN = 30;
 const REDRAW_MS = 100;
 
 export default function home(view) {
-  const figures = h("p", { class: "muted figures" });
-  const queue = h("section", { class: "queue", "aria-label": "What waits for you" });
-  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter agents", class: "filter" });
+  const figures = h("p.muted.figures");
+  const queue = h("section.queue", { ariaLabel: "What waits for you" });
+  const filter = h("input.filter", { type: "search", placeholder: "Filter", ariaLabel: "Filter agents" });
   const none = h("div");
   let shown = [];
   const narrow = matchMedia("(max-width: 760px)");
@@ -29,11 +29,11 @@ export default function home(view) {
     rowClass: "agent-row",
   });
   const heads = h(
-    "div",
-    { class: "agent-row agent-heads", "aria-hidden": "true" },
+    "div.agent-row.agent-heads",
+    { ariaHidden: "true" },
     ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) => h("span", word)),
   );
-  view.append(head("Agents", null), figures, queue, h("div", { class: "list-head" }, h("h2", "All agents"), filter), heads, list.el, none);
+  view.append(head("Agents", null), figures, queue, h("div.list-head", h("h2", "All agents"), filter), heads, list.el, none);
   view.querySelector(".page-head").classList.add("hidden");
 
   const order = () => {
@@ -65,7 +65,7 @@ export default function home(view) {
               "Press ",
               h("kbd", "n"),
               " or use ",
-              h("button", { type: "button", class: "primary", onclick: () => openSpawn() }, "New agent"),
+              h("button.primary", { onclick: () => openSpawn() }, "New agent"),
               " to start one. On the command line: ",
               code("svc spawn backend 'Add a login page'"),
             )),
@@ -102,8 +102,8 @@ export default function home(view) {
   // Cards keep their places: new ones are added below, and what is settled stays until the pointer has left.
   const cards = new Map();
   const title = h("h2");
-  const stack = h("div", { class: "cards" });
-  const calm = h("p", { class: "calm" }, "Nothing waits for you.");
+  const stack = h("div.cards");
+  const calm = h("p.calm", "Nothing waits for you.");
   queue.append(title, stack, calm);
   const drawQueue = () => {
     const all = attention();
@@ -142,7 +142,7 @@ export default function home(view) {
   }, 2000);
   const later = soon(agents, REDRAW_MS);
   const stops = [on("agents", later), on("approvals", later), on("health", later)];
-  filter.addEventListener("input", order);
+  filter.oninput = order;
   list.onresize = () => {
     if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0)) list.set(shown.length);
   };
@@ -155,7 +155,7 @@ export default function home(view) {
     if (row && !event.target.closest("a")) location.hash = `#/agent/${shown[row.dataset.index].id}`;
   });
   agents();
-  stack.addEventListener("pointerleave", () => setTimeout(drawQueue, 300));
+  stack.onpointerleave = () => setTimeout(drawQueue, 300);
   return {
     stop() {
       clearInterval(timer);
@@ -180,11 +180,10 @@ function trouble(item) {
   const { agent } = item;
   if (!agent) {
     return h(
-      "article",
-      { class: "card bad" },
-      h("div", { class: "card-head" }, h("strong", "The disk"), h("span", { class: "muted" }, "storage error · ", ago(item.since))),
+      "article.card.bad",
+      h("div.card-head", h("strong", "The disk"), h("span.muted", "storage error · ", ago(item.since))),
       h("p", item.text),
-      h("p", { class: "muted" }, "Changes are refused until it can write again. Free space, or fix the folder's permissions."),
+      h("p.muted", "Changes are refused until it can write again. Free space, or fix the folder's permissions."),
     );
   }
   const words = { crashed: "crashed", interrupted: "was interrupted", stalled: "is silent" }[item.kind];
@@ -204,27 +203,26 @@ function trouble(item) {
         ),
       ]
     : [
-        h("a", { class: "button", href: `#/agent/${agent.id}/say` }, "Write to it"),
-        h("a", { class: "button", href: `#/agent/${agent.id}/rotate` }, "Rotate"),
+        h("a.button", { href: `#/agent/${agent.id}/say` }, "Write to it"),
+        h("a.button", { href: `#/agent/${agent.id}/rotate` }, "Rotate"),
       ];
   return h(
     "article",
     { class: `card trouble ${item.kind === "stalled" ? "warn" : "bad"}` },
     h(
-      "div",
-      { class: "card-head" },
+      "div.card-head",
       h("a", { href: `#/agent/${agent.id}`, title: agent.name }, agent.name),
       h("span", ` ${words}`),
-      h("span", { class: "muted right" }, ago(item.since, " ago")),
+      h("span.muted.right", ago(item.since, " ago")),
     ),
-    h("p", { class: "clamp" }, agent.statusReason || agent.error),
+    h("p.clamp", agent.statusReason || agent.error),
     // The reason says what to do, and mostly quotes the error.
     agent.error &&
       !agent.statusReason?.toLowerCase().includes(agent.error.trim().toLowerCase()) &&
-      h("p", { class: "clamp muted" }, agent.error),
+      h("p.clamp.muted", agent.error),
     // What it said last may be the question that it waits with.
-    item.kind === "stalled" && agent.currentActivity && h("p", { class: "clamp muted" }, `Last: ${agent.currentActivity}`),
-    h("div", { class: "actions" }, ...actions),
+    item.kind === "stalled" && agent.currentActivity && h("p.clamp.muted", `Last: ${agent.currentActivity}`),
+    h("div.actions", ...actions),
   );
 }
 
@@ -233,26 +231,23 @@ function activity(agent, row) {
   if (!agent || !line) return;
   const values = spark(agent.id);
   const points = sparkPoints(values);
-  line.classList.toggle(
-    "still",
-    values.every((value) => !value),
-  );
+  line.classList.toggle("still", values.every((value) => !value));
   if (line.firstChild.getAttribute("points") !== points) line.firstChild.setAttribute("points", points);
 }
 
 function draw(agent, row) {
   if (!agent) return;
   if (!row.parts) {
-    const name = h("a", { class: "name" });
-    const role = h("span", { class: "muted sub" });
-    const status = h("span", { class: "status" });
-    const reason = h("span", { class: "muted sub" });
-    const doing = h("span", { class: "doing" });
-    const line = h("span", { class: "line" }, sparkline(new Array(24).fill(0)));
+    const name = h("a.name");
+    const role = h("span.muted.sub");
+    const status = h("span.status");
+    const reason = h("span.muted.sub");
+    const doing = h("span.doing");
+    const line = h("span.line", sparkline(new Array(24).fill(0)));
     const context = gauge(agent);
-    const tokens = h("span", { class: "num" });
-    const cost = h("span", { class: "num" });
-    row.append(h("span", { class: "who" }, name, role), h("span", { class: "state" }, status, reason), doing, line, context, tokens, cost);
+    const tokens = h("span.num");
+    const cost = h("span.num");
+    row.append(h("span.who", name, role), h("span.state", status, reason), doing, line, context, tokens, cost);
     row.parts = { name, role, status, reason, doing, line, context, tokens, cost };
   }
   const { parts } = row;
@@ -271,6 +266,6 @@ function draw(agent, row) {
   activity(agent, row);
   setGauge(parts.context, agent);
   say(parts.tokens, short(agent.tokensUsed));
-  parts.tokens.setAttribute("aria-label", `${agent.tokensUsed} tokens`);
+  parts.tokens.ariaLabel = `${agent.tokensUsed} tokens`;
   say(parts.cost, cost(agent.costUsd, agent.unpricedTokens));
 }

@@ -1,6 +1,6 @@
 // Tools of other services: catalogue, installation, credentials, tools.
 
-import { button, confirm, dialog, empty, field, fill, formOf, h, head, plural, table, toast } from "./dom.js";
+import { button, confirm, dialog, empty, field, fill, formOf, h, head, plural, table, toast, unavailable } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 
 const WORKING_MS = 2000;
@@ -8,7 +8,7 @@ const WORKING_MS = 2000;
 const SIGN_IN = { "google-autoauth": "no key here: its own program signs in to Google" };
 
 export default function integrations(view) {
-  const filter = h("input", { type: "search", class: "filter", placeholder: "Filter", "aria-label": "Filter integrations" });
+  const filter = h("input.filter", { type: "search", placeholder: "Filter", ariaLabel: "Filter integrations" });
   const body = h("div");
   view.append(
     head("Integrations", "Tools of other services for all agents. What changes something outside waits for your approval first.", filter),
@@ -45,8 +45,7 @@ export default function integrations(view) {
     dialog(
       `Tools of ${one.name}`,
       h(
-        "ul",
-        { class: "rows" },
+        "ul.rows",
         answer.tools.map((tool) =>
           h(
             "li",
@@ -54,8 +53,8 @@ export default function integrations(view) {
               "div",
               h("strong", tool.name),
               " ",
-              one.gatedTools.includes(tool.name) && h("span", { class: "tag" }, "needs approval"),
-              h("p", { class: "muted" }, tool.description ?? ""),
+              one.gatedTools.includes(tool.name) && h("span.tag", "needs approval"),
+              h("p.muted", tool.description ?? ""),
             ),
           ),
         ),
@@ -68,7 +67,7 @@ export default function integrations(view) {
     const runs = one.url ?? [one.command, ...(one.args ?? [])].filter(Boolean).join(" ");
     const words = [keys.length > 0 && `Needs ${keys.join(", ")}`, runs && `${one.url ? "Asks" : "Runs"} ${runs}`];
     const told = words.filter(Boolean).join(" · ");
-    return told && h("p", { class: "hint clamp", title: told }, told);
+    return told && h("p.hint.clamp", { title: told }, told);
   };
   const about = (one) => {
     const keys = one.env.map((env) => `${env.key}${env.required ? "" : " (optional)"}: ${env.set ? "stored" : "not stored"}`);
@@ -87,8 +86,8 @@ export default function integrations(view) {
     dialog(
       one.name,
       h(
-        "div",
-        { class: "reading", tabIndex: 0, role: "region", "aria-label": `About ${one.name}` },
+        "div.reading",
+        { tabIndex: 0, role: "region", ariaLabel: `About ${one.name}` },
         one.description && h("p", one.description),
         table(
           "What it is, runs and needs",
@@ -96,8 +95,7 @@ export default function integrations(view) {
           facts.filter(Boolean).map(([what, told]) => [h("strong", what), [told].flat().map((line) => h("div", line))]),
         ),
         h(
-          "p",
-          { class: "hint" },
+          "p.hint",
           "Its server runs on this machine with your permissions. Its tools are for the agents to which it is attached.",
         ),
       ),
@@ -117,30 +115,26 @@ export default function integrations(view) {
               : ["waiting", `${plural(missing, "key")} missing`]
             : null;
     return h(
-      "article",
-      { class: "card" },
+      "article.card",
       h(
-        "div",
-        { class: "card-head" },
+        "div.card-head",
         h("strong", one.name),
-        h("span", { class: "tag" }, one.category),
+        h("span.tag", one.category),
         state && h("span", { class: `status ${state[0]} right` }, state[1]),
       ),
-      one.description && h("p", { class: "clamp", title: one.description }, one.description),
-      one.lastError && h("p", { class: "fault clamp" }, one.lastError),
+      one.description && h("p.clamp", { title: one.description }, one.description),
+      one.lastError && h("p.fault.clamp", one.lastError),
       needs(one),
-      one.gatedTools.length > 0 && h("p", { class: "hint" }, `Asks first: ${one.gatedTools.join(", ")}`),
+      one.gatedTools.length > 0 && h("p.hint", `Asks first: ${one.gatedTools.join(", ")}`),
       h(
-        "div",
-        { class: "actions" },
-        button("About", () => about(one), { "aria-label": `About ${one.name}` }),
+        "div.actions",
+        button("About", () => about(one), { ariaLabel: `About ${one.name}` }),
         one.installed
           ? [
               h(
                 "button",
                 {
-                  type: "button",
-                  "aria-label": `Remove ${one.name}`,
+                  ariaLabel: `Remove ${one.name}`,
                   onclick: () =>
                     confirm(`Remove ${one.name}?`, "Its credentials are forgotten too.", "Remove", async () => {
                       await del(at`/api/integrations/${one.id}`);
@@ -150,8 +144,8 @@ export default function integrations(view) {
                 "Remove",
               ),
               (one.env.length > 0 || one.oauth) &&
-                h("button", { type: "button", "aria-label": `Credentials of ${one.name}`, onclick: () => keys(one) }, "Credentials"),
-              button("Tools", () => tools(one), { "aria-label": `Tools of ${one.name}` }),
+                h("button", { ariaLabel: `Credentials of ${one.name}`, onclick: () => keys(one) }, "Credentials"),
+              button("Tools", () => tools(one), { ariaLabel: `Tools of ${one.name}` }),
             ]
           : button(
               one.installing ? "Installing" : "Install",
@@ -161,7 +155,7 @@ export default function integrations(view) {
                 toast(`${one.name} is installed`);
                 await load();
               },
-              { class: "primary", "aria-label": `Install ${one.name}` },
+              { class: "primary", ariaLabel: `Install ${one.name}` },
             ),
       ),
     );
@@ -175,8 +169,8 @@ export default function integrations(view) {
     const rest = shown.filter((one) => !one.installed && !one.installing);
     fill(
       body,
-      mine.length > 0 && [h("h2", "Installed"), h("div", { class: "shelf" }, mine.map(card))],
-      rest.length > 0 && [h("h2", "Catalogue"), h("div", { class: "shelf" }, rest.map(card))],
+      mine.length > 0 && [h("h2", "Installed"), h("div.shelf", mine.map(card))],
+      rest.length > 0 && [h("h2", "Catalogue"), h("div.shelf", rest.map(card))],
       !shown.length && empty("None is called that", "Clear the filter to see all."),
     );
   };
@@ -188,7 +182,7 @@ export default function integrations(view) {
     clearTimeout(timer);
     if (all.some((one) => one.installing)) timer = setTimeout(() => load().catch(() => {}), WORKING_MS);
   };
-  filter.addEventListener("input", draw);
-  load().catch((error) => fill(body, empty("Not available", error.message)));
+  filter.oninput = draw;
+  load().catch(unavailable(body));
   return { keys: { "/": () => filter.focus() }, stop: () => clearTimeout(timer) };
 }

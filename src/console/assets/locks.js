@@ -1,12 +1,12 @@
 // Who holds what, and who wrote where another works.
 
-import { ago, button, empty, fill, h, head, span, table, toast } from "./dom.js";
+import { ago, button, fill, h, head, span, table, toast, unavailable } from "./dom.js";
 import { get, post } from "./api.js";
 import { find, on } from "./store.js";
 
 export default function locks(view) {
-  const held = h("section", { class: "panel" });
-  const met = h("section", { class: "panel" });
+  const held = h("section.panel");
+  const met = h("section.panel");
   view.append(
     head("Locks and conflicts", "Agents take shared resources, for example a package install, one at a time; files have owners by scope."),
     held,
@@ -29,7 +29,7 @@ export default function locks(view) {
             toast("Given back");
             await load();
           },
-          { "aria-label": `Give back what ${find(id)?.name ?? id} holds` },
+          { ariaLabel: `Give back what ${find(id)?.name ?? id} holds` },
         ),
       ]),
     );
@@ -38,7 +38,7 @@ export default function locks(view) {
       h("h2", "Held now"),
       rows.length
         ? table("Locks", ["Agent", "For", "Resources", "Since", "Expires", ""], rows)
-        : h("p", { class: "hint" }, "Nothing is locked."),
+        : h("p.hint", "Nothing is locked."),
     );
     fill(
       met,
@@ -56,10 +56,10 @@ export default function locks(view) {
               one.approvalId ? h("a", { href: "#/approvals" }, one.approvalId) : "",
             ]),
           )
-        : h("p", { class: "hint" }, "No agent has written outside of its scope."),
+        : h("p.hint", "No agent has written outside of its scope."),
     );
   };
-  const safe = () => load().catch((error) => fill(held, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(held));
   safe();
   const stops = ["coordination:declared", "coordination:completed", "conflict:detected", "approval:request", "reconnect"].map((type) =>
     on(type, safe),

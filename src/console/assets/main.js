@@ -1,6 +1,6 @@
 // The shell: pages by hash, navigation, keys, theme, connection status.
 
-import { dialog, fill, h, keep, say, soon, tick, visibleLine } from "./dom.js";
+import { byId, dialog, fill, h, keep, say, soon, tick, visibleLine } from "./dom.js";
 import { get } from "./api.js";
 import { isAway, knowFolder, watchConnection } from "./away.js";
 import { attention, connect, emit, find, on, store } from "./store.js";
@@ -16,6 +16,7 @@ export const PAGES = [
   ["schedules", "Schedules", "schedules", "s"],
   ["files", "Files", "files", "f"],
   ["locks", "Locks", "locks", "l"],
+  ["sessions", "Your sessions", "sessions", "o"],
   ["tokens", "Tokens and cost", "tokens", "t"],
   ["memory", "Memory", "memory", "m"],
   ["map", "Project map", "map", "p"],
@@ -32,10 +33,10 @@ export const PAGES = [
 /** The badges are counted at most so often. */
 const BADGES_MS = 250;
 
-const view = document.getElementById("view");
-const nav = document.getElementById("nav");
-const menu = document.getElementById("menu");
-const project = document.getElementById("project");
+const view = byId("view");
+const nav = byId("nav");
+const menu = byId("menu");
+const project = byId("project");
 let pageTitle = "";
 let page = { stop() {}, keys: {} };
 let turn = 0;
@@ -61,7 +62,7 @@ async function show() {
   const module = name === "agent" ? "agent" : (found?.[2] ?? "missing");
   closeMenu();
   for (const link of nav.querySelectorAll("a")) {
-    if (link.dataset.page === (name === "agent" ? "" : name)) link.setAttribute("aria-current", "page");
+    if (link.dataset.page === (name === "agent" ? "" : name)) link.ariaCurrent = "page";
     else link.removeAttribute("aria-current");
   }
   // The same agent's other tab, or another file: the page changes itself.
@@ -79,7 +80,7 @@ async function show() {
     if (mine === turn)
       fill(
         view,
-        h("p", { class: "notice bad" }, "This page could not be loaded; the daemon may be away. It is tried again when it is back."),
+        h("p.notice.bad", "This page could not be loaded; the daemon may be away. It is tried again when it is back."),
       );
     return;
   }
@@ -102,9 +103,9 @@ function buildNav() {
     ...PAGES.map(([word, title, , key]) =>
       h(
         "a",
-        { href: `#/${word}`, "data-page": word, "aria-keyshortcuts": `g ${key}` },
+        { href: `#/${word}`, "data-page": word, ariaKeyShortcuts: `g ${key}` },
         h("span", title),
-        (word === "" || word === "approvals") && h("span", { class: "badge", hidden: true, "data-badge": word }),
+        (word === "" || word === "approvals") && h("span.badge", { hidden: true, "data-badge": word }),
       ),
     ),
   );
@@ -127,19 +128,19 @@ function badges() {
     const badge = nav.querySelector(`[data-badge="${word}"]`);
     badge.hidden = !n;
     say(badge, String(n));
-    badge.setAttribute("aria-label", `${n} ${noun}`);
+    badge.ariaLabel = `${n} ${noun}`;
   }
   setTitle();
 }
 
 const openMenu = () => {
   document.body.classList.toggle("menu-open");
-  menu.setAttribute("aria-expanded", String(document.body.classList.contains("menu-open")));
+  menu.ariaExpanded = document.body.classList.contains("menu-open");
 };
 
 function closeMenu() {
   document.body.classList.remove("menu-open");
-  menu.setAttribute("aria-expanded", "false");
+  menu.ariaExpanded = "false";
 }
 
 export function toggleTheme() {
@@ -171,14 +172,7 @@ const HELP = [
 ];
 
 function help() {
-  dialog(
-    "Keys",
-    h(
-      "dl",
-      { class: "keys" },
-      HELP.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)]),
-    ),
-  );
+  dialog("Keys", h("dl.keys", HELP.map(([key, what]) => [h("dt", h("kbd", key)), h("dd", what)])));
 }
 
 let afterG = 0;
@@ -224,9 +218,9 @@ function keydown(event) {
 
 function start() {
   buildNav();
-  document.getElementById("theme").onclick = toggleTheme;
-  document.getElementById("new").onclick = () => openSpawn();
-  document.getElementById("search").onclick = () => openPalette(PAGES, { toggleTheme, openSpawn, help });
+  byId("theme").onclick = toggleTheme;
+  byId("new").onclick = () => openSpawn();
+  byId("search").onclick = () => openPalette(PAGES, { toggleTheme, openSpawn, help });
   menu.onclick = openMenu;
   document.querySelector(".skip").onclick = (event) => {
     event.preventDefault();
@@ -237,13 +231,13 @@ function start() {
   watchConnection();
   watchWaiting();
   on("away", setTitle);
-  const pill = document.getElementById("pill");
+  const pill = byId("pill");
   on("status", ({ word, title }) => {
     say(pill, word);
     pill.className = `pill ${word}`;
     pill.title = title;
   });
-  const alerts = document.getElementById("alerts");
+  const alerts = byId("alerts");
   on("approval:request", ({ data }) => {
     alerts.textContent = visibleLine(`${data.agentName} asks for your approval: ${data.action.description}`);
   });

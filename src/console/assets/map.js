@@ -1,6 +1,6 @@
 // What the journalist wrote: the project map, the decisions; and what the indexer knows.
 
-import { ago, button, empty, exact, fill, h, head, table, toast } from "./dom.js";
+import { ago, button, empty, exact, fill, h, head, table, toast, unavailable } from "./dom.js";
 import { at, get, post } from "./api.js";
 import { on } from "./store.js";
 import { prose } from "./prose.js";
@@ -9,8 +9,8 @@ const DOCUMENTS = ["SVC_PROJECT_MAP.md", "SVC_DECISIONS.md"];
 
 export default function map(view) {
   const line = h("span");
-  const pages = h("div", { class: "columns" });
-  const index = h("section", { class: "panel" });
+  const pages = h("div.columns");
+  const index = h("section.panel");
   const write = button(
     "Write it now",
     async () => {
@@ -38,7 +38,7 @@ export default function map(view) {
       pages,
       ...found
         .filter(Boolean)
-        .map((file) => h("article", { class: "prose prose-page", "aria-label": file.path }, prose(file.content ?? "", { bare: true }))),
+        .map((file) => h("article.prose.prose-page", { ariaLabel: file.path }, prose(file.content ?? "", { bare: true }))),
       !found.some(Boolean) && empty("No map yet", "It is written once agents have worked, or at once with the button above."),
     );
     const [status, spaces] = await Promise.all([get("/api/indexer"), get("/api/indexer/workspaces")]);
@@ -46,8 +46,7 @@ export default function map(view) {
       index,
       h("h2", "Codebase index"),
       h(
-        "p",
-        { class: "muted" },
+        "p.muted",
         status.indexed
           ? [
               `${exact(status.stats.totalFiles)} files in ${exact(status.stats.totalDirs)} folders, read `,
@@ -68,7 +67,7 @@ export default function map(view) {
         ),
     );
   };
-  const safe = () => load().catch((error) => fill(pages, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(pages));
   safe();
   const stops = [on("journalist:cycle", safe), on("reconnect", safe)];
   return {

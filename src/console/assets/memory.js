@@ -8,27 +8,27 @@ import { prose } from "./prose.js";
 const DISCOVERIES = 200;
 
 export default function memory(view) {
-  const rules = h("section", { class: "panel" });
-  const found = h("section", { class: "panel" });
-  const chain = h("section", { class: "panel" });
-  const known = h("section", { class: "panel" });
+  const rules = h("section.panel");
+  const found = h("section.panel");
+  const chain = h("section.panel");
+  const known = h("section.panel");
   view.append(
     head("Memory", "What every new agent is told, the most relevant first. It is stored below .svc/memory/ as plain files."),
-    h("div", { class: "columns" }, rules, found, chain, known),
+    h("div.columns", rules, found, chain, known),
   );
-  const failed = (el, title) => (error) => fill(el, h("h2", title), h("p", { class: "fault" }, error.message));
+  const failed = (el, title) => (error) => fill(el, h("h2", title), h("p.fault", error.message));
 
   const text = h("textarea", { rows: 2, placeholder: "Use tabs. Never touch the migrations folder." });
-  const category = h("input", { type: "text", placeholder: "general" });
-  const rest = h("p", { class: "fault", role: "alert" });
+  const category = h("input", { placeholder: "general" });
+  const rest = h("p.fault", { role: "alert" });
   const form = h(
     "form",
     { noValidate: true, class: "inline three" },
     field("text", "New rule", text),
     field("category", "Category", category),
-    h("button", { type: "submit", class: "primary" }, "Add"),
+    h("button.primary", { type: "submit" }, "Add"),
   );
-  form.addEventListener("submit", async (event) => {
+  form.onsubmit = async (event) => {
     event.preventDefault();
     const body = { text: text.value };
     if (category.value.trim()) body.category = category.value.trim();
@@ -42,7 +42,7 @@ export default function memory(view) {
     } catch (error) {
       fill(rest, faults(form, error).join("; "));
     }
-  });
+  };
   const list = h("div");
   fill(rules, h("h2", "Rules for all agents"), form, rest, list);
   const drawRules = () =>
@@ -52,24 +52,23 @@ export default function memory(view) {
           list,
           constraints.length
             ? h(
-                "ul",
-                { class: "rows" },
+                "ul.rows",
                 constraints.map((one) =>
                   h(
                     "li",
-                    h("span", h("span", { class: "tag" }, one.category), " ", one.text),
+                    h("span", h("span.tag", one.category), " ", one.text),
                     button(
                       "Lift",
                       async () => {
                         await del(at`/api/memory/constraints/${one.hash}`);
                         await drawRules();
                       },
-                      { "aria-label": `Lift the rule: ${one.text}` },
+                      { ariaLabel: `Lift the rule: ${one.text}` },
                     ),
                   ),
                 ),
               )
-            : h("p", { class: "hint" }, "No rules yet. Write one above; all agents that start from now on follow it."),
+            : h("p.hint", "No rules yet. Write one above; all agents that start from now on follow it."),
         ),
       failed(list, ""),
     );
@@ -93,13 +92,13 @@ export default function memory(view) {
                   `${exact(one.endedWell)} of ${exact(one.told)}`,
                 ]),
               )
-            : h("p", { class: "hint" }, "Agents write down here what solved a problem, so that the next one need not find it again."),
+            : h("p.hint", "Agents write down here what solved a problem, so that the next one need not find it again."),
         ),
       failed(found, "What worked"),
     );
 
   const role = select([], "");
-  role.setAttribute("aria-label", "Role");
+  role.ariaLabel = "Role";
   const entries = h("div");
   const drawChain = async () => {
     const { roles } = await get("/api/memory/handoff-chain");
@@ -110,7 +109,7 @@ export default function memory(view) {
       h("h2", "Handoffs"),
       roles.length
         ? [role, entries]
-        : h("p", { class: "hint" }, "Each rotation leaves a brief for its successor; the last ten of each role are kept."),
+        : h("p.hint", "Each rotation leaves a brief for its successor; the last ten of each role are kept."),
     );
     if (!roles.length) return;
     const answer = await get(at`/api/memory/handoff-chain/${role.value}`);
@@ -118,10 +117,10 @@ export default function memory(view) {
       entries,
       ...answer.entries.map((one, index) =>
         h(
-          "details",
-          { class: "file", open: index === 0 },
+          "details.file",
+          { open: index === 0 },
           h("summary", `Rotation ${one.rotationN}`, one.ts ? ` · ${dayOf(one.ts)}` : ""),
-          h("div", { class: "panel prose" }, prose(one.body, { top: 3, bare: true })),
+          h("div.panel.prose", prose(one.body, { top: 3, bare: true })),
         ),
       ),
     );
@@ -161,7 +160,7 @@ export default function memory(view) {
                     ]),
                 ),
               ]
-            : h("p", { class: "hint" }, "Sessions are scored when they end; what they show is kept here."),
+            : h("p.hint", "Sessions are scored when they end; what they show is kept here."),
         );
       },
       failed(known, "Who is good at what"),

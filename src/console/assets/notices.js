@@ -1,7 +1,7 @@
 // The browser's own notices of what waits, where a person has asked for them by a click: one for each thing,
 // none while one looks at the page that has it, and gone when it waits no more.
 
-import { button, fill, h, keep, kept, plural, soon, toast, visibleLine } from "./dom.js";
+import { button, byId, fill, h, keep, kept, plural, soon, toast, visibleLine } from "./dom.js";
 import { attention, on, store } from "./store.js";
 import { isAway } from "./away.js";
 
@@ -80,7 +80,7 @@ function look() {
   const fresh = known ? [...items].filter(([key]) => !known.has(key)) : [];
   known = new Set(items.keys());
   if (!may()) return;
-  const project = document.getElementById("project").textContent;
+  const project = byId("project").textContent;
   const unseen = fresh.filter(([, item]) => !looksAt(item));
   if (unseen.length > MOST) return tell("many", `${plural(unseen.length, "thing")} wait · ${project}`, "", "");
   for (const [key, item] of unseen) {
@@ -128,5 +128,5 @@ export function noticesPanel() {
     );
   };
   draw();
-  return h("section", { class: "panel settings" }, h("h2", "Be told"), line, h("div", { class: "actions" }, choose));
+  return h("section.panel.settings", h("h2", "Be told"), line, h("div.actions", choose));
 }

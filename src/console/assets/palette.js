@@ -90,18 +90,17 @@ export function openPalette(pages, commands) {
   if (document.querySelector("dialog.palette")) return;
   const all = entries(pages, commands);
   const input = h("input", {
-    type: "text",
     placeholder: "Agent, page, command, or words that were said",
     role: "combobox",
-    "aria-label": "Search",
-    "aria-expanded": "true",
+    ariaLabel: "Search",
+    ariaExpanded: "true",
     "aria-controls": "palette-list",
-    "aria-autocomplete": "list",
+    ariaAutoComplete: "list",
     autocomplete: "off",
     spellcheck: false,
   });
-  const list = h("ul", { id: "palette-list", role: "listbox", "aria-label": "Results" });
-  const told = h("p", { class: "muted palette-note", role: "status" });
+  const list = h("ul", { id: "palette-list", role: "listbox", ariaLabel: "Results" });
+  const told = h("p.muted.palette-note", { role: "status" });
   const el = dialog("Search and commands", h("div", input, list, told), { class: "palette" });
   let found = [];
   let at = 0;
@@ -117,7 +116,7 @@ export function openPalette(pages, commands) {
     entry?.[2]();
   };
   const mark = () => {
-    [...list.children].forEach((row, index) => row.setAttribute("aria-selected", String(index === at)));
+    [...list.children].forEach((row, index) => row.ariaSelected = String(index === at));
     const row = list.children[at];
     row?.scrollIntoView({ block: "nearest" });
     input.setAttribute("aria-activedescendant", row?.id ?? "");
@@ -165,18 +164,18 @@ export function openPalette(pages, commands) {
           "li",
           { role: "option", id: `palette-${index}`, class: entry[3] ?? null, onclick: () => run(entry) },
           h("span", entry[3] ? marked(entry[0], words) : entry[0]),
-          h("span", { class: "muted" }, entry[1]),
+          h("span.muted", entry[1]),
         ),
       ),
-      !found.length && h("li", { role: "option", "aria-disabled": "true", class: "muted" }, "Nothing is called that."),
+      !found.length && h("li.muted", { role: "option", ariaDisabled: "true" }, "Nothing is called that."),
     );
     mark();
   };
-  input.addEventListener("input", () => {
+  input.oninput = () => {
     look();
     draw();
-  });
-  input.addEventListener("keydown", (event) => {
+  };
+  input.onkeydown = (event) => {
     const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (move) {
       event.preventDefault();
@@ -186,7 +185,7 @@ export function openPalette(pages, commands) {
       event.preventDefault();
       run(found[at]);
     }
-  });
+  };
   draw();
   input.focus();
 }

@@ -35,7 +35,7 @@ const HAS_MARK = /[\\`*_~[\]<]|\/\//;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 
 /** A text of an agent's, below a heading of the page. */
-export const passage = (text) => h("div", { class: "prose" }, prose(text, { top: 3 }));
+export const passage = (text) => h("div.prose", prose(text, { top: 3 }));
 
 /**
  * Elements for a text. `top` is the level that `#` becomes; with `join` the lines of a paragraph are one, as
@@ -47,7 +47,7 @@ export function prose(text, { top = 2, join = false, bare = false, most = MAX_CH
   const rest = words.length - most;
   if (rest > 0) words = words.slice(0, most);
   const out = blocks(words.replaceAll("\r\n", "\n").split("\n"), 0, { top, join, left: MAX_ELEMENTS });
-  if (rest > 0) out.push(h("p", { class: "muted" }, `… and ${exact(rest)} more characters, which the raw line has`));
+  if (rest > 0) out.push(h("p.muted", `… and ${exact(rest)} more characters, which the raw line has`));
   return out;
 }
 
@@ -75,7 +75,7 @@ function blocks(lines, depth, cx) {
   let at = 0;
   while (at < lines.length) {
     if (cx.left <= 0) {
-      out.push(h("pre", { class: "rest" }, lines.slice(at).join("\n")));
+      out.push(h("pre.rest", lines.slice(at).join("\n")));
       break;
     }
     const line = lines[at];
@@ -109,15 +109,13 @@ function fenced(lines, at, line, cx) {
 function codeBlock(text, language, cx) {
   cx.left -= 4;
   return h(
-    "div",
-    { class: "code" },
+    "div.code",
     h(
-      "div",
-      { class: "code-head" },
-      h("span", { class: "muted" }, visibleLine(language).slice(0, 30)),
-      h("button", { type: "button", onclick: () => copy(text), "aria-label": "Copy this code" }, "Copy"),
+      "div.code-head",
+      h("span.muted", visibleLine(language).slice(0, 30)),
+      h("button", { onclick: () => copy(text), ariaLabel: "Copy this code" }, "Copy"),
     ),
-    h("pre", { class: "panel", tabIndex: 0 }, text),
+    h("pre.panel", { tabIndex: 0 }, text),
   );
 }
 
@@ -247,13 +245,13 @@ function tabled(lines, at, line, cx) {
   const el = make(
     cx,
     "div",
-    { class: "scroll", tabIndex: 0, role: "group", "aria-label": "Table" },
+    { class: "scroll", tabIndex: 0, role: "group", ariaLabel: "Table" },
     h("table", h("thead", h("tr", head)), h("tbody", rows)),
   );
   if (left > 0) return [end, el];
   const rest = end;
   while (end < lines.length && lines[end].includes("|")) end += 1;
-  const more = end > rest && h("pre", { class: "rest" }, lines.slice(rest, end).join("\n"));
+  const more = end > rest && h("pre.rest", lines.slice(rest, end).join("\n"));
   return [end, h("div", el, more)];
 }
 

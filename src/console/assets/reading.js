@@ -15,11 +15,10 @@ const MAX_RESULT = 100_000;
 
 const headOf = (title, note, close) =>
   h(
-    "div",
-    { class: "dialog-head" },
+    "div.dialog-head",
     h("h2", title),
-    h("span", { class: "muted" }, note),
-    h("button", { type: "button", class: "ghost", "aria-label": "Close the entry", onclick: close }, "×"),
+    h("span.muted", note),
+    h("button.ghost", { ariaLabel: "Close the entry", onclick: close }, "×"),
   );
 
 /** Everything an item holds: its words, and the lines as they stand in the log. */
@@ -37,16 +36,15 @@ export function entryView(item, isRaw, { close, turn }) {
   const toggle = h(
     "button",
     {
-      type: "button",
-      "aria-expanded": String(isRaw),
+      ariaExpanded: String(isRaw),
       onclick: () => {
         raw.hidden = !raw.hidden;
-        toggle.setAttribute("aria-expanded", String(!raw.hidden));
+        toggle.ariaExpanded = !raw.hidden;
       },
     },
     "Raw line",
   );
-  const foot = h("div", { class: "actions" }, toggle, h("button", { type: "button", onclick: turn }, "Read this turn"));
+  const foot = h("div.actions", toggle, h("button", { onclick: turn }, "Read this turn"));
   if (isRaw) parts.splice(1, 0, foot, raw);
   else parts.push(foot, raw);
   return parts;
@@ -58,10 +56,10 @@ function said(item, told) {
   const text = item.start.text ?? "";
   const briefing = briefingOf(text);
   if (!briefing) return [passage(text)];
-  const whole = h("details", { class: "fold", open: !briefing.task }, h("summary", `The briefing, ${exact(briefing.lines)} lines`));
+  const whole = h("details.fold", { open: !briefing.task }, h("summary", `The briefing, ${exact(briefing.lines)} lines`));
   // Made when it is opened: it is long.
   const make = () => whole.open && whole.children.length < 2 && whole.append(passage(text));
-  whole.addEventListener("toggle", make);
+  whole.ontoggle = make;
   make();
   return [briefing.task && passage(briefing.task), whole];
 }
@@ -76,10 +74,10 @@ function callFold(call, isOpen) {
   const fold = h(
     "details",
     { class: `fold ${type}`, open: isOpen || Boolean(call.end?.error) },
-    h("summary", h("span", { class: "icon" }, icon), " ", h("b", title), " ", h("code", arg), " ", h("span", { class: "muted" }, end)),
+    h("summary", h("span.icon", icon), " ", h("b", title), " ", h("code", arg), " ", h("span.muted", end)),
   );
   const make = () => fold.open && fold.children.length < 2 && fold.append(...callParts(call));
-  fold.addEventListener("toggle", make);
+  fold.ontoggle = make;
   make();
   return fold;
 }
@@ -91,7 +89,7 @@ function callParts({ start, end }) {
     parts.push(h("h3", "Input"), pre(given));
   }
   if (end) parts.push(h("h3", end.error ? "Failed with" : "Output"), pre(end.output || "(nothing)"));
-  else parts.push(h("p", { class: "muted" }, "Still running."));
+  else parts.push(h("p.muted", "Still running."));
   return parts;
 }
 
@@ -121,13 +119,13 @@ export function turnView(items, index, { close }) {
     const told = words(item);
     if (item.kind === "tool") return item.calls.map((call) => callFold(call, false));
     if (item.kind === "text" || item.kind === "user") return h("section", { class: `turn-${item.kind}` }, said(item, told));
-    if (item.kind === "thinking") return h("details", { class: "fold" }, h("summary", "It thought"), passage(told.text));
-    return h("p", { class: "muted" }, `${told.icon} ${told.text ?? ""}`);
+    if (item.kind === "thinking") return h("details.fold", h("summary", "It thought"), passage(told.text));
+    return h("p.muted", `${told.icon} ${told.text ?? ""}`);
   });
   return [
     headOf("A turn", timeSpan(items, turn), close),
-    h("div", { class: "turn" }, ...body),
-    left > 0 && h("p", { class: "muted" }, `and ${plural(left, "more entry").replace("entrys", "entries")}: see the list`),
+    h("div.turn", ...body),
+    left > 0 && h("p.muted", `and ${plural(left, "more entry").replace("entrys", "entries")}: see the list`),
   ];
 }
 
@@ -141,13 +139,13 @@ export function outlineView(items, { close, go, earlier }) {
   const all = turns(items);
   const shown = all.slice(-MAX_TURNS);
   const rows = shown.map((turn) =>
-    h("li", h("button", { type: "button", class: "turn-row", onclick: () => go(turn.from) }, turnLine(items, turn))),
+    h("li", h("button.turn-row", { onclick: () => go(turn.from) }, turnLine(items, turn))),
   );
   return [
     headOf("Turns", plural(all.length, "turn"), close),
-    earlier && h("button", { type: "button", onclick: earlier }, "Read back to the first"),
-    all.length > shown.length && h("p", { class: "muted" }, `${exact(all.length - shown.length)} earlier ones: see the list`),
-    all.length ? h("ol", { class: "outline" }, rows) : h("p", { class: "muted" }, "No turn has begun yet."),
+    earlier && h("button", { onclick: earlier }, "Read back to the first"),
+    all.length > shown.length && h("p.muted", `${exact(all.length - shown.length)} earlier ones: see the list`),
+    all.length ? h("ol.outline", rows) : h("p.muted", "No turn has begun yet."),
   ];
 }
 
@@ -163,6 +161,6 @@ function turnLine(items, turn) {
   ].filter(Boolean);
   return [
     h("span", { class: turn.isError ? "bad-text" : "" }, inline(label, { left: 50, flat: true })),
-    h("span", { class: "muted" }, facts.join(" · "), turn.failed > 0 && h("span", { class: "bad-text" }, ` · ${turn.failed} failed`)),
+    h("span.muted", facts.join(" · "), turn.failed > 0 && h("span.bad-text", ` · ${turn.failed} failed`)),
   ];
 }

@@ -1,6 +1,6 @@
 // What the flight recorder has, played again: any event of it, what followed, and why agents were as they were.
 
-import { button, dayOf, empty, exact, fill, h, head, plural, table, timeOf, visibleLine } from "./dom.js";
+import { button, dayOf, empty, exact, fill, h, head, plural, table, timeOf, unavailable, visibleLine } from "./dom.js";
 import { get } from "./api.js";
 
 /** Events shown on each side of the one that is looked at. */
@@ -12,11 +12,11 @@ export default function replay(view) {
   let events = [];
   let sum = null;
   let own = true;
-  const slider = h("input", { type: "range", min: "0", max: "0", "aria-label": "Event", oninput: () => show() });
+  const slider = h("input", { type: "range", min: "0", max: "0", ariaLabel: "Event", oninput: () => show() });
   const file = h("input", { type: "file", accept: ".json,.jsonl", id: "replay-file", hidden: true });
-  const list = h("section", { class: "panel" });
-  const one = h("section", { class: "panel", "aria-live": "polite" });
-  const told = h("p", { class: "hint" });
+  const list = h("section.panel");
+  const one = h("section.panel", { ariaLive: "polite" });
+  const told = h("p.hint");
   view.append(
     head(
       "Replay",
@@ -31,7 +31,7 @@ export default function replay(view) {
     list,
     one,
   );
-  file.addEventListener("change", async () => {
+  file.onchange = async () => {
     const [chosen] = file.files;
     if (!chosen) return;
     try {
@@ -44,7 +44,7 @@ export default function replay(view) {
       fill(list, empty("This file cannot be played", error.message));
     }
     file.value = "";
-  });
+  };
   function take(lines, last, isOwn) {
     [events, sum, own] = [lines, last, isOwn];
     slider.max = String(Math.max(0, events.length - 1));
@@ -69,12 +69,12 @@ export default function replay(view) {
     const at = Number(slider.value);
     const event = events[at];
     if (!event) return fill(list, empty("Nothing is recorded yet", "Spawn an agent, and read again."));
-    slider.setAttribute("aria-valuetext", `event ${event.n}, ${event.event}`);
+    slider.ariaValueText = `event ${event.n}, ${event.event}`;
     const first = Math.max(0, Math.min(at - AROUND, events.length - 2 * AROUND - 1));
     const rows = events.slice(first, first + 2 * AROUND + 1).map((near, index) => [
       h(
-        "button",
-        { type: "button", class: "ghost", "aria-current": near === event ? "true" : null, onclick: () => go(first + index) },
+        "button.ghost",
+        { ariaCurrent: near === event ? "true" : null, onclick: () => go(first + index) },
         `${near === event ? "▸ " : ""}${exact(near.n)}`,
       ),
       h("time", { dateTime: near.at, title: dayOf(near.at) }, timeOf(near.at)),
@@ -82,17 +82,17 @@ export default function replay(view) {
       near.agents.map((agent) => `${agent.name} ${agent.status ?? "gone"}`).join(", "),
     ]);
     fill(list, table("Events", ["Event", "When", "What", "Agents"], rows));
-    const whole = h("pre", { hidden: true, tabIndex: 0, role: "region", "aria-label": "State" });
+    const whole = h("pre", { hidden: true, tabIndex: 0, role: "region", ariaLabel: "State" });
     fill(
       one,
       h("h2", `Event ${exact(event.n)}: ${event.event}`),
-      event.note && h("p", { class: "hint" }, event.note),
-      event.panicked && h("p", { class: "notice bad" }, "Its handling panicked: the state before it was kept."),
+      event.note && h("p.hint", event.note),
+      event.panicked && h("p.notice.bad", "Its handling panicked: the state before it was kept."),
       h("p", visibleLine(event.detail)),
       h("h3", "What was ordered"),
       event.effects.length
         ? h("ul", event.effects.map((effect) => h("li", visibleLine(effect))))
-        : h("p", { class: "hint" }, "Nothing."),
+        : h("p.hint", "Nothing."),
       h("h3", "Agents after it, and why"),
       agents(at),
       (own || at === events.length - 1) &&
@@ -117,13 +117,13 @@ export default function replay(view) {
     const rows = [...known.values()].map((agent) => [agent.name, agent.status, agent.why]);
     return rows.length
       ? table("Agents", ["Agent", "Status", "Why"], rows)
-      : h("p", { class: "hint" }, "There was none.");
+      : h("p.hint", "There was none.");
   }
   const go = (at) => {
     slider.value = String(at);
     show();
   };
-  load().catch((error) => fill(list, empty("Not available", error.message)));
+  load().catch(unavailable(list));
   return {
     keys: { j: () => go(Number(slider.value) + 1), k: () => go(Number(slider.value) - 1) },
   };

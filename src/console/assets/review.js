@@ -15,9 +15,9 @@ const lines = ({ path, line, lastLine }) => `${path}:${line}${lastLine > line ? 
 export function diff(body, key) {
   const base = at`/api/agents/${key}/`;
   const name = () => find(key)?.name ?? key;
-  const bar = h("div", { class: "follow" });
-  const elsewhere = h("ul", { class: "rows" });
-  const place = h("div", { class: "review", tabIndex: -1 });
+  const bar = h("div.follow");
+  const elsewhere = h("ul.rows");
+  const place = h("div.review", { tabIndex: -1 });
   const whole = new Map();
   let answer;
   let comments = [];
@@ -38,8 +38,8 @@ export function diff(body, key) {
       bar,
       `${plural(answer.files.length, "file")} changed ${
         { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD"
-      }${answer.truncated ? "; the diff is cut" : ""}`,
-      h("div", { class: "actions" }, sides, again, undo, redo, discards, answer.branch && merges, asks, sends),
+      }${answer.truncated ? "; it is long: the last files are read when opened" : ""}`,
+      h("div.actions", sides, again, undo, redo, discards, answer.branch && merges, asks, sends),
     );
     if (!place.isConnected) fill(body, bar, elsewhere, place);
     draw();
@@ -50,22 +50,33 @@ export function diff(body, key) {
     const writing = form.isConnected;
     const held = document.activeElement === here;
     const was = here.matches(".l") && placeOf(here);
-    sides.setAttribute("aria-pressed", two);
-    fill(place, diffView(answer.diff, answer.files, { two, context, drawn: tell }));
+    sides.ariaPressed = two;
+    fill(place, diffView(answer.diff, answer.files, { two, context, read, cut: answer.truncated, drawn: tell }));
     tell();
     here = (was && cellOf(was)) || place;
     if (writing) write();
     else if (held) here.focus({ preventScroll: true });
     scrollTo(0, top);
   };
-  /** The lines of a gap, as they stand now. */
+  /** One file of the diff. */
+  const read = async (path, more = "") => {
+    const { diff, truncated } = await get(`${base}diff${at`?path=${path}`}${more}`);
+    const [file] = parse(diff);
+    if (!file) throw new Error("Nothing of it can be shown");
+    return { ...file, cut: truncated };
+  };
+  /** The lines of a gap, as they stand now; behind the last change as many as there are. */
   const context = async ({ path }, { o, n, left }) => {
     if (!whole.has(path)) {
-      const [file] = parse((await get(`${base}diff${at`?path=${path}&context=${WHOLE}`}`)).diff);
-      whole.set(path, new Map(file?.lines.map((line) => [line.n, line.text])));
+      const file = await read(path, `&context=${WHOLE}`);
+      const standing = file.lines.filter(({ kind, n }) => n && kind !== "at");
+      whole.set(path, { texts: new Map(standing.map((line) => [line.n, line.text])), end: standing.at(-1)?.n ?? 0, cut: file.cut });
     }
-    const texts = whole.get(path);
-    return Array.from({ length: left }, (_, by) => ({ kind: "", text: texts.get(n + by) ?? "", o: o + by, n: n + by }));
+    const { texts, end, cut } = whole.get(path);
+    const length = Math.max(0, Math.min(left, end + 1 - n));
+    const found = Array.from({ length }, (_, by) => ({ kind: "", text: texts.get(n + by) ?? "", o: o + by, n: n + by }));
+    if (cut && length < left) found.push({ kind: "at", text: "What follows is more than can be shown." });
+    return found;
   };
 
   const isOld = (el) => el.matches(".minus");
@@ -105,7 +116,7 @@ export function diff(body, key) {
     },
     [of, words],
     { class: "said" },
-    h("button", { type: "button", onclick: () => close() }, "Cancel"),
+    h("button", { onclick: () => close() }, "Cancel"),
   );
   const write = () => {
     if (!chosen) return;
@@ -121,12 +132,12 @@ export function diff(body, key) {
     for (const one of place.querySelectorAll(".sel")) one.classList.remove("sel");
     here.focus();
   };
-  form.addEventListener("keydown", (event) => {
+  form.onkeydown = (event) => {
     if (event.key === "Escape") close();
     else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
     else return;
     event.stopPropagation();
-  });
+  };
 
   const reread = async () => {
     ({ comments } = await get(`${base}comments`));
@@ -159,9 +170,9 @@ export function diff(body, key) {
     return h(
       tag,
       { class: name },
-      h("span", { class: "tag" }, one.state),
-      h("span", { class: "mono" }, one.side === "old" && "− ", lines(one)),
-      h("span", { class: "grow" }, one.text),
+      h("span.tag", one.state),
+      h("span.mono", one.side === "old" && "− ", lines(one)),
+      h("span.grow", one.text),
       ago(one.at, " ago"),
       tick && change(tick[0], () => patch(path, { done: tick[1] })),
       change("Remove", () => del(path)),
@@ -202,7 +213,7 @@ export function diff(body, key) {
   });
   const sends = button("", () => tellAgent());
   const asks = button("Ask for changes", () => {
-    const text = h("textarea", { rows: 4, "aria-label": "What has to change" });
+    const text = h("textarea", { rows: 4, ariaLabel: "What has to change" });
     const told = open() ? `${plural(open(), "comment")} of yours go with it.` : "It goes on with what you write.";
     const ask = async () => {
       const message = text.value.trim();
@@ -232,15 +243,15 @@ export function diff(body, key) {
   place.addEventListener("focusin", ({ target }) => {
     if (target.matches(".l,summary,.at")) here = target;
   });
-  place.addEventListener("click", (event) => {
+  place.onclick = (event) => {
     const el = event.target.closest(".l");
     if (!el?.dataset.n && !el?.dataset.o) return;
     if (!getSelection().isCollapsed) return;
     here = el;
     choose(el, event.shiftKey || (form.isConnected && chosen?.from === chosen?.to));
     write();
-  });
-  place.addEventListener("keydown", (event) => {
+  };
+  place.onkeydown = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!event.target.matches(".l")) return;
     const beside = event.target.closest(".pair")?.querySelector(event.key === "ArrowLeft" ? ".l" : ".l:last-child");
@@ -250,7 +261,7 @@ export function diff(body, key) {
     else return;
     if (event.shiftKey && by) choose(here, true);
     event.preventDefault();
-  });
+  };
   load();
   const keys = {
     R: load,
@@ -297,10 +308,9 @@ function merge(key, name, done) {
     };
     fill(
       body,
-      h("p", { class: "notice bad" }, error.message),
+      h("p.notice.bad", error.message),
       h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         code === "merge_conflict" && act(`Let ${name} resolve them`, ask),
         code === "agent_running" && act("What it has committed so far", () => look(true)),
         act("Try again", () => look()),
@@ -318,14 +328,13 @@ function merge(key, name, done) {
       body,
       h("p", files.length ? `${branch} goes into ${into}: nothing conflicts.` : `${into} holds all of ${branch} already.`),
       h(
-        "ul",
-        { class: "rows" },
+        "ul.rows",
         files.map((one) =>
-          h("li", h("span", { class: "mono" }, one.path), h("span", one.from && `was ${one.from} `, `+${one.added} −${one.removed}`)),
+          h("li", h("span.mono", one.path), h("span", one.from && `was ${one.from} `, `+${one.added} −${one.removed}`)),
         ),
       ),
       h("label", remove, " Remove its worktree afterwards"),
-      h("div", { class: "actions" }, go),
+      h("div.actions", go),
     );
     go.focus();
   };

@@ -1,37 +1,33 @@
 // Agents by the clock.
 
-import { ago, button, confirm, dayOf, dialog, empty, field, fill, formOf, h, head, select, span, toast } from "./dom.js";
+import { ago, button, confirm, dayOf, dialog, empty, field, fill, formOf, h, head, select, span, toast, unavailable } from "./dom.js";
 import { at, del, get, patch, post } from "./api.js";
 import { on } from "./store.js";
 
 export default function schedules(view) {
-  const list = h("div", { class: "list" });
+  const list = h("div.list");
   view.append(
-    head(
-      "Schedules",
-      "Start agents at set times.",
-      h("button", { type: "button", class: "primary", onclick: () => edit() }, "New schedule"),
-    ),
+    head("Schedules", "Start agents at set times.", h("button.primary", { onclick: () => edit() }, "New schedule")),
     list,
   );
   const edit = async (old) => {
     const providers = await get("/api/providers");
-    const name = h("input", { type: "text", value: old?.name ?? "" });
-    const cron = h("input", { type: "text", value: old?.cron ?? "", placeholder: "0 7 * * mon-fri" });
-    const zone = h("input", { type: "text", value: old?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone });
-    const role = h("input", { type: "text", value: old?.agent.role ?? "" });
+    const name = h("input", { value: old?.name ?? "" });
+    const cron = h("input", { value: old?.cron ?? "", placeholder: "0 7 * * mon-fri" });
+    const zone = h("input", { value: old?.timezone ?? Intl.DateTimeFormat().resolvedOptions().timeZone });
+    const role = h("input", { value: old?.agent.role ?? "" });
     const prompt = h("textarea", { rows: 4, value: old?.agent.prompt ?? "" });
     const provider = select(
       providers.map((one) => [one.id, one.name, !one.installed]),
       old?.agent.provider ?? providers.find((one) => one.installed)?.id,
     );
-    const model = h("input", { type: "text", value: old?.agent.model ?? "" });
+    const model = h("input", { value: old?.agent.model ?? "" });
     const form = formOf("Save", submit, [
       field("name", "Name", name),
-      h("div", { class: "two" }, field("cron", "When", cron, "Minute, hour, day, month, weekday"), field("timezone", "Time zone", zone)),
+      h("div.two", field("cron", "When", cron, "Minute, hour, day, month, weekday"), field("timezone", "Time zone", zone)),
       field("agent.prompt", "Task", prompt),
       field("agent.role", "Role", role),
-      h("div", { class: "two" }, field("agent.provider", "Provider", provider), field("agent.model", "Model", model)),
+      h("div.two", field("agent.provider", "Provider", provider), field("agent.model", "Model", model)),
     ]);
     const el = dialog(old ? "Change the schedule" : "New schedule", form);
     async function submit() {
@@ -56,29 +52,25 @@ export default function schedules(view) {
   };
   const card = (one) =>
     h(
-      "article",
-      { class: "card plain" },
+      "article.card.plain",
       h(
-        "div",
-        { class: "card-head" },
+        "div.card-head",
         h("strong", one.name || one.agent.role),
         h("code", one.cron),
-        h("span", { class: "muted" }, one.timezone ?? ""),
+        h("span.muted", one.timezone ?? ""),
         h(
-          "span",
-          { class: "muted right" },
+          "span.muted.right",
           one.enabled ? (one.nextRun ? `next in ${span(one.nextRun)}, ${dayOf(one.nextRun)}` : "no next run") : "off",
         ),
       ),
-      h("p", { class: "clamp" }, one.agent.prompt ?? ""),
-      one.lastRun && h("p", { class: "muted" }, "Last ", ago(one.lastRun, " ago")),
+      h("p.clamp", one.agent.prompt ?? ""),
+      one.lastRun && h("p.muted", "Last ", ago(one.lastRun, " ago")),
       one.history?.length > 0 &&
         h(
           "details",
           h("summary", `${one.history.length} runs`),
           h(
-            "ul",
-            { class: "rows" },
+            "ul.rows",
             [...one.history]
               .reverse()
               .slice(0, 50)
@@ -97,12 +89,10 @@ export default function schedules(view) {
           ),
         ),
       h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         h(
           "button",
           {
-            type: "button",
             onclick: () =>
               confirm(`Remove ${one.name || "the schedule"}?`, "Agents that it started go on.", "Remove", async () => {
                 await del(at`/api/schedules/${one.id}`);
@@ -111,7 +101,7 @@ export default function schedules(view) {
           },
           "Remove",
         ),
-        h("button", { type: "button", onclick: () => edit(one) }, "Change"),
+        h("button", { onclick: () => edit(one) }, "Change"),
         button(one.enabled ? "Turn off" : "Turn on", async () => {
           await post(`${at`/api/schedules/${one.id}`}/${one.enabled ? "disable" : "enable"}`);
           await load();
@@ -135,7 +125,7 @@ export default function schedules(view) {
       all.length ? all.map(card) : empty("No schedules", "For example a reviewer every weekday at seven: ", h("code", "0 7 * * mon-fri")),
     );
   };
-  const safe = () => load().catch((error) => fill(list, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(list));
   safe();
   const stops = [on("schedule:execute", safe), on("reconnect", safe)];
   return {

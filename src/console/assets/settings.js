@@ -1,6 +1,6 @@
 // The configuration, with the fault of each field beside it.
 
-import { confirm, empty, field, fill, formOf, h, head, select, table, toast } from "./dom.js";
+import { confirm, field, fill, formOf, h, head, select, table, toast, unavailable } from "./dom.js";
 import { get, patch, post } from "./api.js";
 import { noticesPanel } from "./notices.js";
 
@@ -64,8 +64,8 @@ function parse(was, text) {
 }
 
 export default function settings(view) {
-  const body = h("div", { class: "settings" });
-  const about = h("section", { class: "panel settings" });
+  const body = h("div.settings");
+  const about = h("section.panel.settings");
   view.append(
     head("Settings", "They are kept in this project's .svc/config.json and take effect at once unless a line says otherwise."),
     noticesPanel(),
@@ -90,12 +90,12 @@ export default function settings(view) {
         const shown = value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
         const input = options
           ? select(options, shown)
-          : h("input", { type: "text", value: shown, inputMode: typeof value === "number" ? "decimal" : "text" });
+          : h("input", { value: shown, inputMode: typeof value === "number" ? "decimal" : "text" });
         inputs.set(name, [input, value, shown]);
         return field(name, label, input, hint);
       }),
       { class: "panel" },
-      h("button", { type: "button", onclick: load }, "Undo"),
+      h("button", { onclick: load }, "Undo"),
     );
     async function submit() {
       const changes = {};
@@ -132,7 +132,7 @@ export default function settings(view) {
           ["Storage", health.storageError ?? "well"],
         ],
       ),
-      h("h2", { class: "list-head" }, "Providers"),
+      h("h2.list-head", "Providers"),
       table(
         "Providers",
         ["Provider", "Installed", "Version", "Key", "Install with"],
@@ -145,12 +145,10 @@ export default function settings(view) {
         ]),
       ),
       h(
-        "div",
-        { class: "actions" },
+        "div.actions",
         h(
           "button",
           {
-            type: "button",
             class: "danger",
             onclick: () =>
               confirm("Stop the daemon?", "All agents end with it. Start it again with: svc start", "Stop", () => post("/api/shutdown")),
@@ -160,7 +158,7 @@ export default function settings(view) {
       ),
     );
   };
-  load().catch((error) => fill(body, empty("Not available", error.message)));
+  load().catch(unavailable(body));
   tell().catch(() => {});
 }
 

@@ -10,9 +10,9 @@ const TYPING_MS = 250;
 const STARS = [5, 4, 3, 2, 1];
 
 export default function skills(view) {
-  const filter = h("input", { type: "search", class: "filter", placeholder: "Search skills", "aria-label": "Search skills" });
+  const filter = h("input.filter", { type: "search", placeholder: "Search skills", ariaLabel: "Search skills" });
   const category = select([["", "All categories"]], "");
-  category.setAttribute("aria-label", "Category");
+  category.ariaLabel = "Category";
   category.className = "filter narrow";
   const note = h("span");
   const body = h("div");
@@ -58,11 +58,7 @@ export default function skills(view) {
     fill(category, ...options.map(([id, label]) => h("option", { value: id, selected: id === chosen }, label)));
   };
   const shelf = (list) =>
-    h(
-      "div",
-      { class: "shelf" },
-      list.map((one) => card(one, here.get(one.id), load)),
-    );
+    h("div.shelf", list.map((one) => card(one, here.get(one.id), load)));
 
   const safe = () =>
     load().catch((error) => {
@@ -70,10 +66,10 @@ export default function skills(view) {
       fill(body, empty("Not available", error.message));
     });
   let typing = 0;
-  filter.addEventListener("input", () => {
+  filter.oninput = () => {
     clearTimeout(typing);
     typing = setTimeout(safe, TYPING_MS);
-  });
+  };
   category.onchange = safe;
   safe();
   const stops = [on("skill:installed", safe), on("skill:removed", safe), on("reconnect", safe)];
@@ -91,22 +87,21 @@ function card(one, mine, load) {
   const count = exact(one.ratingCount);
   const rating = one.ratingCount
     ? h(
-        "span",
-        { class: "right rating", "aria-label": `rated ${one.rating} of 5 by ${count}` },
+        "span.right.rating",
+        { ariaLabel: `rated ${one.rating} of 5 by ${count}` },
         `★ ${one.rating.toFixed(1)}`,
-        h("span", { class: "muted" }, ` (${count})`),
+        h("span.muted", ` (${count})`),
       )
-    : h("span", { class: "right muted" }, "not rated");
+    : h("span.right.muted", "not rated");
   const facts = [one.author, `version ${mine?.version ?? one.version}`, `${short(one.downloads)} installs`];
   return h(
-    "article",
-    { class: "card plain skill" },
-    h("div", { class: "card-head" }, h("h3", one.name), one.verified && h("span", { class: "tag" }, "verified"), rating),
-    h("p", { class: "clamp", title: one.description }, one.description),
-    h("p", { class: "hint" }, facts.filter(Boolean).join(" · ")),
-    mine && !mine.intact && h("p", { class: "fault" }, "Its file was changed; it is given to nobody until it is installed again."),
-    mine?.usedBy.length > 0 && h("p", { class: "hint" }, `Attached to ${mine.usedBy.join(", ")}`),
-    h("div", { class: "actions" }, read(one, mine), mine ? owned(one, mine, load) : install(one, load)),
+    "article.card.plain.skill",
+    h("div.card-head", h("h3", one.name), one.verified && h("span.tag", "verified"), rating),
+    h("p.clamp", { title: one.description }, one.description),
+    h("p.hint", facts.filter(Boolean).join(" · ")),
+    mine && !mine.intact && h("p.fault", "Its file was changed; it is given to nobody until it is installed again."),
+    mine?.usedBy.length > 0 && h("p.hint", `Attached to ${mine.usedBy.join(", ")}`),
+    h("div.actions", read(one, mine), mine ? owned(one, mine, load) : install(one, load)),
   );
 }
 
@@ -120,15 +115,15 @@ function read(one, mine) {
     dialog(
       one.name,
       h(
-        "div",
-        { class: "reading", tabIndex: 0, role: "region", "aria-label": "SKILL.md" },
-        h("p", { class: "hint" }, `${from} ${exact(content.length)} characters of SKILL.md.`),
+        "div.reading",
+        { tabIndex: 0, role: "region", ariaLabel: "SKILL.md" },
+        h("p.hint", `${from} ${exact(content.length)} characters of SKILL.md.`),
         h("p", one.description),
         text,
       ),
     );
   };
-  return button("Read", work, { "aria-label": `Read ${one.name}` });
+  return button("Read", work, { ariaLabel: `Read ${one.name}` });
 }
 
 function install(one, load) {
@@ -137,7 +132,7 @@ function install(one, load) {
     toast(`${one.name} is installed`);
     await load();
   };
-  return button("Install", work, { class: "primary", "aria-label": `Install ${one.name}` });
+  return button("Install", work, { class: "primary", ariaLabel: `Install ${one.name}` });
 }
 
 function owned(one, mine, load) {
@@ -155,14 +150,14 @@ function owned(one, mine, load) {
   const old = one.updateAvailable || !mine.intact;
   return [
     stars(one, load),
-    h("button", { type: "button", "aria-label": `Remove ${one.name}`, onclick: remove }, "Remove"),
+    h("button", { ariaLabel: `Remove ${one.name}`, onclick: remove }, "Remove"),
     old && button(mine.intact ? "Update" : "Repair", update, { class: "primary" }),
   ];
 }
 
 function stars(one, load) {
   const el = select([["", "Rate"], ...STARS.map((n) => [String(n), "★".repeat(n)])], "");
-  el.setAttribute("aria-label", `Rate ${one.name}`);
+  el.ariaLabel = `Rate ${one.name}`;
   el.className = "rate";
   el.onchange = async () => {
     try {

@@ -9,24 +9,23 @@ const lines = (text) =>
     .map((line) => line.trim())
     .filter(Boolean);
 
-/** Opens the dialog; `given` fills fields beforehand. */
+/** Opens the dialog; `given`, an agent's record or a part of one, fills fields beforehand. */
 export async function openSpawn(given = {}) {
   if (document.querySelector("dialog.spawn")) return;
   const role = h("input", {
-    type: "text",
     required: true,
     autocomplete: "off",
     value: given.role ?? "",
     placeholder: "backend",
   });
-  const name = h("input", { type: "text", autocomplete: "off", placeholder: "backend-1" });
+  const name = h("input", { autocomplete: "off", placeholder: "backend-1" });
   const prompt = h("textarea", {
     rows: 5,
     value: given.prompt ?? "",
     placeholder: "What to do, and how to tell when it is done",
   });
-  const scope = h("input", { type: "text", autocomplete: "off", placeholder: "src/**, tests/**" });
-  const workingDir = h("input", { type: "text", autocomplete: "off", placeholder: "the project's root" });
+  const scope = h("input", { autocomplete: "off", placeholder: "src/**, tests/**", value: given.scope?.join(", ") ?? "" });
+  const workingDir = h("input", { autocomplete: "off", placeholder: "the project's root", value: given.workingDir ?? "" });
   const provider = h("select");
   const model = h("select");
   const permission = select(
@@ -34,24 +33,10 @@ export async function openSpawn(given = {}) {
       ["auto", "Auto: asks before it leaves its scope"],
       ["full", "Full Send: asks for nothing"],
     ],
-    "auto",
+    given.permission ?? "auto",
   );
-  const effort = select(
-    [
-      ["low", "Low"],
-      ["medium", "Medium"],
-      ["high", "High"],
-      ["max", "Max"],
-    ],
-    "medium",
-  );
-  const isolation = select(
-    [
-      ["shared", "In the project's folder"],
-      ["worktree", "In a git worktree of its own"],
-    ],
-    "shared",
-  );
+  const effort = select([["low", "Low"], ["medium", "Medium"], ["high", "High"], ["max", "Max"]], given.effort ?? "medium");
+  const isolation = select([["shared", "In the project's folder"], ["worktree", "In a git worktree of its own"]], given.isolation ?? "shared");
   const onLimit = select(
     [
       ["", "As the project's setting says"],
@@ -65,35 +50,32 @@ export async function openSpawn(given = {}) {
   const account = h("select");
   const whose = field("account", "Whose login", account);
   whose.hidden = true;
-  const schedule = h("input", { type: "text", autocomplete: "off", placeholder: "0 3 * * 1-5" });
+  const schedule = h("input", { autocomplete: "off", placeholder: "0 3 * * 1-5" });
   const skills = choices("skills", "Skills");
   const integrations = choices("integrations", "Integrations");
-  const rest = h("p", { class: "fault", role: "alert" });
-  const go = h("button", { type: "submit", class: "primary" }, "Start");
+  const rest = h("p.fault", { role: "alert" });
+  const go = h("button.primary", { type: "submit" }, "Start");
   const form = h(
     "form",
     { method: "dialog", noValidate: true },
     field("prompt", "Task", prompt),
     h(
-      "div",
-      { class: "two" },
+      "div.two",
       field("role", "Role", role, "A word such as backend, frontend, planner, security"),
       field("name", "Name", name, "Left empty: role and number"),
     ),
-    h("div", { class: "two" }, field("provider", "Provider", provider), field("model", "Model", model)),
+    h("div.two", field("provider", "Provider", provider), field("model", "Model", model)),
     h(
-      "div",
-      { class: "two" },
+      "div.two",
       field("scope", "Files it owns", scope, "Globs, separated by commas"),
       field("permission", "Permission", permission),
     ),
     h(
       "details",
       h("summary", "More"),
-      h("div", { class: "two" }, field("workingDir", "Folder", workingDir), field("effort", "Effort", effort)),
+      h("div.two", field("workingDir", "Folder", workingDir), field("effort", "Effort", effort)),
       h(
-        "div",
-        { class: "two" },
+        "div.two",
         field("isolation", "Where it works", isolation),
         field("schedule", "Repeat on a schedule", schedule, "A cron expression; empty: only now"),
       ),
@@ -103,12 +85,12 @@ export async function openSpawn(given = {}) {
       integrations.el,
     ),
     rest,
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => el.close() }, "Cancel"), go),
+    h("div.actions", h("button", { onclick: () => el.close() }, "Cancel"), go),
   );
   const el = dialog("New agent", form, { class: "spawn" });
   prompt.focus();
 
-  form.addEventListener("submit", async (event) => {
+  form.onsubmit = async (event) => {
     event.preventDefault();
     go.disabled = true;
     const body = {
@@ -142,27 +124,24 @@ export async function openSpawn(given = {}) {
     } finally {
       go.disabled = false;
     }
-  });
-  form.addEventListener("keydown", (event) => {
+  };
+  form.onkeydown = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
-  });
-  get("/api/skills/installed").then(
-    ({ skills: list }) => skills.offer(list),
-    () => {},
-  );
+  };
+  get("/api/skills/installed").then(({ skills: list }) => skills.offer(list), () => {});
   get("/api/integrations").then(
     (answer) => integrations.offer((answer.integrations ?? answer).filter((one) => one.installed)),
     () => {},
   );
-  await offer(provider, model, rest);
+  await offer(provider, model, rest, given);
   offerLogins(provider, account, whose);
 }
 
 /** Check boxes for what is installed; hidden while there is nothing to choose. */
 function choices(name, label) {
-  const list = h("div", { class: "choices" });
-  const fault = h("p", { class: "fault" });
-  const el = h("fieldset", { class: "field", hidden: true }, h("legend", label), list, fault);
+  const list = h("div.choices");
+  const fault = h("p.fault");
+  const el = h("fieldset.field", { hidden: true }, h("legend", label), list, fault);
   el.dataset.field = name;
   return {
     el,
@@ -196,10 +175,11 @@ function offerLogins(provider, account, whose) {
   );
 }
 
-async function offer(provider, model, rest) {
+async function offer(provider, model, rest, given) {
   try {
     const [providers, config] = await Promise.all([get("/api/providers"), get("/api/config")]);
-    const wanted = providers.find((one) => one.id === config.defaultProvider && one.installed) ?? providers.find((one) => one.installed);
+    const installed = providers.filter((one) => one.installed);
+    const wanted = installed.find((one) => one.id === (given.provider ?? config.defaultProvider)) ?? installed[0];
     fill(
       provider,
       ...providers.map((one) =>
@@ -221,6 +201,8 @@ async function offer(provider, model, rest) {
     };
     provider.onchange = models;
     models();
+    model.value = given.model ?? "";
+    if (model.selectedIndex < 0) model.append(h("option", { value: given.model, selected: true }, given.model));
   } catch (error) {
     rest.textContent = error.message;
   }

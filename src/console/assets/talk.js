@@ -1,13 +1,16 @@
 // The box under an agent's work: instruct it, or ask it something aside.
 
-import { button, fill, h, select, toast } from "./dom.js";
+import { button, fill, h, keep, kept, select, toast } from "./dom.js";
 import { at, post } from "./api.js";
 import { find } from "./store.js";
 import { passage } from "./prose.js";
 
+/** Where the last choice of a delivery is kept. */
+const HOW = "svc-how";
+
 /** Instruct and query. */
 export function talk(key) {
-  const text = h("textarea", { rows: 1, placeholder: "Write to the agent", "aria-label": "Message" });
+  const text = h("textarea", { rows: 1, placeholder: "Write to the agent", ariaLabel: "Message" });
   const how = select(
     [
       ["auto", "As soon as it listens"],
@@ -16,14 +19,15 @@ export function talk(key) {
       ["rotation", "With its next rotation"],
       ["query", "Ask aside, without disturbing it"],
     ],
-    "auto",
+    kept(HOW) || "auto",
   );
-  how.setAttribute("aria-label", "How it is delivered");
-  const answer = h("div", { class: "answer", hidden: true, role: "status" });
+  how.ariaLabel = "How it is delivered";
+  how.onchange = () => keep(HOW, how.value);
+  const answer = h("div.answer", { hidden: true, role: "status" });
   /** Shows question and answer below the box, which may be the window's last line: then it moves up. */
   const tell = (question, words) => {
     answer.hidden = false;
-    fill(answer, h("p", { class: "muted" }, `Asked aside: ${question}`), passage(words));
+    fill(answer, h("p.muted", `Asked aside: ${question}`), passage(words));
     answer.scrollIntoView({ block: "nearest" });
   };
   const send = button(
@@ -52,14 +56,14 @@ export function talk(key) {
     },
     { class: "primary" },
   );
-  text.addEventListener("keydown", (event) => {
+  text.onkeydown = (event) => {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       send.click();
     }
-  });
+  };
   return {
-    el: h("div", h("div", { class: "say" }, text, h("div", { class: "how" }, how, send)), answer),
+    el: h("div", h("div.say", text, h("div.how", how, send)), answer),
     focus: () => text.focus(),
   };
 }

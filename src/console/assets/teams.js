@@ -1,6 +1,6 @@
 // Teams, what the planner recommends, and plans as a board: one column a phase.
 
-import { ago, button, confirm, dialog, empty, field, fill, formOf, h, head, soon, toast } from "./dom.js";
+import { ago, button, confirm, dialog, empty, field, fill, formOf, h, head, soon, toast, unavailable } from "./dom.js";
 import { at, del, get, post } from "./api.js";
 import { find, isLive, on, store } from "./store.js";
 import { openSpawn } from "./spawn.js";
@@ -11,16 +11,16 @@ const UNASSIGNED = "__unassigned__";
 const EVENTS = ["agents", "team:created", "team:updated", "team:deleted", "phase2:spawned", "phase2:failed", "reconnect"];
 
 export default function teams(view) {
-  const wish = h("section", { "aria-label": "Recommended team" });
-  const board = h("section", { "aria-label": "Plans" });
-  const saved = h("section", { "aria-label": "Saved teams" });
+  const wish = h("section", { ariaLabel: "Recommended team" });
+  const board = h("section", { ariaLabel: "Plans" });
+  const saved = h("section", { ariaLabel: "Saved teams" });
   const plan = () => openSpawn({ role: "planner", prompt: "Design a team for: " });
   view.append(
     head(
       "Teams and plans",
       "A planner designs a team; its phases start one after the other, and quality control comes last.",
-      h("button", { type: "button", onclick: () => save(load) }, "Save a team"),
-      h("button", { type: "button", class: "primary", onclick: plan }, "Ask a planner"),
+      h("button", { onclick: () => save(load) }, "Save a team"),
+      h("button.primary", { onclick: plan }, "Ask a planner"),
     ),
     wish,
     board,
@@ -36,7 +36,7 @@ export default function teams(view) {
     if (!wished.exists && !launched.plans.length)
       board.append(empty("No plan yet", "Ask a planner to design a team for a task; or start agents by hand and save them as a team."));
   };
-  const safe = () => load().catch((error) => fill(board, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(board));
   safe();
   // What somebody is about to press stays where it is.
   const later = soon(() => {
@@ -54,7 +54,7 @@ export default function teams(view) {
 
 /** Asks for a name and saves the agents under it. */
 function save(load) {
-  const name = h("input", { type: "text", autocomplete: "off" });
+  const name = h("input", { autocomplete: "off" });
   const hint = `The ${store.agents.size} agents as they are configured now; a team of this name is replaced`;
   const form = formOf("Save", submit, [field("name", "Name", name, hint)]);
   const el = dialog("Save the agents as a team", form);
@@ -70,12 +70,12 @@ function save(load) {
 function phases(label, agents, draw, done) {
   const numbers = [...new Set(agents.map((one) => one.phase ?? 1))].sort((a, b) => a - b);
   return h(
-    "div",
-    { class: "board", tabIndex: 0, role: "region", "aria-label": label },
+    "div.board",
+    { tabIndex: 0, role: "region", ariaLabel: label },
     numbers.map((number) => {
       const own = agents.filter((one) => (one.phase ?? 1) === number);
       const count = done ? `${own.filter(done).length} of ${own.length} done` : `${own.length}`;
-      return h("div", { class: "phase" }, h("h3", `Phase ${number}`, h("span", { class: "muted" }, count)), own.map(draw));
+      return h("div.phase", h("h3", `Phase ${number}`, h("span.muted", count)), own.map(draw));
     }),
   );
 }
@@ -88,26 +88,24 @@ function drawWish(el, plan, load) {
       el,
       problem &&
         h(
-          "p",
-          { class: "notice bad" },
+          "p.notice.bad",
           `The planner's team cannot be used: ${typeof problem === "string" ? problem : JSON.stringify(problem)}`,
         ),
     );
   }
   const wished = (agent) =>
     h(
-      "div",
-      { class: "card plain" },
+      "div.card.plain",
       h("strong", agent.name ?? agent.role),
-      h("span", { class: "muted sub" }, [agent.role, ...(agent.scope ?? [])].join(" · ")),
-      h("p", { class: "clamp" }, agent.prompt),
+      h("span.muted.sub", [agent.role, ...(agent.scope ?? [])].join(" · ")),
+      h("p.clamp", agent.prompt),
     );
   const launch = button("Launch", async () => launched(await post("/api/recommended-team/launch"), load), {
     class: "primary",
   });
   return fill(
     el,
-    h("div", { class: "list-head" }, h("h2", "Recommended team"), launch),
+    h("div.list-head", h("h2", "Recommended team"), launch),
     phases("Recommended team by phase", plan.agents, wished),
   );
 }
@@ -127,12 +125,10 @@ function drawPlans(el, plans) {
       const state = plan.status === "working" ? "running" : (plan.status ?? "");
       return [
         h(
-          "div",
-          { class: "list-head" },
+          "div.list-head",
           h("h2", "Plan"),
           h(
-            "span",
-            { class: "muted" },
+            "span.muted",
             h("span", { class: `status ${state}` }, state),
             plan.reason ? ` ${plan.reason}` : "",
             " · launched ",
@@ -154,25 +150,23 @@ function member(one) {
     "div",
     { class: `card plain${one.outcome === "failed" ? " bad" : ""}` },
     h(
-      "div",
-      { class: "card-head" },
+      "div.card-head",
       agent ? h("a", { href: `#/agent/${agent.id}` }, agent.name) : h("strong", one.name ?? one.role),
-      one.qc && h("span", { class: "tag" }, "QC"),
+      one.qc && h("span.tag", "QC"),
       h("span", { class: `status right ${state}` }, state),
     ),
-    h("span", { class: "muted sub" }, [one.role, one.provider, ...(one.scope ?? [])].filter(Boolean).join(" · ")),
-    (doing || one.task) && h("p", { class: "muted clamp", title: one.task ?? "" }, doing || one.task),
-    one.restarts > 0 && h("p", { class: "hint" }, "restarted once"),
+    h("span.muted.sub", [one.role, one.provider, ...(one.scope ?? [])].filter(Boolean).join(" · ")),
+    (doing || one.task) && h("p.muted.clamp", { title: one.task ?? "" }, doing || one.task),
+    one.restarts > 0 && h("p.hint", "restarted once"),
   );
 }
 
 function drawSaved(el, teams, load) {
   fill(
     el,
-    h("div", { class: "list-head" }, h("h2", "Saved teams")),
+    h("div.list-head", h("h2", "Saved teams")),
     h(
-      "div",
-      { class: "shelf" },
+      "div.shelf",
       teams.flatMap((team) => (team.isDefault ? [savedTeam(team, load), unassigned()] : [savedTeam(team, load)])),
     ),
   );
@@ -182,10 +176,9 @@ function drawSaved(el, teams, load) {
 function unassigned() {
   const alive = [...store.agents.values()].filter((agent) => agent.teamId === UNASSIGNED && isLive(agent));
   return h(
-    "article",
-    { class: "card plain" },
-    h("div", { class: "card-head" }, h("h3", "Unassigned"), h("span", { class: "muted right" }, `${alive.length} alive`)),
-    h("p", { class: "muted" }, "No team: agents that were started without one."),
+    "article.card.plain",
+    h("div.card-head", h("h3", "Unassigned"), h("span.muted.right", `${alive.length} alive`)),
+    h("p.muted", "No team: agents that were started without one."),
   );
 }
 
@@ -208,21 +201,18 @@ function savedTeam(team, load) {
       ? "Agents whose team was deleted go on in this one. Agents without a team are in none."
       : "No agents are saved in it.";
   return h(
-    "article",
-    { class: "card plain" },
+    "article.card.plain",
     h(
-      "div",
-      { class: "card-head" },
+      "div.card-head",
       h("h3", team.name),
-      team.isDefault && team.name !== "default" && h("span", { class: "tag" }, "default"),
-      h("span", { class: "muted right" }, `${team.members.length} alive`),
+      team.isDefault && team.name !== "default" && h("span.tag", "default"),
+      h("span.muted.right", `${team.members.length} alive`),
     ),
     h("p", { class: names.length ? "" : "muted" }, about),
     h(
-      "div",
-      { class: "actions" },
-      !team.isDefault && h("button", { type: "button", "aria-label": `Delete team ${team.name}`, onclick: remove }, "Delete"),
-      names.length > 0 && button("Start", start, { class: "primary", "aria-label": `Start team ${team.name}` }),
+      "div.actions",
+      !team.isDefault && h("button", { ariaLabel: `Delete team ${team.name}`, onclick: remove }, "Delete"),
+      names.length > 0 && button("Start", start, { class: "primary", ariaLabel: `Start team ${team.name}` }),
     ),
   );
 }

@@ -33,12 +33,11 @@ function letterWidth(el) {
 export function work(body, key, _moved, spot) {
   let columns = 90;
   let letter = null;
-  const detail = h("aside", { class: "detail", hidden: true, tabIndex: 0, "aria-label": "What is read" });
+  const detail = h("aside.detail", { hidden: true, tabIndex: 0, ariaLabel: "What is read" });
   const note = h("span");
   const jump = h(
     "button",
     {
-      type: "button",
       hidden: true,
       onclick: () => {
         list.toEnd();
@@ -74,7 +73,7 @@ export function work(body, key, _moved, spot) {
     const more = log.whole ? "" : "; older ones are read when you scroll up";
     say(note, log.items.length ? `${exact(log.entries)} of ${exact(log.last)} entries${more}` : "");
     if (!log.items.length && drawn)
-      fill(list.body, h("p", { class: "empty" }, "Nothing yet. The agent's work appears here as it happens."));
+      fill(list.body, h("p.empty", "Nothing yet. The agent's work appears here as it happens."));
     else list.body.querySelector(":scope > .empty")?.remove();
   };
   /** The first `gone` items are no longer held: what can be seen stays where it is. */
@@ -190,10 +189,10 @@ export function work(body, key, _moved, spot) {
     if (detail.hidden) list.select(from);
     else show(from);
   };
-  const frame = h("div", { class: "work" }, list.el, detail);
+  const frame = h("div.work", list.el, detail);
   const box = talk(key);
-  const turnsButton = h("button", { type: "button", onclick: outline, "aria-keyshortcuts": "o" }, "Turns");
-  const foot = h("div", { class: "follow" }, note, h("span", { class: "actions" }, jump, turnsButton));
+  const turnsButton = h("button", { onclick: outline, ariaKeyShortcuts: "o" }, "Turns");
+  const foot = h("div.follow", note, h("span.actions", jump, turnsButton));
   body.append(frame, foot, box.el);
 
   log.start(spot).then(
@@ -269,14 +268,14 @@ function entryRow(item, row) {
   if (!row.parts) {
     row.parts = {
       time: h("time"),
-      icon: h("span", { class: "icon", "aria-hidden": "true" }),
+      icon: h("span.icon", { ariaHidden: "true" }),
       title: h("b"),
-      arg: h("span", { class: "arg" }),
-      body: h("span", { class: "body" }),
-      end: h("span", { class: "end" }),
+      arg: h("span.arg"),
+      body: h("span.body"),
+      end: h("span.end"),
     };
     // Not a stop of the Tab key, there are too many: the keyboard has R.
-    const raw = h("button", { type: "button", class: "raw", tabIndex: -1, "aria-label": "Raw line" }, "{ }");
+    const raw = h("button.raw", { tabIndex: -1, ariaLabel: "Raw line" }, "{ }");
     row.append(row.parts.time, row.parts.icon, row.parts.body, row.parts.end, raw);
   }
   const told = words(item);

@@ -1,6 +1,6 @@
 // What was used, what it cost, and what was saved, with the basis of every figure.
 
-import { cost as costOf, dayOf, dollars, empty, exact, fill, h, head, percent, plural, select, short, span, table } from "./dom.js";
+import { cost as costOf, dayOf, dollars, empty, exact, fill, h, head, panel, percent, plural, select, short, span, table } from "./dom.js";
 import { get } from "./api.js";
 import { bars, curve } from "./chart.js";
 import { on } from "./store.js";
@@ -24,13 +24,13 @@ const REASONS = {
   natural_compaction: "its provider made the context smaller",
 };
 
-const tile = (value, label) => h("div", { class: "tile" }, h("b", value), h("span", label));
+const tile = (value, label) => h("div.tile", h("b", value), h("span", label));
 
 /** How much, and how fast, in the time that a chart shows. */
 const pace = (points, key, words) => {
   const from = points[0].time;
   const used = spent(points, key, words);
-  return h("p", { class: "hint pace" }, `In the ${span(from)} since ${dayOf(from)}: ${used}.`);
+  return h("p.hint.pace", `In the ${span(from)} since ${dayOf(from)}: ${used}.`);
 };
 
 /** What rotations have saved at least and at most. */
@@ -51,10 +51,8 @@ function besides(cost) {
 function windows(quota) {
   const share = (value) => (value === null ? "–" : `${value} %`);
   const moment = (value) => (value === null ? "–" : new Date(value).toLocaleString());
-  return h(
-    "div",
-    { class: "panel" },
-    h("h2", "Limits of the providers"),
+  return panel(
+    "Limits of the providers",
     quota.windows.length > 0 &&
       table(
         "Limits of the providers",
@@ -73,30 +71,26 @@ function windows(quota) {
       ),
     quota.reserve &&
       h(
-        "p",
-        { class: "hint" },
+        "p.hint",
         `${quota.reserve.percent} % of each window are kept for you: with less left no turn begins by itself`,
         quota.reserve.withoutFigure.length > 0 && `; it has no effect on ${quota.reserve.withoutFigure.join(", ")}, which told no figure`,
         ".",
       ),
     quota.held.map((one) =>
       h(
-        "p",
-        { class: "hint" },
+        "p.hint",
         h("a", { href: `#/agent/${one.agentId}` }, one.name),
         one.goesOnAt ? ` goes on at ${moment(one.goesOnAt)}` : " waits for your word: resume lets it go on",
       ),
     ),
-    h("p", { class: "hint" }, "As the providers told it; the guesses hold if the running agents keep their pace."),
+    h("p.hint", "As the providers told it; the guesses hold if the running agents keep their pace."),
   );
 }
 
 /** The person's further logins, and how to log in where nobody is. */
 function logins(accounts) {
-  return h(
-    "div",
-    { class: "panel" },
-    h("h2", "Accounts"),
+  return panel(
+    "Accounts",
     table(
       "Accounts",
       ["Account", "Provider", "Login", "Key", "#Agents"],
@@ -112,8 +106,7 @@ function logins(accounts) {
       .filter((one) => one.enabled && !one.ready)
       .map((one) =>
         h(
-          "p",
-          { class: "hint" },
+          "p.hint",
           `${one.name}: `,
           one.loginCommand && h("code", one.loginCommand),
           one.loginCommand && ", or ",
@@ -131,10 +124,8 @@ function inForce(models, prices) {
   const unpriced = models.filter((one) => one.unpricedTokens > 0);
   const priced = models.filter((one) => one.price);
   const price = (value) => `$${value}`;
-  return h(
-    "div",
-    { class: "panel" },
-    h("h2", "Prices"),
+  return panel(
+    "Prices",
     priced.length > 0 &&
       table(
         "Prices",
@@ -151,16 +142,14 @@ function inForce(models, prices) {
       ),
     unpriced.length > 0 &&
       h(
-        "p",
-        { class: "notice bad" },
+        "p.notice.bad",
         `Nobody knows what ${unpriced.map((one) => one.model).join(", ")} cost${unpriced.length === 1 ? "s" : ""}: `,
         `${exact(unpriced.reduce((sum, one) => sum + one.unpricedTokens, 0))} tokens are unpriced. `,
         h("code", "svc prices update FILE"),
         " gives a price.",
       ),
     h(
-      "p",
-      { class: "hint" },
+      "p.hint",
       `Dollars for a million tokens; ${prices.isGiven ? "your table" : "the built-in table"} is of ${prices.asOf}`,
       prices.isOld && prices.ageDays !== null && `, ${plural(prices.ageDays, "day")} ago: look whether it still holds`,
       ". Its sources: ",
@@ -172,7 +161,7 @@ function inForce(models, prices) {
 export default function tokens(view) {
   const body = h("div");
   const range = select(RANGES, "");
-  range.setAttribute("aria-label", "Range of the charts");
+  range.ariaLabel = "Range of the charts";
   range.className = "filter";
   view.append(
     head("Tokens and cost", "What the agents used since this project began. Nothing is estimated unless it says so.", range),
@@ -201,10 +190,9 @@ export default function tokens(view) {
     const days = daily(all);
     fill(
       body,
-      cost.budgetReached && h("p", { class: "notice bad" }, cost.message),
+      cost.budgetReached && h("p.notice.bad", cost.message),
       h(
-        "div",
-        { class: "tiles" },
+        "div.tiles",
         tile(short(total), "tokens used"),
         tile(costOf(cost.totalUsd, cost.unpricedTokens), "cost in all"),
         tile(
@@ -217,36 +205,25 @@ export default function tokens(view) {
       ),
       !total && empty("No tokens used yet", "The figures appear as soon as an agent reports its first message."),
       h(
-        "div",
-        { class: "columns" },
+        "div.columns",
         points.length > 1 &&
-          h(
-            "div",
-            { class: "panel" },
-            h("h2", "Tokens over time"),
-            curve("Tokens used", points),
-            pace(chosen, "tokens", (used) => `${short(used)} tokens`),
-          ),
+          panel("Tokens over time", curve("Tokens used", points), pace(chosen, "tokens", (used) => `${short(used)} tokens`)),
         costs.length > 1 &&
           cost.totalUsd > 0 &&
-          h("div", { class: "panel" }, h("h2", "Cost over time"), curve("Cost", costs, dollars), pace(chosen, "cost", dollars)),
+          panel("Cost over time", curve("Cost", costs, dollars), pace(chosen, "cost", dollars)),
         (quota.reserve || quota.windows.length + quota.held.length > 0) && windows(quota),
         accounts.length > 0 && logins(accounts),
         days.length > 0 &&
-          h(
-            "div",
-            { class: "panel" },
-            h("h2", "By day"),
+          panel(
+            "By day",
             table(
               "By day",
               ["Day", "#Tokens", "#Cost"],
               days.map(([name, used, usd, unpriced]) => [name, exact(used), costOf(usd, unpriced)]),
             ),
           ),
-        h(
-          "div",
-          { class: "panel" },
-          h("h2", "By agent"),
+        panel(
+          "By agent",
           bars(
             "Tokens by agent",
             summary.perAgent.map((one) => [
@@ -257,10 +234,8 @@ export default function tokens(view) {
             ]),
           ),
         ),
-        h(
-          "div",
-          { class: "panel" },
-          h("h2", "By team"),
+        panel(
+          "By team",
           bars(
             "Tokens by team",
             teams.teams.map((one) => [
@@ -270,28 +245,23 @@ export default function tokens(view) {
             ]),
           ),
         ),
-        h(
-          "div",
-          { class: "panel" },
-          h("h2", "By model"),
+        panel(
+          "By model",
           bars(
             "Tokens by model",
             summary.byModel.map((one) => [one.model, one.used, `${short(one.used)} · ${costOf(one.costUsd, one.unpricedTokens)}`]),
           ),
           summary.interrupted.outputTokens > 0 &&
             h(
-              "p",
-              { class: "hint" },
+              "p.hint",
               `Not in it: about ${exact(summary.interrupted.outputTokens)} tokens of output, `,
               `${costOf(summary.interrupted.costUsd, summary.interrupted.unpricedTokens)}, `,
               "of turns that were cut off before their provider had counted them (estimated).",
             ),
         ),
         summary.byModel.length > 0 && inForce(summary.byModel, prices),
-        h(
-          "div",
-          { class: "panel" },
-          h("h2", "Saved"),
+        panel(
+          "Saved",
           table(
             "Savings",
             ["Through", "#Tokens", "Basis"],
@@ -307,10 +277,8 @@ export default function tokens(view) {
           ),
         ),
         rotation.history.length > 0 &&
-          h(
-            "div",
-            { class: "panel" },
-            h("h2", "Rotations"),
+          panel(
+            "Rotations",
             table(
               "Rotations",
               ["When", "Agent", "Why", "#Before", "#After"],
@@ -325,13 +293,11 @@ export default function tokens(view) {
                   one.postRotationVelocity === null || one.postRotationVelocity === undefined ? "…" : exact(one.postRotationVelocity),
                 ]),
             ),
-            h("p", { class: "hint" }, "Tokens in the ten minutes before and after."),
+            h("p.hint", "Tokens in the ten minutes before and after."),
           ),
         timeline.events.length > 0 &&
-          h(
-            "div",
-            { class: "panel" },
-            h("h2", "What happened"),
+          panel(
+            "What happened",
             table(
               "What happened",
               ["When", "Agent", "What"],

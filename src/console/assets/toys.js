@@ -1,12 +1,12 @@
 // Public APIs to build something small with: a team and a planner are made for the chosen one.
 
-import { button, dialog, empty, field, fill, formOf, h, head, select, toast } from "./dom.js";
+import { button, dialog, field, fill, formOf, h, head, select, toast, unavailable } from "./dom.js";
 import { at, get, post } from "./api.js";
 
 export default function toys(view) {
-  const shelf = h("div", { class: "shelf" });
+  const shelf = h("div.shelf");
   const category = select([["", "All kinds"], "space", "weather", "finance", "fun", "maps", "data"], "");
-  category.setAttribute("aria-label", "Kind");
+  category.ariaLabel = "Kind";
   category.className = "filter";
   view.append(
     head("Toys", "Public APIs to play with. Launching one makes a team with a planner that designs what you choose.", category),
@@ -38,24 +38,22 @@ export default function toys(view) {
       shelf,
       (all.toys ?? all).map((toy) =>
         h(
-          "article",
-          { class: "card" },
-          h("div", { class: "card-head" }, h("strong", toy.name), h("span", { class: "tag right" }, toy.category)),
+          "article.card",
+          h("div.card-head", h("strong", toy.name), h("span.tag.right", toy.category)),
           h("p", toy.description),
           h(
-            "div",
-            { class: "actions" },
-            h("span", { class: "muted" }, `${toy.difficulty}${toy.auth === "none" ? ", no key needed" : ", needs a key"}`),
+            "div.actions",
+            h("span.muted", `${toy.difficulty}${toy.auth === "none" ? ", no key needed" : ", needs a key"}`),
             button("Launch", async () => launch(toy), {
               class: "primary right",
-              "aria-label": `Launch ${toy.name}`,
+              ariaLabel: `Launch ${toy.name}`,
             }),
           ),
         ),
       ),
     );
   };
-  const safe = () => load().catch((error) => fill(shelf, empty("Not available", error.message)));
+  const safe = () => load().catch(unavailable(shelf));
   category.onchange = safe;
   safe();
 }

@@ -20,8 +20,8 @@ export class VList {
     this.rows = new Map();
     this.pool = [];
     this.selected = -1;
-    this.body = h("div", { class: "vbody", role, "aria-label": label });
-    this.el = h("div", { class: "vlist", tabIndex: 0, role: "region", "aria-label": label }, this.body);
+    this.body = h("div.vbody", { role, ariaLabel: label });
+    this.el = h("div.vlist", { tabIndex: 0, role: "region", ariaLabel: label }, this.body);
     this.el.addEventListener(
       "scroll",
       () => {
