@@ -39,6 +39,8 @@ macro_rules! features {
         webhooks Webhooks: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
         /// Browsers on other devices that look at what waits, and decide it.
         phones Phones: state(State) wish(Command) report(Report) => _, _, api;
+        /// Spans of what agents do, for a collector.
+        telemetry Telemetry: state(State) report(Report) order(Order) => moment, heard, api;
         /// What the agents have learned.
         memory Memory: state(State) wish(Command) => moment, heard, api;
         /// What agents did, written down.

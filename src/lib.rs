@@ -47,6 +47,7 @@ pub mod schedules;
 pub mod settings;
 pub mod snapshots;
 pub mod teams;
+pub mod telemetry;
 pub mod toys;
 pub mod usage;
 pub mod webhooks;

@@ -58,6 +58,8 @@ pub struct Outbox {
     gateways: Gateways,
     /// Posts what happens.
     webhooks: crate::webhooks::worker::Senders,
+    /// Exports spans.
+    telemetry: crate::telemetry::worker::Exporter,
     /// Tells a person's desktop.
     alerts: Teller,
     /// Links skills beside running agents.
@@ -138,6 +140,10 @@ impl Outbox {
                 Arc::clone(&vault),
                 reports(core, Event::Webhooks),
             ),
+            telemetry: crate::telemetry::worker::Exporter::new(
+                Arc::clone(&vault),
+                reports(core, Event::Telemetry),
+            ),
             journalist: crate::journalist::Writer::start(project.clone(), reports(core, Event::Journalist))?,
             alerts: Teller::start(project.clone(), theirs())?,
             links,
@@ -202,6 +208,10 @@ impl Outbox {
             Effect::Webhooks(order) => {
                 let given = self.webhooks.order(order);
                 self.unless(given, Event::Webhooks);
+            }
+            Effect::Telemetry(order) => {
+                let given = self.telemetry.order(order);
+                self.unless(given, Event::Telemetry);
             }
             Effect::Alerts(order) => self.alerts.order(order),
             Effect::Journalist(order) => self.unless(self.journalist.order(order), Event::Journalist),

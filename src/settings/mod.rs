@@ -12,6 +12,7 @@ mod governor;
 mod limits;
 mod notify;
 mod over_all;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,7 @@ pub use limits::{Budget, Limits, MidTurn, OnLimit, QuietHours};
 pub use notify::Notify;
 pub use over_all::budget_over_all;
 pub use svc_base::settings::{self as keys, defaults};
+pub use telemetry::Telemetry;
 
 use crate::accounts;
 use crate::api::{FieldError, Problem, Reply};
@@ -78,6 +80,8 @@ pub struct Config {
     pub governor: Governor,
     /// What tells a person's desktop that something waits.
     pub notify: Notify,
+    /// Where spans of what agents do go.
+    pub telemetry: Telemetry,
     pub skills: Skills,
     /// Whether the kernel sees to it that agents write in their scopes only.
     pub enforcement: Enforcement,
@@ -308,7 +312,8 @@ impl State {
         let mut merged = defaults();
         merge(&mut merged, &user);
         merge(&mut merged, &project);
-        if let Some(fault) = notify::foreign(&project).or_else(|| over_all::foreign(&project)) {
+        let faults = [notify::foreign(&project), over_all::foreign(&project), telemetry::foreign(&project)];
+        if let Some(fault) = faults.into_iter().flatten().next() {
             return Err(Problem::validation(vec![fault]));
         }
         let config = check(&merged)?;
@@ -386,7 +391,7 @@ fn check(merged: &Map<String, Value>) -> Result<Config, Problem> {
 }
 
 /// Settings that hold further ones.
-const GROUPS: [&str; 12] = [
+const GROUPS: [&str; 13] = [
     "journalist",
     "isolation",
     "safety",
@@ -394,6 +399,7 @@ const GROUPS: [&str; 12] = [
     "limits",
     "governor",
     "notify",
+    "telemetry",
     "skills",
     "integrations",
     "keeper",
@@ -439,6 +445,8 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         machine if governor::KEYS.contains(&machine) => governor::check(machine, value),
         limit if limits::KEYS.contains(&limit) => limits::check(limit, value),
         "notify.command" => notify::check(value),
+        "telemetry.endpoint" => telemetry::check(value),
+        "telemetry.content" => (!value.is_boolean()).then(|| "must be true or false".into()),
         "skills.baseUrl" => match value.as_str() {
             Some(text) if text.starts_with("http://") || text.starts_with("https://") => None,
             _ => Some("must be an http:// or https:// URL".into()),

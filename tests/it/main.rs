@@ -91,6 +91,7 @@ mod simulation_trust;
 mod snapshots;
 mod storm;
 mod teams;
+mod telemetry;
 mod tidy;
 mod transcripts;
 mod trust;

@@ -329,6 +329,7 @@ impl World {
             Effect::Governor(order) => format!("! governor {order:?}"),
             Effect::Accounts(order) => format!("! accounts {order:?}"),
             Effect::Alerts(order) => format!("! tell {order:?}"),
+            Effect::Telemetry(order) => format!("! export {} spans", order.spans.len()),
             Effect::Webhooks(order) => format!("! webhook {order:?}"),
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),

@@ -535,6 +535,11 @@ export class Client extends Transport {
     return (await this.call("GET", `/api/teams/${encodeURIComponent(name)}`, {}, undefined, "auto")) as types.Team;
   }
 
+  /** What became of the spans for OpenTelemetry, since the start. */
+  async getTelemetry(): Promise<types.GetTelemetryReply> {
+    return (await this.call("GET", `/api/telemetry`, {}, undefined, "auto")) as types.GetTelemetryReply;
+  }
+
   /** Snapshots of the counters, and what happened to agents. */
   async getTimeline(): Promise<types.GetTimelineReply> {
     return (await this.call("GET", `/api/timeline`, {}, undefined, "auto")) as types.GetTimelineReply;

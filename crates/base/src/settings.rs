@@ -197,6 +197,16 @@ pub const KEYS: &[Key] = &[
         "a list of a program and its arguments, which may have {title}, {text}, {kind} and {url}; [] for none",
         "what tells your desktop that something waits, at most 5 times a minute; in your own file only, not a project's",
     ),
+    key(
+        "telemetry.endpoint",
+        "an https:// address, or http:// on this machine; null for none",
+        "the OTLP endpoint that gets spans of what agents do; in your own file only; takes effect at the next start",
+    ),
+    key(
+        "telemetry.content",
+        "true or false",
+        "whether spans hold what agents said and what tools were given and returned; in your own file only",
+    ),
     key("skills.baseUrl", "an http:// or https:// address", "where the skills marketplace answers"),
     key(
         "enforcement",
@@ -308,6 +318,7 @@ pub fn defaults() -> Map<String, Value> {
         },
         "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true, "freeze": true},
         "notify": {"command": []},
+        "telemetry": {"endpoint": null, "content": false},
         "skills": {"baseUrl": format!("http://127.0.0.1:{MARKET_PORT}/api/v1")},
         "enforcement": "advisory",
         "isolation": {"cage": "auto", "home": "overlay", "grants": []},

@@ -486,6 +486,7 @@ static TABLES: &[&[Command]] = &[
     super::skills::COMMANDS,
     super::peers::COMMANDS,
     super::projects::COMMANDS,
+    super::telemetry::COMMANDS,
     super::top::COMMANDS,
     super::demo::COMMANDS,
     super::man::COMMANDS,

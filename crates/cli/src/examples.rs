@@ -168,6 +168,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "skills",
         &["svc skills search code review", "svc skills show code-review", "svc skills install code-review"],
     ),
+    ("telemetry", &["svc telemetry", "svc telemetry --json"]),
     (
         "webhook",
         &[

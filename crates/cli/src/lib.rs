@@ -53,6 +53,7 @@ mod snapshots;
 pub mod talk;
 pub mod target;
 pub mod teams;
+mod telemetry;
 mod tokens;
 mod top;
 pub mod toys;

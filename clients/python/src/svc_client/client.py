@@ -542,6 +542,10 @@ class Client(Transport):
         """One team."""
         return cast('types.Team', self.call("GET", f"/api/teams/{segment(name)}", {}, None, "auto"))
 
+    def get_telemetry(self) -> types.GetTelemetryReply:
+        """What became of the spans for OpenTelemetry, since the start."""
+        return cast('types.GetTelemetryReply', self.call("GET", "/api/telemetry", {}, None, "auto"))
+
     def get_timeline(self) -> types.GetTimelineReply:
         """Snapshots of the counters, and what happened to agents."""
         return cast('types.GetTimelineReply', self.call("GET", "/api/timeline", {}, None, "auto"))

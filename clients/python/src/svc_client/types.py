@@ -2153,6 +2153,18 @@ class GetTeamsReply(TypedDict):
     defaultTeamId: "Id"
     teams: list["Team"]
 
+class GetTelemetryReply(TypedDict):
+    content: bool
+    dropped: int
+    endpoint: Union[str, None]
+    exported: int
+    headers: list[str]
+    lastError: Union[str, None]
+    lastErrorAt: Union[str, None]
+    lastExport: Union[str, None]
+    openTurns: int
+    rejected: int
+
 class GetTimelineReplyEventsItem(TypedDict):
     agentId: "Id"
     agentName: str
