@@ -379,8 +379,9 @@ static AGENT_COMMANDS: [Command; 10] = [
             value("timeout", "T", "give up after 30s, 10m, 2h: exit code 1"),
         ],
         details: "Without a target: until no agent is left running. Exit code 0 when all completed, 1 when one\n\
-                  crashed or was killed. A rotated agent is followed to its successor. An agent that waits for\n\
-                  your decision has not ended: without --asked this goes on until you have made it.",
+                  crashed or was killed, or when none is alive and one in the list has crashed. A rotated agent is\n\
+                  followed to its successor. An agent that waits for your decision has not ended: without --asked\n\
+                  this goes on until you have made it.",
         run: wait::wait,
     },
 ];

@@ -32,7 +32,8 @@ pub fn wait(session: &Session) -> Outcome {
 
 /// Waits until these agents have ended (all that live, if none are named) and prints how each did.
 ///
-/// Errors: exit code 1 when one did not complete, or when the time is up.
+/// Errors: exit code 1 when one did not complete, when none lives and one has crashed, or when the time is
+/// up.
 pub fn until_ended(
     session: &Session,
     client: &Client,
@@ -48,6 +49,12 @@ pub fn until_ended(
         let all = agents(client)?;
         if targets.is_empty() {
             adopt(&mut watched, &ended, &all);
+            if watched.is_empty() && ended.is_empty() {
+                ended = crashed(&all);
+                for agent in &ended {
+                    told(session, agent)?;
+                }
+            }
         }
         let mut living = Vec::new();
         for agent in watched {
@@ -112,6 +119,15 @@ fn adopt(watched: &mut Vec<Value>, ended: &[Value], all: &[Value]) {
             watched.push(agent.clone());
         }
     }
+}
+
+/// Those that have crashed and did not go on: who starts one and then waits for all is told, however quick
+/// the end was.
+fn crashed(all: &[Value]) -> Vec<Value> {
+    let is_last = |agent: &&Value| {
+        latest(all, lineage(agent)).is_some_and(|last| text(last, "id") == text(agent, "id"))
+    };
+    all.iter().filter(|agent| state(agent) == "crashed").filter(is_last).cloned().collect()
 }
 
 /// The last record of an agent that is no longer in the registry: only ended ones are removed from it.

@@ -283,6 +283,13 @@ fn wait_ends_with_the_agents_and_tells_by_its_exit_code() {
     assert_eq!((ended.code, ended.json()[0]["state"].as_str()), (1, Some("crashed")));
     failed(&fake.svc(&["wait", "backend-1", "--timeout", "300ms"]), 1, "still running: backend-1");
     failed(&fake.svc(&["wait", "nobody"]), 1, "no agent 'nobody'");
+    let gone =
+        Fake::new(vec![agent("3fa90001", "one-1", "crashed"), agent("3fa90002", "two-1", "completed")]);
+    let ended = gone.svc(&["wait"]);
+    assert_eq!(ended.code, 1, "one had crashed before anybody waited: {ended:?}");
+    assert!(ended.stdout.contains("one-1 crashed") && !ended.stdout.contains("two-1"), "{ended:?}");
+    let ended = Fake::new(vec![agent("3fa90002", "two-1", "completed")]).svc(&["wait"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, "svc: no agent is running\n"));
     let ended = Fake::new(vec![]).svc(&["wait"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (0, "svc: no agent is running\n"));
 }
