@@ -41,6 +41,8 @@ macro_rules! features {
         phones Phones: state(State) wish(Command) report(Report) => _, _, api;
         /// Spans of what agents do, for a collector.
         telemetry Telemetry: state(State) report(Report) order(Order) => moment, heard, api;
+        /// Signed messages from outside.
+        inlets Inlets: state(State) wish(Command) report(Report) => _, _, api;
         /// What the agents have learned.
         memory Memory: state(State) wish(Command) => moment, heard, api;
         /// What agents did, written down.
@@ -204,6 +206,8 @@ macro_rules! documents {
             Schedules = "state/schedules.json": compact schedules;
             /// Which integrations are installed.
             Integrations = "state/integrations.json": compact integrations;
+            /// Webhooks in, and which messages they have taken.
+            Inlets = "state/inlets.json": compact inlets;
             /// The project's settings.
             Config = "config.json";
             /// Other daemons that are known.

@@ -30,6 +30,7 @@ pub mod federation;
 pub mod fleet;
 pub mod gateways;
 pub mod governor;
+pub mod inlets;
 pub mod integrations;
 pub mod isolation;
 pub mod journalist;

@@ -273,10 +273,9 @@ impl Daemon {
         let logs = Arc::new(logs.map_err(|error| named("the agents' logs", &error))?);
         let (project, project_dir) = (Arc::clone(&state.project), state.project.dir.clone());
         let (core, thread, recorder) = recorded(state, folder);
-        let to_core = core.clone();
+        let (to_core, snapshot, seq) = (core.clone(), core.clone(), clock::now().0.saturating_mul(1000));
         // Before anything else runs: from here on a signal is an orderly end at any moment.
         let signals = Signals::start(move || to_core.control(Event::Terminate))?;
-        let (snapshot, seq) = (core.clone(), clock::now().0.saturating_mul(1000));
         let hub = Hub::start(seq, Some(&folder.join(FRAMES)), move || state_body(&snapshot.snapshot()))?;
         let vault = vault(folder, &core)?;
         let programs = Arc::new(Programs::new(core.clone(), Arc::clone(&processes)));
@@ -296,6 +295,7 @@ impl Daemon {
             map: Arc::new(Mapper::new(project_dir.clone())),
             market: Marketplace::new(),
             federation: Keeper::new(folder, clock::now()),
+            inlets: crate::inlets::worker::Brake::default(),
             programs: Arc::clone(&programs),
             snapshots: Arc::new(crate::snapshots::worker::Snapshots::open(&project_dir, &processes)?),
             recorder,

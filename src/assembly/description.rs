@@ -22,7 +22,7 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Value, json};
 
 /// What each feature says of its replies.
-const TEXTS: [&str; 15] = [
+const TEXTS: [&str; 16] = [
     include_str!("../agents/shapes.txt"),
     include_str!("../approvals/shapes.txt"),
     include_str!("../accounts/shapes.txt"),
@@ -35,6 +35,7 @@ const TEXTS: [&str; 15] = [
     include_str!("../gateways/shapes.txt"),
     include_str!("../webhooks/shapes.txt"),
     include_str!("../phones/shapes.txt"),
+    include_str!("../inlets/shapes.txt"),
     include_str!("../telemetry/shapes.txt"),
     include_str!("../workspace/shapes.txt"),
     include_str!("../oversight/shapes.txt"),

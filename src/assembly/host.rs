@@ -54,6 +54,8 @@ pub struct Host {
     pub market: Marketplace,
     /// The key by which other daemons know this one.
     pub federation: Keeper,
+    /// Wrong signatures of messages from outside.
+    pub inlets: crate::inlets::worker::Brake,
     /// The programs of the providers.
     pub programs: Arc<Programs>,
     /// What stood in the folders of agents.

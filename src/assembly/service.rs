@@ -14,6 +14,7 @@ use crate::core::ids::{AgentId, UNKNOWN_AGENT};
 use crate::core::{Event, State};
 use crate::endpoint::{Access, Answer, Ask, Handler};
 use crate::federation::api::ENVELOPE_PATH;
+use crate::inlets;
 use crate::phones::not_paired;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -64,9 +65,9 @@ impl http::Service for Service {
         self.desk.as_ref().ok_or_else(nobody)?.pass(to, stream, bytes)
     }
 
-    /// At the door of a daemon that listens beyond this machine. What comes to one path is signed instead.
+    /// At the door of a daemon that listens beyond this machine. What comes to some paths is signed instead.
     fn admit(&self, head: &Head, ends: &Ends) -> Result<(), Problem> {
-        if !self.tokens.guards_door() || head.path == ENVELOPE_PATH {
+        if !self.tokens.guards_door() || head.path == ENVELOPE_PATH || inlets::api::is_door(&head.path) {
             return Ok(());
         }
         let authorization = head.header("authorization");

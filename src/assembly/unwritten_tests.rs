@@ -7,7 +7,7 @@ use crate::core::{Command, Context, Document, Durability, Effect, Event};
 use crate::credentials::Sealed;
 use crate::endpoint::Handler;
 use crate::testing::Bench;
-use crate::{agents, approvals, comments, credentials, gateways, integrations, webhooks};
+use crate::{agents, approvals, comments, credentials, gateways, inlets, integrations, webhooks};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -110,6 +110,9 @@ fn webhooks_of(bench: &mut Bench) {
         };
         bench.command(Command::Webhooks(webhooks::Command::Create(id, Box::new(wish), sealed())));
     }
+    let does = Some(inlets::Does::Message("one".into()));
+    let wish = inlets::Wish { name: Some("in".into()), does, ..inlets::Wish::default() };
+    bench.command(Command::Inlets(inlets::Command::Create(WebhookId(3), Box::new(wish), sealed())));
     bench.post("/api/webhooks/gone/test", &Value::Null);
     let message = bench.effects.iter().find_map(|effect| match effect {
         Effect::Webhooks(webhooks::Order::Send(sending)) => Some(sending.message.clone()),
@@ -173,6 +176,8 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/gateways", "gateways".into(), json!({"type": "slack"})),
         ("PATCH /api/gateways/:id", format!("gateways/{gateway}"), json!({"chatId": "8"})),
         ("DELETE /api/gateways/:id", format!("gateways/{gateway}"), none.clone()),
+        ("PATCH /api/inlets/:id", "inlets/in".into(), json!({"enabled": false})),
+        ("DELETE /api/inlets/:id", "inlets/in".into(), none.clone()),
         ("PATCH /api/webhooks/:id", "webhooks/hook".into(), json!({"events": ["plan:done"]})),
         ("DELETE /api/webhooks/:id", "webhooks/hook".into(), none.clone()),
         ("POST /api/webhooks/:id/test", "webhooks/hook/test".into(), none.clone()),

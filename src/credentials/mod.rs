@@ -5,7 +5,7 @@
 //! between.
 //!
 //! Names: a provider's id (`claude-code`), `account/<name>`, `integration/<id>/<key>`, `gateway/<id>/<key>`,
-//! `webhook/<id>/<key>`, `telemetry/<header>`, `toy/<id>`.
+//! `webhook/<id>/<key>`, `inlet/<id>/<key>`, `telemetry/<header>`, `toy/<id>`.
 //!
 //! **Invariant:** no plaintext of a secret is in the state, in an event, in an effect or in a file.
 

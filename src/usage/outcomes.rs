@@ -11,7 +11,7 @@ use crate::agents::{Agent, Status};
 use crate::context::brief;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
-use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
+use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as All};
 use crate::providers::{self, Activity, Tier, windows};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -350,7 +350,9 @@ fn is_check(input: &Value) -> bool {
 
 /// A person has said something to an agent that has worked already: a correction counts against its tier.
 pub fn told(all: &mut All, cx: &mut Context, agent: &Agent, message: &str) {
-    if cx.actor.agent().is_some() || agent.turns == 0 || !corrects(message) {
+    // What the daemon passes on is no person's word: it may come from a stranger.
+    let is_person = matches!(cx.actor, Actor::Operator | Actor::Chat(_));
+    if !is_person || agent.turns == 0 || !corrects(message) {
         return;
     }
     let Some(open) = opened(all, agent) else { return };

@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 /// Bytes of a key that is made here.
 const KEY_BYTES: usize = 32;
 
-fn random<const N: usize>() -> Result<[u8; N], Problem> {
+/// Random bytes.
+///
+/// Errors: 503, the system gives none.
+pub fn random<const N: usize>() -> Result<[u8; N], Problem> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
         .map_err(|error| Problem::new(503, "no_randomness", format!("no randomness: {error}; retry")))?;
@@ -34,7 +37,7 @@ pub fn messages(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 /// A secret of the person's own, where the receiver has one already; else one is made.
-pub(super) fn secret(fields: &mut Fields) -> Option<Secret> {
+pub fn secret(fields: &mut Fields) -> Option<Secret> {
     fields.tell("secret", || json!({"type": "string", "pattern": "^whsec_", "writeOnly": true}));
     fields.value("secret")?;
     let secret = crate::credentials::api::secret(fields, "secret");
@@ -43,7 +46,8 @@ pub(super) fn secret(fields: &mut Fields) -> Option<Secret> {
     Some(secret)
 }
 
-fn given_or_made(given: Option<Secret>) -> Result<Secret, Problem> {
+/// The secret that a person has given, or a new one.
+pub fn given_or_made(given: Option<Secret>) -> Result<Secret, Problem> {
     match given {
         Some(secret) => Ok(secret),
         None => Ok(Secret::new(sign::secret_of(&random::<KEY_BYTES>()?))),
@@ -51,13 +55,13 @@ fn given_or_made(given: Option<Secret>) -> Result<Secret, Problem> {
 }
 
 /// The answer, with the secret that nobody is shown again.
-fn showing(command: Command, secret: Secret) -> Answer {
+pub fn showing(command: core::Command, secret: Secret) -> Answer {
     let show = move |reply: Reply| {
         let mut body: Value = serde_json::from_slice(reply.body.bytes()).unwrap_or_default();
         body["secret"] = secret.expose().into();
         Reply { body: Reply::ok(&body).body, ..reply }
     };
-    Answer::Followed(core::Command::Webhooks(command), Box::new(show))
+    Answer::Followed(command, Box::new(show))
 }
 
 /// `POST /api/webhooks`.
@@ -66,7 +70,7 @@ pub fn create(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let secret = given_or_made(given)?;
     let id = WebhookId(u32::from_be_bytes(random()?));
     let sealed = host.vault.seal(&secret_name(id), &secret)?;
-    Ok(showing(Command::Create(id, Box::new(wish), sealed), secret))
+    Ok(showing(core::Command::Webhooks(Command::Create(id, Box::new(wish), sealed)), secret))
 }
 
 /// `POST /api/webhooks/:id/secret`.
@@ -80,5 +84,5 @@ pub fn new_secret(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         ask.state.credentials.get(&name).and_then(|entry| host.vault.open(&name, &entry.sealed).ok());
     let previous = before.map(|before| host.vault.seal(&previous_name(id), &before)).transpose()?;
     let sealed = host.vault.seal(&name, &secret)?;
-    Ok(showing(Command::NewSecret(id, sealed, previous), secret))
+    Ok(showing(core::Command::Webhooks(Command::NewSecret(id, sealed, previous)), secret))
 }

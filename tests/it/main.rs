@@ -39,6 +39,7 @@ mod governor;
 mod guide;
 mod import;
 mod indexer;
+mod inlets;
 mod integrations;
 mod integrations_agents;
 mod integrations_secrets;

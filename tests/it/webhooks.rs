@@ -38,7 +38,7 @@ fn webhook(daemon: &Daemon, name: &str) -> Value {
 /// A Python that has the specification's own library; says so when it is not installed.
 ///
 /// Panics where `SVC_REAL_CLIS=require`.
-fn oracle() -> Option<PathBuf> {
+pub fn oracle() -> Option<PathBuf> {
     let default = || concat!(env!("CARGO_MANIFEST_DIR"), "/target/real-doors").into();
     let folder = PathBuf::from(std::env::var_os("SVC_REAL_DOORS_DIR").unwrap_or_else(default));
     if folder.join("installed").is_file() {

@@ -60,6 +60,11 @@ export class Client extends Transport {
     return (await this.call("DELETE", `/api/gateways/${encodeURIComponent(id)}/credentials/${encodeURIComponent(key)}`, {}, undefined, "auto")) as types.DeleteGatewaysIdCredentialsKeyReply;
   }
 
+  /** Remove a webhook in, with its secret. */
+  async deleteInletsId(id: string): Promise<types.DeleteInletsIdReply> {
+    return (await this.call("DELETE", `/api/inlets/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.DeleteInletsIdReply;
+  }
+
   /** Stop and remove one, its credentials too. */
   async deleteIntegrationsId(id: string): Promise<types.DeleteIntegrationsIdReply> {
     return (await this.call("DELETE", `/api/integrations/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.DeleteIntegrationsIdReply;
@@ -303,6 +308,11 @@ export class Client extends Transport {
   /** The packages of the project. */
   async getIndexerWorkspaces(): Promise<types.GetIndexerWorkspacesReply> {
     return (await this.call("GET", `/api/indexer/workspaces`, {}, undefined, "auto")) as types.GetIndexerWorkspacesReply;
+  }
+
+  /** All webhooks in. */
+  async getInlets(): Promise<types.GetInletsReply> {
+    return (await this.call("GET", `/api/inlets`, {}, undefined, "auto")) as types.GetInletsReply;
   }
 
   /** The catalogue, and what is installed. */
@@ -600,6 +610,11 @@ export class Client extends Transport {
     return (await this.call("PATCH", `/api/gateways/${encodeURIComponent(id)}`, {}, body, "auto")) as types.Gateway;
   }
 
+  /** Change a webhook in. */
+  async patchInletsId(id: string, body?: types.PatchInletsIdBody): Promise<types.Inlet> {
+    return (await this.call("PATCH", `/api/inlets/${encodeURIComponent(id)}`, {}, body, "auto")) as types.Inlet;
+  }
+
   /** Change a schedule. */
   async patchSchedulesId(id: string, body?: types.PatchSchedulesIdBody): Promise<types.Schedule> {
     return (await this.call("PATCH", `/api/schedules/${encodeURIComponent(id)}`, {}, body, "auto")) as types.Schedule;
@@ -798,6 +813,21 @@ export class Client extends Transport {
   /** Scan the project again. */
   async postIndexerRescan(): Promise<types.Index> {
     return (await this.call("POST", `/api/indexer/rescan`, {}, undefined, "auto")) as types.Index;
+  }
+
+  /** Let signed messages start an agent, or say something to one. */
+  async postInlets(body: types.PostInletsBody): Promise<types.PostInletsReply> {
+    return (await this.call("POST", `/api/inlets`, {}, body, "auto")) as types.PostInletsReply;
+  }
+
+  /** For others: a signed message. */
+  async postInletsIdPost(id: string, body?: Record<string, unknown>): Promise<types.PostInletsIdPostReply | types.PostInletsIdPostReply202> {
+    return (await this.call("POST", `/api/inlets/${encodeURIComponent(id)}/post`, {}, body, "auto")) as types.PostInletsIdPostReply | types.PostInletsIdPostReply202;
+  }
+
+  /** Give a webhook in a new secret; the one before opens nothing any more. */
+  async postInletsIdSecret(id: string, body?: types.PostInletsIdSecretBody): Promise<types.PostInletsIdSecretReply> {
+    return (await this.call("POST", `/api/inlets/${encodeURIComponent(id)}/secret`, {}, body, "auto")) as types.PostInletsIdSecretReply;
   }
 
   /** Add an integration of your own. */

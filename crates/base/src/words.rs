@@ -24,6 +24,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("GET /api/gateways", "svc gateways list"),
     ("GET /api/webhooks", "svc webhook list"),
     ("GET /api/runners", "svc runners"),
+    ("GET /api/inlets", "svc webhook in"),
     ("GET /api/toys", "svc toys"),
     ("GET /api/memory/constraints", "svc memory rules"),
     ("GET /api/memory/specializations", "svc memory profiles"),

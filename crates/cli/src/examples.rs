@@ -174,7 +174,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc webhook add https://example.org/svc --events agent:exit,approval:request",
             "svc webhook test example.org",
-            "svc webhook resend example.org",
+            "svc webhook in add ci --role fixer --say 'A build failed. Find out why.'",
         ],
     ),
     ("pair", &["svc pair", "svc pair --address 192.168.1.5 --name 'my phone'", "svc pair --may look,answer"]),

@@ -24,6 +24,7 @@ pub mod files;
 mod gateways;
 pub mod help;
 pub mod index;
+mod inlets;
 pub mod integrations;
 mod isolation;
 pub mod logs;

@@ -14,9 +14,11 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     name: "webhook",
     group: Group::Together,
     summary: "have events posted to an address, signed",
-    usage: "webhook [list | events | add URL | set ID | show ID | test ID | resend ID [MESSAGE] | secret ID | remove ID]",
+    usage: "webhook [list | events | add URL | set ID | show ID | test ID | resend ID [MESSAGE] | secret ID | remove ID | in ..]",
     words: (0, 3),
-    complete: Words::OneOf(&["list", "events", "add", "set", "show", "test", "resend", "secret", "remove"]),
+    complete: Words::OneOf(&[
+        "list", "events", "add", "set", "show", "test", "resend", "secret", "remove", "in",
+    ]),
     options: &[
         value("events", "NAMES", "which ones, with commas: agent:exit, agent:* for a kind, * for all"),
         value("name", "TEXT", "what it is called; its host if absent"),
@@ -24,10 +26,19 @@ pub(super) static COMMANDS: &[Command] = &[Command {
         switch("own-secret", "add, secret: read the secret (whsec_..) unseen or from standard input"),
         switch("enable", "set: post to it"),
         switch("disable", "set: post nothing to it"),
+        value("role", "ROLE", "in add: what comes starts an agent of this role"),
+        value("provider", "ID", "in add: its provider"),
+        value("model", "MODEL", "in add: its model"),
+        value("permission", "WORD", "in add: what it may do unasked"),
+        value("scope", "GLOB", "in add: what it owns; may be repeated"),
+        value("to", "AGENT", "in add: what comes is told to this agent"),
+        value("say", "WORDS", "in add: what is said before what comes"),
     ],
     details: "Messages are signed as the Standard Webhooks specification says; the secret is shown once. What a\n\
               receiver does not take is sent again for sixteen hours, later each time; then 'show' lists it as dead,\n\
-              and 'resend' sends it again. ID is an id or a name.",
+              and 'resend' sends it again. ID is an id or a name.\n\
+              'in [list | add NAME | enable ID | disable ID | secret ID | remove ID]' is about signed posts that come in: each\n\
+              starts an agent or is told to one, once.",
     run: webhook,
     ..Command::PLAIN
 }];
@@ -37,6 +48,7 @@ fn webhook(session: &Session) -> Outcome {
     match words.as_slice() {
         [] | ["list"] => list(session),
         ["events"] => events(session),
+        ["in", rest @ ..] => super::inlets::inlets(session, rest),
         ["add", url] => add(session, url),
         ["set", id] => set(session, id),
         ["show", id] => show(session, id),
@@ -69,7 +81,7 @@ fn path(id: &str, rest: &str) -> String {
     format!("/api/webhooks/{}{rest}", encode(id))
 }
 
-fn own_secret(session: &Session) -> Result<Map<String, Value>, Failure> {
+pub(super) fn own_secret(session: &Session) -> Result<Map<String, Value>, Failure> {
     let mut body = Map::new();
     if session.args.flag("own-secret") {
         body.insert("secret".into(), json!(read_key("the webhook")?));
@@ -107,7 +119,7 @@ fn add(session: &Session, url: &str) -> Outcome {
     with_secret(session, &answer, "is told; give its receiver this secret, which is not shown again")
 }
 
-fn with_secret(session: &Session, answer: &Value, what: &str) -> Outcome {
+pub(super) fn with_secret(session: &Session, answer: &Value, what: &str) -> Outcome {
     let secret = text(answer, "secret");
     let line = format!("{} ({}) {what}\n{secret}", clean(text(answer, "name")), text(answer, "id"));
     told(session, answer, secret, &line)

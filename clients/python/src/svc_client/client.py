@@ -57,6 +57,10 @@ class Client(Transport):
         """Forget a token; the gateway disconnects."""
         return cast('types.DeleteGatewaysIdCredentialsKeyReply', self.call("DELETE", f"/api/gateways/{segment(id)}/credentials/{segment(key)}", {}, None, "auto"))
 
+    def delete_inlets_id(self, id: str) -> types.DeleteInletsIdReply:
+        """Remove a webhook in, with its secret."""
+        return cast('types.DeleteInletsIdReply', self.call("DELETE", f"/api/inlets/{segment(id)}", {}, None, "auto"))
+
     def delete_integrations_id(self, id: str) -> types.DeleteIntegrationsIdReply:
         """Stop and remove one, its credentials too."""
         return cast('types.DeleteIntegrationsIdReply', self.call("DELETE", f"/api/integrations/{segment(id)}", {}, None, "auto"))
@@ -300,6 +304,10 @@ class Client(Transport):
     def get_indexer_workspaces(self) -> types.GetIndexerWorkspacesReply:
         """The packages of the project."""
         return cast('types.GetIndexerWorkspacesReply', self.call("GET", "/api/indexer/workspaces", {}, None, "auto"))
+
+    def get_inlets(self) -> types.GetInletsReply:
+        """All webhooks in."""
+        return cast('types.GetInletsReply', self.call("GET", "/api/inlets", {}, None, "auto"))
 
     def get_integrations(self) -> list[types.Integration]:
         """The catalogue, and what is installed."""
@@ -597,6 +605,10 @@ class Client(Transport):
         """Change a chat gateway."""
         return cast('types.Gateway', self.call("PATCH", f"/api/gateways/{segment(id)}", {}, body, "auto"))
 
+    def patch_inlets_id(self, id: str, body: Optional[types.PatchInletsIdBody] = None) -> types.Inlet:
+        """Change a webhook in."""
+        return cast('types.Inlet', self.call("PATCH", f"/api/inlets/{segment(id)}", {}, body, "auto"))
+
     def patch_schedules_id(self, id: str, body: Optional[types.PatchSchedulesIdBody] = None) -> types.Schedule:
         """Change a schedule."""
         return cast('types.Schedule', self.call("PATCH", f"/api/schedules/{segment(id)}", {}, body, "auto"))
@@ -756,6 +768,18 @@ class Client(Transport):
     def post_indexer_rescan(self) -> types.Index:
         """Scan the project again."""
         return cast('types.Index', self.call("POST", "/api/indexer/rescan", {}, None, "auto"))
+
+    def post_inlets(self, body: types.PostInletsBody) -> types.PostInletsReply:
+        """Let signed messages start an agent, or say something to one."""
+        return cast('types.PostInletsReply', self.call("POST", "/api/inlets", {}, body, "auto"))
+
+    def post_inlets_id_post(self, id: str, body: Optional[dict[str, Any]] = None) -> Union[types.PostInletsIdPostReply, types.PostInletsIdPostReply202]:
+        """For others: a signed message."""
+        return cast('Union[types.PostInletsIdPostReply, types.PostInletsIdPostReply202]', self.call("POST", f"/api/inlets/{segment(id)}/post", {}, body, "auto"))
+
+    def post_inlets_id_secret(self, id: str, body: Optional[types.PostInletsIdSecretBody] = None) -> types.PostInletsIdSecretReply:
+        """Give a webhook in a new secret; the one before opens nothing any more."""
+        return cast('types.PostInletsIdSecretReply', self.call("POST", f"/api/inlets/{segment(id)}/secret", {}, body, "auto"))
 
     def post_integrations(self, body: types.PostIntegrationsBody) -> types.Integration:
         """Add an integration of your own."""

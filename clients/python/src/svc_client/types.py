@@ -489,6 +489,19 @@ class Index(TypedDict):
     truncated: bool
     workspaceCount: int
 
+class Inlet(TypedDict):
+    agent: NotRequired["AgentWish"]
+    createdAt: str
+    enabled: bool
+    id: "Id"
+    lastTaken: Union[str, None]
+    name: str
+    path: str
+    taken: int
+    to: NotRequired[str]
+    words: str
+    wrong: int
+
 class Instruction(TypedDict):
     deliver: "Deliver"
     id: int
@@ -1263,6 +1276,10 @@ class DeleteGatewaysIdReply(TypedDict):
 class DeleteGatewaysIdCredentialsKeyReply(TypedDict):
     ok: bool
 
+class DeleteInletsIdReply(TypedDict):
+    id: "Id"
+    ok: bool
+
 class DeleteIntegrationsIdReply(TypedDict):
     id: str
     ok: bool
@@ -1709,6 +1726,9 @@ class GetIndexerWorkspacesReplyWorkspacesItem(TypedDict):
 
 class GetIndexerWorkspacesReply(TypedDict):
     workspaces: list["GetIndexerWorkspacesReplyWorkspacesItem"]
+
+class GetInletsReply(TypedDict):
+    inlets: list["Inlet"]
 
 class GetIntegrationsIdToolsReplyToolsItem(TypedDict):
     gated: bool
@@ -2323,6 +2343,13 @@ class PatchGatewaysIdBody(TypedDict):
     enabled: NotRequired[bool]
     notifications: NotRequired["PatchGatewaysIdBodyNotifications"]
 
+class PatchInletsIdBody(TypedDict):
+    agent: NotRequired[dict[str, Any]]
+    enabled: NotRequired[bool]
+    name: NotRequired[str]
+    to: NotRequired[str]
+    words: NotRequired[str]
+
 class PatchSchedulesIdBody(TypedDict):
     agent: NotRequired[dict[str, Any]]
     catchUp: NotRequired[Literal['skip', 'once']]
@@ -2599,6 +2626,31 @@ class PostHooksWriteReply(TypedDict):
     decision: Literal['allow', 'deny']
     reason: str
     rule: NotRequired[str]
+
+class PostInletsBody(TypedDict):
+    agent: NotRequired[dict[str, Any]]
+    enabled: NotRequired[bool]
+    name: str
+    to: NotRequired[str]
+    words: NotRequired[str]
+
+class PostInletsReply(Inlet):
+    secret: str
+
+class PostInletsIdPostReply(TypedDict):
+    reason: str
+    taken: bool
+
+class PostInletsIdPostReply202(TypedDict):
+    agentId: "Id"
+    agentName: str
+    taken: bool
+
+class PostInletsIdSecretBody(TypedDict):
+    secret: NotRequired[str]
+
+class PostInletsIdSecretReply(Inlet):
+    secret: str
 
 class PostIntegrationsBody(TypedDict):
     args: NotRequired[list[str]]
