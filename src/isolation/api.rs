@@ -1,6 +1,6 @@
-//! `/api/agents/:id/merge`.
+//! `/api/agents/:id/merge` and `/api/agents/:id/discard`.
 
-use super::worker_merge;
+use super::{worker_discard, worker_merge};
 use crate::api::{Fields, Method, Route, schema_of};
 use crate::endpoint::{Access, Handler};
 use serde_json::json;
@@ -21,6 +21,16 @@ pub fn routes() -> Vec<Route<Handler>> {
         .replies(&[
             (200, "merged, commit, branch, into, files, worktreeRemoved"),
             (409, "no_worktree, agent_running, project_dirty, merge_conflict, no_branch, git_busy"),
+        ]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/discard",
+            "Remove the worktree of an agent that has ended; its work stays on its branch",
+            Handler::Work(Access::OperatorOnly, worker_discard::discard),
+        )
+        .replies(&[
+            (200, "branch, commit: where its work stays; worktreeRemoved"),
+            (409, "no_worktree, agent_running, no_branch, git_busy"),
         ]),
     ]
 }

@@ -1,5 +1,6 @@
 //! Isolation: an agent may work in a git worktree of its own, on a branch of its own. Here its work is looked
-//! at (`svc diff`), brought into the project's current branch (`svc merge`), and its worktree taken away.
+//! at (`svc diff`), brought into the project's current branch (`svc merge`), and its worktree taken away
+//! (`svc discard`).
 //!
 //! Git does the work, on the connection's thread; the core hears of a merge when it is done.
 //!
@@ -12,6 +13,7 @@ mod changes;
 #[cfg(test)]
 mod tests;
 pub mod worker_diff;
+pub mod worker_discard;
 pub mod worker_git;
 pub mod worker_merge;
 mod worker_shadow;

@@ -27,7 +27,7 @@ use svc_sys::process::Captured;
 /// The address of an agent in commits; `.invalid` leads nowhere.
 const AGENT_DOMAIN: &str = "agents.svc.invalid";
 /// One merge at a time: a second one would meet git's own lock.
-static TURN: Mutex<()> = Mutex::new(());
+pub(super) static TURN: Mutex<()> = Mutex::new(());
 
 /// `POST /api/agents/:id/merge`.
 pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
@@ -80,7 +80,7 @@ pub fn merge(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 /// Removes the worktree once the core has let go of it; a reply that cannot say so says why.
-fn remove(place: &Place, agent: AgentId, reply: Reply) -> Reply {
+pub(super) fn remove(place: &Place, agent: AgentId, reply: Reply) -> Reply {
     let Ok(mut body) = serde_json::from_slice::<Value>(reply.body.bytes()) else { return reply };
     if body["worktreeRemoved"] != true {
         return reply;
@@ -117,7 +117,7 @@ fn tip_of(place: &Place) -> Result<String, Problem> {
 /// rehearsal that commit is on no branch.
 ///
 /// Errors: 409 `git_busy`.
-fn settled_tip(place: &Place, agent: &Agent, rehearses: bool) -> Result<String, Problem> {
+pub(super) fn settled_tip(place: &Place, agent: &Agent, rehearses: bool) -> Result<String, Problem> {
     check_at_rest(&place.tree, &format!("the worktree {} of {}", place.path, agent.name))?;
     if place.uncommitted()?.is_empty() {
         return tip_of(place);

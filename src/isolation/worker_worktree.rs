@@ -97,8 +97,8 @@ impl Place {
     pub fn open(host: &Host, agent: &Agent) -> Result<Self, Problem> {
         let Some(path) = agent.worktree.clone() else {
             let text = format!(
-                "{} works in the project's own folder, so there is nothing to merge; only agents started \
-                 with isolation worktree (svc spawn --isolation worktree) have a branch of their own",
+                "{} has no worktree, so there is nothing to merge: it was started without one, or its worktree \
+                 was removed; svc spawn --isolation worktree gives an agent a branch of its own",
                 agent.name
             );
             return Err(Problem::new(409, "no_worktree", text));
@@ -120,6 +120,11 @@ impl Place {
             None => tree.run(&["rev-parse", "--short", "HEAD"])?,
         };
         Ok(Self { project, tree, path, branch })
+    }
+
+    /// Whether the agent has left all branches.
+    pub fn is_detached(&self) -> Result<bool, Problem> {
+        Ok(self.tree.ask(&["symbolic-ref", "--quiet", "HEAD"])?.is_none())
     }
 
     /// The files with changes that no commit holds, and whether some of it is staged.

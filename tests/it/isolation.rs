@@ -333,6 +333,43 @@ fn issue_4_8_a_running_agent_is_merged_only_by_force_and_only_what_it_has_commit
 }
 
 #[test]
+fn a_worktree_is_discarded_and_its_work_stays_on_its_branch() {
+    let discards = run("curl -s -X POST $SVC_DAEMON_URL/api/agents/leaves/discard > said.json; true");
+    let tries = json!([discards, {"answer": "done"}]);
+    let hangs = json!([{"hang": true}]);
+    let project = Project::new(&[("leaves", leaves_work()), ("tries", tries), ("runs", hangs)]);
+    let discard =
+        |agent: &str| project.daemon.send("POST", &format!("/api/agents/{agent}/discard"), &json!({}));
+    let agent = project.play("leaves");
+    let tree = project.path().join(agent["worktree"].as_str().unwrap());
+    let tries = project.play("tries");
+    let said = project.read(&format!("{}/said.json", tries["worktree"].as_str().unwrap()));
+    assert!(said.contains("agent_may_not"), "a person discards, not an agent: {said:?}");
+    let runs = project.begin("runs");
+    project.daemon.wait_state(runs["id"].as_str().unwrap(), &["running"]);
+    let (status, refused) = discard("runs");
+    assert_eq!((status, &refused["code"]), (409, &json!("agent_running")), "{refused}");
+    let branch = git(&tree, &["symbolic-ref", "--short", "HEAD"]);
+    git(&tree, &["checkout", "--quiet", "--detach"]);
+    let (status, refused) = discard("leaves");
+    assert_eq!((status, &refused["code"]), (409, &json!("no_branch")), "{refused}");
+    git(&tree, &["checkout", "--quiet", &branch]);
+    let before = project.state();
+    let (code, out, err) = project.svc(&["discard", "leaves"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("removed the worktree .svc/worktrees/") && out.contains(&branch), "{out}");
+    assert_eq!((tree.exists(), project.state()), (false, before), "nothing of it is merged");
+    assert_eq!(git(project.path(), &["show", &format!("{branch}:src/new.txt")]), "new");
+    assert_eq!(project.daemon.get("/api/agents/leaves")["worktree"], Value::Null);
+    let (status, gone) = discard("leaves");
+    assert_eq!((status, &gone["code"]), (409, &json!("no_worktree")), "{gone}");
+    let (_, gone) = project.merge("leaves", &json!({}));
+    assert!(gone["error"].as_str().unwrap().contains("was removed"), "{gone}");
+    let audit = project.daemon.get("/api/audit?event=agent.worktree_removed");
+    assert_eq!(audit["entries"][0]["actor"], "operator", "{audit}");
+}
+
+#[test]
 fn a_detached_project_and_an_agent_are_refused() {
     let merges = run("curl -s -X POST $SVC_DAEMON_URL/api/agents/tries/merge > said.json; true");
     let project = Project::new(&[("tries", json!([merges, {"answer": "done"}]))]);

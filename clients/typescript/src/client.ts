@@ -655,6 +655,11 @@ export class Client extends Transport {
     return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/comments/send`, {}, body, "auto")) as types.PostAgentsIdCommentsSendReply;
   }
 
+  /** Remove the worktree of an agent that has ended; its work stays on its branch. */
+  async postAgentsIdDiscard(id: string): Promise<types.PostAgentsIdDiscardReply> {
+    return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/discard`, {}, undefined, "auto")) as types.PostAgentsIdDiscardReply;
+  }
+
   /** Start a new agent from where one was before a turn, in a worktree of its own. */
   async postAgentsIdFork(id: string, body?: types.PostAgentsIdForkBody): Promise<types.PostAgentsIdForkReply> {
     return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/fork`, {}, body, "auto")) as types.PostAgentsIdForkReply;

@@ -241,6 +241,7 @@ export type PostAgentsIdAttachBody = { now?: boolean; term?: string };
 export type PostAgentsIdCommentsBody = { lastLine?: number; line: number; path: string; side?: "new" | "old"; text: string };
 export type PostAgentsIdCommentsSendBody = { message?: string };
 export type PostAgentsIdCommentsSendReply = { agentId: Id; agentName: string; left: number; message: string; sent: (number)[] };
+export type PostAgentsIdDiscardReply = { agentId: Id; agentName: string; branch: string; commit: string; note?: string; ok: boolean; worktree: string; worktreeRemoved: boolean };
 export type PostAgentsIdForkBody = { name?: string; prompt?: string; turn?: number };
 export type PostAgentsIdForkReply = (Agent) & ({ overlaps: (Overlap)[] });
 export type PostAgentsIdInstructBody = { deliver?: "rotation" | "now" | "idle" | "auto"; message: string };

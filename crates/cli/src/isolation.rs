@@ -1,4 +1,4 @@
-//! `svc diff` and `svc merge`.
+//! `svc diff`, `svc merge` and `svc discard`.
 
 use super::client::encode;
 use super::commands::{Command, Group, Words, short, switch, value};
@@ -49,6 +49,19 @@ pub(super) static COMMANDS: &[Command] = &[
                   the project's current branch, wholly or not at all: a conflict, or a changed file of yours in the\n\
                   way, is named and nothing is touched.",
         run: merge,
+    },
+    Command {
+        name: "discard",
+        alias: "",
+        group: Group::Agents,
+        summary: "remove the worktree of an agent without a merge",
+        usage: "discard TARGET",
+        words: (1, 1),
+        complete: Words::Agents,
+        options: &[],
+        details: "The agent has ended. What it has not committed becomes a commit of its own on its branch first, and the\n\
+                  branch stays unless all of it is merged: nothing is lost, and 'git branch -D BRANCH' deletes it.",
+        run: discard,
     },
 ];
 
@@ -174,6 +187,28 @@ fn merge(session: &Session) -> Outcome {
         return answer["commit"].as_str().map_or(Ok(()), |commit| out.line(commit));
     }
     told(session, &answer)
+}
+
+fn discard(session: &Session) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?;
+    let agent = find(&client, &session.args.words[0])?;
+    let answer = client.post(&path(&agent, "/discard"), &json!({}))?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let branch = clean(text(&answer, "branch"));
+    if out.quiet {
+        return out.line(&branch);
+    }
+    if let Some(note) = answer["note"].as_str() {
+        return out.line(&clean(note));
+    }
+    let commit: String = text(&answer, "commit").chars().take(SHORT_COMMIT).collect();
+    out.line(&format!(
+        "removed the worktree {}; work that is not merged stays on {branch} ({commit}): git branch -D {branch} deletes it",
+        clean(text(&answer, "worktree"))
+    ))
 }
 
 fn told(session: &Session, answer: &Value) -> Outcome {

@@ -641,6 +641,10 @@ class Client(Transport):
         """Give an agent all open comments as one message."""
         return cast('types.PostAgentsIdCommentsSendReply', self.call("POST", f"/api/agents/{segment(id)}/comments/send", {}, body, "auto"))
 
+    def post_agents_id_discard(self, id: str) -> types.PostAgentsIdDiscardReply:
+        """Remove the worktree of an agent that has ended; its work stays on its branch."""
+        return cast('types.PostAgentsIdDiscardReply', self.call("POST", f"/api/agents/{segment(id)}/discard", {}, None, "auto"))
+
     def post_agents_id_fork(self, id: str, body: Optional[types.PostAgentsIdForkBody] = None) -> types.PostAgentsIdForkReply:
         """Start a new agent from where one was before a turn, in a worktree of its own."""
         return cast('types.PostAgentsIdForkReply', self.call("POST", f"/api/agents/{segment(id)}/fork", {}, body, "auto"))

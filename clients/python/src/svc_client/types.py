@@ -2421,6 +2421,16 @@ class PostAgentsIdCommentsSendReply(TypedDict):
     message: str
     sent: list[int]
 
+class PostAgentsIdDiscardReply(TypedDict):
+    agentId: "Id"
+    agentName: str
+    branch: str
+    commit: str
+    note: NotRequired[str]
+    ok: bool
+    worktree: str
+    worktreeRemoved: bool
+
 class PostAgentsIdForkBody(TypedDict):
     name: NotRequired[str]
     prompt: NotRequired[str]
