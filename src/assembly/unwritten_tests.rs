@@ -144,6 +144,7 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
     let (approval, gateway) = (&world.approval, &world.gateway);
     let say = json!({"message": "hello", "deliver": "idle"});
     let decided = json!({"id": approval, "decision": "approve"});
+    let runner = json!({"name": "other", "kind": "ssh", "destination": "me@other"});
     let lock = json!({"agentId": "other", "operation": "o", "resources": ["x"]});
     let found = json!({"agentId": "one", "role": "dev", "trigger": "t", "fix": "f", "outcome": "success"});
     let none = Value::Null;
@@ -167,11 +168,7 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/coordination/complete", "coordination/complete".into(), json!({"agentId": "me"})),
         ("DELETE /api/credentials/:provider", "credentials/codex".into(), none.clone()),
         ("DELETE /api/accounts/:name", "accounts/work".into(), none.clone()),
-        (
-            "POST /api/runners",
-            "runners".into(),
-            json!({"name": "other", "kind": "ssh", "destination": "me@other"}),
-        ),
+        ("POST /api/runners", "runners".into(), runner),
         ("DELETE /api/runners/:name", "runners/box".into(), none.clone()),
         ("POST /api/gateways", "gateways".into(), json!({"type": "slack"})),
         ("PATCH /api/gateways/:id", format!("gateways/{gateway}"), json!({"chatId": "8"})),
