@@ -45,7 +45,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             (
                 200,
                 "query, hits (sessionId, provider, account, folder, ts, type, tool, text), more, notes of what was \
-                 not looked at; sessions of agents are left out, GET /api/search has them",
+                 not looked at; sessions of agents are left out: /api/search is for them",
             ),
             (400, "q has no word or is too long, or another value is not as above"),
         ]),

@@ -137,7 +137,7 @@ fn issue_7_bash_completes_commands_options_and_agents() {
 
 /// Commands that end by themselves and change nothing without words.
 fn harmless() -> impl Iterator<Item = String> {
-    let others = ["start", "stop", "demo", "rehearse", "hook", "acp", "mcp", "wait", "open"];
+    let others = ["start", "stop", "demo", "rehearse", "hook", "acp", "mcp", "wait", "open", "pair"];
     commands().into_iter().filter(move |name| !others.contains(&name.as_str()))
 }
 
@@ -169,6 +169,7 @@ fn issue_7_json_is_understood_everywhere() {
         &["logs", "tester-1", "--json"][..],
         &["rotate", "tester-1", "--dry-run", "--json"],
         &["wait", "tester-1", "--json"],
+        &["pair", "--address", "127.0.0.1", "--json"],
         &["config", "get", "--json"],
         &["config", "set", "maxAgents", "3", "--json"],
         &["index", "--rescan", "--json"],

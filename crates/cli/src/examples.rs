@@ -67,7 +67,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("comments", &["svc comments backend-1", "svc comments backend-1 --send --say 'before we merge:'"]),
-    ("discard", &["svc discard backend-1"]),
+    ("discard", &["svc discard backend-1", "svc discard backend-1 --json"]),
     ("merge", &["svc merge backend-1 --dry-run", "svc merge backend-1 -m 'Add a login page' --remove"]),
     (
         "memory",
