@@ -167,6 +167,19 @@ impl Inlet {
         shown
     }
 
+    /// What it may do now. Neither words nor prompt: both may be long.
+    fn told_in_audit(&self) -> Value {
+        let mut told = json!({"inletId": self.id, "name": self.name, "enabled": self.enabled});
+        match &self.does {
+            Does::Task(agent) => {
+                told["role"] = json!(agent.role);
+                told["permission"] = json!(agent.permission);
+            }
+            Does::Message(to) => told["to"] = json!(to),
+        }
+        told
+    }
+
     /// What an agent is told.
     fn told(&self, text: &str) -> String {
         let head = if self.words.is_empty() { String::new() } else { format!("{}\n\n", self.words) };
@@ -289,7 +302,7 @@ fn create(
         taken_at: None,
         wrong: 0,
     };
-    cx.audit("inlet.create", &json!({"inletId": id, "name": inlet.name}));
+    cx.audit("inlet.create", &inlet.told_in_audit());
     let shown = inlet.shown();
     Arc::make_mut(&mut all.inlets).inlets.insert(id, Arc::new(inlet));
     save(cx);
@@ -314,7 +327,7 @@ fn change(all: &mut All, cx: &mut Context, word: &str, wish: Wish) -> Result<Rep
     inlet.words = wish.words.unwrap_or_else(|| inlet.words.clone());
     inlet.enabled = wish.enabled.unwrap_or(inlet.enabled);
     let shown = inlet.shown();
-    cx.audit("inlet.change", &json!({"inletId": id, "enabled": shown["enabled"]}));
+    cx.audit("inlet.change", &inlet.told_in_audit());
     save(cx);
     Ok(Reply::ok(&shown))
 }

@@ -3,6 +3,7 @@
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
+use crate::support::real::doors;
 use crate::support::receiver::{Answers, Receiver};
 use crate::support::wait::{wait_for, wait_within};
 use serde_json::{Value, json};
@@ -12,21 +13,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The folder of tests/real/setup-doors; says so when it is not there.
-///
-/// Panics where `SVC_REAL_CLIS=require`.
-fn doors() -> Option<PathBuf> {
-    let default = || concat!(env!("CARGO_MANIFEST_DIR"), "/target/real-doors").into();
-    let folder = PathBuf::from(std::env::var_os("SVC_REAL_DOORS_DIR").unwrap_or_else(default));
-    if folder.join("installed").is_file() {
-        return Some(folder);
-    }
-    let is_required = std::env::var("SVC_REAL_CLIS").is_ok_and(|word| word == "require");
-    assert!(!is_required, "rotel absent although SVC_REAL_CLIS=require: run tests/real/setup-doors");
-    eprintln!("SKIPPED: rotel is absent; tests/real/setup-doors installs it");
-    None
-}
 
 /// A daemon whose spans go there.
 fn daemon(endpoint: &str, content: bool) -> Daemon {
@@ -109,7 +95,7 @@ impl Drop for Collector {
 
 #[test]
 fn a_real_collector_takes_the_spans_of_a_turn_without_a_word_of_it() {
-    let Some(doors) = doors() else { return };
+    let Some(doors) = doors("rotel") else { return };
     let collector = Collector::start(&doors);
     let daemon = daemon(&format!("http://127.0.0.1:{}", collector.port), false);
     work(&daemon);
@@ -185,7 +171,7 @@ fn what_is_posted_is_the_protocols_own_message_with_head_lines_from_the_vault() 
     assert!(String::from_utf8_lossy(&got.body).contains("launch"), "content was asked for");
     let shown = daemon.get("/api/telemetry").to_string();
     assert!(!shown.contains("0123456789") && shown.contains("authorization"), "{shown}");
-    let Some(doors) = doors() else { return };
+    let Some(doors) = doors("rotel") else { return };
     let names = judged(&doors, &got.body);
     assert!(names.contains("invoke_agent tester-1 3 "), "{names}");
 }

@@ -3,7 +3,7 @@
 
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
-use crate::support::real::absent;
+use crate::support::real::doors;
 use crate::support::receiver::{Answers, Receiver};
 use crate::support::wait::wait_for;
 use serde_json::{Value, json};
@@ -39,13 +39,7 @@ fn webhook(daemon: &Daemon, name: &str) -> Value {
 ///
 /// Panics where `SVC_REAL_CLIS=require`.
 pub fn oracle() -> Option<PathBuf> {
-    let default = || concat!(env!("CARGO_MANIFEST_DIR"), "/target/real-doors").into();
-    let folder = PathBuf::from(std::env::var_os("SVC_REAL_DOORS_DIR").unwrap_or_else(default));
-    if folder.join("installed").is_file() {
-        return Some(folder.join("bin/python"));
-    }
-    absent("standardwebhooks", "setup-doors");
-    None
+    Some(doors("standardwebhooks")?.join("bin/python"))
 }
 
 /// What the library says of messages: a line each, `ok` or the name of its refusal.
