@@ -1,7 +1,8 @@
-//! The files, as they were when the binary was built.
+//! The files, as they were when the binary was built, without what only readers of their source need
+//! (`lean.rs`, which the build script runs).
 
 /// The page that loads the rest.
-pub const SHELL: &str = include_str!("assets/index.html");
+pub const SHELL: &str = include_str!(concat!(env!("OUT_DIR"), "/console/index.html"));
 
 /// One file.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Asset {
 
 macro_rules! asset {
     ($name:literal, $first:literal) => {
-        Asset { name: $name, text: include_str!(concat!("assets/", $name)), first: $first }
+        Asset { name: $name, text: include_str!(concat!(env!("OUT_DIR"), "/console/", $name)), first: $first }
     };
 }
 

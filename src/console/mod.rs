@@ -9,6 +9,8 @@
 pub mod api;
 mod assets;
 #[cfg(test)]
+mod lean;
+#[cfg(test)]
 mod tests;
 pub mod worker;
 pub mod worker_projects;

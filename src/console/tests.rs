@@ -67,3 +67,28 @@ fn every_import_leads_to_a_file() {
         assert!(assets::find(&format!("{module}.js")).is_some(), "page {module} is not served");
     }
 }
+
+#[test]
+fn what_is_served_has_the_lines_of_the_source_without_indentation_and_comments() {
+    let source = "// Told once.\n\n/**\n * A sum.\n */\nexport function sum(a, b) {\n  // both\n  return a + b; // here\n}\n";
+    let served = lean::lean("sum.js", source).unwrap();
+    assert_eq!(served, "export function sum(a, b) {\nreturn a + b; // here\n}\n");
+    let styles = lean::lean("a.css", "/* Colours. */\nb {\n  color: red;\n}\n").unwrap();
+    assert_eq!(styles, "b {\ncolor: red;\n}\n");
+    assert_eq!(lean::lean("a.svg", " <svg/>\n").unwrap(), " <svg/>\n");
+}
+
+#[test]
+fn a_text_that_may_span_lines_is_refused_with_its_line() {
+    for (name, text, line) in [
+        ("a.js", "let a = 1;\nlet b = `one\n  two`;\n", "a.js:2"),
+        ("a.js", "let b = \"one \\\n  two\";\n", "a.js:1"),
+        ("a.js", "/* a */ let b = 1;\n", "a.js:1"),
+        ("a.css", "b::after {\n  content: \"one\n", "a.css:2"),
+        ("a.js", "let b = `\\``;\nlet c = `${b}`;\nlet d = \\`;\nlet e = `;\n", "a.js:4"),
+        ("a.js", "/*\n", "a.js: a comment"),
+    ] {
+        let said = lean::lean(name, text).unwrap_err();
+        assert!(said.starts_with(line), "{said}");
+    }
+}

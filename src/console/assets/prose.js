@@ -31,7 +31,7 @@ const ITEM = /^( {0,9})([-*+]|\d{1,9}[.)])(?: {1,4}|$)/;
 const QUOTE = /^ {0,3}> ?/;
 const RULE = /^ {0,3}(?:(?:- *){3,}|(?:\* *){3,}|(?:_ *){3,})$/;
 const MARKS = /\\|`+|\*+|_+|~~|!?\[|\]|<|\bhttps?:\/\/[^\s<>"'`[\]]+/g;
-const HAS_MARK = /[\\`*_~[\]<]|\/\//;
+const HAS_MARK = /[\\\x60*_~[\]<]|\/\//;
 const PUNCTUATION = /[\p{P}\p{S}]/u;
 
 /** A text of an agent's, below a heading of the page. */
@@ -324,7 +324,7 @@ class Line {
     switch (mark[0]) {
       case "\\":
         return this.escaped(at);
-      case "`":
+      case "\x60":
         return this.code(mark, at);
       case "*":
       case "_":
@@ -345,7 +345,7 @@ class Line {
 
   escaped(at) {
     const next = this.text[at + 1];
-    const is = next !== undefined && /[!-/:-@[-`{-~]/.test(next);
+    const is = next !== undefined && /[!-/:-@[-\x60{-~]/.test(next);
     this.add(is ? next : "\\");
     return at + (is ? 2 : 1);
   }
@@ -354,7 +354,7 @@ class Line {
   ticksOf(length) {
     if (!this.ticks) {
       this.ticks = new Map();
-      for (const run of this.text.matchAll(/`+/g)) {
+      for (const run of this.text.matchAll(/\x60+/g)) {
         const known = this.ticks.get(run[0].length);
         if (known) known.places.push(run.index);
         else this.ticks.set(run[0].length, { places: [run.index], next: 0 });

@@ -36,9 +36,10 @@ export function diff(body, key) {
     whole.clear();
     fill(
       bar,
-      `${plural(answer.files.length, "file")} changed ${
-        { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD"
-      }${answer.truncated ? "; it is long: the last files are read when opened" : ""}`,
+      plural(answer.files.length, "file"),
+      " changed ",
+      { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD",
+      answer.truncated && "; it is long: the last files are read when opened",
       h("div.actions", sides, again, undo, redo, discards, answer.branch && merges, asks, sends),
     );
     if (!place.isConnected) fill(body, bar, elsewhere, place);
