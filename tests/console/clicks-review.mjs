@@ -330,3 +330,42 @@ scenario("discard takes back all turns, after a question", async (page) => {
   check(fs.readFileSync(path.join(tree, "gone/a.txt"), "utf8") === "one\n", "it is not taken back");
   await page.getByText("Nothing has changed").waitFor();
 });
+
+scenario("discard removes the worktree of one that has ended, by keys; its branch stays", async () => {
+  commit({ "left/a.txt": "one\n" });
+  const id = await reviewed("review-left", [write("left/a.txt", "uno\n"), { ask: "Good?" }], 1);
+  const { worktree } = await daemon.get(`/api/agents/${id}`);
+  const { branch } = await daemon.get(`/api/agents/${id}/diff`);
+  const page = await open(browser, `${daemon.url}/#/agent/review-left/diff`, { bypassCSP: true });
+  page.away = true;
+  await where(page, "uno").waitFor();
+  await page.keyboard.press("X");
+  const box = page.locator("dialog");
+  await box.getByText("Nothing is merged").waitFor();
+  const told = await box.innerText();
+  check(told.includes(`stays on the branch ${branch}`) && told.includes(`git branch -D ${branch}`), told);
+  await page.evaluate(axeSource());
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+  check(!violations.length, violations.map((one) => `${one.id} ${one.nodes[0].html}`).join());
+  const focused = () => page.evaluate(() => document.activeElement.innerText);
+  check((await focused()) === "Take back its turns", `at ${await focused()}`);
+  const remove = async () => {
+    while ((await focused()) !== "Remove its worktree") await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+  };
+  await remove();
+  await box.getByText("still runs").waitFor();
+  check(fs.existsSync(path.join(dir, worktree)), "the folder of one that runs is gone");
+  await page.keyboard.press("Escape");
+  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.until("review-left", ["killed"]);
+  await page.keyboard.press("X");
+  await box.getByText("Nothing is merged").waitFor();
+  await remove();
+  await page.getByText("The worktree of review-left is removed; its work stays on").waitFor();
+  check(!fs.existsSync(path.join(dir, worktree)), "its folder is still there");
+  check(git("show", `${branch}:left/a.txt`) === "uno\n", `of ${branch} the work is lost`);
+  check(git("show", "HEAD:left/a.txt") === "one\n", "something was merged");
+  check(page.faults.length === 0, page.faults.join());
+  await page.context().close();
+});

@@ -40,7 +40,7 @@ export function diff(body, key) {
       " changed ",
       { snapshots: "in its turns", base: "in its worktree" }[answer.source] ?? "in its folder against HEAD",
       answer.truncated && "; it is long: the last files are read when opened",
-      h("div.actions", sides, again, undo, redo, discards, answer.branch && merges, asks, sends),
+      h("div.actions", sides, again, undo, redo, answer.branch && merges, discards, asks, sends),
     );
     if (!place.isConnected) fill(body, bar, elsewhere, place);
     draw();
@@ -206,11 +206,13 @@ export function diff(body, key) {
     confirm("Undo its last turn?", `What it has changed comes to be as before. ${keeps}`, "Undo", () => restore("undo")),
   );
   const redo = button("Redo", () => restore("redo"));
-  const discards = button("Discard", async () => {
+  const discards = button("Discard…", async () => {
     const { turns } = await get(`${base}snapshots`);
     const turn = turns.find((one) => !one.undone && !one.missed)?.turn;
     const text = `All files that it has changed since turn ${turn ?? 1} come to be as before. ${keeps}`;
-    confirm(`Discard what ${name()} has changed?`, text, "Discard", () => restore("undo", { turn }));
+    const back = () => restore("undo", { turn });
+    if (answer.branch) discard(key, name(), answer.branch, text, back);
+    else confirm(`Discard what ${name()} has changed?`, text, "Take back", back);
   });
   const sends = button("", () => tellAgent());
   const asks = button("Ask for changes", () => {
@@ -340,4 +342,41 @@ function merge(key, name, done) {
     go.focus();
   };
   look().catch(refused);
+}
+
+/** Two ways to be rid of what an agent in a worktree has done: its files as before, or its worktree gone. */
+function discard(key, name, branch, text, back) {
+  const refused = h("p.fault", { role: "alert" });
+  const does = (label, work, props) =>
+    button(
+      label,
+      async () => {
+        try {
+          await work();
+        } catch (error) {
+          return say(refused, error.message);
+        }
+        return el.close();
+      },
+      props,
+    );
+  const remove = async () => {
+    const { note } = await post(at`/api/agents/${key}/discard`);
+    toast(note ?? `The worktree of ${name} is removed; its work stays on ${branch}`);
+    location.hash = at`#/agent/${key}`;
+  };
+  const first = does("Take back its turns", back, { class: "danger" });
+  const lost = `Its folder goes, with what git ignores in it. Nothing is merged. Its work stays on the branch ${branch}, what it had not committed as a commit of its own, until you delete that: `;
+  const el = dialog(
+    `Discard what ${name} has changed?`,
+    h(
+      "div",
+      h("p", text),
+      h("div.actions", first),
+      h("p", lost, h("code", `git branch -D ${branch}`)),
+      refused,
+      h("div.actions", h("button", { onclick: () => el.close() }, "Cancel"), does("Remove its worktree", remove, { class: "danger" })),
+    ),
+  );
+  first.focus();
 }
