@@ -49,6 +49,7 @@ pub static ALL: &[Asset] = &[
     asset!("palette.js", true),
     asset!("spawn.js", true),
     asset!("home.js", true),
+    asset!("queue.js", true),
     asset!("gauge.js", true),
     asset!("approvals.js", true),
     asset!("notices.js", true),

@@ -3,6 +3,7 @@
 import { runAll } from "./lib.mjs";
 import { browser, daemon, market, scenarios } from "./clicks-world.mjs";
 import "./clicks-agents.mjs";
+import "./clicks-queue.mjs";
 import "./clicks-reading.mjs";
 import "./clicks-review.mjs";
 import "./clicks-notices.mjs";

@@ -3,6 +3,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { Market, launch, open } from "./lib.mjs";
+import { inbox } from "./inbox.mjs";
 import { shop } from "./shop.mjs";
 
 const WIDE = { width: 1280, height: 800 };
@@ -75,6 +76,18 @@ fs.mkdirSync(folder, { recursive: true });
 const market = await new Market().start();
 const daemon = await shop({ skills: { baseUrl: `${market.url}/api/v1` } });
 const browser = await launch();
+if (!names.length || names.includes("queue")) {
+  const full = await inbox();
+  const page = await open(browser, full.url, { viewport: WIDE });
+  await page.getByText("14 things wait for you").waitFor();
+  for (const file of ["a.txt", "b.txt"]) await page.locator(".wait", { hasText: file }).locator("summary").click();
+  await page.getByRole("button", { name: "Approve 2 of roles-1" }).waitFor();
+  await page.mouse.move(640, 790);
+  await page.evaluate(() => window.scrollTo(0, 0));
+  await page.screenshot({ path: path.join(folder, "queue.png") });
+  await page.context().close();
+  await full.remove();
+}
 for (const [suffix, options] of [
   ["", { viewport: WIDE }],
   ["-dark", { viewport: WIDE, colorScheme: "dark" }],

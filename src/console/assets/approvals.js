@@ -98,7 +98,7 @@ export function card(approval) {
     settle(el, say === "never" ? "Rejected" : "Approved");
     await readApprovals();
   };
-  Promise.all([import("./card.js"), get(at`/api/approvals/${approval.id}/card`)])
+  el.whole = Promise.all([import("./card.js"), get(at`/api/approvals/${approval.id}/card`)])
     .then(([{ details, ruleForm }, told]) => {
       fill(shown, details(told));
       fill(rule, ruleForm(approval, ruled));

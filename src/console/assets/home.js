@@ -1,16 +1,27 @@
 // The first screen: what waits for a person, and all agents.
 
-import { ago, button, code, cost, empty, fill, h, head, say, short, soon, span, toast } from "./dom.js";
-import { at as path, post, del } from "./api.js";
-import { attention, isBad, isLive, on, spark, store } from "./store.js";
-import { card } from "./approvals.js";
+import { code, cost, empty, fill, h, head, keep, kept, say, select, short, soon, span } from "./dom.js";
+import { isLive, on, spark, store } from "./store.js";
 import { gauge, setGauge, sparkline, sparkPoints } from "./gauge.js";
+import { queue as queueIn } from "./queue.js";
 import { VList } from "./vlist.js";
 import { openSpawn } from "./spawn.js";
 
 const ROW_PX = 52;
 const PHONE_ROW_PX = 84;
-const QUEUE_SHOWN = 30;
+/** Where the order of the list and whether it has the ended ones are kept. */
+const ORDER = "svc-order";
+const HIDES = "svc-hides";
+const by = (value) => (a, b) => (value(a) < value(b) ? 1 : value(a) > value(b) ? -1 : 0);
+/** Orders of the list: what they are called, and how two agents compare. */
+const ORDERS = {
+  "": ["At work first", (a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1)],
+  name: ["By name", (a, b) => a.name.localeCompare(b.name, "en", { numeric: true })],
+  changed: ["Changed last", by(({ statusSince }) => statusSince)],
+  context: ["Fullest context", by(({ contextUsage }) => contextUsage ?? 0)],
+  tokens: ["Most tokens", by(({ tokensUsed }) => tokensUsed)],
+  cost: ["Dearest", by(({ costUsd }) => costUsd ?? 0)],
+};
 /** Changes are shown at most so often. */
 const REDRAW_MS = 100;
 
@@ -18,8 +29,14 @@ export default function home(view) {
   const figures = h("p.muted.figures");
   const queue = h("section.queue", { ariaLabel: "What waits for you" });
   const filter = h("input.filter", { type: "search", placeholder: "Filter", ariaLabel: "Filter agents" });
+  const sort = select(Object.entries(ORDERS).map(([id, [label]]) => [id, label]), kept(ORDER) in ORDERS ? kept(ORDER) : "");
+  sort.ariaLabel = "Order of the agents";
+  const hides = h("input", { type: "checkbox", checked: kept(HIDES) === "ended" });
+  const choices = h("div.actions", h("label", hides, " Hide ended"), sort, filter);
   const none = h("div");
   let shown = [];
+  /** How many agents there were when the order was made. */
+  let known = 0;
   const narrow = matchMedia("(max-width: 760px)");
   const list = new VList({
     label: "Agents",
@@ -33,7 +50,7 @@ export default function home(view) {
     { ariaHidden: "true" },
     ...["Agent", "Status", "Doing", "Activity", "Context", "Tokens", "Cost"].map((word) => h("span", word)),
   );
-  view.append(head("Agents", null), figures, queue, h("div.list-head", h("h2", "All agents"), filter), heads, list.el, none);
+  view.append(head("Agents", null), figures, queue, h("div.list-head", h("h2", "All agents"), choices), heads, list.el, none);
   view.querySelector(".page-head").classList.add("hidden");
 
   const order = () => {
@@ -41,15 +58,15 @@ export default function home(view) {
     const before = shown;
     const next = [...store.agents.values()].filter(
       (agent) =>
-        !words ||
-        `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`
-          .toLowerCase()
-          .includes(words),
+        (!hides.checked || isLive(agent)) &&
+        (!words ||
+          `${agent.name} ${agent.role} ${agent.status} ${agent.provider} ${agent.model} ${agent.currentActivity ?? ""}`
+            .toLowerCase()
+            .includes(words)),
     );
-    next.sort(
-      (a, b) => isLive(b) - isLive(a) || (isLive(a) ? (a.spawnedAt < b.spawnedAt ? -1 : 1) : a.statusSince > b.statusSince ? -1 : 1),
-    );
+    next.sort(ORDERS[sort.value][1]);
     shown = next;
+    known = store.agents.size;
     if (before.length && next.length === before.length && next.every((agent, index) => agent.id === before[index].id))
       return list.refresh();
     list.set(shown.length);
@@ -58,8 +75,8 @@ export default function home(view) {
     return fill(
       none,
       !shown.length &&
-        (words
-          ? empty("No agent matches.", "Clear the filter to see all.")
+        (store.agents.size
+          ? empty("No agent matches.", "Clear the filter, or show the ended ones, to see all.")
           : empty(
               "No agents yet",
               "Press ",
@@ -71,15 +88,16 @@ export default function home(view) {
             )),
     );
   };
+  const waits = queueIn(queue, () => store.agents.size > 0);
   /** Records change in place at once; their order only while the pointer is elsewhere. */
   let late = false;
   const agents = () => {
-    if (list.el.matches(":hover") && shown.length === store.agents.size) {
+    if (list.el.matches(":hover") && known === store.agents.size) {
       late = true;
       shown = shown.map((agent) => store.agents.get(agent.id) ?? agent);
       list.refresh();
     } else order();
-    drawQueue();
+    waits.draw();
     totals();
   };
   const totals = () => {
@@ -99,40 +117,6 @@ export default function home(view) {
     );
   };
 
-  // Cards keep their places: new ones are added below, and what is settled stays until the pointer has left.
-  const cards = new Map();
-  const title = h("h2");
-  const stack = h("div.cards");
-  const calm = h("p.calm", "Nothing waits for you.");
-  queue.append(title, stack, calm);
-  const drawQueue = () => {
-    const all = attention();
-    const items = all.slice(0, QUEUE_SHOWN);
-    const keys = new Set(items.map((item) => item.key));
-    const held = stack.matches(":hover") || stack.contains(document.activeElement);
-    for (const [key, el] of cards) {
-      if (keys.has(key)) continue;
-      el.classList.add("settled");
-      if (!held) {
-        el.remove();
-        cards.delete(key);
-      }
-    }
-    for (const item of items) {
-      const known = cards.get(item.key);
-      if (known && known.dataset.kind === item.kind) continue;
-      const el = item.kind === "approval" ? card(item.approval) : trouble(item);
-      el.dataset.kind = item.kind;
-      if (known) known.replaceWith(el);
-      else stack.append(el);
-      cards.set(item.key, el);
-    }
-    const n = all.length;
-    say(title, n ? `${n} ${n === 1 ? "thing waits" : "things wait"} for you` : "");
-    title.hidden = !n;
-    calm.hidden = n > 0 || !store.agents.size;
-  };
-
   const timer = setInterval(() => {
     if (late && !list.el.matches(":hover")) {
       late = false;
@@ -143,6 +127,14 @@ export default function home(view) {
   const later = soon(agents, REDRAW_MS);
   const stops = [on("agents", later), on("approvals", later), on("health", later)];
   filter.oninput = order;
+  sort.onchange = () => {
+    keep(ORDER, sort.value);
+    order();
+  };
+  hides.onchange = () => {
+    keep(HIDES, hides.checked ? "ended" : "");
+    order();
+  };
   list.onresize = () => {
     if (list.rows.size && Number.parseInt([...list.rows.values()][0].style.height, 10) !== list.heightOf(0)) list.set(shown.length);
   };
@@ -155,7 +147,6 @@ export default function home(view) {
     if (row && !event.target.closest("a")) location.hash = `#/agent/${shown[row.dataset.index].id}`;
   });
   agents();
-  stack.onpointerleave = () => setTimeout(drawQueue, 300);
   return {
     stop() {
       clearInterval(timer);
@@ -164,8 +155,18 @@ export default function home(view) {
       for (const stop of stops) stop();
     },
     keys: {
-      j: () => list.select(list.selected + 1),
-      k: () => list.select(list.selected - 1),
+      // Through the queue into the list, and back.
+      j: () => {
+        if ((waits.isHere() || list.selected < 0) && waits.move(1)) return;
+        if (waits.isHere()) list.el.focus();
+        list.select(list.selected + 1);
+      },
+      k: () => {
+        if (list.selected > 0) list.select(list.selected - 1);
+        else if (waits.move(-1)) list.unselect();
+      },
+      a: () => waits.decide("approve"),
+      x: () => waits.decide("reject"),
       "/": () => filter.focus(),
       Enter: () => {
         const agent = shown[list.selected];
@@ -173,57 +174,6 @@ export default function home(view) {
       },
     },
   };
-}
-
-/** A card of an agent, or of the daemon, that needs a person. */
-function trouble(item) {
-  const { agent } = item;
-  if (!agent) {
-    return h(
-      "article.card.bad",
-      h("div.card-head", h("strong", "The disk"), h("span.muted", "storage error · ", ago(item.since))),
-      h("p", item.text),
-      h("p.muted", "Changes are refused until it can write again. Free space, or fix the folder's permissions."),
-    );
-  }
-  const words = { crashed: "crashed", interrupted: "was interrupted", stalled: "is silent" }[item.kind];
-  const actions = isBad(agent)
-    ? [
-        button("Remove", async () => {
-          await del(path`/api/agents/${agent.id}`);
-          toast(`${agent.name} is removed`);
-        }),
-        button(
-          "Resume",
-          async () => {
-            await post(path`/api/agents/${agent.id}/resume`);
-            toast(`${agent.name} goes on`);
-          },
-          { class: "primary" },
-        ),
-      ]
-    : [
-        h("a.button", { href: `#/agent/${agent.id}/say` }, "Write to it"),
-        h("a.button", { href: `#/agent/${agent.id}/rotate` }, "Rotate"),
-      ];
-  return h(
-    "article",
-    { class: `card trouble ${item.kind === "stalled" ? "warn" : "bad"}` },
-    h(
-      "div.card-head",
-      h("a", { href: `#/agent/${agent.id}`, title: agent.name }, agent.name),
-      h("span", ` ${words}`),
-      h("span.muted.right", ago(item.since, " ago")),
-    ),
-    h("p.clamp", agent.statusReason || agent.error),
-    // The reason says what to do, and mostly quotes the error.
-    agent.error &&
-      !agent.statusReason?.toLowerCase().includes(agent.error.trim().toLowerCase()) &&
-      h("p.clamp.muted", agent.error),
-    // What it said last may be the question that it waits with.
-    item.kind === "stalled" && agent.currentActivity && h("p.clamp.muted", `Last: ${agent.currentActivity}`),
-    h("div.actions", ...actions),
-  );
 }
 
 function activity(agent, row) {

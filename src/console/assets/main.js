@@ -157,7 +157,7 @@ const HELP = [
   ["Enter", "open what is selected"],
   ["/", "filter the list"],
   ["g then a letter", `go to a page: ${PAGES.map(([, title, , key]) => `${key} ${title}`).join(", ")}`],
-  ["a / x", "on approvals and on an agent that waits: approve, reject"],
+  ["a / x", "approve, reject: on approvals, on an agent that waits, in the first screen's queue (a row that is closed opens first)"],
   ["i / r / K", "on an agent: write to it, rotate it, kill it (asks first)"],
   ["R", "in a timeline: the raw line of the selected entry"],
   ["Home / End", "in a timeline: the first entry, the newest"],

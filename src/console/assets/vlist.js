@@ -122,10 +122,14 @@ export class VList {
     this.renderRow(index, row);
   }
 
+  unselect() {
+    this.rows.get(this.selected)?.classList.remove("selected");
+    this.selected = -1;
+  }
+
   select(index) {
     if (!this.count) return;
-    const old = this.rows.get(this.selected);
-    old?.classList.remove("selected");
+    this.unselect();
     this.selected = Math.max(0, Math.min(this.count - 1, index));
     const top = this.offsets[this.selected];
     const bottom = this.offsets[this.selected + 1];
