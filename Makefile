@@ -1,6 +1,6 @@
 # Everything a person does with this project, by name. Plain commands: nothing here is hidden.
 .DEFAULT_GOAL := help
-.PHONY: help build run demo run-skills test test-postgres check judge-map bench clients simulate mutants fuzz soak kills small-machine powercuts static install layout documents uninstall dist deb
+.PHONY: help build run demo run-skills test test-postgres check tree judge-map bench clients simulate mutants fuzz soak kills small-machine powercuts static install layout documents uninstall dist deb
 
 # Where 'make install' puts things; DESTDIR is put before it, for packagers.
 PREFIX ?= $(HOME)/.local
@@ -45,9 +45,11 @@ test: ## all tests
 test-postgres: ## the marketplace on a real PostgreSQL, where one is installed
 	cargo nextest run --locked -p svc-skills -E 'test(/^(postgres|postgres_wire|migrate)::/) | test(/store::postgres/)'
 
-check: ## formatting, lints, no async runtime in the tree
-	cargo fmt --check
+check: tree ## formatting, lints, no async runtime in the tree
 	cargo clippy --locked --all-targets -- -D warnings
+
+tree: ## what 'make check' asks that needs no compiler
+	cargo fmt --check
 	cargo metadata --locked --format-version 1 --manifest-path tests/fuzz/Cargo.toml >/dev/null
 	tests/no-async-runtime
 
