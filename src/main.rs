@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         Some(svc_keeper::SUB_COMMAND) => svc_keeper::main(),
         Some(svc_keeper::terminal::SUB_COMMAND) => svc_keeper::terminal::main(&args[1..]),
         Some(svc::runners::SUB_COMMAND) => svc::runners::main(&args[1..]),
+        Some(svc::runners::worker_line::SUB_COMMAND) => svc::runners::worker_line::main(&args[1..]),
         Some(svc_room::SUB_COMMAND) => svc_room::main(&args[1..]),
         _ => {
             svc_sys::secrets::hide();

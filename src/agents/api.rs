@@ -85,7 +85,7 @@ fn talk_routes() -> Vec<Route<Handler>> {
             (409, "it has ended or is being rotated"),
         ]),
         Route::new(Method::Post, "/api/agents/:id/resume", "Continue an ended agent", Write(Anyone, resume))
-            .body(|| schema_of(message))
+            .body(|| schema_of(resumption))
             .body_limit(2 << 20),
     ]
 }
@@ -222,7 +222,11 @@ fn asked(fields: &mut Fields) -> SpawnRequest {
     let on_limit = on_limit(fields);
     let priority = fields.choice("priority", Priority::WORDS).and_then(Priority::of).unwrap_or_default();
     let account = bounded_word(fields, "account");
-    SpawnRequest { env, on_limit, account, priority, ..described(fields) }
+    let runner = bounded_word(fields, "runner");
+    let described = described(fields);
+    // Its branch is here, wherever it works.
+    let isolation = if runner.is_some() { Isolation::Worktree } else { described.isolation };
+    SpawnRequest { isolation, env, on_limit, account, priority, runner, ..described }
 }
 
 /// Reads the fields of an agent, wherever they stand: in a request, a schedule, a plan's task.
@@ -271,6 +275,7 @@ fn described(fields: &mut Fields) -> SpawnRequest {
         on_limit: None,
         account: None,
         priority: Priority::default(),
+        runner: None,
     }
 }
 
@@ -346,7 +351,12 @@ fn question(fields: &mut Fields) -> String {
 }
 
 fn resume(ask: &Ask) -> Result<crate::core::Command, Problem> {
-    command(Command::Resume { target: target(ask), message: ask.request.read(message)? })
+    let (message, runner) = ask.request.read(resumption)?;
+    command(Command::Resume { target: target(ask), message, runner })
+}
+
+fn resumption(fields: &mut Fields) -> (Option<String>, Option<String>) {
+    (message(fields), bounded_word(fields, "runner"))
 }
 
 fn message(fields: &mut Fields) -> Option<String> {

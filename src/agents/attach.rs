@@ -141,6 +141,11 @@ fn check(agent: &Agent) -> Result<(), Problem> {
         );
         return Err(Problem::new(409, "attach_unsupported", text));
     }
+    if let Some(runner) = &agent.runner {
+        let text =
+            format!("{name} works on {runner}, and its screen is not shown here; 'svc instruct' talks to it");
+        return Err(Problem::new(409, "attach_unsupported", text));
+    }
     if agent.session_id.is_none() && !agent.status.is_live() {
         let text = format!("{name} has no session to go on with; 'svc resume {name}' begins one");
         return Err(Problem::new(409, "no_session", text));

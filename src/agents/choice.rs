@@ -47,7 +47,8 @@ pub(super) fn provider(all: &All, request: &SpawnRequest) -> Result<&'static dyn
         return Err(refuse(format!("provider {id:?} is unknown; installed are {installed}")));
     };
     // `acp` is a protocol: whether the agent it is to run is installed shows when it starts.
-    if id != "acp" && !all.providers.is_installed(id) {
+    // So does whether it is installed on another machine.
+    if id != "acp" && request.runner.is_none() && !all.providers.is_installed(id) {
         let hint = provider.info().install_command;
         return Err(refuse(format!("provider {id:?} is not installed ({hint}); installed are {installed}")));
     }

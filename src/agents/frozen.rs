@@ -75,8 +75,9 @@ pub(super) fn measured(all: &mut All, cx: &mut Context) {
         thaw(all, cx, id);
     }
     let frozen = of(all, Agent::is_frozen);
-    let working =
-        of(all, |agent| agent.is_at_work() && agent.status == Status::Running && !agent.is_frozen());
+    let working = of(all, |agent| {
+        agent.is_at_work() && agent.status == Status::Running && !agent.is_frozen() && agent.runner.is_none()
+    });
     let is_wanted = all.settings.config().governor.freeze && !all.health.stopping;
     let last = all.agents.live().filter_map(|agent| agent.frozen).max();
     let has_settled = all.agents.thawed_at.max(last).is_none_or(|at| cx.now.since(at) >= SETTLING);

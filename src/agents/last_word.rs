@@ -55,7 +55,8 @@ pub(super) fn ask(
     was_asked: bool,
 ) -> Option<CallId> {
     let provider = providers::by_id(&agent.provider)?;
-    let session = agent.session_id.clone()?;
+    // What runs elsewhere is asked nothing aside.
+    let session = agent.session_id.clone().filter(|_| agent.runner.is_none())?;
     // Who is to be told something at once is not asked before, nor one that has come to its ceiling.
     let is_planned = matches!(reason, FULL | "quality_degradation") || (reason == "manual" && was_asked);
     let capabilities = provider.info().capabilities;

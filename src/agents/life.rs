@@ -1,6 +1,7 @@
 //! The life of a run: what its threads report, and how it ends.
 
 use super::LAST_CHECKPOINT;
+use super::elsewhere;
 use super::reason::{Reason, Remark};
 use super::record::{Agent, Attached, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, Keeper, RunReport};
@@ -51,6 +52,7 @@ pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunRepor
             touch(all, cx, Durability::Soon);
             cx.push(Effect::Settled(id, n));
         }
+        RunReport::Line { cut } => elsewhere::line(all, cx, id, cut.as_deref()),
         RunReport::CaughtUp => caught_up(all, cx, id),
         RunReport::Left => {
             if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {

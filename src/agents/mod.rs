@@ -2,8 +2,7 @@
 //!
 //! **Invariant:** a record that shows a live status has a process, or an order to start one is under way, or
 //! it is held at its provider's limit, waits for room on this machine, or was put away while memory is short.
-//! **Invariant:** one lineage has one record; the ids of its earlier lives lead to it.
-//! **Invariant:** names are unique among the records.
+//! **Invariant:** one lineage has one record; ids of earlier lives lead to it. Names are unique among them.
 
 pub mod adopt;
 #[cfg(test)]
@@ -12,6 +11,7 @@ pub mod api;
 mod attach;
 mod ceiling;
 mod choice;
+pub mod elsewhere;
 mod frozen;
 pub mod history;
 mod last_word;
@@ -160,11 +160,11 @@ pub enum Command {
     Attach(String, Wish),
     /// Let the person leave it.
     GiveBack(String),
-    /// Continue an ended agent.
+    /// Continue an ended agent: with what it is to do now, and where it is to be from now on.
     Resume {
         target: String,
-        /// What to do now; a default when absent.
         message: Option<String>,
+        runner: Option<String>,
     },
 }
 
@@ -387,8 +387,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         }
         Command::Attach(target, wish) => attach::attach(all, cx, call, &target, wish),
         Command::GiveBack(target) => attach::give_back(all, cx, call, &target),
-        Command::Resume { target, message } => {
-            let result = say::resume(all, cx, &target, message);
+        Command::Resume { target, message, runner } => {
+            let result = elsewhere::resume(all, cx, &target, message, runner.as_deref());
             if result.is_ok() {
                 audit(all, cx, "agent.resume", &target);
             }

@@ -55,7 +55,9 @@ impl Agent {
             matches!(self.status_reason.why(), Reason::AwaitsDecision(awaited) if !awaited.in_process);
         let resumes =
             || providers::by_id(&self.provider).is_some_and(|provider| provider.info().capabilities.resume);
-        self.status == Status::Waiting
+        // What it holds elsewhere is of no use here.
+        self.runner.is_none()
+            && self.status == Status::Waiting
             && waits
             && self.phase == Phase::Working
             && !self.turn_open

@@ -169,7 +169,12 @@ pub(super) fn start(
     if let Some(scarce) = reserve::keeps(all, cx, &agent) {
         return reserve::hold(all, cx, agent, scarce);
     }
-    match turn(all, cx.now, &agent.provider, &agent.role, agent.priority) {
+    // What works elsewhere needs no room here.
+    let turn = match &agent.runner {
+        Some(_) => Ok(()),
+        None => turn(all, cx.now, &agent.provider, &agent.role, agent.priority),
+    };
+    match turn {
         Ok(()) => spawn::start(all, cx, provider, agent, prompt, session),
         Err(why) => hold(all, cx, agent, prompt, &why),
     }

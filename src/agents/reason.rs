@@ -81,6 +81,13 @@ pub enum Reason {
     },
     /// All its processes stand still while memory is short.
     Frozen,
+    /// The line to the machine that it works on is cut; it works on there.
+    Unreachable {
+        runner: String,
+        why: String,
+        /// What it was before, as the state file has it.
+        before: Option<String>,
+    },
     /// A session that a person had is its own now, and it goes on there with the next word.
     Adopted {
         /// That it was, and how it goes on.
@@ -198,6 +205,7 @@ impl Reason {
         "awaits-decision",
         "put-away",
         "frozen",
+        "unreachable",
         "adopted",
         "decided",
         "rotating",
@@ -250,6 +258,7 @@ impl Reason {
             Self::AwaitsDecision(_) => "awaits-decision",
             Self::PutAway { .. } => "put-away",
             Self::Frozen => "frozen",
+            Self::Unreachable { .. } => "unreachable",
             Self::Adopted { .. } => "adopted",
             Self::Decided => "decided",
             Self::Rotating { .. } => "rotating",
@@ -351,6 +360,10 @@ impl Display for Awaited {
 }
 
 /// That a usage limit is reached, or the rest kept, when it opens, and what happens then.
+fn cut_off(f: &mut Formatter<'_>, runner: &str, why: &str) -> fmt::Result {
+    write!(f, "the line to {runner} is cut, it works on there ({why})")
+}
+
 fn limited(f: &mut Formatter<'_>, reason: &Reason) -> fmt::Result {
     let Reason::Limited { error, resets, next, name, is_kept } = reason else { return Ok(()) };
     let kept = "the rest of its provider's window is kept for you";
@@ -415,6 +428,7 @@ impl Display for Reason {
             Self::AwaitsDecision(awaited) => awaited.fmt(f),
             Self::PutAway { awaited, name } => put_away(f, awaited.as_ref(), name),
             Self::Frozen => f.write_str("frozen while memory is short: it goes on by itself where it stands"),
+            Self::Unreachable { runner, why, .. } => cut_off(f, runner, why),
             Self::Decided => f.write_str("what it waited for was decided"),
             Self::Rotating { rotation } => write!(f, "a rotation ({rotation}) prepares its successor"),
             Self::RotationFailed { error } => write!(f, "its rotation failed: {error}"),

@@ -254,9 +254,7 @@ pub struct Agent {
     pub skills: Arc<Vec<String>>,
     /// What it may do unasked.
     pub permission: Permission,
-    /// How hard it thinks.
     pub effort: Effort,
-    /// Its team, if any.
     pub team_id: Option<String>,
     /// Where its changes go first.
     pub isolation: Isolation,
@@ -277,7 +275,6 @@ pub struct Agent {
     /// The task. Stored in a document of its own.
     #[serde(skip)]
     pub prompt: Arc<str>,
-    /// Where it is in its life.
     pub status: Status,
     #[serde(with = "rfc3339")]
     pub status_since: Time,
@@ -311,7 +308,6 @@ pub struct Agent {
     #[serde(default)]
     pub unpriced_tokens: u64,
     pub turns: u64,
-    /// How the process ended.
     pub exit: Option<ExitInfo>,
     /// Last words on standard error, or why a turn failed.
     pub error: Option<String>,
@@ -333,9 +329,11 @@ pub struct Agent {
     /// Whether its process went, or is to go, because memory was short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put_away: Option<Box<PutAway>>,
-    /// Who goes on first when there is room.
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
+    /// The other machine that it works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
     /// The account of its provider; `None` is the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
@@ -517,6 +515,7 @@ struct Shown<'a> {
     isolation: Isolation,
     worktree: Option<&'a str>,
     started_by: Option<LineageId>,
+    runner: Option<&'a str>,
     attached: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Near>,
@@ -591,6 +590,7 @@ impl Serialize for View<'_> {
             isolation: agent.isolation,
             worktree: agent.worktree.as_deref(),
             started_by: agent.started_by,
+            runner: agent.runner.as_deref(),
             attached: agent.attached.word(),
             memory: agent.near_ceiling.filter(|_| agent.status.is_live()),
         }

@@ -112,6 +112,10 @@ pub enum RunReport {
         /// taken.
         deed: u64,
     },
+    /// The line to the machine that it works on is cut, and why; or it stands again.
+    Line {
+        cut: Option<String>,
+    },
     /// All that happened while no daemon was there has been reported.
     CaughtUp,
     /// The run is left to its keeper and the next daemon: nothing follows.

@@ -352,6 +352,10 @@ pub fn query(all: &mut All, cx: &mut Context, call: CallId, target: &str, questi
         let text = format!("provider {} cannot answer questions; use instruct", agent.provider);
         return cx.reply(call, Problem::new(409, "query_unsupported", text));
     };
+    if let Some(runner) = &agent.runner {
+        let text = format!("{} works on {runner}, and is asked nothing aside; use instruct", agent.name);
+        return cx.reply(call, Problem::new(409, "query_unsupported", text));
+    }
     if all.agents.queries.len() >= MAX_QUERIES {
         let text = format!("{MAX_QUERIES} questions are under way already; retry when one is answered");
         return cx.reply(call, Problem::new(429, "too_many_queries", text).with_header("Retry-After", "5"));

@@ -29,8 +29,9 @@ pub(super) fn watch(all: &mut All, id: AgentId, now: Time) {
 /// An open turn has been silent for too long: say so, end nothing.
 pub fn silence(all: &mut All, cx: &mut Context, id: AgentId) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
-    // One that waits for a person, or was frozen, is not silent by itself.
-    let waits = agent.status == Status::Waiting || agent.is_frozen();
+    // One that waits for a person, was frozen or cannot be heard is not silent by itself.
+    let is_cut = matches!(agent.status_reason.why(), Reason::Unreachable { .. });
+    let waits = agent.status == Status::Waiting || agent.is_frozen() || is_cut;
     if !agent.turn_open || !agent.status.is_live() || agent.stalled || waits {
         return;
     }

@@ -5,7 +5,8 @@ use super::queue::{self, Priority};
 use super::reason::Reason;
 use super::record::{Agent, Attached, Isolation, Opening, Phase, Status, Succession};
 use super::touched::OpenFiles;
-use super::{LogEntry, Maker, Outcome, RunOrder, choice, rights, rotation, scope, touch};
+use super::worker::Far;
+use super::{LogEntry, Maker, Outcome, RunOrder, choice, elsewhere, rights, rotation, scope, touch};
 use crate::accounts;
 use crate::api::{Problem, Validator};
 use crate::context::briefing;
@@ -69,6 +70,9 @@ pub struct SpawnRequest {
     /// Who goes on first when agents wait for room on this machine.
     #[serde(skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
+    /// The other machine that it is to work on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
 }
 
 /// What the threads of a run need to start it.
@@ -88,6 +92,8 @@ pub struct StartOrder {
     pub at_screen: Option<Time>,
     /// What its first message is to tell of the files, once they are looked at.
     pub map: Option<svc_map::Order>,
+    /// Where it is to run, when that is not here; or why it cannot.
+    pub far: Option<Result<Far, String>>,
 }
 
 /// Starts a new agent that somebody asks for.
@@ -121,6 +127,7 @@ pub fn spawn_agent(
         return Err(Problem::new(403, "agent_may_not", text));
     }
     queue::check_priority(maker, cx, request.priority)?;
+    elsewhere::check_maker(cx, &request)?;
     choice::settle_account(all, cx.now, maker, provider.info(), &mut request)?;
     let mut validator = Validator::default();
     if let Some(name) = &request.name {
@@ -166,6 +173,7 @@ fn check_request(
     if let Err((field, fault)) = provider.check(model, &request.command) {
         validator.fail(field, format!("{field}: {fault}"));
     }
+    elsewhere::check(all, provider.info(), request, validator);
     all.market.check_installed(&request.skills, validator);
     for integration in &request.integrations {
         validator.check(all.integrations.is_installed(integration), "integrations", || {
@@ -189,6 +197,7 @@ fn register(
     let told = json!({
         "agentId": id, "name": agent.name, "role": agent.role, "provider": agent.provider,
         "account": agent.account_name(), "startedBy": agent.started_by,
+        "runner": agent.runner,
     });
     cx.audit("agent.spawn", &told);
     if let Some(on_limit) = agent.on_limit {
@@ -297,15 +306,18 @@ fn start_order(
     prompt: String,
     session: SessionStart,
 ) -> StartOrder {
+    let request = launch_request(all, agent, Purpose::Work, prompt, session);
+    let (request, far) = elsewhere::settle(all, agent, request);
     StartOrder {
         lineage: agent.lineage_id,
         provider: provider.info().id,
-        request: launch_request(all, agent, Purpose::Work, prompt, session),
+        request,
         env: environment(all, agent),
         secrets: secrets(all, agent),
         skills: all.market.attached(&agent.skills),
         at_screen: None,
         map: None,
+        far,
     }
 }
 
@@ -456,7 +468,6 @@ pub(super) fn new_record(
     request: SpawnRequest,
 ) -> Agent {
     let name = request.name.unwrap_or_else(|| default_name(all, &request.role));
-    let model = request.model.or_else(|| default_model(all, provider));
     Agent {
         id,
         lineage_id,
@@ -464,7 +475,7 @@ pub(super) fn new_record(
         name,
         role: request.role,
         provider: provider.to_owned(),
-        model,
+        model: request.model.or_else(|| default_model(all, provider)),
         actual_model: None,
         scope: Arc::new(request.scope),
         working_dir: request.working_dir,
@@ -507,6 +518,7 @@ pub(super) fn new_record(
         on_limit: request.on_limit,
         account: request.account,
         priority: request.priority,
+        runner: request.runner,
         queued: None,
         put_away: None,
         frozen: None,

@@ -8,6 +8,7 @@
 
 mod checkpoint;
 mod env;
+mod far;
 mod fence;
 mod kept;
 mod lines;
@@ -23,6 +24,7 @@ mod stream;
 mod turns;
 
 pub use env::{Beside, own_program, process_spec};
+pub use far::Far;
 pub use fence::{Temporary, place_below};
 pub use kept::{CatchUp, Found, Kept, find as find_kept};
 pub use orders::Settings;
@@ -97,6 +99,8 @@ pub struct RunSpec {
     pub complete: Option<Complete>,
     /// Who is told of its turns.
     pub turns: Option<Box<dyn Turns>>,
+    /// Where it is to run, when that is not here.
+    pub far: Option<Far>,
 }
 
 /// Completes what a provider is asked to run.

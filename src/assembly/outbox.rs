@@ -276,11 +276,12 @@ impl Outbox {
         match order {
             RunOrder::Start(start) => {
                 let Some(provider) = providers::by_id(start.provider) else { return };
-                let StartOrder { lineage, request, env, secrets, skills, at_screen, map, .. } = *start;
+                let StartOrder { lineage, request, env, secrets, skills, at_screen, map, far, .. } = *start;
                 let links = worker_links::prepare(&self.links, &request.working_dir, skills);
                 let tools = worker_mcp_file::prepare(start.provider, &request);
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
+                    let far = far.transpose()?;
                     let own = (agent_tokens::VARIABLE.to_owned(), self.agent_tokens.token_of(agent));
                     let env_extra = env.into_iter().chain(secrets).chain([own]).collect();
                     let Config { keeper, governor, .. } = state.settings.config();
@@ -296,6 +297,7 @@ impl Outbox {
                         ceiling: governor.ceiling(),
                         at_screen,
                         turns: turns_of(&self.snapshots, state, agent),
+                        far,
                         complete: map.map(|order| {
                             let map = Arc::clone(&self.map);
                             Box::new(move |request: &mut LaunchRequest| map.tell(&order, &mut request.prompt))
@@ -358,6 +360,10 @@ fn log_prompts(state: &State, logs: &LogStore) {
 /// What a run tells of its turns, where that is wished.
 fn turns_of(snapshots: &Arc<Snapshots>, state: &State, agent: AgentId) -> Option<Box<dyn Turns>> {
     let record = state.agents.get(agent).filter(|_| state.settings.config().snapshots.enabled)?;
+    if record.runner.is_some() {
+        // Its turns change nothing here.
+        return None;
+    }
     let folder = record.worktree.as_deref().unwrap_or_default();
     Some(snapshots.turns_of(agent, record.lineage_id, folder))
 }

@@ -1,6 +1,6 @@
 //! `/api/agents/:id/merge` and `/api/agents/:id/discard`.
 
-use super::{worker_discard, worker_merge};
+use super::{worker_discard, worker_fetch, worker_merge};
 use crate::api::{Fields, Method, Route, schema_of};
 use crate::endpoint::{Access, Handler};
 use serde_json::json;
@@ -31,6 +31,17 @@ pub fn routes() -> Vec<Route<Handler>> {
         .replies(&[
             (200, "branch, commit: where its work stays; worktreeRemoved"),
             (409, "no_worktree, agent_running, no_branch, git_busy"),
+        ]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/fetch",
+            "Bring what an agent has committed on another machine into its branch here",
+            Handler::Work(Access::OperatorOnly, worker_fetch::fetch),
+        )
+        .replies(&[
+            (200, "branch, from, to, commits, uncommitted: whether more is there that no commit holds"),
+            (409, "not_on_runner, no_worktree, diverged"),
+            (502, "runner_failed: its machine cannot be reached, or git there has failed"),
         ]),
     ]
 }

@@ -14,6 +14,7 @@ mod changes;
 mod tests;
 pub mod worker_diff;
 pub mod worker_discard;
+pub mod worker_fetch;
 pub mod worker_git;
 pub mod worker_merge;
 mod worker_shadow;
@@ -37,6 +38,21 @@ pub const MAX_NAMED_FILES: usize = 20;
 pub enum Command {
     /// It was merged, or there was nothing to merge; or its worktree may go.
     Merged(Box<Merged>),
+    /// It came from another machine.
+    Fetched(Box<Fetched>),
+}
+
+/// Commits that came from another machine, or that there are none.
+#[derive(Debug, Clone, svc_base::recorded::Recorded)]
+pub struct Fetched {
+    pub agent: AgentId,
+    pub branch: String,
+    /// What the branch stood at here, and stands at now.
+    pub from: String,
+    pub to: String,
+    pub commits: u64,
+    /// Whether there is something on that machine that no commit holds.
+    pub uncommitted: bool,
 }
 
 /// A merge that was done.
@@ -58,9 +74,25 @@ pub struct Merged {
 
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
-    let Command::Merged(merged) = command;
-    let result = record(all, cx, *merged);
+    let result = match command {
+        Command::Merged(merged) => record(all, cx, *merged),
+        Command::Fetched(fetched) => note_fetched(all, cx, &fetched),
+    };
     cx.answer(call, result);
+}
+
+/// Errors: 404.
+fn note_fetched(all: &mut All, cx: &mut Context, fetched: &Fetched) -> Result<Reply, Problem> {
+    let Fetched { agent, branch, from, to, commits, uncommitted } = fetched;
+    let agent = all.agents.find(&agent.to_string())?;
+    let told = json!({
+        "ok": true, "agentId": agent.id, "agentName": agent.name, "runner": agent.runner, "branch": branch,
+        "from": from, "to": to, "commits": commits, "uncommitted": uncommitted,
+    });
+    if *commits > 0 {
+        cx.audit("agent.fetch", &told);
+    }
+    Ok(Reply::ok(&told))
 }
 
 /// Errors: 404, 409 `agent_running` when the worktree is to go and its agent runs again.

@@ -31,7 +31,7 @@ pub fn routes() -> Vec<Route<Handler>> {
             "Forget a runner; what stands on its machine stays there",
             Write(OperatorOnly, |ask| command(Command::Remove(target(ask)))),
         )
-        .replies(&[(200, "it is gone"), AGENT, UNKNOWN]),
+        .replies(&[(200, "it is gone"), AGENT, UNKNOWN, (409, "agents work on it")]),
         Route::new(
             Method::Post,
             "/api/runners/:name/check",
@@ -68,6 +68,7 @@ pub(super) fn wish(fields: &mut Fields) -> Command {
     fields.tell("name", || json!({"pattern": WORD}));
     let name = fields.required_string("name").unwrap_or_default().to_owned();
     check_word(fields, "name", &name);
+    fields.validator.check(name != "here", "name", || "name: here is this machine".to_owned());
     let word = fields.required_choice("kind", &Kind::WORDS);
     let kind = word.map_or(Kind::Ssh, |_| Kind::Ssh);
     fields.tell("destination", || json!({"maxLength": kind::MAX_DESTINATION_BYTES}));

@@ -40,6 +40,8 @@ fn ssh(destination: &str, script: &str) -> Vec<String> {
         "-T",
         "-oBatchMode=yes",
         "-oStrictHostKeyChecking=yes",
+        // A connection of its own: one that is shared hears of a cut when its owner does.
+        "-oControlPath=none",
         "-oForwardAgent=no",
         "-oForwardX11=no",
         "-oClearAllForwardings=yes",

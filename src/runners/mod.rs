@@ -8,18 +8,27 @@
 //! shell for more than one word.
 
 pub mod api;
+pub mod dialogue;
 pub mod kind;
 #[cfg(test)]
 mod tests;
 pub mod worker;
+pub mod worker_bring;
+mod worker_bundle;
+mod worker_client;
 mod worker_far;
-mod worker_host;
+pub mod worker_host;
+mod worker_input;
+pub mod worker_line;
+pub mod worker_master;
+mod worker_open;
 
 pub use worker_far::{SUB_COMMAND, main};
 
 use crate::api::{Problem, Reply};
 use crate::core::time::{Time, rfc3339};
 use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
+use crate::prices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -67,6 +76,8 @@ pub struct Facts {
     pub kernel: String,
     /// Its processor, as `x86_64`.
     pub arch: String,
+    /// The home folder of whoever logs in there, absolute.
+    pub home: String,
     pub processors: u32,
     /// Megabytes in all, and what is available.
     pub memory: u64,
@@ -102,6 +113,9 @@ pub struct Runner {
     /// What its client is told, as [`kind::fault`] allows it.
     pub destination: String,
     pub labels: Vec<String>,
+    /// The folder of this project's work there, see [`dialogue`].
+    #[serde(default)]
+    pub folder: String,
     pub added_by: String,
     #[serde(with = "rfc3339")]
     pub added_at: Time,
@@ -182,7 +196,12 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     let result = all.health.writable().and_then(|()| match command {
         Command::Add { name, kind, destination, labels } => {
             let (added_by, added_at) = (cx.actor.to_string(), cx.now);
-            add(all, cx, Runner { name, kind, destination, labels, added_by, added_at, checked: None })
+            let folder = folder(all, cx);
+            add(
+                all,
+                cx,
+                Runner { name, kind, destination, labels, folder, added_by, added_at, checked: None },
+            )
         }
         Command::Remove(name) => remove(all, cx, &name),
         Command::Checked { name, took_ms, copied, found } => {
@@ -194,6 +213,13 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         }
     });
     cx.answer(call, result);
+}
+
+/// A name for a folder that no other project has there: what is random tells it from others of that name.
+fn folder(all: &All, cx: &mut Context) -> String {
+    let name = all.project.dir.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(MAX_NAME_CHARS).collect();
+    format!("p{name}-{:016x}", cx.random())
 }
 
 fn add(all: &mut All, cx: &mut Context, runner: Runner) -> Result<Reply, Problem> {
@@ -210,7 +236,7 @@ fn add(all: &mut All, cx: &mut Context, runner: Runner) -> Result<Reply, Problem
         let text = format!("{MAX_RUNNERS} runners are known and that is the limit; remove one first");
         return Err(Problem::new(409, "too_many_runners", text));
     }
-    let told = shown(&runner);
+    let told = shown(all, &runner);
     Arc::make_mut(&mut all.runners).known.insert(runner.name.clone(), Arc::new(runner));
     cx.audit("runner.add", &told);
     cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
@@ -219,6 +245,16 @@ fn add(all: &mut All, cx: &mut Context, runner: Runner) -> Result<Reply, Problem
 
 fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem> {
     all.runners.find(name)?;
+    let users = all.agents.live().filter(|agent| agent.runner.as_deref() == Some(name));
+    let users: Vec<&str> = users.map(|agent| agent.name.as_str()).collect();
+    if !users.is_empty() {
+        let text = format!(
+            "{} work on runner {name}; end them first: svc kill {}",
+            users.join(", "),
+            users.join(" ")
+        );
+        return Err(Problem::new(409, "runner_in_use", text));
+    }
     Arc::make_mut(&mut all.runners).known.remove(name);
     cx.audit("runner.remove", &json!({"name": name}));
     cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
@@ -233,22 +269,35 @@ fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Res
         cx.audit("runner.copy", &json!({"name": name, "program": program}));
     }
     runner.checked = Some(checked);
-    let told = shown(&runner);
+    if runner.folder.is_empty() {
+        // Of before agents worked there.
+        runner.folder = folder(all, cx);
+    }
+    let told = shown(all, &runner);
     Arc::make_mut(&mut all.runners).known.insert(name.to_owned(), Arc::new(runner));
     cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
     Ok(Reply::ok(&told))
 }
 
-/// As callers see it.
-fn shown(runner: &Runner) -> Value {
-    let Runner { name, kind, destination, labels, added_by, added_at, checked } = runner;
+/// As callers see it, with its agents: how many live, of how many of these nothing is heard, and what all
+/// that worked there last have cost.
+fn shown(all: &All, runner: &Runner) -> Value {
+    let Runner { name, kind, destination, labels, folder: _, added_by, added_at, checked } = runner;
+    let there = || all.agents.iter().filter(|agent| agent.runner.as_ref() == Some(name));
+    let live = || there().filter(|agent| agent.status.is_live());
+    let (unpriced, cost) = there().fold((0_u64, 0.0), |(unpriced, cost), agent| {
+        (unpriced.saturating_add(agent.unpriced_tokens), cost + agent.cost_usd)
+    });
     json!({
         "name": name, "kind": kind.word(), "destination": destination, "labels": labels,
         "addedBy": added_by, "addedAt": added_at.to_string(), "checked": checked,
+        "agents": live().count(),
+        "unreachable": live().filter(|agent| agent.status_reason.code() == "unreachable").count(),
+        "costUsd": prices::known(cost, unpriced),
     })
 }
 
 /// `GET /api/runners`.
 pub fn list(all: &All) -> Value {
-    json!({"runners": all.runners.iter().map(|one| shown(one)).collect::<Vec<_>>(), "max": MAX_RUNNERS})
+    json!({"runners": all.runners.iter().map(|one| shown(all, one)).collect::<Vec<_>>(), "max": MAX_RUNNERS})
 }

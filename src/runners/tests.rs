@@ -66,6 +66,7 @@ fn facts() -> Facts {
         program: "ab".repeat(32),
         kernel: "6.12".into(),
         arch: "x86_64".into(),
+        home: "/there".into(),
         processors: 2,
         memory: 2000,
         available: 1000,

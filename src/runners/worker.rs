@@ -2,13 +2,15 @@
 
 use super::api::target;
 use super::worker_host::{call, own_hash};
-use super::{Command, Facts, Runner};
+use super::{Command, Facts, Runner, worker_master};
 use crate::api::Problem;
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
 use std::time::Instant;
 use svc_base::untrusted::untrusted_prose;
 
+/// Bytes of a path there.
+const PATH_BYTES: usize = 1_000;
 /// Characters of a word of a machine's answer.
 const WORD_CHARS: usize = 300;
 
@@ -41,6 +43,10 @@ fn look(host: &Host, runner: &Runner) -> Result<(Facts, bool, u64), String> {
             shown(&facts.program)
         ));
     }
+    let is_path = facts.home.starts_with('/') && !facts.home.chars().any(char::is_control);
+    if !is_path || facts.home.len() > PATH_BYTES {
+        return Err("HOME there is no path that can be used".to_owned());
+    }
     let Facts { version, program, kernel, arch, no_room, git, .. } = &facts;
     let facts = Facts {
         version: shown(version),
@@ -51,6 +57,8 @@ fn look(host: &Host, runner: &Runner) -> Result<(Facts, bool, u64), String> {
         git: git.as_deref().map(shown),
         ..facts
     };
+    // For the lines to come.
+    let _ = worker_master::socket(&host.processes, &host.project, runner);
     Ok((facts, answer.copied, answer.took_ms))
 }
 

@@ -1,7 +1,9 @@
 //! `svc __far`: this program on a runner's machine, called by the daemon on another one.
 
 use super::Facts;
+use super::worker_bring;
 use super::worker_host::{SAYS, own_hash};
+use super::worker_open::{self, home};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -24,10 +26,13 @@ const OWN_FILE: &str = "/proc/self/exe";
 /// Runs it.
 pub fn main(args: &[OsString]) -> ExitCode {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
-    let told = if words == ["check"] {
-        facts().map(|facts| println!("{SAYS}{}", serde_json::to_string(&facts).unwrap_or_default()))
-    } else {
-        Err(format!("{SUB_COMMAND} is for the daemon of another machine: see svc help runner"))
+    let told = match words.as_slice() {
+        ["check"] => {
+            facts().map(|facts| println!("{SAYS}{}", serde_json::to_string(&facts).unwrap_or_default()))
+        }
+        ["open"] => return worker_open::main(),
+        ["bring", place, work, known, how] => worker_bring::far(place, work, known, *how == "settle"),
+        _ => Err(format!("{SUB_COMMAND} is for the daemon of another machine: see svc help runner")),
     };
     match told {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,6 +56,7 @@ fn facts() -> Result<Facts, String> {
         program: own_hash()?.to_owned(),
         kernel: kernel.trim().to_owned(),
         arch: std::env::consts::ARCH.to_owned(),
+        home: home()?.to_str().ok_or("HOME there is no text")?.to_owned(),
         processors: u32::try_from(processors).unwrap_or(u32::MAX),
         memory: megabytes(&memory, "MemTotal:"),
         available: megabytes(&memory, "MemAvailable:"),

@@ -6,6 +6,7 @@
 
 use super::{Kind, Runner, SUB_COMMAND, kind};
 use sha2::{Digest, Sha256};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -40,7 +41,7 @@ const CLIENT_VARIABLES: [&str; 5] =
 /// SHA-256 of this program, in hex.
 ///
 /// Errors: its file cannot be read.
-pub(super) fn own_hash() -> Result<&'static str, String> {
+pub fn own_hash() -> Result<&'static str, String> {
     static HASH: OnceLock<Result<String, String>> = OnceLock::new();
     let hashed = HASH.get_or_init(|| {
         let file = own_file().map_err(|error| format!("this program's own file cannot be read: {error}"))?;
@@ -69,6 +70,11 @@ pub(super) fn run_script(hash: &str, words: &str) -> String {
     ))
 }
 
+/// Whether a line says that this program is not there.
+pub(super) fn is_absent(line: &str) -> bool {
+    line.starts_with(ABSENT)
+}
+
 fn copy_script(hash: &str) -> String {
     by_sh(&format!(
         "umask 077; d=$HOME/.cache/svc/bin/{hash}; mkdir -p \"$d\" || exit 3; t=$d/new.$$; \
@@ -79,14 +85,27 @@ fn copy_script(hash: &str) -> String {
     ))
 }
 
+/// What a kind's client is told of where a runner is.
+pub fn reach(runner: &Runner) -> String {
+    runner.destination.clone()
+}
+
 /// The client's process, to run `script` there.
 pub(super) fn client(kind: Kind, destination: &str, script: &str) -> Spec {
     let (program, args) = kind::command_line(kind, destination, script);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut spec = Spec::tool(program, &args, Path::new("/"));
-    let variable = |name: &&str| Some(((*name).into(), std::env::var_os(name)?));
-    spec.env.extend(CLIENT_VARIABLES.iter().filter_map(variable));
+    spec.env.extend(client_variables());
     spec
+}
+
+fn client_variables() -> impl Iterator<Item = (OsString, OsString)> {
+    CLIENT_VARIABLES.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
+}
+
+/// All variables of a process that is to start such a client.
+pub fn line_variables() -> Vec<(OsString, OsString)> {
+    Spec::tool("", &[], Path::new("/")).env.into_iter().chain(client_variables()).collect()
 }
 
 /// What [`call`] has come to.
@@ -107,7 +126,7 @@ pub(super) fn call(processes: &Processes, runner: &Runner, words: &str) -> Resul
     let mut copied = false;
     loop {
         let began = std::time::Instant::now();
-        let said = run(processes, runner, &run_script(hash, words), b"", CALL_LIMIT)?;
+        let said = run(processes, runner, &run_script(hash, words), b"", (CALL_LIMIT, ANSWER_BYTES))?;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let text = String::from_utf8_lossy(&said.stdout);
         let line = |mark: &str| text.lines().find_map(|line| line.strip_prefix(mark)).map(str::to_owned);
@@ -125,6 +144,26 @@ pub(super) fn call(processes: &Processes, runner: &Runner, words: &str) -> Resul
     }
 }
 
+/// Runs this program there with these words, where it is; all that it prints.
+///
+/// Errors: a sentence for people.
+pub(super) fn run_far(
+    processes: &Processes,
+    runner: &Runner,
+    words: &str,
+    limit: Duration,
+    max_bytes: usize,
+) -> Result<Captured, String> {
+    let said = run(processes, runner, &run_script(own_hash()?, words), b"", (limit, max_bytes))?;
+    if String::from_utf8_lossy(&said.stdout).lines().take(10).any(is_absent) {
+        let name = &runner.name;
+        return Err(format!(
+            "this program is not on runner {name} any more: svc runner check {name} puts it there"
+        ));
+    }
+    Ok(said)
+}
+
 /// The program that runs here can run on a machine that calls itself so.
 fn check_machine(machine: &str) -> Result<(), String> {
     let own = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
@@ -140,7 +179,7 @@ fn check_machine(machine: &str) -> Result<(), String> {
 
 fn copy(processes: &Processes, runner: &Runner, hash: &str) -> Result<(), String> {
     let file = own_file().map_err(|error| format!("this program's own file cannot be read: {error}"))?;
-    let said = run(processes, runner, &copy_script(hash), &file, COPY_LIMIT)?;
+    let said = run(processes, runner, &copy_script(hash), &file, (COPY_LIMIT, ANSWER_BYTES))?;
     let text = String::from_utf8_lossy(&said.stdout);
     if text.lines().any(|line| line == COPIED) {
         return Ok(());
@@ -174,10 +213,10 @@ fn run(
     runner: &Runner,
     script: &str,
     input: &[u8],
-    limit: Duration,
+    (limit, max_bytes): (Duration, usize),
 ) -> Result<Captured, String> {
     let spec = client(runner.kind, &runner.destination, script);
-    let said = processes.capture(&spec, input, limit, ANSWER_BYTES)?;
+    let said = processes.capture(&spec, input, limit, max_bytes)?;
     if said.exit.code == Some(SSH_FAILED) {
         let Runner { destination, .. } = runner;
         return Err(format!(

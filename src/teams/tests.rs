@@ -334,7 +334,11 @@ fn decisions_7_a_crashed_builder_is_restarted_once_then_the_phase_is_blocked() {
     assert!(pending["task"].as_str().is_some_and(|task| !task.is_empty()), "what it is for: {pending}");
     assert!(pending["scope"].is_array() && pending["role"].is_string(), "{pending}");
     // A person resumes it, and it completes: the plan goes on.
-    bench.command(Core::Agents(crate::agents::Command::Resume { target: "b-1".into(), message: None }));
+    bench.command(Core::Agents(crate::agents::Command::Resume {
+        target: "b-1".into(),
+        message: None,
+        runner: None,
+    }));
     assert_eq!(bench.state.teams.plans()[0].phase, Phase::Working { phase: 1 });
     ends(&mut bench, "b-1", 0);
     assert!(bench.state.agents.find("qc-1").is_ok());
@@ -428,7 +432,11 @@ fn a_daemon_that_restarts_between_phases_goes_on() {
     next.apply(Event::Detected(vec![]));
     assert_eq!(state_of(&next, "b-2"), Status::Interrupted, "it waits for its resume");
     assert!(next.notices("phase2:failed").is_empty());
-    next.command(Core::Agents(crate::agents::Command::Resume { target: "b-2".into(), message: None }));
+    next.command(Core::Agents(crate::agents::Command::Resume {
+        target: "b-2".into(),
+        message: None,
+        runner: None,
+    }));
     ends(&mut next, "b-2", 0);
     let qc = next.state.agents.find("qc-1").unwrap();
     assert!(qc.prompt.contains("lib.rs (b-1, writes: 1)"), "{}", qc.prompt);

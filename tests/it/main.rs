@@ -81,6 +81,8 @@ mod room;
 mod rotation_triggers;
 mod rules;
 mod runners;
+mod runners_hostile;
+mod runners_trips;
 mod runs;
 mod schemas;
 mod script_agent;

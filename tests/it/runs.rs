@@ -160,6 +160,7 @@ impl Desk {
             at_screen: None,
             complete: None,
             turns: None,
+            far: None,
         }
     }
 

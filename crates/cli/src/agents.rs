@@ -79,9 +79,18 @@ pub fn spawn(session: &Session) -> Outcome {
     if !prompt.is_empty() {
         body.insert("prompt".into(), json!(prompt));
     }
-    for option in
-        ["provider", "model", "name", "permission", "effort", "isolation", "priority", "account", "schedule"]
-    {
+    for option in [
+        "provider",
+        "model",
+        "name",
+        "permission",
+        "effort",
+        "isolation",
+        "priority",
+        "account",
+        "runner",
+        "schedule",
+    ] {
         if let Some(value) = args.value(option) {
             body.insert(option.into(), json!(value));
         }

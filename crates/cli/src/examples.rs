@@ -48,7 +48,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "rotate",
         &["svc rotate backend-1 --dry-run    # what its successor would be told", "svc rotate backend-1"],
     ),
-    ("resume", &["svc resume backend-1", "svc resume backend-1 'and now the footer'"]),
+    (
+        "resume",
+        &[
+            "svc resume backend-1",
+            "svc resume backend-1 'and now the footer'",
+            "svc resume backend-1 --runner box",
+        ],
+    ),
     ("wait", &["svc wait", "svc wait --asked", "svc wait backend-1 --timeout 30m"]),
     (
         "diff",
@@ -148,7 +155,11 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ),
     (
         "runner",
-        &["svc runner add box ssh me@box.example.org --label big", "svc runner check box", "svc runners"],
+        &[
+            "svc runner add box ssh me@box.example.org --label big",
+            "svc runner check box",
+            "svc runner fetch backend-1",
+        ],
     ),
     (
         "prices",

@@ -17,14 +17,16 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     alias: "runners",
     group: Group::Look,
     summary: "list, add, check and remove other machines of your own",
-    usage: "runner [list | add NAME ssh USER@HOST [--label L].. | check NAME | remove NAME]",
+    usage: "runner [list | add NAME ssh USER@HOST [--label L].. | check NAME | remove NAME | fetch AGENT]",
     words: (0, 4),
-    complete: Words::OneOf(&["list", "add", "check", "remove"]),
+    complete: Words::OneOf(&["list", "add", "check", "remove", "fetch"]),
     options: &[value("label", "L", "for add: a word that says what it is good for; may be repeated")],
     details: "A runner is reached by your own ssh, with your own settings and keys, and is never asked a question: its\n\
               host key has to be known, and your key has to open it without one (ssh-agent). check copies this very\n\
               program there, to ~/.cache/svc/bin, where it is not yet, compares its SHA-256 on both sides, and tells\n\
-              what that machine has. remove leaves there what is there.",
+              what that machine has. 'svc spawn --runner NAME' has an agent work there, on a copy of the last commit;\n\
+              fetch brings its commits into its branch here, for 'svc diff' and 'svc merge', and of one that has ended\n\
+              what it has not committed, too. remove leaves there what is there.",
     run: runner,
 }];
 
@@ -35,8 +37,9 @@ fn runner(session: &Session) -> Outcome {
         ["add", name, kind, destination] => add(session, name, kind, destination),
         ["check", name] => check(session, name),
         ["remove", name] => remove(session, name),
+        ["fetch", agent] => fetch(session, agent),
         _ => Err(Failure::usage(
-            "usage: svc runner [list | add NAME ssh USER@HOST | check NAME | remove NAME]; see 'svc help runner'",
+            "usage: svc runner [list | add NAME ssh USER@HOST | check NAME | remove NAME | fetch AGENT]; see 'svc help runner'",
         )),
     }
 }
@@ -54,13 +57,16 @@ fn list(session: &Session) -> Outcome {
     if runners.is_empty() {
         return out.line("no runners; 'svc runner add NAME ssh USER@HOST' adds another machine of yours");
     }
-    let mut table = Table::new(&["RUNNER", "KIND", "DESTINATION", "LABELS", "CHECKED", "FOUND"]);
+    let mut table =
+        Table::new(&["RUNNER", "KIND", "DESTINATION", "LABELS", "AGENTS", "COST", "CHECKED", "FOUND"]);
     for one in &runners {
         table.row(&[
             clean(text(one, "name")),
             clean(text(one, "kind")),
             clean(text(one, "destination")),
             labels(one),
+            agents(one),
+            one["costUsd"].as_f64().map_or_else(|| "-".to_owned(), |cost| format!("${cost:.2}")),
             clean(one["checked"]["at"].as_str().unwrap_or("never")),
             found(one),
         ]);
@@ -72,6 +78,14 @@ fn labels(runner: &Value) -> String {
     let all: Vec<&str> =
         runner["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if all.is_empty() { "-".to_owned() } else { clean(&all.join(" ")) }
+}
+
+/// How many live there, and of how many nothing is heard.
+fn agents(runner: &Value) -> String {
+    match runner["unreachable"].as_u64() {
+        Some(silent) if silent > 0 => format!("{}, {silent} unreachable", runner["agents"]),
+        _ => runner["agents"].to_string(),
+    }
 }
 
 /// What the last check came to, in a few words.
@@ -157,4 +171,22 @@ fn remove(session: &Session, name: &str) -> Outcome {
         return out.document(&answer);
     }
     out.line(&format!("removed {}; what is in ~/.cache/svc there stays", clean(name)))
+}
+
+fn fetch(session: &Session, agent: &str) -> Outcome {
+    let out = &session.out;
+    let client = session.client()?.within(CHECK_LIMIT).doing("bringing its commits");
+    let answer = client.call("POST", &format!("/api/agents/{}/fetch", encode(agent)), None)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let (name, branch) = (clean(text(&answer, "agentName")), clean(text(&answer, "branch")));
+    out.line(&format!(
+        "{} commits of {name} came into {branch}; look at them: svc diff {name}",
+        answer["commits"]
+    ))?;
+    if answer["uncommitted"] == true {
+        out.note("more is on that machine that it has not committed; it comes along once it has ended");
+    }
+    Ok(())
 }

@@ -89,7 +89,10 @@ pub fn resume(session: &Session) -> Outcome {
     let message = words_or_stdin(session, 1)?;
     let client = session.client()?;
     let agent = find(&client, &session.args.words[0])?;
-    let body = if message.is_empty() { json!({}) } else { json!({"message": message}) };
+    let mut body = if message.is_empty() { json!({}) } else { json!({"message": message}) };
+    if let Some(runner) = session.args.value("runner") {
+        body["runner"] = json!(runner);
+    }
     let answer = client.post(&path(&agent, "/resume"), &body)?;
     if out.json {
         return out.document(&answer);

@@ -80,6 +80,49 @@ pub fn find(run_dir: &Path, from: u64) -> Result<Option<Link>, String> {
     }
 }
 
+/// The socket of the keeper of a run, for whoever passes on what another machine's daemon says to it. `None`:
+/// none is there.
+///
+/// Errors: a sentence; it is there and cannot be reached.
+pub fn door(run_dir: &Path) -> Result<Option<UnixStream>, String> {
+    let shown = run_dir.display();
+    let Some(folder) = Folder::open(run_dir).map_err(|error| format!("{shown}: {error}"))? else {
+        return Ok(None);
+    };
+    let Some(place) = folder.place()? else { return Ok(None) };
+    if process::identity_of(place.pid) != Some(place.identity()) {
+        return Ok(None);
+    }
+    folder.connect().map(Some).map_err(|error| format!("the keeper in {shown} cannot be reached: {error}"))
+}
+
+/// The first frame for a keeper that is reached through a pipe.
+///
+/// Errors: the token is too long for one.
+pub fn hello(token: &str, from: u64) -> io::Result<Vec<u8>> {
+    Ok(ToKeeper::Hello { version: VERSION, token: token.to_owned(), from }.encode()?)
+}
+
+/// Why a keeper behind a pipe is not spoken to.
+pub struct NoLink {
+    /// A sentence.
+    pub why: String,
+    /// Another try comes to the same.
+    pub is_final: bool,
+}
+
+/// A connection through a pipe with a keeper that [`hello`] was said to: which process it is on its machine
+/// is not looked at here.
+///
+/// Errors: it refuses, or says nothing.
+pub fn through(socket: UnixStream, limit: Duration) -> Result<Link, NoLink> {
+    let link = halves(socket).and_then(|(reader, writer)| welcomed(reader, writer, limit));
+    link.map_err(|failure| match failure {
+        Failure::Silent(why) => NoLink { why: format!("its keeper {why}"), is_final: false },
+        Failure::Refuses(why) => NoLink { why: format!("its keeper {why}"), is_final: true },
+    })
+}
+
 /// Whether the folder of a run is one of a keeper that is gone, and had begun.
 pub fn is_left(run_dir: &Path) -> bool {
     let place = Folder::open(run_dir).ok().flatten().and_then(|folder| folder.place().ok().flatten());
@@ -119,18 +162,40 @@ fn connect(folder: &Folder, place: &Place, from: u64) -> Result<Link, Failure> {
 
 /// Says the first word and waits for the answer.
 fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity, limit: Duration) -> Result<Link, Failure> {
-    let failed = |error: io::Error| format!("does not answer: {error}");
-    let ended = || Failure::Silent("has ended without a word".into());
-    socket.set_write_timeout(Some(SEND_LIMIT)).map_err(failed)?;
-    let writer = Arc::new(Writer::new(socket.try_clone().map_err(failed)?).map_err(failed)?);
-    let mut reader = Reader::new(socket).map_err(failed)?;
+    let (reader, writer) = halves(socket)?;
     writer.send(word).map_err(|_| ended())?;
+    let link = welcomed(reader, writer, limit)?;
+    let Welcome { pid, start_ticks, .. } = link.welcome;
+    if (Identity { pid, start_ticks }) != keeper {
+        return Err(Failure::Refuses("is another than it was to be".into()));
+    }
+    Ok(link)
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Silent(format!("does not answer: {error}"))
+    }
+}
+
+fn ended() -> Failure {
+    Failure::Silent("has ended without a word".into())
+}
+
+fn halves(socket: UnixStream) -> Result<(Reader, Arc<Writer>), Failure> {
+    socket.set_write_timeout(Some(SEND_LIMIT))?;
+    let writer = Arc::new(Writer::new(socket.try_clone()?)?);
+    Ok((Reader::new(socket)?, writer))
+}
+
+/// Waits for the answer to the first word.
+fn welcomed(mut reader: Reader, writer: Arc<Writer>, limit: Duration) -> Result<Link, Failure> {
     let until = Instant::now() + limit;
     let (kind, place) = loop {
         if let Some(found) = reader.frames.next(FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
             break found;
         }
-        match reader.wait(Some(until)).map_err(failed)? {
+        match reader.wait(Some(until))? {
             Ready::Socket => {}
             Ready::Wake | Ready::Nothing => {
                 return Err(format!("has not answered for {} s", limit.as_secs()).into());
@@ -143,8 +208,7 @@ fn greet(socket: UnixStream, word: &ToKeeper, keeper: Identity, limit: Duration)
     };
     match FromKeeper::decode(kind, reader.frames.payload(place)) {
         Ok(FromKeeper::Welcome(welcome)) => {
-            let is_same = Identity { pid: welcome.pid, start_ticks: welcome.start_ticks } == keeper;
-            if !is_same || welcome.version != VERSION {
+            if welcome.version != VERSION {
                 return Err(Failure::Refuses("is another than it was to be".into()));
             }
             Ok(Link { welcome, reader, writer })
@@ -183,13 +247,22 @@ pub struct Reader {
     wake: PipeReader,
     waker: Waker,
     is_gone: bool,
+    is_broken: bool,
 }
 
 impl Reader {
     fn new(socket: UnixStream) -> io::Result<Self> {
         let (wake, pipe) = io::pipe()?;
         let waker = Waker(Arc::new(Waking { is_rung: AtomicBool::new(false), pipe }));
-        Ok(Self { socket, frames: Frames::new(CHUNK_BYTES), records: 0..0, wake, waker, is_gone: false })
+        Ok(Self {
+            socket,
+            frames: Frames::new(CHUNK_BYTES),
+            records: 0..0,
+            wake,
+            waker,
+            is_gone: false,
+            is_broken: false,
+        })
     }
 
     /// Waits for the next frame, for the wake, or until `limit`.
@@ -205,7 +278,7 @@ impl Reader {
             match self.frames.next(FRAME_BYTES_MAX) {
                 Ok(Some((kind, place))) => return self.found(kind, place),
                 Ok(None) => {}
-                Err(_) => return self.gone(),
+                Err(_) => return self.broken(),
             }
             match self.wait(limit) {
                 Ok(Ready::Wake) => {}
@@ -228,13 +301,23 @@ impl Reader {
                 self.records = end - len..end;
                 Next::Records { offset, len }
             }
-            Err(_) => self.gone(),
+            Err(_) => self.broken(),
         }
+    }
+
+    fn broken(&mut self) -> Next {
+        self.is_broken = true;
+        self.gone()
     }
 
     fn gone(&mut self) -> Next {
         self.is_gone = true;
         Next::Gone
+    }
+
+    /// Whether what has come is no word of a keeper's.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// What the last [`Next::Records`] has brought.

@@ -43,6 +43,9 @@ pub struct RunFile {
     /// Whether a person is at its screen.
     #[serde(default)]
     pub at_screen: bool,
+    /// Before what the line to another machine tells among the program's complaints, where it works there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_mark: Option<String>,
     /// The folders by which its record of a session is found.
     pub record_folders: Vec<(String, PathBuf)>,
 }

@@ -13,6 +13,7 @@ use crate::agents::worker_log::LogStore;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::Activity;
+use crate::runners::dialogue;
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -55,6 +56,8 @@ pub(super) struct Output {
     since: Instant,
     /// Dropped when all that was there at the start is taken in, or when the run is over.
     pub awaited: Option<Awaited>,
+    /// Before what the line to another machine tells.
+    pub line_mark: Option<String>,
 }
 
 /// Gives the permit back when dropped.
@@ -102,7 +105,25 @@ impl Output {
             frames: Packed::default(),
             since: Instant::now(),
             awaited: None,
+            line_mark: None,
         }
+    }
+
+    /// What a complaint says that is none of the program's but a word of the line to it.
+    pub fn word_of_line(&self, complaint: &str) -> Option<RunReport> {
+        let words = complaint.strip_prefix(self.line_mark.as_ref()?.as_str())?;
+        Some(RunReport::Line { cut: words.strip_prefix(dialogue::CUT).map(str::to_owned) })
+    }
+
+    /// The last such word among these complaints.
+    pub fn last_word_of_line(&self, complaints: &str) -> Option<RunReport> {
+        complaints.lines().rev().find_map(|line| self.word_of_line(line))
+    }
+
+    /// These complaints without such words.
+    pub fn without_line(&self, complaints: &str) -> String {
+        let Some(mark) = &self.line_mark else { return complaints.to_owned() };
+        complaints.split_inclusive('\n').filter(|line| !line.starts_with(mark.as_str())).collect()
     }
 
     /// Goes on behind this deed, where an earlier daemon has taken in some that come again.

@@ -13,7 +13,7 @@ use super::notes::Act;
 use super::orders::Order;
 use super::output::{Output, Taken};
 use super::stream::{End, Stream};
-use super::{Inner, Kept, Known, Run, RunSpec};
+use super::{Inner, Kept, Known, Run, RunSpec, far};
 use crate::agents::report::{Keeper, RunReport};
 use crate::core::time::Time;
 use crate::providers::{Launch, Provider, Ruling, SessionStart};
@@ -80,6 +80,8 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         }
     };
     let mut stream = Stream::new(output, Arc::clone(&run.orders), launch.conversation);
+    let grace = stop_grace(inner, &file);
+    stream.output.line_mark.clone_from(&file.line_mark);
     stream.record.look_for(spec.provider, file.record_folders, file.at_screen);
     if let (true, SessionStart::Resume { id, .. }) = (file.at_screen, &spec.request.session) {
         // Before anybody can write there again.
@@ -96,7 +98,7 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         Ok((link, checkpointed)) => {
             let marker = order.marker;
             let held: (Beside, Held) = (beside, prepared);
-            stream.speak_to(&link, stop_grace(inner, file.at_screen));
+            stream.speak_to(&link, grace);
             follow(inner, run, stream, link, checkpointed, &marker, held);
         }
         Err(error) => {
@@ -136,12 +138,18 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
     }
     output.go_on(found.saved.deed, Taken { heard: known.heard, logged });
     let mut stream = Stream::new(output, Arc::clone(&run.orders), conversation);
+    let grace = stop_grace(inner, &file);
+    stream.output.line_mark.clone_from(&file.line_mark);
     stream.record.look_for(provider, file.record_folders, file.at_screen);
     stream.started = known.process;
     let checkpointed = Checkpointed::at(&folder, &found);
     stream.restore(found.saved);
     stream.turns.by = known.turns.take();
-    stream.speak_to(&link, stop_grace(inner, file.at_screen));
+    if let Some(word) = stream.output.last_word_of_line(&String::from_utf8_lossy(&stream.tail)) {
+        // No deed has counted it: the state may be one of before it.
+        stream.output.report(word);
+    }
+    stream.speak_to(&link, grace);
     stream.tell_settings(known.settings);
     let (at, end, acts) = (stream.offset, link.welcome.end, link.welcome.notes.len());
     log::info!("agent {}: gone on with at {at} of {end} bytes, {acts} acts kept", run.agent);
@@ -312,8 +320,13 @@ fn finish_deadline(inner: &Inner, stream: &Stream) -> Option<Instant> {
 }
 
 /// Between TERM and KILL.
-fn stop_grace(inner: &Inner, at_screen: bool) -> Duration {
-    if at_screen { SCREEN_GRACE.max(inner.limits.stop_grace) } else { inner.limits.stop_grace }
+fn stop_grace(inner: &Inner, file: &RunFile) -> Duration {
+    let usual = inner.limits.stop_grace;
+    match file {
+        RunFile { at_screen: true, .. } => SCREEN_GRACE.max(usual),
+        RunFile { line_mark: Some(_), .. } => usual + far::STOP_GRACE,
+        _ => usual,
+    }
 }
 
 /// Ends what a keeper that is gone has left; how many processes could not be.
@@ -354,14 +367,19 @@ fn launch(
     beside: &Beside,
 ) -> Result<(Launch, KeeperOrder, RunFile), String> {
     let info = spec.provider.info();
+    let far = spec.far.as_ref().map(|far| far.request(&spec.request));
+    let request = far.as_ref().unwrap_or(&spec.request);
     let made = catch_unwind(AssertUnwindSafe(|| match spec.at_screen {
-        None => Ok((spec.provider.launch(&spec.request)?, None)),
+        None => Ok((spec.provider.launch(request)?, None)),
         Some(since) => {
             spec.provider.at_terminal(&spec.request, since.0).map(|screen| (screen.launch, Some(screen.last)))
         }
     }));
     let (mut launch, last) =
         made.unwrap_or_else(|_| Err(format!("the provider {} failed (a bug in this program)", info.id)))?;
+    if let Some(far) = &spec.far {
+        return far.launch(inner, spec, folder, launch);
+    }
     let marker = Marker { agent: spec.agent, project_dir: spec.request.project_dir.clone() };
     let spec_of =
         |launch: &Launch| process_spec(launch, info, &spec.env_extra, &spec.request, &marker, beside);
@@ -380,6 +398,7 @@ fn launch(
         beside,
         has_room,
         at_screen: spec.at_screen.is_some(),
+        line_mark: None,
         record_folders: record_folders(spec.provider, &process.env, spec.at_screen.is_some()),
     };
     let made = folder.make().and_then(|()| folder.write_run(&file));
@@ -393,7 +412,7 @@ fn launch(
         cwd: process.cwd,
         stdin: launch.stdin,
         marker,
-        stop_grace_ms: millis(stop_grace(inner, file.at_screen)),
+        stop_grace_ms: millis(stop_grace(inner, &file)),
         orphan_ms: millis(spec.orphan),
         nice: spec.nice,
         ceiling: spec.ceiling,

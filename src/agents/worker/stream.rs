@@ -97,7 +97,7 @@ pub(super) struct Stream {
     notes: Notes,
     underway: VecDeque<Underway>,
     pub record: SessionRecord,
-    tail: Vec<u8>,
+    pub tail: Vec<u8>,
     pub started: Option<(u32, u64)>,
     /// A message taken late may have begun another turn; the program is not stopped in the middle of it.
     pub turn_open: bool,
@@ -432,6 +432,10 @@ impl Stream {
     }
 
     fn complaint(&mut self, ts: Time, line: &str) {
+        if let Some(word) = self.output.word_of_line(line) {
+            self.flush();
+            return self.output.report(word);
+        }
         self.raw_err.push(line);
         let mut is_told = false;
         self.hear(ts, |conversation, steps| {
@@ -467,7 +471,7 @@ impl Stream {
 
     /// The end of what it wrote to standard error.
     pub fn stderr_tail(&self) -> String {
-        String::from_utf8_lossy(&self.tail).into_owned()
+        self.output.without_line(&String::from_utf8_lossy(&self.tail))
     }
 
     /// Tells the conversation what the program has written into its record meanwhile.

@@ -1,0 +1,229 @@
+//! Agents that work on another machine: who may start one there, where it is to run, and what becomes known
+//! of the line to it.
+//!
+//! Its branch and worktree are here, as of any agent with a worktree; what it works on is a tree on the
+//! runner's machine that begins with the same commit, and its work comes back as commits of that branch.
+
+use super::reason::Reason;
+use super::record::{Agent, Phase};
+use super::worker::Far;
+use super::{LogEntry, Outcome, SpawnRequest, say, spawn, touch};
+use crate::api::{Problem, Validator};
+use crate::core::ids::AgentId;
+use crate::core::{Actor, Context, Durability, Effect, State as All};
+use crate::providers::environment::Extra;
+use crate::providers::{Info, LaunchRequest, Permission};
+use crate::runners::dialogue;
+use crate::settings::{Cage, Enforcement};
+use serde_json::json;
+use std::sync::Arc;
+use svc_base::untrusted::untrusted_prose;
+
+#[cfg(test)]
+#[path = "elsewhere_tests.rs"]
+mod tests;
+
+/// The word for this machine, where a runner may be named.
+const HERE: &str = "here";
+/// Characters of why a line is cut.
+const WHY_CHARS: usize = 200;
+
+/// Who may have work done elsewhere: persons.
+///
+/// Errors: 403 `agent_may_not`.
+pub(super) fn check_maker(cx: &Context, request: &SpawnRequest) -> Result<(), Problem> {
+    if request.runner.is_none() || matches!(cx.actor, Actor::Operator) {
+        return Ok(());
+    }
+    let text = format!("{} may not start an agent on another machine; a person has to", cx.actor);
+    Err(Problem::new(403, "agent_may_not", text))
+}
+
+/// What somebody is to have elsewhere.
+struct Given<'a> {
+    runner: &'a str,
+    permission: Permission,
+    has_integrations: bool,
+    has_skills: bool,
+    has_account: bool,
+}
+
+/// What a runner has to be, and what cannot be had there.
+pub(super) fn check(all: &All, info: &Info, request: &SpawnRequest, validator: &mut Validator) {
+    let Some(runner) = request.runner.as_deref() else { return };
+    let given = Given {
+        runner,
+        permission: request.permission,
+        has_integrations: !request.integrations.is_empty(),
+        has_skills: !request.skills.is_empty(),
+        has_account: request.account.is_some(),
+    };
+    check_there(all, info, &given, validator);
+}
+
+fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Validator) {
+    let name = given.runner;
+    let config = all.settings.config();
+    let mut refuse = |holds: bool, why: &str| {
+        validator.check(!holds, "runner", || format!("runner {name} cannot be: {why}"));
+    };
+    match all.runners.find(name) {
+        Err(problem) => refuse(true, &problem.error),
+        Ok(runner) => {
+            let facts = runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
+            let is_known = facts.is_some();
+            refuse(!is_known, &format!("nothing is known of it; svc runner check {name} looks"));
+            refuse(facts.is_some_and(|facts| facts.git.is_none()), "there is no git on it");
+        }
+    }
+    refuse(given.has_integrations, "integrations are called here, and agents there cannot reach them");
+    refuse(given.has_skills, "skills are linked into folders here");
+    refuse(given.has_account, "folders and keys of accounts are here; log in there yourself");
+    refuse(
+        info.needs_fence && given.permission == Permission::Auto,
+        "its program keeps no bounds by itself, and there is no fence of svc's there; --permission full lets it \
+         do whatever you may do there",
+    );
+    refuse(config.enforcement == Enforcement::Kernel, "enforcement is kernel, and there is no fence there");
+    refuse(
+        config.isolation.cage == Cage::Require,
+        "isolation.cage is require, and agents there have no room",
+    );
+}
+
+/// Continues an ended agent, on the machine that is named from now on.
+///
+/// Its session, and what it has not committed or nobody has fetched, are on the machine where it was: it goes
+/// on with its task, at its branch as that stands here.
+///
+/// Errors: as [`say::resume`]; 403 `agent_may_not`, 409 `agent_alive`, 409 `no_worktree`.
+pub(super) fn resume(
+    all: &mut All,
+    cx: &mut Context,
+    target: &str,
+    message: Option<String>,
+    runner: Option<&str>,
+) -> Result<Outcome, Problem> {
+    if let Some(to) = runner {
+        settle_elsewhere(all, cx, target, Some(to).filter(|to| *to != HERE))?;
+    }
+    say::resume(all, cx, target, message)
+}
+
+fn settle_elsewhere(all: &mut All, cx: &mut Context, target: &str, to: Option<&str>) -> Result<(), Problem> {
+    let agent = Arc::clone(all.agents.find(target)?);
+    if agent.runner.as_deref() == to {
+        return Ok(());
+    }
+    if !matches!(cx.actor, Actor::Operator) {
+        let text = format!("{} may not send an agent to another machine; a person has to", cx.actor);
+        return Err(Problem::new(403, "agent_may_not", text));
+    }
+    let name = &agent.name;
+    if agent.status.is_live() {
+        let text = format!("agent {name} is alive ({}); svc kill {name} ends it first", agent.status_reason);
+        return Err(Problem::new(409, "agent_alive", text));
+    }
+    if agent.worktree.is_none() {
+        let text = format!("{name} has no branch of its own, so its work cannot go anywhere");
+        return Err(Problem::new(409, "no_worktree", text));
+    }
+    if let (Some(to), Ok(provider)) = (to, spawn::provider_of(&agent)) {
+        let mut validator = Validator::default();
+        let given = Given {
+            runner: to,
+            permission: agent.permission,
+            has_integrations: !agent.integrations.is_empty(),
+            has_skills: !agent.skills.is_empty(),
+            has_account: agent.account.is_some(),
+        };
+        check_there(all, provider.info(), &given, &mut validator);
+        validator.finish()?;
+    }
+    let told = json!({"agentId": agent.id, "name": name, "from": agent.runner, "to": to});
+    cx.audit("agent.move", &told);
+    let words = format!("moved to {}; its session stays where it was", to.unwrap_or("this machine"));
+    cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::life(words)));
+    if let Some(agent) = Arc::make_mut(&mut all.agents).edit(agent.id) {
+        agent.runner = to.map(str::to_owned);
+        agent.leave_session();
+    }
+    touch(all, cx, Durability::BeforeReply);
+    Ok(())
+}
+
+/// What a provider is asked to run for an agent that works elsewhere, and where that is: the folders of that
+/// machine, and nothing that is made here.
+pub(super) fn settle(
+    all: &All,
+    agent: &Agent,
+    request: LaunchRequest,
+) -> (LaunchRequest, Option<Result<Far, String>>) {
+    match far(all, agent) {
+        Some(Ok(far)) => (moved(&far, agent, request), Some(Ok(far))),
+        other => (request, other),
+    }
+}
+
+fn far(all: &All, agent: &Agent) -> Option<Result<Far, String>> {
+    let name = agent.runner.as_ref()?;
+    let found = all.runners.find(name).map_err(|problem| problem.error);
+    Some(found.and_then(|runner| {
+        let facts = runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
+        let facts =
+            facts.ok_or_else(|| format!("runner {name} cannot be used: svc runner check {name} says why"))?;
+        let worktree = agent.worktree.as_deref().unwrap_or_default();
+        let work = agent.lineage_id.to_string();
+        Ok(Far {
+            runner: Arc::clone(runner),
+            program: facts.program.clone(),
+            tree: dialogue::tree(facts.home.as_ref(), &runner.folder, &work),
+            folder: agent.working_dir.clone(),
+            branch: format!("svc/{}", worktree.rsplit('/').next().unwrap_or_default()),
+            work,
+        })
+    }))
+}
+
+/// Variables that are set for all agents stay here: what goes there a person has named for this one.
+fn moved(far: &Far, agent: &Agent, request: LaunchRequest) -> LaunchRequest {
+    let working_dir = if far.folder.is_empty() { far.tree.clone() } else { far.tree.join(&far.folder) };
+    let extra_env = Extra::clone(&agent.env);
+    LaunchRequest { working_dir, hook_program: None, fence: None, room: None, extra_env, ..request }
+}
+
+/// The line to it is cut, and why; or it stands again.
+pub(super) fn line(all: &mut All, cx: &mut Context, id: AgentId, cut: Option<&str>) {
+    let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };
+    let runner = agent.runner.clone().unwrap_or_default();
+    if !agent.status.is_live() || matches!(agent.phase, Phase::Stopping(..) | Phase::Ended) {
+        return;
+    }
+    let is_cut = matches!(agent.status_reason.why(), Reason::Unreachable { .. });
+    let words = match cut {
+        Some(_) if is_cut => return,
+        Some(why) => {
+            let why: String = untrusted_prose(why).chars().take(WHY_CHARS).collect();
+            let words = format!("the line to {runner} is cut: {why}");
+            let before = serde_json::to_string(agent.status_reason.why()).ok();
+            agent.set_status(cx.now, agent.status, Reason::Unreachable { runner, why, before });
+            words
+        }
+        None if is_cut => {
+            let before = match agent.status_reason.why() {
+                Reason::Unreachable { before, .. } => {
+                    before.as_deref().and_then(|text| serde_json::from_str(text).ok())
+                }
+                _ => None,
+            };
+            let usual = if agent.turn_open { Reason::Working } else { Reason::TurnEnded };
+            let reason = before.unwrap_or(usual);
+            agent.set_status(cx.now, agent.status, reason);
+            format!("the line to {runner} stands again")
+        }
+        None => return,
+    };
+    let lineage = agent.lineage_id;
+    cx.push(Effect::Log(lineage, id, LogEntry::life(words)));
+    touch(all, cx, Durability::Soon);
+}

@@ -1,0 +1,145 @@
+//! A run on another machine: the program of its keeper here is the line to the keeper there.
+
+use super::checkpoint::{RunFile, RunFolder};
+use super::env::own_program;
+use super::{Inner, RunSpec};
+use crate::providers::{Launch, LaunchProgram, LaunchRequest};
+use crate::runners::dialogue::{Opening, PLAN, Plan};
+use crate::runners::worker_host::{line_variables, own_hash};
+use crate::runners::{Runner, worker_host, worker_line, worker_master};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use svc_keeper::protocol::Order;
+use svc_sys::clock;
+use svc_sys::files::replace_soon;
+use svc_sys::process::Marker;
+
+/// The keeper there goes on without a daemon for at least this long: a line may be cut for a while.
+const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
+/// Beyond the time that ending takes there: the order has to get there, and its end back.
+pub(super) const STOP_GRACE: Duration = Duration::from_secs(15);
+
+/// Of the variables that svc adds only these go there: none of a key, nor of a daemon that is not reached
+/// from there.
+const SENT: [&str; 3] = ["SVC_AGENT_ID", "SVC_AGENT_NAME", "SVC_AGENT_ROLE"];
+
+/// Where a run is to be, when that is not here.
+#[derive(Debug, Clone)]
+pub struct Far {
+    pub runner: Arc<Runner>,
+    /// SHA-256 of the program that was last seen there.
+    pub program: String,
+    /// The name of the agent's folder there, see [`crate::runners::dialogue`].
+    pub work: String,
+    /// What it works on, and where below that.
+    pub tree: PathBuf,
+    pub folder: String,
+    /// The branch that the tree begins with.
+    pub branch: String,
+}
+
+impl Far {
+    /// The request as that machine is to see it.
+    pub(super) fn request(&self, request: &LaunchRequest) -> LaunchRequest {
+        LaunchRequest { project_dir: self.tree.clone(), ..request.clone() }
+    }
+
+    /// Writes down what the line is to do, and orders it.
+    ///
+    /// Errors: a sentence.
+    pub(super) fn launch(
+        &self,
+        inner: &Inner,
+        spec: &RunSpec,
+        folder: &RunFolder,
+        launch: Launch,
+    ) -> Result<(Launch, Order, RunFile), String> {
+        let name = &self.runner.name;
+        if self.program != own_hash()? {
+            return Err(format!(
+                "this svc is another than the one that was put on runner {name}: svc runner check {name} puts it \
+                 there"
+            ));
+        }
+        let mark = format!("svc-line {} ", random());
+        let project = spec.request.project_dir.clone();
+        let plan = self.plan(inner, spec, &launch, mark.clone());
+        let file = RunFile {
+            agent: spec.agent,
+            model: spec.request.model.clone(),
+            beside: None,
+            has_room: false,
+            at_screen: false,
+            record_folders: Vec::new(),
+            line_mark: Some(mark),
+        };
+        let text = serde_json::to_vec(&plan).map_err(|error| error.to_string())?;
+        let made = folder.make().and_then(|()| folder.write_run(&file));
+        let made = made.and_then(|()| replace_soon(&folder.path().join(PLAN), &text));
+        made.map_err(|error| format!("its folder {} cannot be made: {error}", folder.path().display()))?;
+        let order = Order {
+            token: random(),
+            run_dir: folder.path().to_path_buf(),
+            program: own_program(),
+            args: vec![worker_line::SUB_COMMAND.into(), folder.path().into()],
+            env: line_variables(),
+            cwd: project.clone(),
+            stdin: launch.stdin,
+            marker: Marker { agent: spec.agent, project_dir: project },
+            stop_grace_ms: millis(inner.limits.stop_grace + STOP_GRACE),
+            orphan_ms: millis(spec.orphan),
+            nice: spec.nice,
+            ceiling: spec.ceiling,
+        };
+        Ok((launch, order, file))
+    }
+
+    /// What the line is told.
+    fn plan(&self, inner: &Inner, spec: &RunSpec, launch: &Launch, mark: String) -> Plan {
+        let sent = spec.env_extra.iter().filter(|(name, _)| SENT.contains(&name.as_str()));
+        let opening = Opening {
+            provider: spec.provider.info().id.to_owned(),
+            program: match &launch.program {
+                LaunchProgram::Named(name) => Some(name.clone()),
+                LaunchProgram::Itself => None,
+            },
+            args: launch.args.clone(),
+            env: launch.env.clone(),
+            own_env: sent.cloned().collect(),
+            extra: spec.request.extra_env.clone(),
+            folder: self.folder.clone(),
+            stdin: launch.stdin,
+            agent: spec.agent,
+            token: random(),
+            stop_grace_ms: millis(inner.limits.stop_grace),
+            orphan_ms: millis(spec.orphan.max(ORPHAN_LEAST)),
+            nice: spec.nice,
+            ceiling: spec.ceiling,
+            branch: self.branch.clone(),
+            tip: String::new(),
+        };
+        let project = spec.request.project_dir.clone();
+        Plan {
+            kind: self.runner.kind,
+            reach: worker_host::reach(&self.runner),
+            socket: worker_master::socket(&inner.processes, &project, &self.runner),
+            program: self.program.clone(),
+            project,
+            mark,
+            place: self.runner.folder.clone(),
+            work: self.work.clone(),
+            run: random(),
+            opening,
+        }
+    }
+}
+
+/// What nobody else can say.
+fn random() -> String {
+    format!("{:016x}{:016x}", clock::random(), clock::random())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

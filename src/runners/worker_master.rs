@@ -1,0 +1,70 @@
+//! A connection of ssh's to each runner in use, which stands as long as this daemon: a line that goes over it
+//! is spared the handshakes of one of its own. Its keys, keepalives and bounds are those of any.
+//!
+//! ssh keeps it for as long as a line goes over it, also after this daemon: what it waits for is the end of
+//! its standard input, which is this daemon's. A line does not need it: without one, ssh makes one for it.
+
+use super::worker_host::client;
+use super::{Kind, Runner};
+use std::collections::BTreeMap;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use svc_sys::clock;
+use svc_sys::process::{Exit, Processes};
+
+/// What waits there; there is no quotation mark in it.
+const WAIT: &str = "exec sh -c 'exec cat >/dev/null'";
+/// Bytes of a socket's path, with what ssh puts behind it while it makes it.
+const PATH_BYTES_MAX: usize = 80;
+/// Between two tries to have one.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// By the runners' places.
+static STANDING: Mutex<BTreeMap<String, Standing>> = Mutex::new(BTreeMap::new());
+/// Where their sockets are, beside the folders of runs, which no room shows.
+const FOLDER: &str = ".svc/run";
+
+struct Standing {
+    socket: PathBuf,
+    began: Instant,
+    exit: crossbeam_channel::Receiver<Exit>,
+    /// Its end is the connection's.
+    _input: Option<File>,
+}
+
+/// The socket of the connection to this runner, where one stands; where none does, one is begun for the next.
+pub fn socket(processes: &Processes, project: &Path, runner: &Runner) -> Option<PathBuf> {
+    if runner.kind != Kind::Ssh {
+        return None;
+    }
+    let mut all = STANDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(standing) = all.get(&runner.folder) {
+        let is_gone = !standing.exit.is_empty();
+        if !is_gone {
+            return standing.socket.exists().then(|| standing.socket.clone());
+        }
+        if standing.began.elapsed() < AGAIN {
+            return None;
+        }
+    }
+    let folder = project.join(FOLDER);
+    let socket = folder.join(format!("ssh-{:08x}", clock::random() >> 32));
+    let shown = socket.to_str()?;
+    // ssh reads more into other characters.
+    let is_plain = shown.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
+    if !is_plain || shown.len() > PATH_BYTES_MAX {
+        return None;
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let mut spec = client(runner.kind, &runner.destination, WAIT);
+    let words = ["-oControlMaster=yes".to_owned(), format!("-oControlPath={shown}")];
+    spec.args.splice(0..0, words.map(Into::into));
+    // Without one a line has a connection of its own.
+    let running = processes.spawn(&spec).ok()?;
+    let standing = Standing { socket, began: Instant::now(), exit: running.exit, _input: running.stdin };
+    all.insert(runner.folder.clone(), standing);
+    None
+}
