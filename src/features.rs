@@ -38,7 +38,7 @@ macro_rules! features {
         /// What is posted to addresses of a person's own.
         webhooks Webhooks: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
         /// Browsers on other devices that look at what waits, and decide it.
-        phones Phones: state(State) wish(Command) report(Report) => _, _, api;
+        phones Phones: state(State) wish(Command) report(Report) order(Order) => _, _, api;
         /// Spans of what agents do, for a collector.
         telemetry Telemetry: state(State) report(Report) order(Order) => moment, heard, api;
         /// Signed messages from outside.
@@ -154,6 +154,8 @@ macro_rules! timers {
             GatewayCards(id: GatewayId) => gateways::cards_due;
             /// What waits for a webhook's receiver is to be sent, now that it is on the disk, or once more.
             WebhookDue(id: WebhookId) => webhooks::due;
+            /// What a phone is to be told is to be sent, now that it is on the disk, or once more.
+            PhoneDue(id: PhoneId) => phones::due;
             /// The journalist's next cycle.
             Journalist => journalist::due;
             /// The daily cleanup.
@@ -175,6 +177,8 @@ macro_rules! documents {
         $take! {
             /// Webhooks, and what is still to be told of what stands in the others.
             Webhooks = "state/webhooks.json": compact webhooks by restore;
+            /// Paired phones, where they call, and what they are still to be told.
+            Phones = "state/phones.json": compact phones by restore;
             /// The prices that a person has given.
             Prices = "state/prices.json": compact prices;
             /// The ledger. It is written first: an account is closed on disk before its record is gone from
@@ -226,8 +230,6 @@ macro_rules! documents {
             Specializations = "memory/specializations.json";
             /// The installed skills.
             Skills = "state/skills.json": pretty market;
-            /// Paired phones, and where they call.
-            Phones = "state/phones.json": compact phones;
             /// Comments of persons on the work of agents.
             Comments = "state/comments.json": compact comments;
             /// What the counters said and what happened.

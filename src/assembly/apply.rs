@@ -40,6 +40,7 @@ pub fn happen(state: &mut State, cx: &mut Context, event: Event) {
     gateways::overheard(state, cx);
     alerts::overheard(state, cx);
     webhooks::overheard(state, cx);
+    phones::overheard(state, cx);
 }
 
 /// The threads of a run report.

@@ -10,7 +10,7 @@
 
 use crate::core::time::{Jump, Time};
 use crate::core::{Context, Effect, State, Timer};
-use crate::{agents, approvals, coordination, federation, integrations, schedules, usage, webhooks};
+use crate::{agents, approvals, coordination, federation, integrations, phones, schedules, usage, webhooks};
 use std::sync::Arc;
 
 /// The wall clock has jumped; `cx.now` is its time now.
@@ -32,6 +32,7 @@ pub fn set(state: &mut State, cx: &mut Context, jump: Jump) {
     federation::clock_set(state, jump);
     integrations::clock_set(state, cx, jump);
     webhooks::clock_set(state, jump);
+    phones::clock_set(state, jump);
     usage::clock_set(state, cx.now);
     schedules::clock_set(state, cx, jump);
 }

@@ -58,6 +58,8 @@ pub struct Outbox {
     gateways: Gateways,
     /// Posts what happens.
     webhooks: crate::webhooks::worker::Senders,
+    /// Tells phones.
+    phones: crate::phones::worker_push::Senders,
     /// Exports spans.
     telemetry: crate::telemetry::worker::Exporter,
     /// Tells a person's desktop.
@@ -140,6 +142,10 @@ impl Outbox {
                 Arc::clone(&vault),
                 reports(core, Event::Webhooks),
             ),
+            phones: crate::phones::worker_push::Senders::new(
+                Arc::clone(&host.phones),
+                reports(core, |tried| Event::Phones(crate::phones::Report::Tried(tried))),
+            ),
             telemetry: crate::telemetry::worker::Exporter::new(
                 Arc::clone(&vault),
                 reports(core, Event::Telemetry),
@@ -208,6 +214,10 @@ impl Outbox {
             Effect::Webhooks(order) => {
                 let given = self.webhooks.order(order);
                 self.unless(given, Event::Webhooks);
+            }
+            Effect::Phones(order) => {
+                let given = self.phones.order(order);
+                self.unless(given, |tried| Event::Phones(crate::phones::Report::Tried(tried)));
             }
             Effect::Telemetry(order) => {
                 let given = self.telemetry.order(order);

@@ -24,9 +24,12 @@ use svc_sys::ws::{Listener, Subscription, wants_upgrade};
 /// The page for phones, and how a browser becomes one.
 pub const OF_ALL: [(Method, &str); 3] =
     [(Method::Get, "/phone"), (Method::Get, "/phone/:file"), (Method::Post, "/api/phone/session")];
-/// What a phone may with the right to look.
-pub const LOOKS: [(Method, &str); 5] = [
+/// What a phone may with the right to look: that and where it is told itself.
+pub const LOOKS: [(Method, &str); 8] = [
     (Method::Get, "/api/phone/self"),
+    (Method::Get, "/api/phone/push"),
+    (Method::Post, "/api/phone/push"),
+    (Method::Delete, "/api/phone/push"),
     (Method::Get, "/api/agents"),
     (Method::Get, "/api/approvals"),
     (Method::Get, "/api/approvals/:id"),

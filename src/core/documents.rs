@@ -26,7 +26,7 @@ macro_rules! document {
             /// Whether it holds what is still to be told of what stands in others: nothing is written before
             /// it.
             pub fn goes_before_all(self) -> bool {
-                matches!(self, Self::Webhooks)
+                matches!(self, Self::Webhooks | Self::Phones)
             }
 
             /// Its path below `.svc/`.

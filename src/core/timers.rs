@@ -1,7 +1,7 @@
 //! One table of deadlines: at most one per key, one next time-out for the whole daemon.
 
 use super::CallId;
-use super::ids::{AgentId, ScheduleId, WebhookId};
+use super::ids::{AgentId, PhoneId, ScheduleId, WebhookId};
 use super::time::{Jump, Time};
 use crate::approvals::{ApprovalId, RuleId};
 use crate::gateways::GatewayId;

@@ -1,10 +1,12 @@
 //! `/api/phones`, for the person at the machine; `/api/phone` and `/phone`, for phones.
 
-use super::{Grant, MAX_NAME_CHARS, Right, page, worker};
+use super::worker_encrypt::{AUTH_BYTES, is_key};
+use super::{Grant, MAX_NAME_CHARS, Right, page, push, worker};
 use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
+use svc_base::{base64, outgoing};
 
 /// Characters of an address and a port.
 const MAX_ADDRESS_CHARS: usize = 60;
@@ -14,11 +16,17 @@ const MAX_CODE_CHARS: usize = 20;
 pub const CODE_BODY_BYTES: usize = 1 << 10;
 
 const AGENT: (u16, &str) = (403, "the caller is no person");
+const NO_PHONE: (u16, &str) = (401, "the caller is no phone");
+/// Characters of an endpoint.
+const MAX_ENDPOINT_CHARS: usize = 1_000;
+/// Characters of a key.
+const MAX_KEY_CHARS: usize = 100;
 
 /// The routes of phones.
 pub fn routes() -> Vec<Route<Handler>> {
     let mut routes = of_people();
     routes.extend(of_phones());
+    routes.extend(of_push());
     routes
 }
 
@@ -80,11 +88,64 @@ fn of_phones() -> Vec<Route<Handler>> {
             (429, "too_soon: a wrong code was shown just now"),
         ]),
         Route::new(Method::Get, "/api/phone/self", "The phone that asks", Work(Access::Anyone, worker::own))
-            .replies(&[(200, "id, name, rights, pairedAt, project"), (401, "the caller is no phone")]),
+            .replies(&[(200, "id, name, rights, pairedAt, push, project"), NO_PHONE]),
         Route::new(Method::Get, "/phone", "The page for phones", Read(|ask: &Ask| Ok(page::front(ask)))),
         Route::new(Method::Get, "/phone/:file", "What the page for phones loads", Read(page::file))
             .replies(&[(200, "the file"), (304, "it is as it was"), (404, "no such file")]),
     ]
+}
+
+fn of_push() -> Vec<Route<Handler>> {
+    use Access::{Anyone, OperatorOnly};
+    use Handler::Work;
+    vec![
+        Route::new(
+            Method::Get,
+            "/api/phone/push",
+            "The key by which push services know this daemon; asked by a phone",
+            Work(Anyone, worker::push_key),
+        )
+        .replies(&[(200, "key, as a browser takes it"), NO_PHONE]),
+        Route::new(
+            Method::Post,
+            "/api/phone/push",
+            "Tell the phone that asks, by its push service, when something waits",
+            Work(OperatorOnly, worker::subscribe),
+        )
+        .body(|| schema_of(address))
+        .replies(&[
+            (200, "the phone"),
+            NO_PHONE,
+            (409, "push_address_taken: another phone has the endpoint"),
+        ]),
+        Route::new(
+            Method::Delete,
+            "/api/phone/push",
+            "Tell the phone that asks no more",
+            Work(OperatorOnly, worker::unsubscribe),
+        )
+        .replies(&[(200, "the phone"), NO_PHONE]),
+    ]
+}
+
+/// Where a browser is told, in the words of its own (`PushSubscription`).
+pub(super) fn address(fields: &mut Fields) -> push::Address {
+    let rule = "an https:// address of a push service, without user and fragment";
+    fields.tell("endpoint", || json!({"format": "uri", "pattern": "^https://"}));
+    let endpoint = fields.required_text("endpoint", MAX_ENDPOINT_CHARS);
+    let is_address = outgoing::https_host(&endpoint).is_some();
+    fields.validator.check(is_address, "endpoint", || format!("endpoint must be {rule}"));
+    let about = "a point of P-256 without compression, 65 bytes in base64 for URLs";
+    fields.tell("p256dh", || json!({"description": about}));
+    let p256dh = fields.required_text("p256dh", MAX_KEY_CHARS);
+    let is_point = base64::decode_for_url(&p256dh).is_some_and(|key| is_key(&key));
+    fields.validator.check(is_point, "p256dh", || format!("p256dh must be {about}"));
+    let about = "16 bytes in base64 for URLs";
+    fields.tell("auth", || json!({"description": about}));
+    let auth = fields.required_text("auth", MAX_KEY_CHARS);
+    let is_auth = base64::decode_for_url(&auth).is_some_and(|bytes| bytes.len() == AUTH_BYTES);
+    fields.validator.check(is_auth, "auth", || format!("auth must be {about}"));
+    push::Address { endpoint, p256dh, auth }
 }
 
 /// The code.
@@ -98,7 +159,7 @@ pub(super) fn invitation(fields: &mut Fields) -> (Option<SocketAddr>, Grant) {
         "of this machine, with or without a port; the one of before, or the one by which it reaches others";
     fields.tell("address", || json!({"description": about}));
     let text = fields.text("address", MAX_ADDRESS_CHARS).filter(|text| !text.is_empty());
-    let address = text.map(address);
+    let address = text.map(listener);
     if let Some(Err(rule)) = &address {
         fields.validator.fail("address", rule.clone());
     }
@@ -126,7 +187,7 @@ fn rights(fields: &mut Fields, words: Option<&[&str]>) -> Vec<Right> {
 }
 
 /// An address with or without a port.
-fn address(text: &str) -> Result<SocketAddr, String> {
+fn listener(text: &str) -> Result<SocketAddr, String> {
     let ip = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     let whole = ip.map(|ip| SocketAddr::new(ip, 0)).or_else(|_| text.parse::<SocketAddr>());
     let whole = whole

@@ -6,10 +6,14 @@
 //! cookie to every port of a machine.
 //!
 //! **Invariant:** of what proves a phone only a digest is kept; one that is revoked proves nothing any more.
-//! **Invariant:** the core takes from a phone nothing but decisions, and from one that is not paired nothing.
+//! **Invariant:** the core takes from a phone nothing but decisions and where it is told itself, and from one
+//! that is not paired nothing.
 
 pub mod api;
 mod page;
+pub mod push;
+#[cfg(test)]
+mod push_tests;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -17,8 +21,12 @@ pub mod worker;
 pub mod worker_certificate;
 pub mod worker_codes;
 pub mod worker_door;
+mod worker_encrypt;
+pub mod worker_push;
+mod worker_vapid;
 
-pub use store::{STORED_VERSION, Stored};
+pub use push::{Order, clock_set, due, overheard};
+pub use store::{STORED_VERSION, Stored, restore};
 
 use crate::api::{Problem, Reply};
 use crate::approvals::Action;
@@ -67,7 +75,7 @@ impl Right {
 }
 
 /// A paired phone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Phone {
     pub id: PhoneId,
@@ -78,6 +86,9 @@ pub struct Phone {
     pub proof: String,
     #[serde(with = "rfc3339")]
     pub paired_at: Time,
+    /// Where it wants to be told of what waits, while its page is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<push::Subscription>,
 }
 
 impl Phone {
@@ -90,6 +101,7 @@ impl Phone {
     pub fn shown(&self) -> Value {
         json!({
             "id": self.id, "name": self.name, "rights": self.rights, "pairedAt": self.paired_at.to_string(),
+            "push": self.push.as_ref().map(push::Subscription::shown),
         })
     }
 }
@@ -161,6 +173,9 @@ pub enum Command {
     /// Whoever shows what has this digest is a phone.
     Pair(PhoneId, Grant, String),
     Revoke(String),
+    /// The phone wants to be told of what waits.
+    Subscribe(PhoneId, Box<push::Address>),
+    Unsubscribe(PhoneId),
 }
 
 /// A fact from the threads that serve phones.
@@ -168,6 +183,8 @@ pub enum Command {
 pub enum Report {
     /// Somebody has shown a wrong code while there was one.
     WrongCode { from: String, tries: u32, is_void: bool },
+    /// What came of telling a phone.
+    Tried(push::Tried),
 }
 
 /// Handles a command.
@@ -176,14 +193,20 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::Invite(listen, grant) => Ok(invite(all, cx, listen, &grant)),
         Command::Pair(id, grant, proof) => pair(all, cx, id, grant, proof),
         Command::Revoke(word) => revoke(all, cx, &word),
+        Command::Subscribe(id, address) => push::subscribe(all, cx, id, *address),
+        Command::Unsubscribe(id) => push::unsubscribe(all, cx, id),
     });
     cx.answer(call, result);
 }
 
 /// Handles a report.
-pub fn report(_all: &mut All, cx: &mut Context, report: Report) {
-    let Report::WrongCode { from, tries, is_void } = report;
-    cx.audit("phone.wrong-code", &json!({"from": from, "tries": tries, "void": is_void}));
+pub fn report(all: &mut All, cx: &mut Context, report: Report) {
+    match report {
+        Report::WrongCode { from, tries, is_void } => {
+            cx.audit("phone.wrong-code", &json!({"from": from, "tries": tries, "void": is_void}));
+        }
+        Report::Tried(tried) => push::report(all, cx, tried),
+    }
 }
 
 /// Whether a phone of this name may wish this now: it may have been revoked since it has asked.
@@ -191,8 +214,13 @@ pub fn report(_all: &mut All, cx: &mut Context, report: Report) {
 /// Errors: 401 `phone_not_paired`, 403 `phone_may_not`.
 pub fn may_wish(all: &All, name: &str, command: &core::Command) -> Result<(), Problem> {
     let phone = all.phones.iter().find(|phone| phone.name == name).ok_or_else(not_paired)?;
-    let core::Command::Approvals(crate::approvals::Command::Decide { id, .. }) = command else {
-        return Err(may_not(name));
+    let id = match command {
+        core::Command::Approvals(crate::approvals::Command::Decide { id, .. }) => id,
+        // Where it is told itself.
+        core::Command::Phones(Command::Subscribe(id, _) | Command::Unsubscribe(id)) if *id == phone.id => {
+            return Ok(());
+        }
+        _ => return Err(may_not(name)),
     };
     let right = all.approvals.find(id).map_or(Right::Approve, |approval| Right::to_decide(&approval.action));
     if phone.may(right) { Ok(()) } else { Err(may_not(name)) }
@@ -236,7 +264,7 @@ fn pair(all: &mut All, cx: &mut Context, id: PhoneId, grant: Grant, proof: Strin
     }
     let phones = Arc::make_mut(&mut all.phones);
     let name = phones.free_name(grant.name);
-    let phone = Phone { id, name, rights: grant.rights, proof, paired_at: cx.now };
+    let phone = Phone { id, name, rights: grant.rights, proof, paired_at: cx.now, push: None };
     let shown = phone.shown();
     cx.audit("phone.pair", &json!({"phoneId": id, "name": phone.name, "rights": phone.rights}));
     phones.phones.insert(id, Arc::new(phone));
@@ -247,6 +275,7 @@ fn pair(all: &mut All, cx: &mut Context, id: PhoneId, grant: Grant, proof: Strin
 fn revoke(all: &mut All, cx: &mut Context, word: &str) -> Result<Reply, Problem> {
     let phone = Arc::clone(all.phones.find(word)?);
     Arc::make_mut(&mut all.phones).phones.remove(&phone.id);
+    push::forget(all, cx, phone.id, phone.push.is_some());
     cx.audit("phone.revoke", &json!({"phoneId": phone.id, "name": phone.name}));
     save(cx);
     Ok(Reply::ok(&json!({"ok": true, "id": phone.id, "name": phone.name})))

@@ -1,6 +1,8 @@
 //! `.svc/state/phones.json`.
 
-use super::{Phone, State};
+use super::{Phone, State, push};
+use crate::core::State as All;
+use crate::core::time::Time;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use svc_base::sorted::Gather;
@@ -31,4 +33,11 @@ impl State {
         let phones = stored.phones.into_iter().map(|phone| (phone.id, phone)).gather();
         Self { phones, listen: stored.listen }
     }
+}
+
+/// Takes over the phones of an earlier daemon: what they were to be told is looked at as soon as the core
+/// runs.
+pub fn restore(all: &mut All, stored: Stored, now: Time) {
+    all.phones = Arc::new(State::restore(stored));
+    push::resume(all, now);
 }

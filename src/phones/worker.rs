@@ -1,10 +1,10 @@
 //! The endpoints of phones that know the daemon: codes, pairing, the list, revocation.
 
-use super::api::{given_code, invitation};
+use super::api::{address, given_code, invitation};
 use super::worker_codes::{LIFE, Tried};
 use super::worker_door::{Door, Halves, Shown, own_address};
-use super::{Command, Grant, Phone, Report, not_paired};
-use crate::api::{Problem, Reply};
+use super::{Command, Grant, Phone, Report, not_paired, worker_push};
+use crate::api::{FieldError, Problem, Reply};
 use crate::assembly::host::Host;
 use crate::core::ids::PhoneId;
 use crate::core::{self, Event};
@@ -116,12 +116,42 @@ pub fn list(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     Ok(Answer::Reply(Reply::ok(&json!({"phones": phones, "listener": listener, "codeOpen": code}))))
 }
 
+/// The phone that asks.
+fn own_phone<'a>(ask: &Ask<'a>) -> Result<&'a Arc<Phone>, Problem> {
+    ask.phone.and_then(|name| ask.state.phones.iter().find(|phone| phone.name == name)).ok_or_else(not_paired)
+}
+
 /// `GET /api/phone/self`.
 pub fn own(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let phone = ask.phone.and_then(|name| ask.state.phones.find(name).ok()).ok_or_else(not_paired)?;
-    let mut shown = phone.shown();
+    let mut shown = own_phone(ask)?.shown();
     shown["project"] = ask.state.project.name.as_str().into();
     Ok(Answer::Reply(Reply::ok(&shown)))
+}
+
+/// `GET /api/phone/push`.
+pub fn push_key(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    own_phone(ask)?;
+    let vapid = host.phones.vapid().map_err(|error| Problem::new(503, "no_push_key", error.to_string()))?;
+    Ok(Answer::Reply(Reply::ok(&json!({"key": vapid.public()}))))
+}
+
+/// `POST /api/phone/push`.
+pub fn subscribe(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let id = own_phone(ask)?.id;
+    let address = ask.request.read(address)?;
+    worker_push::check(&ask.state.settings.config().push, &address.endpoint).map_err(|why| {
+        Problem::validation(vec![FieldError {
+            field: "endpoint".into(),
+            message: format!("endpoint: {why}"),
+        }])
+    })?;
+    Ok(Answer::Command(core::Command::Phones(Command::Subscribe(id, Box::new(address)))))
+}
+
+/// `DELETE /api/phone/push`.
+pub fn unsubscribe(_host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let id = own_phone(ask)?.id;
+    Ok(Answer::Command(core::Command::Phones(Command::Unsubscribe(id))))
 }
 
 /// `DELETE /api/phones/:id`.

@@ -4,6 +4,7 @@
 
 use super::worker_certificate::Identity;
 use super::worker_codes::{Codes, LIFE};
+use super::worker_vapid::Vapid;
 use super::{Phone, State};
 use crate::api::{Problem, Request};
 use crate::core::ids::PhoneId;
@@ -50,6 +51,8 @@ pub struct Door {
     seen: Mutex<HashMap<PhoneId, Time>>,
     /// Until when somebody looks whether it is still needed; `None` while nobody does.
     watch: Mutex<Option<Instant>>,
+    /// The key by which push services know the daemon, once it was needed.
+    vapid: Mutex<Option<Arc<Vapid>>>,
     /// Whether the daemon ends.
     is_over: AtomicBool,
 }
@@ -81,6 +84,7 @@ impl Door {
             open: Mutex::default(),
             seen: Mutex::default(),
             watch: Mutex::default(),
+            vapid: Mutex::default(),
             is_over: AtomicBool::default(),
         }
     }
@@ -118,6 +122,18 @@ impl Door {
         let told = shown(&made);
         *open = Some(made);
         Ok(told)
+    }
+
+    /// The key by which push services know this daemon; made when it is needed first.
+    ///
+    /// Errors: it cannot be read, made or kept.
+    pub(super) fn vapid(&self) -> io::Result<Arc<Vapid>> {
+        let mut kept = lock(&self.vapid);
+        let vapid = match kept.take() {
+            Some(vapid) => vapid,
+            None => Arc::new(Vapid::open(&self.folder)?),
+        };
+        Ok(Arc::clone(kept.insert(vapid)))
     }
 
     /// What is told of the listener, while it is open.
@@ -359,6 +375,7 @@ mod tests {
             rights: Vec::new(),
             proof: halves.proof.clone(),
             paired_at: Time(0),
+            push: None,
         };
         let mut phones = State::default();
         phones.phones.insert(phone.id, Arc::new(phone));

@@ -12,6 +12,7 @@ mod governor;
 mod limits;
 mod notify;
 mod over_all;
+mod push;
 mod telemetry;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ pub use governor::{Admit, Governor};
 pub use limits::{Budget, Limits, MidTurn, OnLimit, QuietHours};
 pub use notify::Notify;
 pub use over_all::budget_over_all;
+pub use push::Push;
 pub use svc_base::settings::{self as keys, defaults};
 pub use telemetry::Telemetry;
 
@@ -81,6 +83,7 @@ pub struct Config {
     /// What tells a person's desktop that something waits.
     pub notify: Notify,
     /// Where spans of what agents do go.
+    pub push: Push,
     pub telemetry: Telemetry,
     pub skills: Skills,
     /// Whether the kernel sees to it that agents write in their scopes only.
@@ -312,8 +315,8 @@ impl State {
         let mut merged = defaults();
         merge(&mut merged, &user);
         merge(&mut merged, &project);
-        let faults = [notify::foreign(&project), over_all::foreign(&project), telemetry::foreign(&project)];
-        if let Some(fault) = faults.into_iter().flatten().next() {
+        let foreign = [notify::foreign, over_all::foreign, push::foreign, telemetry::foreign];
+        if let Some(fault) = foreign.into_iter().find_map(|find| find(&project)) {
             return Err(Problem::validation(vec![fault]));
         }
         let config = check(&merged)?;
@@ -391,7 +394,7 @@ fn check(merged: &Map<String, Value>) -> Result<Config, Problem> {
 }
 
 /// Settings that hold further ones.
-const GROUPS: [&str; 13] = [
+const GROUPS: [&str; 14] = [
     "journalist",
     "isolation",
     "safety",
@@ -399,6 +402,7 @@ const GROUPS: [&str; 13] = [
     "limits",
     "governor",
     "notify",
+    "push",
     "telemetry",
     "skills",
     "integrations",
@@ -445,6 +449,7 @@ fn check_key(prefix: &str, key: &str, value: &Value, errors: &mut Vec<FieldError
         machine if governor::KEYS.contains(&machine) => governor::check(machine, value),
         limit if limits::KEYS.contains(&limit) => limits::check(limit, value),
         "notify.command" => notify::check(value),
+        part if push::KEYS.contains(&part) => push::check(part, value),
         "telemetry.endpoint" => telemetry::check(value),
         "telemetry.content" => (!value.is_boolean()).then(|| "must be true or false".into()),
         "skills.baseUrl" => match value.as_str() {

@@ -219,3 +219,38 @@ fn the_command_of_notices_is_a_bounded_list_in_the_persons_own_file_alone() {
     let refused = State::new(Map::new(), project.as_object().unwrap().clone()).unwrap_err();
     assert_eq!(refused.errors[0].field, "notify.command");
 }
+
+#[test]
+fn push_services_are_bounded_lists_of_hosts_in_the_persons_own_file_alone() {
+    let of = |push: Value| State::new(json!({"push": push}).as_object().unwrap().clone(), Map::new());
+    for good in [
+        json!({"hosts": []}),
+        json!({"hosts": ["push.example.org", "10.0.0.1", "fd00::1", "localhost"]}),
+        json!({"certificate": "/etc/push.pem", "contact": "mailto:me@example.org"}),
+        json!({"certificate": null, "contact": "https://example.org/me"}),
+    ] {
+        assert!(of(good.clone()).is_ok(), "{good}");
+    }
+    for bad in [
+        json!({"hosts": "a"}),
+        json!({"hosts": ["https://a"]}),
+        json!({"own": ["a:1"]}),
+        json!({"own": ["a/b"]}),
+        json!({"own": [""]}),
+        json!({"own": ["*.example.org"]}),
+        json!({"own": vec!["a"; 17]}),
+        json!({"certificate": "push.pem"}),
+        json!({"contact": "me"}),
+        json!({"contact": "mailto:me@a\"b"}),
+        json!({"more": 1}),
+    ] {
+        assert!(of(bad.clone()).is_err(), "{bad}");
+    }
+    let project = json!({"push": {"own": ["localhost"]}});
+    let refused = State::new(Map::new(), project.as_object().unwrap().clone()).unwrap_err();
+    assert_eq!(refused.errors[0].field, "push");
+    let state = of(json!({"hosts": ["a.example"], "own": ["b.example"]})).unwrap();
+    let allows = |host, port| state.config().push.allows(host, port).is_ok();
+    assert!(allows("A.example", 443) && allows("b.example", 8443));
+    assert!(!allows("a.example", 8443) && !allows("c.example", 443));
+}

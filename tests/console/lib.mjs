@@ -1,13 +1,15 @@
 // What the browser tests share: a daemon and a marketplace of their own, a browser, and watched pages.
 
 import { execFileSync, spawn } from "node:child_process";
+import crypto from "node:crypto";
 import { createRequire } from "node:module";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import tls from "node:tls";
 
 const root = path.resolve(import.meta.dirname, "../..");
-const tools = process.env.SVC_CONSOLE_TOOLS_DIR ?? path.join(root, "target/console-tools");
+export const tools = process.env.SVC_CONSOLE_TOOLS_DIR ?? path.join(root, "target/console-tools");
 const need = createRequire(path.join(tools, "package.json"));
 const chromium = process.env.SVC_CHROMIUM ?? "/usr/bin/chromium";
 /** While one works on the pages they are taken from the folder instead of from the binary. */
@@ -186,6 +188,20 @@ export function launch(more = []) {
   if (fromDisk) args.push("--disable-features=LocalNetworkAccessChecks");
   return driver.launch({ executablePath: chromium, args });
 }
+
+/** The certificate that is shown at this port of this machine. */
+export const certificateOf = (port) =>
+  new Promise((done, failed) => {
+    const line = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false }, () => {
+      done(line.getPeerX509Certificate());
+      line.end();
+    });
+    line.on("error", failed);
+  });
+
+/** By what a browser knows it, which was made to trust it. */
+export const pinOf = (certificate) =>
+  crypto.createHash("sha256").update(certificate.publicKey.export({ type: "spki", format: "der" })).digest("base64");
 
 /** A page whose console errors, refused loads and exceptions are collected in `page.faults`. */
 export async function open(browser, url, options = {}) {

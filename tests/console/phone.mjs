@@ -5,8 +5,7 @@
 import crypto from "node:crypto";
 import http from "node:http";
 import https from "node:https";
-import tls from "node:tls";
-import { Daemon, axeSource, check, launch, makeProject, open, text, until } from "./lib.mjs";
+import { Daemon, axeSource, certificateOf, check, launch, makeProject, open, pinOf, text, until } from "./lib.mjs";
 
 const DECIDED_MS = 2_000;
 const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
@@ -17,20 +16,13 @@ const ask = async (question) => (await daemon.post("/api/questions", { question 
 const { code, url, fingerprint } = await invite({ name: "pocket" });
 const port = Number(new URL(url).port);
 
-/** The certificate that the listener shows. */
-const shown = await new Promise((done, failed) => {
-  const line = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false }, () => {
-    done(line.getPeerX509Certificate());
-    line.end();
-  });
-  line.on("error", failed);
-});
+/** What the listener shows. */
+const shown = await certificateOf(port);
 check(shown.fingerprint256 === fingerprint, `the fingerprint is ${shown.fingerprint256}, told is ${fingerprint}`);
 const issuer = new crypto.X509Certificate((await daemon.get("/api/phones")).listener.toTrust.certificate);
 check(issuer.ca && shown.verify(issuer.publicKey) && shown.checkIP("127.0.0.1"), "the certificate of another");
-const pin = crypto.createHash("sha256").update(shown.publicKey.export({ type: "spki", format: "der" })).digest("base64");
 
-const browser = await launch([`--ignore-certificate-errors-spki-list=${pin}`]);
+const browser = await launch([`--ignore-certificate-errors-spki-list=${pinOf(shown)}`]);
 
 async function pair(page, digits) {
   await page.locator("#code").fill(digits);

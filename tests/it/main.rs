@@ -63,6 +63,7 @@ mod process_strays;
 mod processes;
 mod projects;
 mod providers;
+mod push;
 mod real_adoption;
 mod real_attach;
 mod real_claude;

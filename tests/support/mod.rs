@@ -15,6 +15,7 @@ pub mod phone;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod push;
 pub mod real;
 pub mod receiver;
 pub mod rehearsal;

@@ -331,6 +331,7 @@ impl World {
             Effect::Alerts(order) => format!("! tell {order:?}"),
             Effect::Telemetry(order) => format!("! export {} spans", order.spans.len()),
             Effect::Webhooks(order) => format!("! webhook {order:?}"),
+            Effect::Phones(order) => format!("! phone {order:?}"),
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
             Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(*id)),

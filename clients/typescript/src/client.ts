@@ -80,6 +80,11 @@ export class Client extends Transport {
     return (await this.call("DELETE", `/api/memory/constraints/${encodeURIComponent(hash)}`, {}, undefined, "auto")) as types.DeleteMemoryConstraintsHashReply;
   }
 
+  /** Tell the phone that asks no more. */
+  async deletePhonePush(): Promise<types.Phone> {
+    return (await this.call("DELETE", `/api/phone/push`, {}, undefined, "auto")) as types.Phone;
+  }
+
   /** Revoke a phone, at once. */
   async deletePhonesId(id: string): Promise<types.DeletePhonesIdReply> {
     return (await this.call("DELETE", `/api/phones/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.DeletePhonesIdReply;
@@ -398,6 +403,11 @@ export class Client extends Transport {
   /** What the page for phones loads. */
   async getPhoneFile(file: string): Promise<Uint8Array> {
     return (await this.call("GET", `/phone/${encodeURIComponent(file)}`, {}, undefined, "data")) as Uint8Array;
+  }
+
+  /** The key by which push services know this daemon; asked by a phone. */
+  async getPhonePush(): Promise<types.GetPhonePushReply> {
+    return (await this.call("GET", `/api/phone/push`, {}, undefined, "auto")) as types.GetPhonePushReply;
   }
 
   /** The phone that asks. */
@@ -873,6 +883,11 @@ export class Client extends Transport {
   /** Tell what worked. */
   async postMemoryDiscoveries(body: types.PostMemoryDiscoveriesBody): Promise<types.PostMemoryDiscoveriesReply | types.PostMemoryDiscoveriesReply201> {
     return (await this.call("POST", `/api/memory/discoveries`, {}, body, "auto")) as types.PostMemoryDiscoveriesReply | types.PostMemoryDiscoveriesReply201;
+  }
+
+  /** Tell the phone that asks, by its push service, when something waits. */
+  async postPhonePush(body: types.PostPhonePushBody): Promise<types.Phone> {
+    return (await this.call("POST", `/api/phone/push`, {}, body, "auto")) as types.Phone;
   }
 
   /** Pair a phone with a code; asked at the listener for phones. */

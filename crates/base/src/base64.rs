@@ -27,6 +27,15 @@ fn letters(bytes: &[u8], alphabet: &[u8; 64]) -> String {
     text
 }
 
+/// What text for URLs says; `None` for anything that [`encode_for_url`] would not have written.
+pub fn decode_for_url(text: &str) -> Option<Vec<u8>> {
+    let standard: String = text.chars().map(|letter| if letter == '-' { '+' } else { letter }).collect();
+    let mut standard = standard.replace('_', "/");
+    let whole = standard.len().next_multiple_of(4);
+    standard.extend(std::iter::repeat_n('=', whole - standard.len()));
+    decode(&standard).filter(|bytes| encode_for_url(bytes) == text)
+}
+
 /// What such text says; `None` for anything that [`encode`] would not have written.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let bare = text.trim_end_matches('=');
@@ -76,5 +85,9 @@ mod tests {
     fn the_last_two_letters_differ_in_urls() {
         let bytes = [0xfb, 0xff, 0xbf, 0x00];
         assert_eq!((encode(&bytes), encode_for_url(&bytes)), ("+/+/AA==".into(), "-_-_AA".into()));
+        assert_eq!(decode_for_url("-_-_AA").as_deref(), Some(&bytes[..]));
+        for wrong in ["+/+/AA", "-_-_AA==", "-_-_AB", "-", "-_-_ä"] {
+            assert_eq!(decode_for_url(wrong), None, "{wrong}");
+        }
     }
 }

@@ -198,6 +198,26 @@ pub const KEYS: &[Key] = &[
         "what tells your desktop that something waits, at most 5 times a minute; in your own file only, not a project's",
     ),
     key(
+        "push.hosts",
+        "a list of at most 16 host names; [] for any",
+        "the push services that phones may be told by; in your own file only; takes effect at the next start",
+    ),
+    key(
+        "push.own",
+        "a list of at most 16 host names and IP addresses",
+        "your own push services, which may be inside your network; no others may; in your own file only; takes effect at the next start",
+    ),
+    key(
+        "push.certificate",
+        "an absolute path of a PEM file; null for the well-known authorities",
+        "who vouches for the push services of your own; in your own file only; takes effect at the next start",
+    ),
+    key(
+        "push.contact",
+        "a mailto: or https:// address; null for none",
+        "how a push service reaches you; told to it with every message; in your own file only; takes effect at the next start",
+    ),
+    key(
         "telemetry.endpoint",
         "an https:// address, or http:// on this machine; null for none",
         "the OTLP endpoint that gets spans of what agents do; in your own file only; takes effect at the next start",
@@ -318,6 +338,7 @@ pub fn defaults() -> Map<String, Value> {
         },
         "governor": {"admit": "queue", "reserveMegabytes": null, "agentMegabytes": 0, "putAway": true, "freeze": true},
         "notify": {"command": []},
+        "push": {"hosts": [], "own": [], "certificate": null, "contact": null},
         "telemetry": {"endpoint": null, "content": false},
         "skills": {"baseUrl": format!("http://127.0.0.1:{MARKET_PORT}/api/v1")},
         "enforcement": "advisory",

@@ -129,6 +129,16 @@ fn phones(session: &Session) -> Outcome {
     }
 }
 
+/// The push service that tells a phone, and what went wrong there last.
+fn told_by(push: &Value) -> String {
+    let (host, error) = (text(push, "host"), text(push, "lastError"));
+    match (host.is_empty(), error.is_empty()) {
+        (true, _) => "-".to_owned(),
+        (_, true) => one_line(host),
+        _ => one_line(&format!("{host}: {error}")),
+    }
+}
+
 fn list(session: &Session) -> Outcome {
     let out = &session.out;
     let answer = session.client()?.get("/api/phones")?;
@@ -140,7 +150,7 @@ fn list(session: &Session) -> Outcome {
         return out.lines(&list.iter().map(|one| text(one, "id").to_owned()).collect::<Vec<_>>());
     }
     let age = |time: &str| if time.is_empty() { "-".to_owned() } else { age_of(time, now()) };
-    let mut table = Table::new(&["ID", "NAME", "MAY", "PAIRED", "SEEN"]);
+    let mut table = Table::new(&["ID", "NAME", "MAY", "PAIRED", "SEEN", "TOLD BY"]);
     for one in &list {
         let rights: Vec<&str> =
             one["rights"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -150,6 +160,7 @@ fn list(session: &Session) -> Outcome {
             rights.join(","),
             age(text(one, "pairedAt")),
             age(text(one, "lastSeen")),
+            told_by(&one["push"]),
         ]);
     }
     out.table(&table, "no phones; 'svc pair' makes a code for one")?;

@@ -31,6 +31,12 @@ function h(tag, properties, ...children) {
 let key = null;
 let rights = [];
 let socket = null;
+/** What shows notices, once it is there. */
+let worker = null;
+/** The card that a notice has opened, until it was shown. */
+let wanted = null;
+/** What is said of one that is not there any more. */
+let over = "";
 let wait = 1000;
 
 function say(state, told = "") {
@@ -57,9 +63,9 @@ function unpaired(told) {
   key = null;
   socket?.close();
   socket = null;
-  $("queue").hidden = true;
-  $("agents").hidden = true;
+  for (const id of ["queue", "agents", "notices"]) $(id).hidden = true;
   $("pair").hidden = false;
+  if (told) silence();
   const [, print] = location.hash.match(/^#([0-9A-F]{64})$/) ?? [];
   $("print").textContent = print ? `The picture said ${print.match(/../g).join(":")}` : "";
   say("not paired", told);
@@ -74,6 +80,58 @@ async function begin(paired) {
   $("agents").hidden = false;
   await load();
   listen();
+  notices().catch((error) => say($("state").textContent, line(error.message)));
+}
+
+/** How this browser hears of what waits while the page is closed; null where it cannot. */
+async function channel() {
+  const push = (await kept)?.pushManager;
+  return push ? { push, own: await push.getSubscription() } : null;
+}
+
+const silence = async () => (await channel())?.own?.unsubscribe();
+
+/** Shows whether it is told, and makes it so: `wish` is true or false, or absent for as it was. */
+async function notices(wish) {
+  const found = await channel();
+  if (!found || !key) return;
+  const { push, own } = found;
+  const { key: applicationServerKey } = await call("GET", "/api/phone/push");
+  let { push: known } = await call("GET", "/api/phone/self");
+  const made = btoa(String.fromCharCode(...new Uint8Array(own?.options.applicationServerKey ?? [])));
+  const isOurs = made.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "") === applicationServerKey;
+  if (wish ?? (own && !(known && isOurs))) {
+    await own?.unsubscribe();
+    const { endpoint, keys } = (await push.subscribe({ userVisibleOnly: true, applicationServerKey })).toJSON();
+    ({ push: known } = await call("POST", "/api/phone/push", { endpoint, ...keys }));
+  } else if (wish === false || (known && !own)) {
+    await own?.unsubscribe();
+    ({ push: known } = await call("DELETE", "/api/phone/push"));
+  }
+  const button = $("notices").firstChild;
+  button.textContent = known ? "Tell me here no more" : "Tell me here when something waits";
+  button.onclick = async () => {
+    try {
+      // First, while the tap counts.
+      if (!known) await Notification.requestPermission();
+      await notices(!known);
+    } catch (error) {
+      say($("state").textContent, `Nothing is told here: ${line(error.message)}`);
+    }
+  };
+  $("notices").hidden = false;
+}
+
+/** Shows the card of a notice; one that is decided is not there any more. */
+function show() {
+  if (!wanted) return;
+  const card = cards.get(wanted);
+  over = card ? "" : "What the notice was about is decided already.";
+  wanted = null;
+  history.replaceState(null, "", "/phone");
+  say($("state").textContent, over);
+  card?.scrollIntoView();
+  card?.focus();
 }
 
 /** What is wrong is told; who is not paired any more is shown how to become so. */
@@ -89,7 +147,7 @@ function listen() {
   socket = own;
   own.onopen = () => {
     wait = 1000;
-    say("connected");
+    say("connected", over);
     load().catch(failed);
   };
   own.onmessage = ({ data }) => JSON.parse(data).type.startsWith("approval:") && load().catch(failed);
@@ -108,6 +166,8 @@ const again = () => key && !socket && call("GET", "/api/phone/self").then(listen
 const cards = new Map();
 
 async function load() {
+  // Before what waits is asked for: what comes meanwhile is not among these.
+  const told = (await worker?.getNotifications()) ?? [];
   const [{ pending }, agents] = await Promise.all([call("GET", "/api/approvals"), call("GET", "/api/agents")]);
   const queue = $("queue");
   const open = new Set(pending.map((one) => one.id));
@@ -124,6 +184,9 @@ async function load() {
   }
   $("none")?.remove();
   if (!pending.length) queue.append(h("p", { id: "none", className: "muted" }, "Nothing waits for you."));
+  // What is decided, whoever did it, is told no more.
+  for (const notice of told) if (!open.has(notice.data)) notice.close();
+  show();
   document.title = pending.length ? `(${pending.length}) svc` : "svc";
   const live = agents.filter((one) => !["completed", "crashed", "killed", "interrupted"].includes(one.state));
   $("agents").replaceChildren(
@@ -145,7 +208,7 @@ function card(approval) {
   const told = h("div", {});
   const el = h(
     "article",
-    { id },
+    { id, tabIndex: -1 },
     h("p", { className: "muted" }, `${KINDS[action.type] ?? action.type} · ${who}`),
     h("p", { className: "what" }, isQuestion ? action.question : line(action.description)),
     told,
@@ -228,7 +291,19 @@ document.addEventListener("visibilitychange", () => {
 
 // The page is kept for when there is no network, where the browser trusts the certificate.
 const trusted = window.trustedTypes?.createPolicy("phone", { createScriptURL: () => "/phone/worker.js" });
-navigator.serviceWorker?.register(trusted ? trusted.createScriptURL("") : "/phone/worker.js", { scope: "/phone" }).catch(() => {});
+const script = trusted ? trusted.createScriptURL("") : "/phone/worker.js";
+const kept = Promise.resolve(navigator.serviceWorker?.register(script, { scope: "/phone" }))
+  .then(() => navigator.serviceWorker?.ready)
+  .catch(() => null);
+kept.then((ready) => (worker = ready));
+const open = (id) => {
+  wanted = id;
+  if (key) load().catch(failed);
+};
+navigator.serviceWorker?.addEventListener("message", ({ data }) => data.open && open(data.open));
+const asked = () => location.hash.match(/^#([a-z]+-[0-9a-f]+)$/)?.[1] ?? null;
+addEventListener("hashchange", () => asked() && open(asked()));
+wanted = asked();
 
 key = localStorage.getItem(KEY);
 if (key) begin().catch((error) => (failed(error), setTimeout(again, wait)));

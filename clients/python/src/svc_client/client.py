@@ -73,6 +73,10 @@ class Client(Transport):
         """Lift a rule."""
         return cast('types.DeleteMemoryConstraintsHashReply', self.call("DELETE", f"/api/memory/constraints/{segment(hash)}", {}, None, "auto"))
 
+    def delete_phone_push(self) -> types.Phone:
+        """Tell the phone that asks no more."""
+        return cast('types.Phone', self.call("DELETE", "/api/phone/push", {}, None, "auto"))
+
     def delete_phones_id(self, id: str) -> types.DeletePhonesIdReply:
         """Revoke a phone, at once."""
         return cast('types.DeletePhonesIdReply', self.call("DELETE", f"/api/phones/{segment(id)}", {}, None, "auto"))
@@ -392,6 +396,10 @@ class Client(Transport):
     def get_phone_file(self, file: str) -> bytes:
         """What the page for phones loads."""
         return cast('bytes', self.call("GET", f"/phone/{segment(file)}", {}, None, "data"))
+
+    def get_phone_push(self) -> types.GetPhonePushReply:
+        """The key by which push services know this daemon; asked by a phone."""
+        return cast('types.GetPhonePushReply', self.call("GET", "/api/phone/push", {}, None, "auto"))
 
     def get_phone_self(self) -> types.GetPhoneSelfReply:
         """The phone that asks."""
@@ -816,6 +824,10 @@ class Client(Transport):
     def post_memory_discoveries(self, body: types.PostMemoryDiscoveriesBody) -> Union[types.PostMemoryDiscoveriesReply, types.PostMemoryDiscoveriesReply201]:
         """Tell what worked."""
         return cast('Union[types.PostMemoryDiscoveriesReply, types.PostMemoryDiscoveriesReply201]', self.call("POST", "/api/memory/discoveries", {}, body, "auto"))
+
+    def post_phone_push(self, body: types.PostPhonePushBody) -> types.Phone:
+        """Tell the phone that asks, by its push service, when something waits."""
+        return cast('types.Phone', self.call("POST", "/api/phone/push", {}, body, "auto"))
 
     def post_phone_session(self, body: types.PostPhoneSessionBody) -> types.PostPhoneSessionReply:
         """Pair a phone with a code; asked at the listener for phones."""

@@ -774,7 +774,17 @@ class Phone(TypedDict):
     id: "Id"
     name: str
     pairedAt: str
+    push: Union["PhonePush", None]
     rights: list["PhoneRight"]
+
+class PhonePush(TypedDict):
+    host: str
+    lastError: Union[str, None]
+    lastErrorAt: Union[str, None]
+    lastSent: Union[str, None]
+    sent: int
+    since: str
+    waiting: int
 
 PhoneRight: TypeAlias = Literal['look', 'answer', 'approve']
 
@@ -1791,6 +1801,9 @@ class GetMemorySpecializationsReply(TypedDict):
 
 GetOpenapiJsonReply: TypeAlias = dict[str, Any]
 
+class GetPhonePushReply(TypedDict):
+    key: str
+
 class GetPhoneSelfReply(Phone):
     project: str
 
@@ -2749,6 +2762,11 @@ class PostMemoryDiscoveriesReply(TypedDict):
 class PostMemoryDiscoveriesReply201(TypedDict):
     added: bool
     otherwise: NotRequired[str]
+
+class PostPhonePushBody(TypedDict):
+    auth: str
+    endpoint: str
+    p256dh: str
 
 class PostPhoneSessionBody(TypedDict):
     code: str
