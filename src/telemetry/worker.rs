@@ -5,10 +5,13 @@ use super::{Order, Report};
 use crate::credentials::{Sealed, Vault};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use serde_json::Value;
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use svc_base::outgoing::retry_after;
+use svc_sys::clock;
 use svc_sys::threads::Thread;
 
 /// Spans that wait at most; further ones are dropped, and counted.
@@ -19,6 +22,8 @@ const BATCH: usize = 512;
 const GATHER: Duration = Duration::from_secs(1);
 /// After each failure that may pass, the same is tried again after so long; then its spans are dropped.
 const RETRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+/// The longest time that an endpoint may ask to be left alone.
+const MAX_ASKED: Duration = Duration::from_secs(5 * 60);
 /// One request in all.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The daemon's end waits so long for what is still to be exported.
@@ -101,7 +106,8 @@ impl Running {
         let (finished, done) = bounded::<()>(0);
         let (stop, stopped) = bounded::<()>(0);
         let queued = Arc::new(AtomicUsize::new(0));
-        let line = Line { agent: agent.clone(), vault, queued: Arc::clone(&queued), stopped };
+        let not_before = Cell::new(Instant::now());
+        let line = Line { agent: agent.clone(), vault, queued: Arc::clone(&queued), stopped, not_before };
         let thread = Thread::with_stack("telemetry", STACK_BYTES, move || {
             line.run(&incoming, &*tell);
             drop(finished);
@@ -156,6 +162,8 @@ struct Failure {
     why: String,
     /// It may pass.
     may_pass: bool,
+    /// The endpoint asks to be left alone for so long.
+    after: Option<Duration>,
 }
 
 struct Line {
@@ -163,6 +171,8 @@ struct Line {
     vault: Arc<Vault>,
     queued: Arc<AtomicUsize>,
     stopped: Receiver<()>,
+    /// What the endpoint has asked for holds for whatever comes next.
+    not_before: Cell<Instant>,
 }
 
 impl Line {
@@ -188,6 +198,11 @@ impl Line {
         let count = batch.spans.len() as u64;
         let mut waits = RETRIES.iter();
         loop {
+            let left = self.not_before.get().saturating_duration_since(Instant::now());
+            if !self.rests(left) {
+                let error = Some("the endpoint has asked for more time than the daemon has left".to_owned());
+                return Report { dropped: count, error, ..Report::default() };
+            }
             let failure = match self.post(batch) {
                 Ok(rejected) => {
                     let rejected = rejected.min(count);
@@ -197,23 +212,27 @@ impl Line {
                 }
                 Err(failure) => failure,
             };
+            if let Some(after) = failure.after {
+                self.not_before.set(Instant::now() + after.min(MAX_ASKED));
+            }
             let error = Some(failure.why.chars().take(MAX_ERROR_CHARS).collect());
-            let wait = waits.next().filter(|_| failure.may_pass);
-            let goes_on =
-                wait.is_some_and(|wait| self.stopped.recv_timeout(*wait) == Err(RecvTimeoutError::Timeout));
-            if !goes_on {
-                return if failure.may_pass {
-                    Report { dropped: count, error, ..Report::default() }
-                } else {
-                    Report { rejected: count, error, ..Report::default() }
-                };
+            if !failure.may_pass {
+                return Report { rejected: count, error, ..Report::default() };
+            }
+            if !waits.next().is_some_and(|wait| self.rests(*wait)) {
+                return Report { dropped: count, error, ..Report::default() };
             }
         }
     }
 
+    /// Waits; `false` when the daemon ends meanwhile.
+    fn rests(&self, wait: Duration) -> bool {
+        wait.is_zero() || self.stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)
+    }
+
     /// Posts once; how many spans the endpoint did not want.
     fn post(&self, batch: &Batch) -> Result<u64, Failure> {
-        let failed = |why: String| Failure { why, may_pass: true };
+        let failed = |why: String| Failure { why, may_pass: true, after: None };
         let url = match batch.endpoint.trim_end_matches('/') {
             whole if whole.ends_with("/v1/traces") => whole.to_owned(),
             base => format!("{base}/v1/traces"),
@@ -225,7 +244,8 @@ impl Line {
         }
         let mut secrets = Vec::new();
         for (header, name, sealed) in &batch.headers {
-            let value = self.vault.open(name, sealed).map_err(|why| Failure { why, may_pass: false })?;
+            let value =
+                self.vault.open(name, sealed).map_err(|why| Failure { why, may_pass: false, after: None })?;
             post = post.header(header.as_str(), value.expose());
             secrets.push(value);
         }
@@ -234,6 +254,8 @@ impl Line {
         let body = request(&batch.project, crate::VERSION, &batch.spans).to_string();
         let mut response = post.send(body).map_err(|error| failed(clean(error.to_string())))?;
         let status = response.status().as_u16();
+        let after = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let after = after.and_then(|said| retry_after(said, clock::now()));
         let mut said = Vec::new();
         // What cannot be read says nothing.
         let _ = response.body_mut().as_reader().take(ANSWER_BYTES).read_to_end(&mut said);
@@ -245,7 +267,7 @@ impl Line {
         }
         let said = svc_base::untrusted::untrusted_line(String::from_utf8_lossy(&said).trim());
         let why = clean(format!("status {status}: {said}"));
-        Err(Failure { why, may_pass: matches!(status, 429 | 502 | 503 | 504) })
+        Err(Failure { why, may_pass: matches!(status, 429 | 502 | 503 | 504), after })
     }
 }
 
@@ -254,6 +276,7 @@ mod tests {
     use super::*;
     use crate::core::time::Time;
     use crate::telemetry::span::Place;
+    use std::io::Write;
     use std::net::TcpListener;
 
     fn order(endpoint: &str, count: usize) -> Order {
@@ -283,6 +306,28 @@ mod tests {
         let began = Instant::now();
         drop(exporter);
         assert!(began.elapsed() < FLUSH + TIMEOUT, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn an_endpoint_that_asks_for_time_is_left_alone_for_so_long() {
+        let endpoint = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", endpoint.local_addr().unwrap());
+        let folder = std::env::temp_dir().join(format!("svc-telemetry-asks-{}", std::process::id()));
+        let vault = Arc::new(Vault::open_in(&folder, None).unwrap());
+        let (told, reports) = bounded(4);
+        let mut exporter = Exporter::new(vault, move |report| told.send(report).unwrap());
+        exporter.order(order(&url, 3)).unwrap();
+        let mut came = Vec::new();
+        for answer in ["503 x\r\nRetry-After: 3\r\nContent-Length: 0", "200 x\r\nContent-Length: 2"] {
+            let (mut stream, _) = endpoint.accept().unwrap();
+            came.push(Instant::now());
+            let mut bytes = [0; 1 << 14];
+            assert!(stream.read(&mut bytes).unwrap() > 0);
+            write!(stream, "HTTP/1.1 {answer}\r\nConnection: close\r\n\r\n{{}}").unwrap();
+        }
+        assert!(came[1] - came[0] >= Duration::from_secs(3), "{:?}", came[1] - came[0]);
+        let report = reports.recv().unwrap();
+        assert_eq!((report.exported, report.dropped), (3, 0));
     }
 
     #[test]
