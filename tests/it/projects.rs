@@ -66,7 +66,20 @@ struct Stopped(u32);
 impl Stopped {
     fn new(pid: u32) -> Self {
         assert!(Command::new("kill").args(["-STOP", &pid.to_string()]).status().unwrap().success());
-        Self(pid)
+        let stopped = Self(pid);
+        // One thread takes the signal and tells the others: until it has had its turn, they go on.
+        wait_for("every thread to be stopped", || stopped.is_so().then_some(()));
+        stopped
+    }
+
+    fn is_so(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0)).unwrap();
+        let is_stopped = |task: std::fs::DirEntry| {
+            // One that has ended meanwhile does nothing any more.
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+        };
+        tasks.flatten().all(is_stopped)
     }
 }
 
