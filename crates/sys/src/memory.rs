@@ -115,8 +115,8 @@ mod tests {
         let before = resident_kb();
         let_go_of_code();
         let after = resident_kb();
-        // Reading what is left needs code itself, and the kernel brings its neighbours along: how much differs by
-        // the layout.
+        // Reading what is left needs code itself, and the kernel brings its neighbours along: how much
+        // differs by the layout.
         assert!(after * 8 < before * 7, "{before} kB, then {after} kB");
         assert_eq!(format!("{:?}", [1.5, 2.5]), "[1.5, 2.5]");
     }
