@@ -670,6 +670,11 @@ export class Client extends Transport {
     return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/discard`, {}, undefined, "auto")) as types.PostAgentsIdDiscardReply;
   }
 
+  /** Bring what an agent has committed on another machine into its branch here. */
+  async postAgentsIdFetch(id: string): Promise<types.PostAgentsIdFetchReply> {
+    return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/fetch`, {}, undefined, "auto")) as types.PostAgentsIdFetchReply;
+  }
+
   /** Start a new agent from where one was before a turn, in a worktree of its own. */
   async postAgentsIdFork(id: string, body?: types.PostAgentsIdForkBody): Promise<types.PostAgentsIdForkReply> {
     return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/fork`, {}, body, "auto")) as types.PostAgentsIdForkReply;

@@ -653,6 +653,10 @@ class Client(Transport):
         """Remove the worktree of an agent that has ended; its work stays on its branch."""
         return cast('types.PostAgentsIdDiscardReply', self.call("POST", f"/api/agents/{segment(id)}/discard", {}, None, "auto"))
 
+    def post_agents_id_fetch(self, id: str) -> types.PostAgentsIdFetchReply:
+        """Bring what an agent has committed on another machine into its branch here."""
+        return cast('types.PostAgentsIdFetchReply', self.call("POST", f"/api/agents/{segment(id)}/fetch", {}, None, "auto"))
+
     def post_agents_id_fork(self, id: str, body: Optional[types.PostAgentsIdForkBody] = None) -> types.PostAgentsIdForkReply:
         """Start a new agent from where one was before a turn, in a worktree of its own."""
         return cast('types.PostAgentsIdForkReply', self.call("POST", f"/api/agents/{segment(id)}/fork", {}, body, "auto"))

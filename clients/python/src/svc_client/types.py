@@ -56,6 +56,7 @@ class Agent(TypedDict):
     prompt: str
     provider: str
     role: str
+    runner: Union[str, None]
     scope: list[str]
     sessionId: Union[str, None]
     skills: list[str]
@@ -199,6 +200,7 @@ class AgentWish(TypedDict):
     prompt: str
     provider: Union[str, None]
     role: str
+    runner: NotRequired[str]
     scope: list[str]
     skills: list[str]
     teamId: Union[str, None]
@@ -954,16 +956,20 @@ class RunnerChecked(TypedDict):
 class Runner(TypedDict):
     addedAt: str
     addedBy: str
+    agents: int
     checked: Union["RunnerChecked", None]
+    costUsd: Union[float, None]
     destination: str
     kind: str
     labels: list[str]
     name: str
+    unreachable: int
 
 class RunnerFacts(TypedDict):
     arch: str
     available: int
     git: Union[str, None]
+    home: str
     kernel: str
     memory: int
     noRoom: Union[str, None]
@@ -1097,7 +1103,7 @@ class StateMessage(TypedDict):
     ts: str
     type: Literal['state']
 
-StatusCode: TypeAlias = Literal['starting', 'succeeding', 'process-runs', 'working', 'trouble', 'silent', 'turn-ended', 'turn-ended-with-refusals', 'turn-failed', 'limited', 'provider-busy', 'queued', 'awaits-decision', 'put-away', 'frozen', 'adopted', 'decided', 'rotating', 'rotation-failed', 'stopping', 'being-replaced', 'handing-over', 'attached', 'given-back', 'stopping-at-limit', 'daemon-stopping', 'stopped', 'replaced', 'limit-reached', 'daemon-stopped', 'daemon-ended', 'finished', 'finished-with-refusals', 'finished-awaits-decision', 'cut-short', 'no-result', 'last-turn-failed', 'login-needed', 'exit-code', 'foreign-signal', 'ended-by-daemon', 'vanished', 'orphaned', 'keeper-gone', 'memory-ceiling', 'start-failed', 'other']
+StatusCode: TypeAlias = Literal['starting', 'succeeding', 'process-runs', 'working', 'trouble', 'silent', 'turn-ended', 'turn-ended-with-refusals', 'turn-failed', 'limited', 'provider-busy', 'queued', 'awaits-decision', 'put-away', 'frozen', 'unreachable', 'adopted', 'decided', 'rotating', 'rotation-failed', 'stopping', 'being-replaced', 'handing-over', 'attached', 'given-back', 'stopping-at-limit', 'daemon-stopping', 'stopped', 'replaced', 'limit-reached', 'daemon-stopped', 'daemon-ended', 'finished', 'finished-with-refusals', 'finished-awaits-decision', 'cut-short', 'no-result', 'last-turn-failed', 'login-needed', 'exit-code', 'foreign-signal', 'ended-by-daemon', 'vanished', 'orphaned', 'keeper-gone', 'memory-ceiling', 'start-failed', 'other']
 
 class Team(TypedDict):
     agents: list["AgentWish"]
@@ -2402,6 +2408,7 @@ class PostAgentsBody(TypedDict):
     prompt: NotRequired[str]
     provider: NotRequired[str]
     role: str
+    runner: NotRequired[str]
     schedule: NotRequired[str]
     scope: NotRequired[list[str]]
     skills: NotRequired[list[str]]
@@ -2443,6 +2450,8 @@ class PostAgentsIdDiscardReply(TypedDict):
     ok: bool
     worktree: str
     worktreeRemoved: bool
+
+PostAgentsIdFetchReply = TypedDict("PostAgentsIdFetchReply", {"agentId": "Id", "agentName": str, "branch": str, "commits": int, "from": str, "ok": bool, "runner": Union[str, None], "to": str, "uncommitted": bool})
 
 class PostAgentsIdForkBody(TypedDict):
     name: NotRequired[str]
@@ -2496,6 +2505,7 @@ class PostAgentsIdQueryReply(TypedDict):
 
 class PostAgentsIdResumeBody(TypedDict):
     message: NotRequired[str]
+    runner: NotRequired[str]
 
 class PostAgentsIdRotateReply(TypedDict):
     agent: "Agent"
