@@ -1,8 +1,9 @@
 use super::*;
+use crate::agents::adopt::owner;
 use crate::agents::{RunOrder, SpawnRequest};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Command as Wish, Effect};
-use crate::providers::{SessionStart, Tokens};
+use crate::providers::{Activity, SessionStart, Tokens};
 use crate::testing::{Bench, parsed};
 use serde_json::{Value, json};
 
@@ -76,4 +77,24 @@ fn a_session_belongs_to_one_agent_and_a_name_to_one_and_places_are_counted() {
     assert_eq!(bench.ask("PATCH", "/api/config", &json!({"maxAgents": 1})).0, 200);
     let (status, refused) = adopt(&mut bench, adopted(0x88, "s-2", "other"));
     assert_eq!((status, &refused["code"]), (409, &json!("capacity")));
+}
+
+#[test]
+fn sessions_that_an_agent_has_left_stay_its_own() {
+    let mut bench = Bench::new();
+    let id = bench.agent("a-1");
+    let told = |session: &str| Activity::Session { id: session.into(), model: None };
+    bench.does(id, vec![told("s-1")]);
+    let next = bench.hands_over("a-1", "go on");
+    bench.does(next, vec![told("s-2")]);
+    let owner =
+        |bench: &Bench, session: &str| owner(&bench.state, "script", session).map(|agent| agent.name.clone());
+    for session in ["s-1", "s-2"] {
+        assert_eq!(owner(&bench, session).as_deref(), Some("a-1"), "{session} is not a person's own");
+    }
+    assert_eq!(owner(&bench, "s-3"), None);
+    let (status, refused) = adopt(&mut bench, adopted(0x88, "s-1", "other"));
+    assert_eq!((status, &refused["code"]), (409, &json!("session_owned")), "{refused}");
+    let stored = serde_json::to_string(&bench.state.agents.stored()).unwrap();
+    assert!(stored.contains("s-1") && stored.contains("s-2"), "it lasts over a restart");
 }

@@ -36,9 +36,9 @@ pub struct Adopted {
     pub files: Vec<(String, FileTouch)>,
 }
 
-/// Whose session it is.
+/// Whose session it is, or was.
 pub fn owner<'a>(all: &'a All, provider: &str, session: &str) -> Option<&'a Arc<Agent>> {
-    all.agents.iter().find(|agent| agent.provider == provider && agent.session_id.as_deref() == Some(session))
+    all.agents.iter().find(|agent| agent.has_session(provider, session))
 }
 
 /// Whether a session may become an agent of this name, if one is given.

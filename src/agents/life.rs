@@ -186,7 +186,7 @@ fn note(agent: &mut Agent, activity: &Activity, now: Time) -> bool {
     }
     match activity {
         Activity::Session { id, model } => {
-            agent.session_id = Some(id.clone());
+            agent.change_session(Some(id.clone()));
             agent.session_confirmed = true;
             if model.is_some() && agent.actual_model != *model {
                 if agent.actual_model.is_some() {
@@ -449,7 +449,7 @@ fn set_end(agent: &mut Agent, now: Time, exit: &Exit, status: Status, reason: Re
     let is_lost = agent.session_id.is_some() && !agent.session_confirmed;
     if status == Status::Crashed && is_lost && agent.attached != Attached::Here {
         // The provider does not know the session any more: the next resume must not fail in the same way.
-        agent.session_id = None;
+        agent.change_session(None);
         agent.session_counted = Tokens::default();
         agent.status_reason.remark(Remark::SessionGone);
     }

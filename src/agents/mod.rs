@@ -41,6 +41,7 @@ mod say;
 #[cfg(test)]
 mod say_tests;
 pub mod scope;
+mod sessions;
 mod silence;
 mod spawn;
 mod store;
@@ -357,16 +358,12 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.answer(call, result);
         }
         Command::Patch(target, patch) => {
-            let name = patch.name.clone();
             let on_limit = patch.on_limit;
             let result = patch::apply(all, cx, &target, *patch);
             if let (Ok(agent), Some(on_limit), true) = (all.agents.find(&target), on_limit, result.is_ok()) {
                 let told = json!({"agentId": agent.id, "name": agent.name, "onLimit": on_limit});
                 cx.audit("limit.consent", &told);
                 limit::policy_changed(all, cx);
-            }
-            if result.is_ok() {
-                audit(all, cx, "agent.patch", name.as_ref().unwrap_or(&target));
             }
             cx.answer(call, result);
         }

@@ -9,7 +9,7 @@ use crate::core::{Context, Durability, State as All};
 use crate::providers::{Effort, Permission};
 use crate::settings::OnLimit;
 use crate::usage;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use svc_base::names;
 
@@ -41,6 +41,7 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
             .check(!taken, "name", || format!("name {name:?} is in use by another agent, choose another"));
     }
     validator.finish()?;
+    let told = told(&patch);
     let is_model = patch.model.is_some();
     let agents = Arc::make_mut(&mut all.agents);
     if let Some(agent) = agents.edit(id) {
@@ -65,11 +66,26 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
     if let Some(agent) = all.agents.get(id).cloned().filter(|_| is_model) {
         usage::routing::decide(all, cx, &agent);
     }
+    let name = all.agents.get(id).map(|agent| agent.name.clone());
+    cx.audit("agent.patch", &json!({"agentId": id, "name": name, "changes": told}));
     touch(all, cx, Durability::BeforeReply);
     let agent = all.agents.find(&id.to_string())?;
     let mut body = json!(agent.rest());
     body["overlaps"] = super::spawn::overlaps_with(all, agent).into();
     Ok(Reply::ok(&body))
+}
+
+/// What the audit log has of a change: each field that was given, with its new value.
+fn told(patch: &Patch) -> Value {
+    let model = patch.model.as_ref().map(|model| model.as_deref().unwrap_or("auto"));
+    let mut told = json!({
+        "name": patch.name, "scope": patch.scope, "model": model, "effort": patch.effort,
+        "permission": patch.permission, "teamId": patch.team_id, "onLimit": patch.on_limit,
+    });
+    if let Some(fields) = told.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    told
 }
 
 /// Moves every agent of one team to another.
@@ -110,7 +126,7 @@ pub fn leave_worktree(all: &mut All, cx: &mut Context, id: AgentId) {
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
         agent.worktree = None;
         agent.isolation = Isolation::Shared;
-        agent.session_id = None;
+        agent.change_session(None);
     }
     touch(all, cx, Durability::BeforeReply);
 }

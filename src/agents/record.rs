@@ -13,7 +13,7 @@ use crate::core::time::{Time, rfc3339};
 use crate::prices;
 use crate::providers::environment::Extra;
 use crate::providers::limit::{Kind, Limit};
-use crate::providers::{Effort, Permission, Provider, SessionStart, Tokens};
+use crate::providers::{Effort, Permission, Tokens};
 use crate::settings::OnLimit;
 use crate::usage;
 use serde::{Deserialize, Serialize, Serializer};
@@ -293,6 +293,9 @@ pub struct Agent {
     /// Start time of that process in ticks since boot.
     pub start_ticks: u64,
     pub session_id: Option<String>,
+    /// Sessions that it, or an earlier life, has left, the latest last.
+    #[serde(default)]
+    pub left_sessions: Arc<Vec<String>>,
     /// What the provider had counted for that session.
     pub session_counted: Tokens,
     /// Over all lives.
@@ -403,21 +406,6 @@ pub struct LastTurn {
 }
 
 impl Agent {
-    /// How its next life begins: in its session, if there is one that its program can go on with.
-    pub(super) fn session_start(&self, provider: &dyn Provider) -> SessionStart {
-        match self.session_id.clone().filter(|_| provider.info().capabilities.resume) {
-            Some(id) => SessionStart::Resume { id, counted: self.session_counted },
-            None => SessionStart::Fresh,
-        }
-    }
-
-    /// Its next life begins in a session of its own.
-    pub(super) fn leave_session(&mut self) {
-        self.session_id = None;
-        self.session_counted = Tokens::default();
-        self.context_tokens = 0;
-    }
-
     /// Fraction of the context window in use, 0.0 when the window is unknown.
     #[allow(clippy::cast_precision_loss, reason = "a fraction for people; token counts are far below 2^52")]
     pub fn context_usage(&self) -> f64 {

@@ -193,6 +193,7 @@ fn a_schedule_of_an_agent_gives_what_its_maker_had_when_it_made_it() {
     // What its maker gets later is not what it had.
     bench.actor = Actor::Operator;
     assert_eq!(bench.ask("PATCH", "/api/agents/maker", &json!({"scope": ["**"]})).0, 200);
+    assert_eq!(bench.audited("agent.patch").last().unwrap()["changes"]["scope"], json!(["**"]));
     bench.pass(Duration::from_secs(61));
     let lineage = bench.state.agents.get(maker).unwrap().lineage_id;
     let started = bench.state.agents.iter().find(|agent| agent.started_by == Some(lineage)).unwrap();

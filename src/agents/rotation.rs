@@ -30,7 +30,7 @@ use crate::context::{brief, briefing};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, Notice, State as All};
-use crate::providers::{self, SessionStart, Tokens};
+use crate::providers::{self, SessionStart};
 use crate::usage;
 use serde_json::json;
 use std::sync::Arc;
@@ -408,9 +408,7 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let mut agent = spawn::next_life(&old, id, cx);
     let old_context_tokens = agent.context_tokens;
     // In the old session the successor would be as full as its predecessor.
-    agent.session_id = None;
-    agent.session_counted = Tokens::default();
-    agent.context_tokens = 0;
+    agent.leave_session();
     let reason = Reason::Succeeding { old: old_id, rotation: rotation.reason.clone() };
     agent.set_status(cx.now, Status::Starting, reason);
     let prompt = briefing::after_rotation(all, &agent, &brief);

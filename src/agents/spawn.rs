@@ -467,12 +467,11 @@ pub(super) fn new_record(
     provider: &str,
     request: SpawnRequest,
 ) -> Agent {
-    let name = request.name.unwrap_or_else(|| default_name(all, &request.role));
     Agent {
         id,
         lineage_id,
         predecessor_id: None,
-        name,
+        name: request.name.unwrap_or_else(|| default_name(all, &request.role)),
         role: request.role,
         provider: provider.to_owned(),
         model: request.model.or_else(|| default_model(all, provider)),
@@ -500,6 +499,7 @@ pub(super) fn new_record(
         pid: None,
         start_ticks: 0,
         session_id: None,
+        left_sessions: Arc::default(),
         session_counted: Tokens::default(),
         tokens: Tokens::default(),
         instance_tokens: Tokens::default(),
