@@ -7,7 +7,7 @@ use crate::core::{Command, Context, Document, Durability, Effect, Event};
 use crate::credentials::Sealed;
 use crate::endpoint::Handler;
 use crate::testing::Bench;
-use crate::{agents, approvals, comments, credentials, gateways, inlets, integrations, webhooks};
+use crate::{agents, approvals, comments, credentials, gateways, inlets, integrations, teams, webhooks};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -41,6 +41,8 @@ struct World {
     rule: String,
     /// A rule about approvals.
     may: String,
+    /// A plan of which a member has crashed for good.
+    plan: String,
 }
 
 fn world() -> World {
@@ -96,7 +98,28 @@ fn world() -> World {
     let body = json!({"say": "allow", "file": "src/a.rs", "for": "project"});
     let may = word(&bench.post("/api/rules", &body)["rule"]["id"]);
     webhooks_of(&mut bench);
-    World { bench, approval: approval.to_string(), gateway, rule, may }
+    let plan = plan_of(&mut bench);
+    World { bench, approval: approval.to_string(), gateway, rule, may, plan }
+}
+
+/// A recommended team that was not launched, and the id of a plan that is blocked.
+fn plan_of(bench: &mut Bench) -> String {
+    let planner = bench.agent("planner-1");
+    let file = r#"{"agents": [{"role": "api", "prompt": "go"}]}"#.to_owned();
+    let file = Some(Ok((file.clone(), file)));
+    bench.apply(Event::Teams(teams::Report { planner, file }));
+    let agents = json!([{"role": "dev", "name": "crashes", "provider": "script", "prompt": "x"}]);
+    let body = json!({ "agents": agents });
+    let (agents, _) = teams::plan::parse(body.as_object().unwrap(), teams::plan::From::Caller).unwrap();
+    let launch = teams::phases::Launch { agents: Some(agents), ..teams::phases::Launch::default() };
+    bench.command(Command::Teams(teams::Command::Launch(Box::new(launch))));
+    for _ in 0..2 {
+        let id = bench.state.agents.find("crashes").unwrap().id;
+        bench.exits(id, 3);
+    }
+    let plan = &bench.state.teams.plans()[0];
+    assert!(matches!(plan.phase, teams::phases::Phase::Blocked { .. }), "{plan:?}");
+    plan.id.to_string()
 }
 
 /// One that is told of everything, and one that has given up a message.
@@ -148,7 +171,7 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
     let lock = json!({"agentId": "other", "operation": "o", "resources": ["x"]});
     let found = json!({"agentId": "one", "role": "dev", "trigger": "t", "fix": "f", "outcome": "success"});
     let none = Value::Null;
-    vec![
+    let cases = vec![
         ("POST /api/agents/:id/instruct", "agents/one/instruct".into(), say),
         ("POST /api/agents/:id/comments/send", "agents/one/comments/send".into(), json!({})),
         ("PATCH /api/agents/:id/comments/:comment", "agents/one/comments/1".into(), json!({"done": true})),
@@ -207,6 +230,19 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("POST /api/teams", "teams".into(), json!({"name": "other"})),
         ("PATCH /api/teams/:name", "teams/crew".into(), json!({"name": "renamed"})),
         ("DELETE /api/teams/:name", "teams/crew".into(), none),
+    ];
+    [cases, plan_cases(world)].concat()
+}
+
+fn plan_cases(world: &World) -> Vec<(&'static str, String, Value)> {
+    vec![
+        ("POST /api/plans/:id/retry", format!("plans/{}/retry", world.plan), json!({"phase": 1})),
+        ("POST /api/plans/:id/skip", format!("plans/{}/skip", world.plan), json!({"phase": 1})),
+        (
+            "PATCH /api/recommended-team",
+            "recommended-team".into(),
+            json!({"agents": [{"role": "web", "prompt": "x"}]}),
+        ),
     ]
 }
 

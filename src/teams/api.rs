@@ -1,6 +1,7 @@
 //! `/api/teams`, `/api/recommended-team`, `/api/plans`.
 
 use super::plan::{self, check_folder};
+use super::steer::Deed;
 use super::{Command, phases, shown, worker_api};
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
@@ -53,7 +54,8 @@ fn team_routes() -> Vec<Route<Handler>> {
 }
 
 fn plan_routes() -> Vec<Route<Handler>> {
-    use Handler::{Read, Work};
+    use Access::OperatorOnly;
+    use Handler::{Read, Work, Write};
     vec![
         Route::new(
             Method::Get,
@@ -74,7 +76,36 @@ fn plan_routes() -> Vec<Route<Handler>> {
             (404, "nothing was recommended yet"),
             (409, "it was launched already"),
         ]),
+        Route::new(
+            Method::Patch,
+            "/api/recommended-team",
+            "Recommend other agents, before the launch",
+            Write(OperatorOnly, revise),
+        )
+        .body(revision_schema)
+        .body_limit(LAUNCH_BODY_BYTES)
+        .replies(&[
+            (200, "the recommendation"),
+            (404, "nothing was recommended yet"),
+            (409, "it was launched already"),
+        ]),
         Route::new(Method::Get, "/api/plans", "Launched teams and their phases", Read(plans)),
+        Route::new(
+            Method::Post,
+            "/api/plans/:id/retry",
+            "Try again with those of the phase that have failed",
+            Write(OperatorOnly, |ask| steer(ask, Deed::Retry)),
+        )
+        .body(|| schema_of(phase))
+        .replies(&[(200, "the plan"), (404, "no such plan"), (409, "phase_not_on, nothing_failed")]),
+        Route::new(
+            Method::Post,
+            "/api/plans/:id/skip",
+            "Pass over what is left of the phase; the next one begins",
+            Write(OperatorOnly, |ask| steer(ask, Deed::Skip)),
+        )
+        .body(|| schema_of(phase))
+        .replies(&[(200, "the plan"), (404, "no such plan"), (409, "phase_not_on, agent_running")]),
     ]
 }
 
@@ -135,14 +166,38 @@ fn name_field(fields: &mut Fields) -> String {
 }
 
 fn launch_schema() -> Value {
+    let mut schema = revision_schema();
+    schema["properties"]["teamId"] = json!({"type": "string"});
+    schema
+}
+
+fn revision_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
             "agents": {"type": "array", "items": {"type": "object"}, "maxItems": plan::MAX_PLANNED},
             "projectDir": {"type": "string"},
-            "teamId": {"type": "string"},
         },
     })
+}
+
+fn revise(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let (agents, project_dir) = plan::parse(&ask.request.object()?, plan::From::Caller)?;
+    command(Command::Revise { agents, project_dir })
+}
+
+fn phase(fields: &mut Fields) -> u64 {
+    fields.tell_required("phase");
+    let phase = fields.integer("phase", 1, plan::MAX_PHASE);
+    fields.validator.check(phase.is_some(), "phase", || {
+        format!("phase is required: the one that is on, from 1 to {}", plan::MAX_PHASE)
+    });
+    phase.unwrap_or(1)
+}
+
+fn steer(ask: &Ask, deed: Deed) -> Result<crate::core::Command, Problem> {
+    let phase = usize::try_from(ask.request.read(phase)?).unwrap_or(usize::MAX);
+    command(Command::Steer { plan: ask.params.get("id").to_owned(), phase, deed })
 }
 
 /// Reads `POST /api/recommended-team/launch`. The folders are still to be looked at.

@@ -4,12 +4,15 @@
 //! **Invariant:** there always is a default team; it takes the agents of a team that is deleted.
 //! **Invariant:** names of teams are unique without regard to case.
 //! **Invariant:** a planned team is registered, by lineage, before its first process is ordered; each
-//! member is started at most once, and restarted at most once.
+//! member is started at most once, and restarted at most once, but for a person's word (`steer.rs`).
 
 pub mod api;
 pub mod phases;
 pub mod plan;
 mod qc;
+pub mod steer;
+#[cfg(test)]
+mod steer_tests;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -188,6 +191,15 @@ pub enum Command {
     Delete(String),
     /// Start a recommended team.
     Launch(Box<phases::Launch>),
+    /// Try a phase again, or pass it over.
+    Steer {
+        /// The plan's id.
+        plan: String,
+        phase: usize,
+        deed: steer::Deed,
+    },
+    /// Recommend other agents.
+    Revise { agents: Vec<plan::Planned>, project_dir: Option<String> },
 }
 
 /// Handles a command.
@@ -198,6 +210,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         Command::Rename { target, name } => rename(all, cx, &target, &name),
         Command::Delete(target) => delete(all, cx, &target),
         Command::Launch(launch) => phases::launch(all, cx, *launch),
+        Command::Steer { plan, phase, deed } => steer::steer(all, cx, &plan, phase, deed),
+        Command::Revise { agents, project_dir } => steer::revise(all, cx, agents, project_dir),
     });
     cx.answer(call, result);
 }

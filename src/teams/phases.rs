@@ -7,6 +7,7 @@
 //!               ▼   │                               ▼   │
 //!             Blocked(1)                          Blocked(2)
 //! ```
+//! A person may try a blocked phase again or pass it over (`steer.rs`).
 //! A member that crashes is restarted once; that it crashes again, is stopped or cannot be started blocks
 //! its phase. Members are known by lineage, so that rotations and resumes change nothing. A member that a
 //! restart of the daemon interrupted keeps its phase waiting until somebody resumes it. Members for whom
@@ -66,6 +67,8 @@ pub enum Outcome {
     Completed,
     /// It cannot be started, was stopped, or crashed too often.
     Failed(String),
+    /// A person has passed it over.
+    Skipped,
 }
 
 /// One agent of a plan.
@@ -190,7 +193,7 @@ pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Pr
     Ok(launched(all, id))
 }
 
-fn not_under_way(teams: &State, recommendation: &Recommendation) -> Result<(), Problem> {
+pub(super) fn not_under_way(teams: &State, recommendation: &Recommendation) -> Result<(), Problem> {
     let works = |plan: &&Arc<Plan>| matches!(plan.phase, Phase::Working { .. });
     match teams.plans.iter().find(|plan| plan.is_of(recommendation) && works(plan)) {
         Some(plan) => {
@@ -304,7 +307,7 @@ fn launched(all: &All, id: PlanId) -> Reply {
 }
 
 /// The record of a member, as far as it has one.
-fn record<'a>(all: &'a All, member: &Member) -> Option<&'a Arc<Agent>> {
+pub(super) fn record<'a>(all: &'a All, member: &Member) -> Option<&'a Arc<Agent>> {
     let lineage = member.lineage?;
     all.agents.by_lineage(lineage)
 }
@@ -336,7 +339,7 @@ fn step(all: &mut All, cx: &mut Context, id: PlanId) -> bool {
     }
     let current = || plan.members.iter().filter(|member| member.phase == phase);
     let faults: Vec<String> = current().filter_map(fault).collect();
-    let completed = current().all(|member| member.outcome == Outcome::Completed);
+    let completed = current().all(|member| matches!(member.outcome, Outcome::Completed | Outcome::Skipped));
     plan.phase = match (faults.is_empty(), completed) {
         (false, _) => Phase::Blocked { phase, reason: faults.join("; ") },
         (true, true) if phase >= plan.phases() => Phase::Done,
@@ -388,6 +391,9 @@ fn tell(cx: &mut Context, plan: &Plan) {
 
 /// Takes one member on: starts it, restarts it, or notes how it ended.
 fn look_at(all: &mut All, cx: &mut Context, plan: &mut Plan, index: usize) {
+    if plan.members[index].outcome == Outcome::Skipped {
+        return;
+    }
     // What could not be started is tried again whenever something has changed: a name, a budget, a provider.
     if plan.members[index].lineage.is_none() {
         return start(all, cx, plan, index);
@@ -527,13 +533,14 @@ pub fn shown(all: &All, plan: &Plan) -> Value {
                 Outcome::Working => ("working", None),
                 Outcome::Completed => ("completed", None),
                 Outcome::Failed(error) => ("failed", Some(error)),
+                Outcome::Skipped => ("skipped", None),
             };
             json!({
                 "phase": member.phase, "role": member.request.role, "name": member.request.name, "qc": member.qc,
                 "outcome": outcome, "error": error, "restarts": member.restarts, "lineageId": member.lineage,
                 "agentId": agent.map(|agent| agent.id), "state": agent.map(|agent| agent.status),
                 "task": member.request.prompt.chars().take(SHOWN_TASK_CHARS).collect::<String>(),
-                "scope": member.request.scope, "provider": member.request.provider,
+                "scope": member.request.scope, "provider": member.request.provider, "model": member.request.model,
             })
         })
         .collect();

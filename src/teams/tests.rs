@@ -7,7 +7,7 @@ use crate::core::{Command as Core, Event};
 use crate::providers::{Activity, TurnEnd};
 use crate::testing::Bench;
 
-fn launch(bench: &mut Bench, launch: Launch) -> (u16, Value) {
+pub(super) fn launch(bench: &mut Bench, launch: Launch) -> (u16, Value) {
     let reply = bench.command(Core::Teams(Command::Launch(Box::new(launch)))).unwrap();
     (reply.status, serde_json::from_slice(reply.body.bytes()).unwrap())
 }
@@ -18,7 +18,7 @@ fn load(bench: &mut Bench, target: &str) -> (u16, Value) {
     (reply.status, serde_json::from_slice(reply.body.bytes()).unwrap())
 }
 
-fn does(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
+pub(super) fn does(bench: &mut Bench, name: &str, activities: Vec<Activity>) {
     let id = bench.state.agents.find(name).unwrap().id;
     let batch = Batch { activities, frames: Packed::default(), upto: 0, credit: Credit::free() };
     bench.apply(Event::Run(id, RunReport::Output(batch)));
@@ -36,22 +36,22 @@ fn writes(bench: &mut Bench, name: &str, path: &str) {
     does(bench, name, vec![tool(true), ended("t"), tool(false), ended("r")]);
 }
 
-fn ends(bench: &mut Bench, name: &str, code: i32) {
+pub(super) fn ends(bench: &mut Bench, name: &str, code: i32) {
     let id = bench.state.agents.find(name).unwrap().id;
     bench.exits(id, code);
 }
 
-fn planned(agents: &Value) -> Launch {
+pub(super) fn planned(agents: &Value) -> Launch {
     let body = json!({"agents": agents});
     let (agents, project_dir) = plan::parse(body.as_object().unwrap(), plan::From::Caller).unwrap();
     Launch { agents: Some(agents), project_dir, team_id: None }
 }
 
-fn builder(name: &str) -> Value {
+pub(super) fn builder(name: &str) -> Value {
     json!({"role": "backend", "name": name, "provider": "script", "phase": 1, "prompt": format!("build {name}")})
 }
 
-fn state_of(bench: &Bench, name: &str) -> Status {
+pub(super) fn state_of(bench: &Bench, name: &str) -> Status {
     bench.state.agents.find(name).unwrap().status
 }
 

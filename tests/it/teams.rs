@@ -253,3 +253,46 @@ fn teams_schedules_and_toys_from_the_command_line() {
     assert!(ok(&daemon, &toy).contains("made the team PokeAPI and started planner-1"));
     assert_eq!(svc(&daemon, &["schedule", "nonsense"]).0, Some(2));
 }
+
+/// What stands still goes on by a person's word, and the recommendation is theirs before the launch.
+#[test]
+fn a_recommendation_is_revised_and_a_blocked_plan_steered_from_the_command_line() {
+    let daemon = Daemon::start();
+    daemon.tie_agents();
+    let project = daemon.project.clone();
+    let (code, _, err) = svc(&daemon, &["team", "retry"]);
+    assert!(code == Some(1) && err.contains("no plan is blocked"), "{code:?}: {err}");
+    assert!(ok(&daemon, &["team", "recommended"]).contains("no planner has recommended a team"));
+    let agent =
+        |name: &str, phase: u64| json!({"role": "backend", "name": name, "phase": phase, "prompt": "build"});
+    let recommendation = json!({"agents": [agent("breaks", 1), agent("left-out", 1)]}).to_string();
+    let file = json!({"write": {"path": ".svc/recommended-team.json", "text": recommendation}});
+    scenario(&project, "plans", &json!([file, {"answer": "planned"}]));
+    scenario(&project, "breaking", &json!([{"say": "now"}, {"exit": 3}]));
+    ok(&daemon, &["plan", "build", "--provider", "script", "--model", "plans"]);
+    let mut wanted: Value = serde_json::from_str(&ok(&daemon, &["team", "recommended", "--json"])).unwrap();
+    wanted["agents"].as_array_mut().unwrap().remove(1);
+    wanted["agents"][0]["model"] = json!("breaking");
+    let path = project.join("team.json");
+    std::fs::write(&path, wanted.to_string()).unwrap();
+    let shown = ok(&daemon, &["team", "revise", path.to_str().unwrap()]);
+    assert!(shown.contains("breaks") && !shown.contains("left-out"), "{shown}");
+    std::fs::write(&path, "[]").unwrap();
+    let (code, _, err) = svc(&daemon, &["team", "revise", path.to_str().unwrap()]);
+    assert!(code == Some(1) && err.contains("it has no list of agents"), "{code:?}: {err}");
+    ok(&daemon, &["team", "launch"]);
+    let blocked = || (plan(&daemon).0["status"] == "blocked").then_some(());
+    wait_for("the plan to be blocked", blocked);
+    let before = daemon.get("/api/agents/breaks")["id"].clone();
+    assert!(ok(&daemon, &["team", "retry"]).contains("phase 1 of plan"));
+    wait_for("another life that fails", || {
+        blocked().filter(|()| daemon.get("/api/agents/breaks")["id"] != before)
+    });
+    let id = plan(&daemon).0["id"].as_str().unwrap().to_owned();
+    assert!(ok(&daemon, &["team", "skip", &id]).contains("is passed over"));
+    assert_eq!(plan(&daemon).1["breaks"].0, "skipped");
+    let events = daemon.get("/api/audit?limit=100").to_string();
+    for event in ["plan.revise", "plan.retry", "plan.skip"] {
+        assert!(events.contains(event), "{events}");
+    }
+}

@@ -456,8 +456,8 @@ export class Client extends Transport {
   }
 
   /** What the last planner recommends. */
-  async getRecommendedTeam(): Promise<types.GetRecommendedTeamReply> {
-    return (await this.call("GET", `/api/recommended-team`, {}, undefined, "auto")) as types.GetRecommendedTeamReply;
+  async getRecommendedTeam(): Promise<types.RecommendedTeam> {
+    return (await this.call("GET", `/api/recommended-team`, {}, undefined, "auto")) as types.RecommendedTeam;
   }
 
   /** What the flight recorder has on disk. */
@@ -623,6 +623,11 @@ export class Client extends Transport {
   /** Change a webhook in. */
   async patchInletsId(id: string, body?: types.PatchInletsIdBody): Promise<types.Inlet> {
     return (await this.call("PATCH", `/api/inlets/${encodeURIComponent(id)}`, {}, body, "auto")) as types.Inlet;
+  }
+
+  /** Recommend other agents, before the launch. */
+  async patchRecommendedTeam(body?: types.PatchRecommendedTeamBody): Promise<types.RecommendedTeam> {
+    return (await this.call("PATCH", `/api/recommended-team`, {}, body, "auto")) as types.RecommendedTeam;
   }
 
   /** Change a schedule. */
@@ -903,6 +908,16 @@ export class Client extends Transport {
   /** A code that pairs one phone, once, within five minutes. */
   async postPhonesCodes(body?: types.PostPhonesCodesBody): Promise<types.PostPhonesCodesReply> {
     return (await this.call("POST", `/api/phones/codes`, {}, body, "auto")) as types.PostPhonesCodesReply;
+  }
+
+  /** Try again with those of the phase that have failed. */
+  async postPlansIdRetry(id: string, body: types.PostPlansIdRetryBody): Promise<types.Plan> {
+    return (await this.call("POST", `/api/plans/${encodeURIComponent(id)}/retry`, {}, body, "auto")) as types.Plan;
+  }
+
+  /** Pass over what is left of the phase; the next one begins. */
+  async postPlansIdSkip(id: string, body: types.PostPlansIdSkipBody): Promise<types.Plan> {
+    return (await this.call("POST", `/api/plans/${encodeURIComponent(id)}/skip`, {}, body, "auto")) as types.Plan;
   }
 
   /** Review what an agent did or wants to do. */

@@ -104,7 +104,15 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     ("brief", &["svc brief backend", "svc brief backend 'Mend the tests'"]),
     ("review", &["svc review backend-1", "svc review --history"]),
     ("top", &["svc top", "svc top --all", "svc top --once    # one look, for a script"]),
-    ("team", &["svc team list", "svc team save crew backend-1 frontend-1", "svc team load crew"]),
+    (
+        "team",
+        &[
+            "svc team save crew backend-1 frontend-1",
+            "svc team load crew",
+            "svc team retry",
+            "svc team skip --json",
+        ],
+    ),
     ("plan", &["svc plan 'Build a small blog'", "svc plan --launch 'Build a hello page'"]),
     (
         "schedule",

@@ -1,12 +1,12 @@
 //! `svc plan`: a planner at work, its recommendation, and the phases of the team it recommends.
 
 use super::agents::words_or_stdin;
-use super::client::Client;
+use super::client::{Client, encode};
 use super::logs::{self, POLL, Start};
 use super::render::one_line;
 use super::session::{Failure, Outcome, Session};
 use super::target::{find, state, text};
-use super::teams::{configurations, launch_recommended};
+use super::teams::{configurations, launch_recommended, told};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -127,11 +127,60 @@ pub fn follow(session: &Session, client: &Client, id: &str) -> Outcome {
             "blocked" => {
                 let reason = one_line(text(plan, "reason"));
                 return Err(Failure::failed(format!(
-                    "phase {} is blocked: {reason}; 'svc resume' continues an agent, and the plan with it",
+                    "phase {} is blocked: {reason}; 'svc team retry' tries again, 'svc team skip' goes on without",
                     plan["phase"]
                 )));
             }
             _ => std::thread::sleep(POLL),
         }
     }
+}
+
+/// `svc team recommended`.
+pub fn recommended(session: &Session) -> Outcome {
+    let found = session.client()?.get("/api/recommended-team")?;
+    if session.out.json || found["exists"] == true {
+        return shown(session, &found);
+    }
+    session.out.line("no planner has recommended a team yet; 'svc plan TASK' starts one")
+}
+
+/// `svc team revise FILE`.
+pub fn revise(session: &Session, file: &str) -> Outcome {
+    let failed = |why: String| Failure::failed(format!("{file}: {why}"));
+    let content = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+    let like = "it is to be like 'svc team recommended --json'";
+    let body: Value = serde_json::from_slice(&content)
+        .map_err(|error| failed(format!("it is no JSON: {error}; {like}")))?;
+    if !body["agents"].is_array() {
+        return Err(failed(format!("it has no list of agents; {like}")));
+    }
+    let mut wish = json!({"agents": body["agents"]});
+    if let Some(folder) = body["projectDir"].as_str() {
+        wish["projectDir"] = json!(folder);
+    }
+    let answer = session.client()?.call("PATCH", "/api/recommended-team", Some(&wish))?;
+    shown(session, &answer)
+}
+
+/// `svc team retry` and `svc team skip`: of the plan with this id, or of the one that is blocked.
+pub fn steer(session: &Session, deed: &str, id: Option<&str>) -> Outcome {
+    let client = session.client()?;
+    let plans = client.get("/api/plans")?;
+    let mut all = plans["plans"].as_array().into_iter().flatten();
+    let found = match id {
+        Some(id) => all.find(|plan| text(plan, "id") == id),
+        None => all.find(|plan| text(plan, "status") == "blocked"),
+    };
+    let plan = found.ok_or_else(|| match id {
+        Some(id) => Failure::failed(format!("no plan has the id {id:?}")),
+        None => Failure::failed("no plan is blocked".to_owned()),
+    })?;
+    let id = text(plan, "id");
+    let answer =
+        client.post(&format!("/api/plans/{}/{deed}", encode(id)), &json!({"phase": plan["phase"]}))?;
+    let done = if deed == "retry" { "is tried again" } else { "is passed over" };
+    let line =
+        format!("phase {} of plan {id} {done}; the plan is {}", plan["phase"], text(&answer, "status"));
+    told(session, &answer, id, &line)
 }

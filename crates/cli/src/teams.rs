@@ -15,15 +15,31 @@ pub static COMMANDS: [Command; 4] = [
         alias: "teams",
         group: Group::Together,
         summary: "save, load and rename teams of agents",
-        usage: "team list | show TEAM | save NAME [AGENT..] | load TEAM | rename TEAM NAME | delete TEAM | launch",
+        usage: "team list | show TEAM | save NAME [AGENT..] | load TEAM | rename TEAM NAME | delete TEAM | recommended | \
+                revise FILE | launch | retry [PLAN] | skip [PLAN]",
         words: (0, ANY),
-        complete: Words::OneOf(&["list", "show", "save", "load", "rename", "delete", "launch"]),
+        complete: Words::OneOf(&[
+            "list",
+            "show",
+            "save",
+            "load",
+            "rename",
+            "delete",
+            "recommended",
+            "revise",
+            "launch",
+            "retry",
+            "skip",
+        ]),
         options: &[
             value("team", "TEAM", "launch: the team that the agents join"),
             short('f', switch("follow", "launch: tell the phases until the plan is over")),
         ],
         details: "save keeps the configurations of the living agents, or of the named ones. load starts those of\n\
-                  which no agent is alive. launch starts what the last planner recommended, phase by phase.",
+                  which no agent is alive. launch starts what the last planner recommended, phase by phase;\n\
+                  recommended shows that, and revise replaces it by a file like 'svc team recommended --json'.\n\
+                  retry tries those of a blocked plan again that have failed, skip passes over what is left of\n\
+                  its phase, so that the next one begins.",
         run: team,
     },
     Command {
@@ -99,10 +115,14 @@ pub fn team(session: &Session) -> Outcome {
         ["load", team] => load(session, team),
         ["rename", team, name] => rename(session, team, name),
         ["delete", team] => delete(session, team),
+        ["recommended"] => plan::recommended(session),
+        ["revise", file] => plan::revise(session, file),
         ["launch"] => launch(session),
+        [deed @ ("retry" | "skip")] => plan::steer(session, deed, None),
+        [deed @ ("retry" | "skip"), plan] => plan::steer(session, deed, Some(plan)),
         _ => Err(Failure::usage(
-            "usage: svc team list | show | save | load | rename | delete | launch; \
-             see 'svc help team'",
+            "usage: svc team list | show | save | load | rename | delete | recommended | revise | launch | \
+             retry | skip; see 'svc help team'",
         )),
     }
 }

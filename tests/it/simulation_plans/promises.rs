@@ -99,6 +99,7 @@ impl Simulation {
                 Outcome::Working | Outcome::Completed => {
                     assert!(member.lineage.is_some(), "seed {seed}: nobody works in {id}");
                 }
+                Outcome::Skipped => panic!("seed {seed}: nobody has passed over a member of {id}"),
             }
             assert!(
                 member.phase <= now || member.lineage.is_none(),

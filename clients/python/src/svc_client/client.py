@@ -445,9 +445,9 @@ class Client(Transport):
         """
         return cast('types.GetRecallReply', self.call("GET", "/api/recall", {"q": q, "agent": agent, "limit": limit}, None, "auto"))
 
-    def get_recommended_team(self) -> types.GetRecommendedTeamReply:
+    def get_recommended_team(self) -> types.RecommendedTeam:
         """What the last planner recommends."""
-        return cast('types.GetRecommendedTeamReply', self.call("GET", "/api/recommended-team", {}, None, "auto"))
+        return cast('types.RecommendedTeam', self.call("GET", "/api/recommended-team", {}, None, "auto"))
 
     def get_record(self) -> types.GetRecordReply:
         """What the flight recorder has on disk."""
@@ -616,6 +616,10 @@ class Client(Transport):
     def patch_inlets_id(self, id: str, body: Optional[types.PatchInletsIdBody] = None) -> types.Inlet:
         """Change a webhook in."""
         return cast('types.Inlet', self.call("PATCH", f"/api/inlets/{segment(id)}", {}, body, "auto"))
+
+    def patch_recommended_team(self, body: Optional[types.PatchRecommendedTeamBody] = None) -> types.RecommendedTeam:
+        """Recommend other agents, before the launch."""
+        return cast('types.RecommendedTeam', self.call("PATCH", "/api/recommended-team", {}, body, "auto"))
 
     def patch_schedules_id(self, id: str, body: Optional[types.PatchSchedulesIdBody] = None) -> types.Schedule:
         """Change a schedule."""
@@ -840,6 +844,14 @@ class Client(Transport):
     def post_phones_codes(self, body: Optional[types.PostPhonesCodesBody] = None) -> types.PostPhonesCodesReply:
         """A code that pairs one phone, once, within five minutes."""
         return cast('types.PostPhonesCodesReply', self.call("POST", "/api/phones/codes", {}, body, "auto"))
+
+    def post_plans_id_retry(self, id: str, body: types.PostPlansIdRetryBody) -> types.Plan:
+        """Try again with those of the phase that have failed."""
+        return cast('types.Plan', self.call("POST", f"/api/plans/{segment(id)}/retry", {}, body, "auto"))
+
+    def post_plans_id_skip(self, id: str, body: types.PostPlansIdSkipBody) -> types.Plan:
+        """Pass over what is left of the phase; the next one begins."""
+        return cast('types.Plan', self.call("POST", f"/api/plans/{segment(id)}/skip", {}, body, "auto"))
 
     def post_pm_review(self, body: types.PostPmReviewBody) -> types.Review:
         """Review what an agent did or wants to do."""

@@ -793,6 +793,32 @@ PhoneRight: TypeAlias = Literal['look', 'answer', 'approve']
 class PingMessage(TypedDict):
     type: Literal['ping']
 
+class PlanAgentsItem(TypedDict):
+    agentId: Union["Id", None]
+    error: Union[str, None]
+    lineageId: Union["Id", None]
+    model: Union[str, None]
+    name: Union[str, None]
+    outcome: str
+    phase: int
+    provider: Union[str, None]
+    qc: bool
+    restarts: int
+    role: str
+    scope: list[str]
+    state: Union["AgentState", None]
+    task: str
+
+class Plan(TypedDict):
+    agents: list["PlanAgentsItem"]
+    createdAt: str
+    id: "Id"
+    phase: NotRequired[int]
+    phases: int
+    reason: NotRequired[str]
+    status: str
+    teamId: Union[str, None]
+
 class PlanDoneMessage(TypedDict):
     planId: "Id"
     seq: int
@@ -858,6 +884,21 @@ class Question(TypedDict):
     description: str
     question: str
     type: Literal['question']
+
+class RecommendedTeamAgentsItem(AgentWish):
+    phase: int
+
+class RecommendedTeam(TypedDict):
+    agents: list["RecommendedTeamAgentsItem"]
+    exists: bool
+    launched: NotRequired[bool]
+    planId: NotRequired[Union["Id", None]]
+    planner: NotRequired["Id"]
+    plannerName: NotRequired[str]
+    problem: Union[str, None]
+    projectDir: NotRequired[str]
+    receivedAt: NotRequired[str]
+    source: NotRequired[str]
 
 class ReposImportMessage(Import):
     seq: int
@@ -1831,33 +1872,8 @@ class GetPhonesReply(TypedDict):
     listener: Union["GetPhonesReplyListener", None]
     phones: list["GetPhonesReplyPhonesItem"]
 
-class GetPlansReplyPlansItemAgentsItem(TypedDict):
-    agentId: Union["Id", None]
-    error: Union[str, None]
-    lineageId: Union["Id", None]
-    name: Union[str, None]
-    outcome: str
-    phase: int
-    provider: Union[str, None]
-    qc: bool
-    restarts: int
-    role: str
-    scope: list[str]
-    state: Union["AgentState", None]
-    task: str
-
-class GetPlansReplyPlansItem(TypedDict):
-    agents: list["GetPlansReplyPlansItemAgentsItem"]
-    createdAt: str
-    id: "Id"
-    phase: NotRequired[int]
-    phases: int
-    reason: NotRequired[str]
-    status: str
-    teamId: Union[str, None]
-
 class GetPlansReply(TypedDict):
-    plans: list["GetPlansReplyPlansItem"]
+    plans: list["Plan"]
 
 class GetPmHistoryReplyStats(TypedDict):
     approved: int
@@ -1962,21 +1978,6 @@ class GetRecallReply(TypedDict):
     notSearchedBytes: int
     query: str
     searchedBytes: int
-
-class GetRecommendedTeamReplyAgentsItem(AgentWish):
-    phase: int
-
-class GetRecommendedTeamReply(TypedDict):
-    agents: list["GetRecommendedTeamReplyAgentsItem"]
-    exists: bool
-    launched: NotRequired[bool]
-    planId: NotRequired[Union["Id", None]]
-    planner: NotRequired["Id"]
-    plannerName: NotRequired[str]
-    problem: Union[str, None]
-    projectDir: NotRequired[str]
-    receivedAt: NotRequired[str]
-    source: NotRequired[str]
 
 class GetRecordReply(TypedDict):
     bytes: NotRequired[int]
@@ -2368,6 +2369,10 @@ class PatchInletsIdBody(TypedDict):
     name: NotRequired[str]
     to: NotRequired[str]
     words: NotRequired[str]
+
+class PatchRecommendedTeamBody(TypedDict):
+    agents: NotRequired[list[dict[str, Any]]]
+    projectDir: NotRequired[str]
 
 class PatchSchedulesIdBody(TypedDict):
     agent: NotRequired[dict[str, Any]]
@@ -2796,6 +2801,12 @@ class PostPhonesCodesReply(TypedDict):
     near: bool
     rights: list["PhoneRight"]
     url: str
+
+class PostPlansIdRetryBody(TypedDict):
+    phase: int
+
+class PostPlansIdSkipBody(TypedDict):
+    phase: int
 
 class PostPmReviewBody(TypedDict):
     action: NotRequired[str]
