@@ -360,6 +360,8 @@ scenario("a card says what to do about a crash, and tells the error once", async
   await page.routeWebSocket(/\/ws/, (socket) => socket.send(JSON.stringify({ type: "state", seq: 1, data })));
   await page.goto(daemon.url);
   const card = (name) => page.locator(".card.trouble", { hasText: name });
+  for (const name of ["worker-login", "worker-lost", "worker-still"])
+    await page.locator(".wait", { hasText: name }).locator("summary").click();
   await card("worker-login").getByText("log in: claude auth login").waitFor();
   const words = await card("worker-login").innerText();
   check(words.split("Invalid API key").length === 2, `the error is told twice: ${words}`);

@@ -2,8 +2,8 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import { check, until } from "./lib.mjs";
-import { claude, daemon, dir, scenario } from "./clicks-world.mjs";
+import { axeSource, check, open, until } from "./lib.mjs";
+import { browser, claude, daemon, dir, scenario } from "./clicks-world.mjs";
 
 scenario("tokens in a range and by day", async (page) => {
   const hour = 3_600_000;
@@ -151,11 +151,76 @@ scenario("a plan becomes a board, phase by phase", async (page) => {
   await phase(1).getByRole("link", { name: "first-part" }).waitFor();
   await phase(2).getByRole("link", { name: "last-look" }).waitFor();
   await phase(2).locator('p[title="Check it"]').waitFor();
-  await phase(2).getByText("security · script").waitFor();
+  await phase(2).getByText("security · script · quick").waitFor();
   await page.getByRole("button", { name: "Save a team" }).click();
   await page.getByLabel("Name").fill("Night shift");
   await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
   await page.getByRole("button", { name: "Delete team Night shift" }).waitFor();
+});
+
+scenario("a recommended team is changed before its launch; a phase that failed is tried again, then passed over", async () => {
+  const agent = (name, phase, prompt) => ({ role: "backend", name, phase, provider: "script", model: "breaks", prompt, scope: ["api/**"] });
+  const agents = [agent("fails", 1, "Break it"), agent("dropped", 1, "Nothing"), { ...agent("after", 2, "Look"), model: "quick" }];
+  daemon.scenario("breaks", { steps: [{ say: "now" }, { exit: 3 }] });
+  daemon.scenario("plan-two", {
+    steps: [{ write: { path: ".svc/recommended-team.json", text: JSON.stringify({ agents }) } }, { answer: "Planned." }, { exit: 0 }],
+  });
+  await daemon.spawn("planner", "plan-two");
+  await until("the recommendation", async () => (await daemon.get("/api/recommended-team")).agents[0]?.name === "fails");
+  const page = await open(browser, `${daemon.url}/#/teams`, { bypassCSP: true });
+  page.away = true;
+  const axe = async (what) => {
+    await page.evaluate(axeSource());
+    const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+    check(!violations.length, `${what}: ${violations.map((one) => `${one.id} ${one.nodes[0].html} ${one.nodes[0].any[0]?.message}`).join()}`);
+  };
+  const wished = page.getByRole("region", { name: "Recommended team by phase" });
+  await wished.getByText("backend · script · breaks · api/**").first().waitFor();
+  await wished.getByRole("button", { name: "Drop dropped" }).focus();
+  await page.keyboard.press("Enter");
+  await until("two of them", async () => (await daemon.get("/api/recommended-team")).agents.length === 2);
+  await wished.getByRole("button", { name: "Edit fails" }).focus();
+  await page.keyboard.press("Enter");
+  const box = page.getByRole("dialog");
+  await box.getByLabel("Phase").fill("77");
+  await box.getByRole("button", { name: "Save" }).click();
+  await box.locator(".fault", { hasText: "phase" }).waitFor();
+  await axe("the form");
+  await box.getByLabel("Phase").fill("1");
+  await box.getByLabel("Task").fill("Break <b>all</b> of it");
+  await page.keyboard.press("Control+Enter");
+  await box.waitFor({ state: "detached" });
+  await wished.getByText("Break <b>all</b> of it").waitFor();
+  await axe("the recommended team");
+  await page.getByRole("button", { name: "Launch" }).click();
+  const plan = async () => (await daemon.get("/api/plans")).plans[0];
+  await until("the phase to be blocked", async () => (await plan())?.status === "blocked");
+  check((await plan()).agents[0].task === "Break <b>all</b> of it", JSON.stringify(await plan()));
+  const board = page.getByRole("region", { name: /^Plan \w+ by phase/ }).first();
+  const after = board.locator(".card", { hasText: "after" });
+  await after.getByText("backend · script · quick · api/**").waitFor();
+  await after.getByText("Look").waitFor();
+  await after.getByText("pending").waitFor();
+  await axe("a blocked plan");
+  const { agentId } = (await plan()).agents[0];
+  await board.getByRole("button", { name: "Try phase 1 again" }).focus();
+  await page.keyboard.press("Enter");
+  await until("its next life, and that it failed again", async () => {
+    const now = await plan();
+    return now.status === "blocked" && now.agents[0].agentId !== agentId;
+  });
+  await board.getByRole("button", { name: "Skip phase 1…" }).focus();
+  await page.keyboard.press("Enter");
+  await box.getByText("fails is passed over").waitFor();
+  await page.keyboard.press("Enter");
+  await board.locator(".card", { hasText: "fails" }).getByText("skipped").waitFor();
+  await until("the end of the plan", async () => (await plan()).status === "done");
+  await board.locator(".card", { hasText: "after" }).getByText("completed").waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(wide <= 390, `${wide} px wide`);
+  check(!page.faults.length, page.faults.join());
+  await page.context().close();
 });
 
 scenario("command palette and keys", async (page) => {
@@ -167,7 +232,8 @@ scenario("command palette and keys", async (page) => {
   await page.keyboard.press("g");
   await page.keyboard.press("h");
   await page.locator(".vrow.agent-row:not([hidden])").first().waitFor();
-  await page.keyboard.press("j");
+  // Through the queue, if something waits, into the list.
+  for (let n = 0; n < 40 && !(await page.locator(".vrow.selected").count()); n += 1) await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await page.locator(".agent-top").waitFor();
   await page.keyboard.press("?");

@@ -80,7 +80,8 @@ scenario("fourteen things wait: rows by kind above the agents, decided by keys a
   check((await pending("roles-1")) === 0, "not all were approved");
   const { entries } = await daemon.get("/api/audit?limit=100");
   const lines = entries.filter((one) => one.event === "approval.approve").map(({ id }) => id);
-  check(new Set(lines).size === 4 && lines.length === 4, `the audit log has ${lines}`);
+  // A line that came to something else before it was on disk is followed by its withdrawal, and written anew.
+  check(new Set(lines).size === 4, `the audit log has ${lines}`);
 
   // Those that have crashed, after a question.
   await page.getByRole("button", { name: "Remove 4…" }).click();

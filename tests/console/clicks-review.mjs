@@ -369,3 +369,48 @@ scenario("discard removes the worktree of one that has ended, by keys; its branc
   check(page.faults.length === 0, page.faults.join());
   await page.context().close();
 });
+
+scenario("files of a review are marked as viewed, until they change", async () => {
+  commit({ "seen/a.txt": "one\n", "seen/deep/b.txt": "one\n", "seen/c.txt": "one\n" });
+  const id = await reviewed("review-seen", [
+    write("seen/a.txt", "uno\n"),
+    write("seen/deep/b.txt", "uno\n"),
+    write("seen/c.txt", "uno\n"),
+    write("other.txt", "new\n"),
+    { ask: "Good?" },
+    write("seen/a.txt", "eins\n"),
+    { ask: "Better?" },
+  ], 4);
+  const page = await open(browser, `${daemon.url}/#/agent/review-seen/diff`, { bypassCSP: true });
+  const file = (name) => page.locator("details.file", { hasText: name });
+  const list = page.locator(".changed-files");
+  const box = (name) => page.getByRole("checkbox", { name: `Viewed ${name}` });
+  await list.getByText("4 files, 0 viewed").waitFor();
+  check((await list.locator("li.muted").allInnerTexts()).join() === "./,seen/,seen/deep/", (await list.locator("li.muted").allInnerTexts()).join());
+  // By keys: a file is marked and folded, and the next one is next.
+  await page.getByRole("button", { name: "To seen/a.txt" }).focus();
+  await page.keyboard.press("Enter");
+  const focused = () => page.evaluate(() => document.activeElement.innerText);
+  check((await focused()).startsWith("seen/a.txt"), `at ${await focused()}`);
+  await page.keyboard.press("v");
+  check((await focused()).startsWith("seen/c.txt"), `then at ${await focused()}`);
+  check((await file("seen/a.txt").getAttribute("open")) === null && (await box("seen/a.txt").isChecked()), "it is not marked");
+  await page.keyboard.press("v");
+  await list.getByText("4 files, 2 viewed").waitFor();
+  await page.evaluate(axeSource());
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document));
+  check(!violations.length, violations.map((one) => `${one.id} ${one.nodes[0].html}`).join());
+  await page.reload();
+  await list.getByText("4 files, 2 viewed").waitFor();
+  check((await file("seen/c.txt").getAttribute("open")) === null, "what was viewed stands open");
+  // It writes one of them again: that one is to be looked at again.
+  await daemon.post(`/api/agents/${id}/instruct`, { message: "better", deliver: "now" });
+  await until("the other words", async () => (await daemon.get(`/api/agents/${id}/diff`)).diff.includes("eins"));
+  await page.keyboard.press("R");
+  await list.getByText("4 files, 1 viewed").waitFor();
+  check(!(await box("seen/a.txt").isChecked()) && (await box("seen/c.txt").isChecked()), "the wrong one is marked");
+  await box("seen/c.txt").uncheck();
+  await list.getByText("4 files, 0 viewed").waitFor();
+  check(!page.faults.length, page.faults.join());
+  await page.context().close();
+});

@@ -4,6 +4,8 @@ import { runAll } from "./lib.mjs";
 import { browser, daemon, market, scenarios } from "./clicks-world.mjs";
 import "./clicks-agents.mjs";
 import "./clicks-queue.mjs";
+import "./clicks-start.mjs";
+import "./clicks-daily.mjs";
 import "./clicks-reading.mjs";
 import "./clicks-review.mjs";
 import "./clicks-notices.mjs";

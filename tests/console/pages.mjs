@@ -26,7 +26,9 @@ const PAGES = [
   "settings",
   "nowhere",
 ];
-const AGENT_PAGES = ["", "/diff", "/files", "/rotate", "/about"].map((tab) => `agent/backend-1${tab}`);
+const AGENT_PAGES = ["", "/diff", "/files", "/rotate", "/about"]
+  .map((tab) => `agent/backend-1${tab}`)
+  .concat("compare/backend-1,frontend-1");
 const PHONE = { width: 390, height: 844 };
 const WIDE = { width: 1280, height: 800 };
 

@@ -2,7 +2,7 @@
 
 import fs from "node:fs";
 import path from "node:path";
-import { Market, launch, open } from "./lib.mjs";
+import { Daemon, Market, launch, makeProject, open } from "./lib.mjs";
 import { inbox } from "./inbox.mjs";
 import { shop } from "./shop.mjs";
 
@@ -87,6 +87,39 @@ if (!names.length || names.includes("queue")) {
   await page.screenshot({ path: path.join(folder, "queue.png") });
   await page.context().close();
   await full.remove();
+}
+if (!names.length || names.includes("compare")) {
+  const twins = new Daemon(makeProject());
+  const login = (check) => `export function login(user, password) {\n  ${check}\n}\n`;
+  const plays = (model, file, input, text) =>
+    twins.scenario(model, {
+      steps: [
+        { read: "src/login.js" },
+        { write: { path: "src/login.js", text: file } },
+        { usage: { input, output: Math.round(input / 6), cacheRead: input * 9, contextWindow: 200_000 } },
+        { run: { command: "wc -l src/login.js" } },
+        { say: text },
+        { exit: 0 },
+      ],
+    });
+  plays(
+    "claude-sonnet-4-6",
+    login("const record = users.byName(user);\n  return record && verify(password, record.hash) ? session(record) : null;"),
+    9200,
+    "A wrong password is **refused** now, and so is a name that nobody has. I compare the hash, not the text.",
+  );
+  plays("claude-haiku-4-5", login("return users.byName(user)?.password === password ? user : null;"), 5100, "Done: it compares the password.");
+  await twins.start();
+  const task = { prompt: "The login takes any password. Mend it.", isolation: "worktree" };
+  for (const model of ["claude-sonnet-4-6", "claude-haiku-4-5"]) await twins.spawn("login", model, task);
+  for (const n of [1, 2]) await twins.until(`login-${n}`, ["completed"]);
+  const page = await open(browser, `${twins.url}/#/compare/login-1,login-2`, { viewport: WIDE });
+  for (const n of [0, 1]) await page.getByText("What it has changed").nth(n).click();
+  await page.locator(".plus").nth(3).waitFor();
+  await page.mouse.move(640, 790);
+  await page.screenshot({ path: path.join(folder, "compare.png") });
+  await page.context().close();
+  await twins.remove();
 }
 for (const [suffix, options] of [
   ["", { viewport: WIDE }],

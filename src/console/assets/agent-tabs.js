@@ -1,7 +1,25 @@
 // The other sides of an agent: what it touched, what a successor would be told, and its record.
 
-import { ago, button, dayOf, empty, exact, fill, h, panel, percent, say, table, toast, unavailable } from "./dom.js";
-import { at, get, post } from "./api.js";
+import {
+  ago,
+  button,
+  dayOf,
+  dialog,
+  empty,
+  exact,
+  field,
+  fill,
+  formOf,
+  h,
+  panel,
+  percent,
+  say,
+  select,
+  table,
+  toast,
+  unavailable,
+} from "./dom.js";
+import { at, get, patch, post } from "./api.js";
 import { find, isLive, on } from "./store.js";
 import { prose } from "./prose.js";
 import { openSpawn } from "./spawn.js";
@@ -125,7 +143,11 @@ export function about(body, key) {
         h(
           "div.panel",
           table("About the agent", ["", ""], rows.map(([label, value]) => [h("span.muted", label), value])),
-          h("div.actions", button("Start one like it", () => openSpawn({ ...agent, teamId: null }))),
+          h(
+            "div.actions",
+            h("button", { onclick: () => change(agent, () => about(body, key)) }, "Change…"),
+            button("Start one like it", () => openSpawn({ ...agent, teamId: null })),
+          ),
         ),
         agent.instructions?.length > 0 &&
           panel("Waiting to be told", h("ul", agent.instructions.map((one) => h("li", one.text ?? String(one))))),
@@ -133,4 +155,51 @@ export function about(body, key) {
     },
     unavailable(body),
   );
+}
+
+/** What may change while an agent lives, and when it takes effect. */
+function change(agent, done) {
+  const { name, scope, model, effort, permission } = agent;
+  const inputs = {
+    name: h("input", { value: name, autocomplete: "off" }),
+    scope: h("input", { value: scope.join(", "), autocomplete: "off" }),
+    model: h("input", { value: model ?? "auto", autocomplete: "off", list: "models-of" }),
+    effort: select(["low", "medium", "high", "max"], effort),
+    permission: select([["auto", "Auto: asks before it leaves its scope"], ["full", "Full Send: asks for nothing"]], permission),
+  };
+  const models = h("datalist", { id: "models-of" });
+  const save = async () => {
+    const wish = {
+      name: inputs.name.value.trim(),
+      scope: inputs.scope.value.split(",").map((one) => one.trim()).filter(Boolean),
+      model: inputs.model.value.trim() === "auto" ? null : inputs.model.value.trim(),
+      effort: inputs.effort.value,
+      permission: inputs.permission.value,
+    };
+    const was = { name, scope, model: model ?? null, effort, permission };
+    const changed = Object.entries(wish).filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(was[key]));
+    if (changed.length) {
+      const { overlaps } = await patch(at`/api/agents/${agent.id}`, Object.fromEntries(changed));
+      const with_ = (overlaps ?? []).map((one) => one.agentName).join(", ");
+      toast(with_ ? `Changed; its files overlap with those of ${with_}` : "Changed");
+    }
+    el.close();
+    done();
+  };
+  const later = "with its next life: after a rotation or a resume";
+  const form = formOf("Change", save, [
+    h("div.two", field("name", "Name", inputs.name), field("scope", "Files it owns", inputs.scope, "Globs, separated by commas; at once")),
+    h("div.two", field("model", "Model", inputs.model, later), field("effort", "Effort", inputs.effort, later)),
+    field("permission", "Permission", inputs.permission, later),
+    models,
+  ]);
+  form.onkeydown = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  };
+  const el = dialog(`Change ${name}`, form);
+  inputs.scope.focus();
+  get("/api/providers").then((all) => {
+    const own = all.find((one) => one.id === agent.provider)?.models ?? [];
+    fill(models, own.map((one) => h("option", { value: one.id }, one.name)));
+  }, () => {});
 }

@@ -84,6 +84,7 @@ export function card(approval) {
   });
   const shown = h("div.told");
   const rule = h("div");
+  const wide = h("span");
   // Not before it is whole: a card keeps its size.
   const el = h(
     "article.card.approval",
@@ -92,14 +93,15 @@ export function card(approval) {
     h("p.what", what),
     shown,
     rule,
-    h("div.actions", reason, no, yes),
+    h("div.actions", reason, no, wide, yes),
   );
   const ruled = async (say) => {
     settle(el, say === "never" ? "Rejected" : "Approved");
     await readApprovals();
   };
   el.whole = Promise.all([import("./card.js"), get(at`/api/approvals/${approval.id}/card`)])
-    .then(([{ details, ruleForm }, told]) => {
+    .then(([{ details, ruleForm, widening }, told]) => {
+      fill(wide, widening(approval, told, decide("approve", "Approved")));
       fill(shown, details(told));
       fill(rule, ruleForm(approval, ruled));
     })

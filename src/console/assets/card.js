@@ -1,7 +1,7 @@
 // What it takes to decide: the inside of a card, and rules, what one decides once for what agents ask again.
 
-import { ago, button, fill, h, plural, select, table, toast, visible, visibleLine } from "./dom.js";
-import { at, del, get, post } from "./api.js";
+import { ago, button, dialog, field, fill, formOf, h, plural, select, table, toast, visible, visibleLine } from "./dom.js";
+import { at, del, get, patch, post } from "./api.js";
 import { diffView } from "./diff.js";
 
 const LIMITS = [
@@ -138,4 +138,39 @@ export function ruleList() {
         ),
   ];
   return { el, load };
+}
+
+/** The path as a glob that means itself. */
+const plain = (path) => path.replace(/[*?[\]{}]/g, "[$&]");
+
+/** Approves a write and makes such files the agent's own; nothing where it has no scope that could be widened. */
+export function widening(approval, { scope, owner }, decide) {
+  const path = approval.action.filePath;
+  if (approval.action.type !== "scope_violation" || !path || !scope?.length) return false;
+  const who = visibleLine(approval.agentName);
+  const cut = path.lastIndexOf("/");
+  const ask = () => {
+    const glob = h("input", { value: cut > 0 ? `${plain(path.slice(0, cut))}/**` : plain(path), autocomplete: "off" });
+    const exact = h("button", { onclick: () => ((glob.value = plain(path)), glob.focus()) }, "Only this file");
+    const wide = async () => {
+      const { scope: own } = await get(at`/api/agents/${approval.agentId}`);
+      await patch(at`/api/agents/${approval.agentId}`, { scope: [...new Set([...own, glob.value.trim()])] });
+      el.close();
+      await decide();
+    };
+    const form = formOf(
+      "Allow and widen",
+      wide,
+      [
+        h("p", `${who} may write these from now on without asking. It has: `, h("span.mono", visibleLine(scope.join(" ")))),
+        owner && h("p", `${visibleLine(owner.name)} owns this file, too: both may then write it.`),
+        field("scope", "Files that become its own", glob, "A glob from the project's root"),
+      ],
+      {},
+      exact,
+    );
+    const el = dialog(`Widen what ${who} owns`, form);
+    glob.focus();
+  };
+  return h("button", { onclick: ask, ariaLabel: `Allow and widen… (${who})` }, "Allow and widen…");
 }

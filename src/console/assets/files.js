@@ -4,6 +4,7 @@ import { button, bytes, confirm, dialog, empty, field, fill, formOf, h, head, sa
 import { at, del, get, post } from "./api.js";
 import { on } from "./store.js";
 import { diffView } from "./diff.js";
+import { editorOf, openLink } from "./editor.js";
 
 const DEPTH = 2;
 /** Changes on the disk come in bursts; the tree is read again at most so often. */
@@ -183,6 +184,7 @@ export default function files(view, parts) {
         go.click();
       }
     };
+    const editor = editorOf(text);
     const below = h("div");
     const changes = button("Changes", async () => {
       const answer = await get(at`/api/files/git-diff?path=${file.path}`);
@@ -195,10 +197,18 @@ export default function files(view, parts) {
         "div.editor-head",
         h("span.path", file.path),
         note,
-        h("span.right.actions", changes, download, h("button", { onclick: remove }, "Delete"), go),
+        h(
+          "span.right.actions",
+          h("button", { onclick: editor.find, ariaKeyShortcuts: "Control+F" }, "Find"),
+          changes,
+          openLink(file.path, editor.line),
+          download,
+          h("button", { onclick: remove }, "Delete"),
+          go,
+        ),
       ),
       clash,
-      text,
+      editor.el,
       below,
     );
   };

@@ -59,10 +59,10 @@ async function show() {
   const [name] = parts;
   const mine = (turn += 1);
   const found = PAGES.find(([word]) => word === name);
-  const module = name === "agent" ? "agent" : (found?.[2] ?? "missing");
+  const module = name === "agent" || name === "compare" ? name : (found?.[2] ?? "missing");
   closeMenu();
   for (const link of nav.querySelectorAll("a")) {
-    if (link.dataset.page === (name === "agent" ? "" : name)) link.ariaCurrent = "page";
+    if (link.dataset.page === (name === "agent" || name === "compare" ? "" : name)) link.ariaCurrent = "page";
     else link.removeAttribute("aria-current");
   }
   // The same agent's other tab, or another file: the page changes itself.
@@ -93,7 +93,7 @@ async function show() {
   view.dataset.route = parts.join("/");
   // Whoever came by a link reads on from here; the first page leaves the focus where the browser puts it.
   if (mine > 1 && !view.contains(document.activeElement)) view.focus({ preventScroll: true });
-  pageTitle = module === "agent" ? (find(parts[1])?.name ?? parts[1]) : (found?.[1] ?? "not found");
+  pageTitle = module === "agent" ? (find(parts[1])?.name ?? parts[1]) : (found?.[1] ?? (module === "compare" ? "Compare" : "not found"));
   setTitle();
 }
 
@@ -161,9 +161,10 @@ const HELP = [
   ["i / r / K", "on an agent: write to it, rotate it, kill it (asks first)"],
   ["R", "in a timeline: the raw line of the selected entry"],
   ["Home / End", "in a timeline: the first entry, the newest"],
-  ["o / t", "in a timeline: the turns, the turn of the selected entry"],
+  ["o / t / f", "in a timeline: the turns, the turn of the selected entry, what is shown"],
   ["j / k / n / p", "in a diff: next change, previous; next file, previous"],
   ["c / s / e", "in a diff: comment on the line (Shift and arrows choose more), side by side, open a fold"],
+  ["v", "in a diff: the file is viewed, on to the next one"],
   ["m / A / X", "in a diff: try the merge, ask for changes, discard (asks first)"],
   ["r", "on the audit page: read it again"],
   ["D", "light or dark"],

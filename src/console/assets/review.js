@@ -4,6 +4,7 @@ import { ago, button, confirm, dialog, empty, fill, formOf, h, keep, kept, plura
 import { at, del, get, patch, post } from "./api.js";
 import { find } from "./store.js";
 import { diffView, parse } from "./diff.js";
+import { fileList } from "./viewed.js";
 
 /** Where the choice between unified and side by side is kept. */
 const TWO = "svc-diff";
@@ -42,7 +43,8 @@ export function diff(body, key) {
       answer.truncated && "; it is long: the last files are read when opened",
       h("div.actions", sides, again, undo, redo, answer.branch && merges, discards, asks, sends),
     );
-    if (!place.isConnected) fill(body, bar, elsewhere, place);
+    if (!place.isConnected) fill(body, bar, list.el, elsewhere, place);
+    list.draw(answer.diff, answer.files);
     draw();
     return reread();
   };
@@ -53,12 +55,30 @@ export function diff(body, key) {
     const was = here.matches(".l") && placeOf(here);
     sides.ariaPressed = two;
     fill(place, diffView(answer.diff, answer.files, { two, context, read, cut: answer.truncated, drawn: tell }));
+    for (const el of place.querySelectorAll("details.file")) fold(el, list.isViewed(el.dataset.path));
     tell();
     here = (was && cellOf(was)) || place;
     if (writing) write();
     else if (held) here.focus({ preventScroll: true });
     scrollTo(0, top);
   };
+  const fileOf = (path) => [...place.querySelectorAll("details.file")].find(({ dataset }) => dataset.path === path);
+  /** What was looked at is folded and stands back. */
+  const fold = (el, is) => {
+    el.classList.toggle("viewed", is);
+    if (is) el.open = false;
+  };
+  const list = fileList(find(key)?.lineageId ?? key, {
+    go(path) {
+      const summary = fileOf(path)?.firstChild;
+      summary?.focus({ preventScroll: true });
+      summary?.scrollIntoView({ block: "start" });
+    },
+    changed(path, is) {
+      const el = fileOf(path);
+      if (el) fold(el, is);
+    },
+  });
   /** One file of the diff. */
   const read = async (path, more = "") => {
     const { diff, truncated } = await get(`${base}diff${at`?path=${path}`}${more}`);
@@ -282,6 +302,16 @@ export function diff(body, key) {
         const folds = [...(file ?? place).querySelectorAll("button.at")];
         (folds.find((el) => here.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_FOLLOWING) ?? folds[0])?.click();
       }
+    },
+    v: () => {
+      const file = here.closest("details.file");
+      if (!file) return go("summary", 1);
+      if (list.mark(file.dataset.path)) {
+        here = file.firstChild;
+        go("details.file > summary", 1);
+        if (here === file.firstChild) here.focus();
+      }
+      return undefined;
     },
     m: () => answer?.branch && merges.click(),
     A: () => asks.click(),

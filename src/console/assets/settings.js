@@ -1,7 +1,8 @@
 // The configuration, with the fault of each field beside it.
 
-import { confirm, field, fill, formOf, h, head, select, table, toast, unavailable } from "./dom.js";
+import { confirm, field, fill, formOf, h, head, keep, panel, select, table, toast, unavailable } from "./dom.js";
 import { get, patch, post } from "./api.js";
+import { editorChoice } from "./editor.js";
 import { noticesPanel } from "./notices.js";
 
 const CHOICES = {
@@ -69,6 +70,7 @@ export default function settings(view) {
   view.append(
     head("Settings", "They are kept in this project's .svc/config.json and take effect at once unless a line says otherwise."),
     noticesPanel(),
+    panel("Your editor", field("editor", "Open files in", editorChoice(keep), "This browser remembers it. It has to run on the daemon's machine, as the browser does.")),
     body,
     about,
   );

@@ -65,3 +65,31 @@ export function daily(points) {
     .reverse()
     .slice(0, DAYS_SHOWN);
 }
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+/**
+ * What is to be expected of the budget of a day, which ends at midnight UTC: the share that is used, a sentence
+ * by the pace of the last hour, and how loud that is.
+ */
+export function forecast(points, cost, words, now = Date.now()) {
+  const { todayUsd: used, dailyBudgetUsd: budget } = cost;
+  if (!budget) return { share: 0, kind: "", text: "No budget is set: nothing ends by what it costs." };
+  const share = used / budget;
+  const mark = [1, 0.8, 0.5].find((one) => share >= one);
+  const begins = mark ? `${Math.round(share * 100)} % of today's budget of ${words(budget)} are used. ` : "";
+  const kind = !mark ? "" : mark === 0.5 ? "half" : mark === 0.8 ? "warn" : "bad";
+  const last = within(points, 1);
+  const ms = last.length > 1 ? last.at(-1).time - last[0].time : 0;
+  const hourly = ms < PACE_MS ? 0 : ((last.at(-1).cost - last[0].cost) * HOUR_MS) / ms;
+  const midnight = new Date(now).setUTCHours(24, 0, 0, 0);
+  const at = now + ((budget - used) / hourly) * HOUR_MS;
+  let text = "Of the last hour no pace is known.";
+  if (share >= 1) text = "Nothing new starts before midnight UTC.";
+  else if (hourly > 0 && at < midnight)
+    text = `At the pace of the last hour, ${words(hourly)} an hour, it is spent at about ${clock.format(at)}.`;
+  else if (hourly > 0)
+    text = `At the pace of the last hour, ${words(hourly)} an hour, ${words(used + (hourly * (midnight - now)) / HOUR_MS)} are used by midnight UTC: it lasts.`;
+  else if (ms >= PACE_MS) text = "In the last hour nothing was used.";
+  return { share, kind, text: begins + text };
+}

@@ -1,7 +1,7 @@
 // Teams, what the planner recommends, and plans as a board: one column a phase.
 
-import { ago, button, confirm, dialog, empty, field, fill, formOf, h, head, soon, toast, unavailable } from "./dom.js";
-import { at, del, get, post } from "./api.js";
+import { ago, button, confirm, cost, dialog, empty, field, fill, formOf, h, head, plural, soon, toast, unavailable } from "./dom.js";
+import { at, del, get, patch, post } from "./api.js";
 import { find, isLive, on, store } from "./store.js";
 import { openSpawn } from "./spawn.js";
 
@@ -27,21 +27,20 @@ export default function teams(view) {
     saved,
   );
   let stopped = false;
-  const load = async () => {
+  // What somebody is about to press stays where it is, also when it is pressed while the answer is under way.
+  const held = () => view.querySelector("button:focus, .card:hover");
+  const load = async (quiet = false) => {
     const [all, wished, launched] = await Promise.all([get("/api/teams"), get("/api/recommended-team"), get("/api/plans")]);
     if (stopped) return;
+    if (quiet && held()) return void later();
     drawWish(wish, wished, load);
-    drawPlans(board, launched.plans);
+    drawPlans(board, launched.plans, load);
     drawSaved(saved, all.teams, load);
     if (!wished.exists && !launched.plans.length)
       board.append(empty("No plan yet", "Ask a planner to design a team for a task; or start agents by hand and save them as a team."));
   };
-  const safe = () => load().catch(unavailable(board));
-  safe();
-  // What somebody is about to press stays where it is.
-  const later = soon(() => {
-    if (!view.querySelector("button:focus, .card:hover")) safe();
-  }, REDRAW_MS);
+  const later = soon(() => (held() ? later() : load(true).catch(unavailable(board))), REDRAW_MS);
+  load().catch(unavailable(board));
   const stops = EVENTS.map((type) => on(type, later));
   return {
     stop() {
@@ -66,19 +65,21 @@ function save(load) {
   name.focus();
 }
 
-/** The columns of a plan: agents by phase, each drawn by `draw`, with a count of those that are `done`. */
-function phases(label, agents, draw, done) {
+/** The columns of a plan: agents by phase, each drawn by `draw`, with what `note` and `acts` have for the column. */
+function phases(label, agents, draw, note, acts) {
   const numbers = [...new Set(agents.map((one) => one.phase ?? 1))].sort((a, b) => a - b);
   return h(
     "div.board",
     { tabIndex: 0, role: "region", ariaLabel: label },
     numbers.map((number) => {
       const own = agents.filter((one) => (one.phase ?? 1) === number);
-      const count = done ? `${own.filter(done).length} of ${own.length} done` : `${own.length}`;
-      return h("div.phase", h("h3", `Phase ${number}`, h("span.muted", count)), own.map(draw));
+      return h("div.phase", h("h3", `Phase ${number}`, h("span.muted", note(own))), acts?.(own, number), own.map(draw));
     }),
   );
 }
+
+/** What is known of an agent of a plan, started or not: who, by what, and which files. */
+const about = (one) => h("span.muted.sub", [one.role, one.provider, one.model, ...(one.scope ?? [])].filter(Boolean).join(" · "));
 
 function drawWish(el, plan, load) {
   const problem = plan.problem?.message ?? plan.problem?.error ?? plan.problem;
@@ -93,21 +94,74 @@ function drawWish(el, plan, load) {
         ),
     );
   }
-  const wished = (agent) =>
-    h(
+  const change = async (agents) => {
+    await patch("/api/recommended-team", { agents });
+    await load();
+  };
+  const wished = (agent) => {
+    const name = agent.name ?? agent.role;
+    const others = plan.agents.filter((one) => one !== agent);
+    return h(
       "div.card.plain",
-      h("strong", agent.name ?? agent.role),
-      h("span.muted.sub", [agent.role, ...(agent.scope ?? [])].join(" · ")),
+      h("strong", name),
+      about(agent),
       h("p.clamp", agent.prompt),
+      h(
+        "div.actions",
+        others.length > 0 && button("Drop", () => change(others), { ariaLabel: `Drop ${name}` }),
+        h("button", { ariaLabel: `Edit ${name}`, onclick: () => edit(agent, plan.agents, change) }, "Edit"),
+      ),
     );
+  };
   const launch = button("Launch", async () => launched(await post("/api/recommended-team/launch"), load), {
     class: "primary",
   });
   return fill(
     el,
     h("div.list-head", h("h2", "Recommended team"), launch),
-    phases("Recommended team by phase", plan.agents, wished),
+    phases("Recommended team by phase", plan.agents, wished, (own) => plural(own.length, "agent")),
   );
+}
+
+/** Changes one agent of a recommended team before it is launched. */
+function edit(agent, all, change) {
+  const place = all.indexOf(agent);
+  const inputs = {
+    prompt: h("textarea", { rows: 6, value: agent.prompt ?? "" }),
+    role: h("input", { value: agent.role, required: true }),
+    name: h("input", { value: agent.name ?? "" }),
+    phase: h("input", { type: "number", min: 1, value: agent.phase }),
+    scope: h("input", { value: (agent.scope ?? []).join(", ") }),
+    provider: h("input", { value: agent.provider ?? "", placeholder: "the planner's" }),
+    model: h("input", { value: agent.model ?? "" }),
+  };
+  const of = (name, label, hint) => field(`agents[${place}].${name}`, label, inputs[name], hint);
+  const save = async () => {
+    const words = (name) => inputs[name].value.trim() || undefined;
+    const next = {
+      ...agent,
+      prompt: inputs.prompt.value,
+      role: words("role"),
+      name: words("name"),
+      phase: Number(inputs.phase.value),
+      scope: inputs.scope.value.split(",").map((one) => one.trim()).filter(Boolean),
+      provider: words("provider"),
+      model: words("model"),
+    };
+    await change(all.map((one) => (one === agent ? next : one)));
+    el.close();
+  };
+  const form = formOf("Save", save, [
+    of("prompt", "Task"),
+    h("div.two", of("role", "Role"), of("name", "Name")),
+    h("div.two", of("phase", "Phase"), of("scope", "Files it owns", "Globs, separated by commas")),
+    h("div.two", of("provider", "Provider"), of("model", "Model")),
+  ]);
+  form.onkeydown = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  };
+  const el = dialog(`Edit ${agent.name ?? agent.role}`, form);
+  inputs.prompt.focus();
 }
 
 async function launched(answer, load) {
@@ -117,8 +171,7 @@ async function launched(answer, load) {
   await load();
 }
 
-function drawPlans(el, plans) {
-  const done = (one) => one.outcome === "completed";
+function drawPlans(el, plans, load) {
   fill(
     el,
     plans.map((plan) => {
@@ -135,9 +188,46 @@ function drawPlans(el, plans) {
             ago(plan.createdAt, " ago"),
           ),
         ),
-        phases("Plan by phase", plan.agents, member, done),
+        phases(`Plan ${plan.id} by phase`, plan.agents, member, spent, (own, number) => number === plan.phase && steer(plan, own, load)),
       ];
     }),
+  );
+}
+
+/** How many of a phase are done, and what they have cost as far as they are in the list of agents. */
+function spent(own) {
+  const agents = own.map((one) => one.agentId && find(one.agentId)).filter(Boolean);
+  const sum = (key) => agents.reduce((all, one) => all + (one[key] ?? 0), 0);
+  const done = `${own.filter((one) => one.outcome === "completed").length} of ${own.length} done`;
+  return agents.length ? `${done} · ${cost(sum("costUsd"), sum("unpricedTokens"))}` : done;
+}
+
+/** What a person can do with the phase that is on. */
+function steer(plan, own, load) {
+  const { phase } = plan;
+  const left = own.filter((one) => one.outcome !== "completed");
+  const works = left.some((one) => one.agentId && find(one.agentId) && isLive(find(one.agentId)));
+  const names = left.map((one) => one.name ?? one.role).join(", ");
+  const act = async (deed, done) => {
+    await post(at`/api/plans/${plan.id}/${deed}`, { phase });
+    toast(done);
+    await load();
+  };
+  const skip = () =>
+    confirm(
+      `Skip phase ${phase}?`,
+      `${names} ${left.length === 1 ? "is" : "are"} passed over, and the next phase begins with what there is. What they have changed stays.`,
+      "Skip",
+      () => act("skip", `Phase ${phase} is passed over`),
+    );
+  const again = () => act("retry", `Phase ${phase} is tried again`);
+  return (
+    !works &&
+    h(
+      "div.actions",
+      left.some((one) => one.outcome === "failed") && button(`Try phase ${phase} again`, again),
+      h("button", { onclick: skip }, `Skip phase ${phase}…`),
+    )
   );
 }
 
@@ -145,7 +235,7 @@ function drawPlans(el, plans) {
 function member(one) {
   const agent = one.agentId && find(one.agentId);
   const state = one.outcome === "working" ? (agent?.status ?? one.state ?? "running") : one.outcome;
-  const doing = one.error || agent?.currentActivity;
+  const doing = one.outcome === "working" && agent?.currentActivity;
   return h(
     "div",
     { class: `card plain${one.outcome === "failed" ? " bad" : ""}` },
@@ -155,8 +245,10 @@ function member(one) {
       one.qc && h("span.tag", "QC"),
       h("span", { class: `status right ${state}` }, state),
     ),
-    h("span.muted.sub", [one.role, one.provider, ...(one.scope ?? [])].filter(Boolean).join(" · ")),
-    (doing || one.task) && h("p.muted.clamp", { title: one.task ?? "" }, doing || one.task),
+    about({ ...one, model: agent?.actualModel ?? one.model }),
+    one.task && h("p.clamp", { title: one.task }, one.task),
+    doing && h("p.muted.clamp", doing),
+    one.error && h("p.bad-text.clamp", one.error),
     one.restarts > 0 && h("p.hint", "restarted once"),
   );
 }

@@ -1,6 +1,6 @@
 // An agent's work, live: a virtual list of what it did, and one entry, a turn or the outline beside it.
 
-import { exact, fill, h, say, soon, timeOf } from "./dom.js";
+import { exact, fill, h, say, select, soon, timeOf } from "./dom.js";
 import { find, isLive, on } from "./store.js";
 import { Log, SHOWN_LINES, entriesOf, firstOf, words } from "./log.js";
 import { inline } from "./prose.js";
@@ -20,6 +20,14 @@ const RAGGED = 3;
 const OUTLINE_MS = 1000;
 /** Marks within the lines of one row. */
 const ROW_MARKS = 40;
+/** Pages of a log that are read at once for a filter that shows less than the list has room for. */
+const FILTER_PAGES = 10;
+/** What a filter lets through. */
+const FILTERS = {
+  said: ({ kind }) => kind === "text" || kind === "user",
+  tools: ({ kind }) => kind === "tool",
+  errors: ({ kind, calls, start }) => (kind === "tool" ? calls.some(({ end }) => end?.error) : Boolean(start.isError)),
+};
 const SAMPLE = "There is no session module yet, so I keep the session next to the login for now.";
 
 /** The mean width of a letter in the font of an element. */
@@ -53,10 +61,30 @@ export function work(body, key, _moved, spot) {
   let outlined = false;
   /** Whether the entry to begin at has been shown. */
   let spotted = false;
+  /** What the list has: all items that are held, or those that the filter lets through. */
+  let items = [];
+  const filter = select(
+    [
+      ["", "All entries"],
+      ["said", "Only what was said"],
+      ["tools", "Only tools"],
+      ["errors", "Only errors"],
+    ],
+    "",
+  );
+  filter.ariaLabel = "What is shown";
+  filter.setAttribute("aria-keyshortcuts", "f");
+  /** Takes the items over as they are now; how many went at the beginning. */
+  const sift = (gone = 0) => {
+    const fits = FILTERS[filter.value];
+    const before = items;
+    items = fits ? log.items.filter(fits) : log.items;
+    return fits ? Math.max(0, before.indexOf(items[0])) : gone;
+  };
   const log = new Log(key, (from) => {
     const stick = following;
-    forget(log.trim(stick));
-    list.set(log.items.length, from);
+    forget(sift(log.trim(stick)));
+    list.set(items.length, filter.value ? 0 : from);
     if (stick) list.toEnd();
     else jump.hidden = false;
     if (spot && !spotted) spotted = goTo(spot);
@@ -66,12 +94,13 @@ export function work(body, key, _moved, spot) {
   const list = new VList({
     label: "What it did",
     rowClass: "",
-    height: (index) => heightOf(log.items[index], columns),
-    render: (index, row) => entryRow(log.items[index], row),
+    height: (index) => heightOf(items[index], columns),
+    render: (index, row) => entryRow(items[index], row),
   });
   const count = () => {
     const more = log.whole ? "" : "; older ones are read when you scroll up";
-    say(note, log.items.length ? `${exact(log.entries)} of ${exact(log.last)} entries${more}` : "");
+    const sifted = filter.value ? `${exact(items.length)} shown of ` : "";
+    say(note, log.items.length ? `${sifted}${exact(log.entries)} of ${exact(log.last)} entries${more}` : "");
     if (!log.items.length && drawn)
       fill(list.body, h("p.empty", "Nothing yet. The agent's work appears here as it happens."));
     else list.body.querySelector(":scope > .empty")?.remove();
@@ -81,7 +110,7 @@ export function work(body, key, _moved, spot) {
     if (!gone) return;
     const height = list.offsets[gone];
     list.selected = list.selected < gone ? -1 : list.selected - gone;
-    list.set(log.items.length, 0);
+    list.set(items.length, 0);
     list.el.scrollTop -= height;
   };
   let reading = null;
@@ -94,15 +123,36 @@ export function work(body, key, _moved, spot) {
   };
   const readOlder = async () => {
     const top = list.el.scrollTop;
-    const added = await log.older();
-    if (!added) return 0;
+    const read = await log.older();
+    if (!read) return 0;
+    const before = items.length;
+    sift();
+    const added = filter.value ? items.length - before : read;
     const at = list.selected;
-    list.set(log.items.length, 0);
+    list.set(items.length, 0);
     list.el.scrollTop = top + list.offsets[added];
     if (at >= 0) list.selected = at + added;
     list.draw();
     count();
-    return added;
+    return read;
+  };
+  /** Shows what the filter lets through; older entries are read until the list is full. */
+  const choose = async () => {
+    const item = items[list.selected];
+    sift();
+    list.selected = item ? items.indexOf(item) : -1;
+    list.set(items.length, 0);
+    if (following) list.toEnd();
+    count();
+    const room = () => list.offsets[items.length] < list.el.clientHeight;
+    for (let page = 0; page < FILTER_PAGES && filter.value && room() && !log.whole; page += 1) if (!(await older())) break;
+  };
+  filter.onchange = () => choose().catch(() => {});
+  /** Before one goes to what the filter may hide. */
+  const showAll = () => {
+    if (!filter.value) return;
+    filter.value = "";
+    choose();
   };
   /** To the very first entry: all pages are read, the newest first. */
   const home = async () => {
@@ -122,7 +172,7 @@ export function work(body, key, _moved, spot) {
     const next = Math.max(20, Math.floor((list.el.clientWidth - gutter) / letter));
     if (Math.abs(next - columns) < 4) return;
     columns = next;
-    list.set(log.items.length, 0);
+    list.set(items.length, 0);
     if (following) list.toEnd();
   };
   const close = () => {
@@ -140,17 +190,18 @@ export function work(body, key, _moved, spot) {
   };
   const show = (index, raw = false) => {
     list.select(index);
-    const item = log.items[list.selected];
+    const item = items[list.selected];
     if (item) read(entryView(item, raw, { close, turn: readTurn }));
   };
   /** The whole turn with the selected entry; the one at the top where none is. */
   const readTurn = () => {
-    if (!log.items.length) return;
+    if (!items.length) return;
     if (list.selected < 0) list.select(list.indexAt(list.el.scrollTop));
-    read(turnView(log.items, list.selected, { close }));
+    read(turnView(log.items, log.items.indexOf(items[list.selected]), { close }));
     detail.focus();
   };
   const go = (index) => {
+    showAll();
     following = false;
     list.select(index);
     list.el.scrollTop = list.offsets[index];
@@ -174,6 +225,7 @@ export function work(body, key, _moved, spot) {
   const goTo = (n) => {
     const index = log.indexOf(n);
     if (index < 0) return false;
+    showAll();
     following = false;
     show(index);
     list.el.scrollTop = Math.max(0, list.offsets[index] - list.el.clientHeight / 3);
@@ -192,7 +244,7 @@ export function work(body, key, _moved, spot) {
   const frame = h("div.work", list.el, detail);
   const box = talk(key);
   const turnsButton = h("button", { onclick: outline, ariaKeyShortcuts: "o" }, "Turns");
-  const foot = h("div.follow", note, h("span.actions", jump, turnsButton));
+  const foot = h("div.follow", note, h("span.actions", jump, filter, turnsButton));
   body.append(frame, foot, box.el);
 
   log.start(spot).then(
@@ -231,6 +283,7 @@ export function work(body, key, _moved, spot) {
     keys: {
       o: outline,
       t: readTurn,
+      f: () => filter.focus(),
       j: () => move(1),
       k: () => move(-1),
       Enter: () => show(list.selected),

@@ -1,10 +1,30 @@
 // What was used, what it cost, and what was saved, with the basis of every figure.
 
-import { cost as costOf, dayOf, dollars, empty, exact, fill, h, head, panel, percent, plural, select, short, span, table } from "./dom.js";
-import { get } from "./api.js";
+import {
+  cost as costOf,
+  dayOf,
+  dollars,
+  empty,
+  exact,
+  field,
+  fill,
+  formOf,
+  h,
+  head,
+  panel,
+  percent,
+  plural,
+  say,
+  select,
+  short,
+  span,
+  table,
+  toast,
+} from "./dom.js";
+import { get, patch } from "./api.js";
 import { bars, curve } from "./chart.js";
 import { on } from "./store.js";
-import { RANGES, daily, history, spent, within } from "./spent.js";
+import { RANGES, daily, forecast, history, spent, within } from "./spent.js";
 
 const AGAIN_MS = 10000;
 
@@ -158,13 +178,46 @@ function inForce(models, prices) {
   );
 }
 
+/** The budget of a day: what is to be expected of it, and how it is set. */
+function budgetPanel(changed) {
+  const words = h("p", { role: "status" });
+  const bar = h("div.gauge", h("div.gauge-track"), h("span.gauge-text"));
+  const dollars_ = h("input", { type: "number", min: 0, step: "any", ariaLabel: "Dollars a day", placeholder: "no limit" });
+  const form = formOf(
+    "Set",
+    async () => {
+      await patch("/api/config", { safety: { dailyBudgetUsd: dollars_.value === "" ? null : Number(dollars_.value) } });
+      toast("The budget is set");
+      await changed();
+    },
+    [field("safety.dailyBudgetUsd", "Dollars a day", dollars_, "Empty: no limit. Nothing new starts above it until midnight UTC.")],
+    { class: "budget" },
+  );
+  const el = h("section.panel", { ariaLabel: "Budget" }, h("h2", "Budget of a day"), bar, words, form);
+  return {
+    el,
+    draw(points, cost) {
+      const { share, kind, text } = forecast(points, cost, dollars);
+      say(words, text);
+      words.className = kind === "bad" ? "notice bad" : kind === "warn" ? "notice warn" : "";
+      bar.hidden = !cost.dailyBudgetUsd;
+      bar.firstChild.style.backgroundSize = `${Math.min(100, share * 100)}% 100%`;
+      bar.className = `gauge${kind === "bad" ? " full" : kind === "warn" ? " high" : ""}`;
+      say(bar.lastChild, percent(share));
+      if (document.activeElement !== dollars_) dollars_.value = cost.dailyBudgetUsd ?? "";
+    },
+  };
+}
+
 export default function tokens(view) {
   const body = h("div");
+  const budget = budgetPanel(() => load());
   const range = select(RANGES, "");
   range.ariaLabel = "Range of the charts";
   range.className = "filter";
   view.append(
     head("Tokens and cost", "What the agents used since this project began. Nothing is estimated unless it says so.", range),
+    budget.el,
     body,
   );
   let stopped = false;
@@ -188,6 +241,7 @@ export default function tokens(view) {
     const points = chosen.map((one) => [one.time, one.tokens]);
     const costs = chosen.map((one) => [one.time, one.cost]);
     const days = daily(all);
+    budget.draw(all, cost);
     fill(
       body,
       cost.budgetReached && h("p.notice.bad", cost.message),
