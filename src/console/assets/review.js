@@ -44,7 +44,8 @@ export function diff(body, key) {
       h("div.actions", sides, again, undo, redo, answer.branch && merges, discards, asks, sends),
     );
     if (!place.isConnected) fill(body, bar, list.el, elsewhere, place);
-    list.draw(answer.diff, answer.files);
+    // By the name in the address the agent may not be known yet: the page is there before the list of agents is.
+    list.draw(find(answer.agentId)?.lineageId ?? answer.agentId, answer.diff, answer.files);
     draw();
     return reread();
   };
@@ -68,7 +69,7 @@ export function diff(body, key) {
     el.classList.toggle("viewed", is);
     if (is) el.open = false;
   };
-  const list = fileList(find(key)?.lineageId ?? key, {
+  const list = fileList({
     go(path) {
       const summary = fileOf(path)?.firstChild;
       summary?.focus({ preventScroll: true });

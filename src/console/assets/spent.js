@@ -1,6 +1,7 @@
 // What was used within a range and on each day, from the snapshots of the counters that the daemon keeps.
 
 const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
 /** Of less time than this no pace is told. */
 const PACE_MS = 600_000;
 const DAYS_SHOWN = 14;
@@ -83,7 +84,8 @@ export function forecast(points, cost, words, now = Date.now()) {
   const ms = last.length > 1 ? last.at(-1).time - last[0].time : 0;
   const hourly = ms < PACE_MS ? 0 : ((last.at(-1).cost - last[0].cost) * HOUR_MS) / ms;
   const midnight = new Date(now).setUTCHours(24, 0, 0, 0);
-  const at = now + ((budget - used) / hourly) * HOUR_MS;
+  // To the nearest minute: a moment before three is "about 15:00", not 14:59.
+  const at = Math.round((now + ((budget - used) / hourly) * HOUR_MS) / MINUTE_MS) * MINUTE_MS;
   let text = "Of the last hour no pace is known.";
   if (share >= 1) text = "Nothing new starts before midnight UTC.";
   else if (hourly > 0 && at < midnight)

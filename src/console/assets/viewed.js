@@ -25,15 +25,15 @@ function marks() {
   }
 }
 
-/** The list for the changes of `agent`; `go` leads to a file, `changed` hears of a mark. */
-export function fileList(agent, { go, changed }) {
+/** The list for the changes of an agent; `go` leads to a file, `changed` hears of a mark. */
+export function fileList({ go, changed }) {
   const summary = h("summary");
   const list = h("ul", { ariaLabel: "Files" });
   const el = h("details.changed-files", summary, list);
   let files = [];
   let known = new Set();
   /** A change of a file that is looked at is another one as soon as it changes: it has to be looked at again. */
-  const keyOf = ({ path, patch, added, removed }) => `${agent} ${digest(`${path}\n${patch ?? `${added} ${removed}`}`)}`;
+  const keyOf = (agent, { path, patch, added, removed }) => `${agent} ${digest(`${path}\n${patch ?? `${added} ${removed}`}`)}`;
   const isViewed = (path) => files.some((file) => file.path === path && known.has(file.key));
   const head = () => {
     const seen = files.filter(({ key }) => known.has(key)).length;
@@ -75,15 +75,15 @@ export function fileList(agent, { go, changed }) {
     el,
     mark,
     isViewed,
-    /** Takes over what has changed. */
-    draw(diff, all) {
+    /** Takes over what `agent` has changed: the lineage, as the next life of it goes on with the same files. */
+    draw(agent, diff, all) {
       const patches = new Map();
       for (const part of diff.split(/^(?=diff --git )/m)) {
         const path = all.find((one) => part.startsWith("diff --git ") && part.split("\n", 1)[0].endsWith(` b/${one.path}`))?.path;
         if (path) patches.set(path, part.replace(/^index .*$/m, ""));
       }
       files = all.map((file) => ({ ...file, patch: patches.get(file.path) }));
-      for (const file of files) file.key = keyOf(file);
+      for (const file of files) file.key = keyOf(agent, file);
       known = new Set(marks());
       let folder = null;
       fill(
