@@ -28,10 +28,14 @@ fn must_show_schemathesis_finds_every_answer_as_described() {
         json!({"role": "tester", "name": "kept", "provider": "script", "model": "quick", "prompt": "x"});
     let kept = daemon.post("/api/agents", &body);
     daemon.wait_state(kept["id"].as_str().unwrap(), &["completed"]);
-    let settings = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/schemathesis/daemon.toml");
+    let described = daemon.get("/api/openapi.json");
+    let required = described["components"]["schemas"]["Agent"]["required"].as_array().unwrap();
+    let fields: Vec<&str> = required.iter().map(|field| field.as_str().unwrap()).collect();
+    let settings = include_str!("../data/schemathesis/daemon.toml").replace("EVERY_FIELD", &fields.join(","));
+    daemon.folder().write("schemathesis.toml", &settings);
     let output = Command::new(program)
         .current_dir(&daemon.project)
-        .args(["--no-color", "--config-file", settings, "run"])
+        .args(["--no-color", "--config-file", "schemathesis.toml", "run"])
         .arg(format!("{}/api/openapi.json", daemon.url))
         .args(["--checks", CHECKS, "--phases", "examples,coverage,fuzzing", "--max-examples", EXAMPLES])
         .args(["--seed", "1", "--request-timeout", "60", "--warnings", "off"])

@@ -109,8 +109,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc team save crew backend-1 frontend-1",
             "svc team load crew",
-            "svc team retry",
-            "svc team skip --json",
+            "svc team retry    # a phase that failed",
         ],
     ),
     ("plan", &["svc plan 'Build a small blog'", "svc plan --launch 'Build a hello page'"]),
