@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Lines with these words need what a test does not have, and say what.
 pub const NOT_TRIED: &str = "# not in the test";
@@ -20,6 +21,8 @@ const SHOWN_FOLDER: &str = "~/shop";
 /// Digits of a hexadecimal word, at least, that is taken for an id.
 const ID_DIGITS: usize = 7;
 const UUID_CHARS: usize = 36;
+/// So long an agent may take to come to what a list shows of it.
+const COMES_BY_ITSELF: Duration = Duration::from_secs(20);
 
 /// What is done with a document, piece by piece.
 #[derive(Debug, PartialEq)]
@@ -155,17 +158,23 @@ impl Stage {
             for (shown, seen) in self.ids.borrow().iter() {
                 own = own.replace(shown, seen);
             }
-            let (is_good, told) = self.run(&own);
-            assert!(is_good, "line {line}: {command}\n{told}");
-            if let Some(wanted) = prints {
+            let look = || {
+                let (is_good, told) = self.run(&own);
+                assert!(is_good, "line {line}: {command}\n{told}");
+                let Some(wanted) = prints else { return Ok(Vec::new()) };
                 let folder = self.project.path().to_str().unwrap();
                 let seen: Vec<String> =
                     told.replace(folder, SHOWN_FOLDER).lines().map(ToOwned::to_owned).collect();
-                match compared(wanted, &seen) {
-                    Ok(ids) => self.ids.borrow_mut().extend(ids),
-                    Err(parted) => panic!("line {line}: {command}\n{parted}\n\nbut it printed\n{told}"),
-                }
+                compared(wanted, &seen)
+                    .map_err(|parted| format!("line {line}: {command}\n{parted}\n\nbut it printed\n{told}"))
+            };
+            // A person reads on while an agent starts, so what comes by itself is looked at until it has come.
+            let deadline = Instant::now() + COMES_BY_ITSELF;
+            let mut found = look();
+            while found.is_err() && command.starts_with("svc agents") && Instant::now() < deadline {
+                found = look();
             }
+            self.ids.borrow_mut().extend(found.unwrap_or_else(|parted| panic!("{parted}")));
         }
         tried
     }
