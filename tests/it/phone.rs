@@ -341,13 +341,14 @@ fn an_agents_process_gets_nothing_at_the_phones_door_whatever_it_shows() {
     let text = format!(
         "import http.client, ssl, json, sys\n\
          context = ssl._create_unverified_context()\n\
-         line = http.client.HTTPSConnection('127.0.0.1', {}, context=context)\n\
+         line = http.client.HTTPSConnection('{}', {}, context=context)\n\
          line.putrequest('GET', sys.argv[2])\n\
          for one in ({cookie:?}, {key:?}):\n    line.putheader(*one.split(': ', 1))\n\
          line.endheaders()\n\
          got = line.getresponse()\n\
          open(sys.argv[1] + '.new', 'w').write(str(got.status) + ' ' + json.loads(got.read())['code'])\n\
          import os; os.rename(sys.argv[1] + '.new', sys.argv[1])\n",
+        phone.address.ip(),
         phone.address.port()
     );
     std::fs::write(&script, text).unwrap();
