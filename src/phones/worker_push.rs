@@ -9,14 +9,12 @@ use super::worker_door::Door;
 use super::worker_encrypt::encrypt;
 use crate::core::ids::PhoneId;
 use crate::settings::Push;
-use crossbeam_channel::{Sender, bounded};
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_base::{base64, outgoing};
-use svc_sys::threads::Thread;
+use svc_sys::threads::{Line, Lines};
 use svc_sys::{clock, regular};
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -49,79 +47,47 @@ type Tell = Arc<dyn Fn(Tried) + Send + Sync>;
 pub struct Senders {
     door: Arc<Door>,
     tell: Tell,
-    lines: BTreeMap<PhoneId, Line>,
-    /// Told to end; joined when they have, or at the end of the daemon.
-    ending: Vec<Line>,
-}
-
-/// A thread, and what its requests go through.
-struct Line {
-    sendings: Option<Sender<Sending>>,
-    agent: Agent,
-    thread: Thread,
-}
-
-impl Line {
-    /// Tells its thread to end, without waiting for it; a request under way is cut.
-    fn end(&mut self) {
-        self.sendings = None;
-        self.agent.clone().shutdown();
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.end();
-    }
+    lines: Lines<PhoneId, Sending>,
 }
 
 impl Senders {
     /// None yet; the key is the door's, and outcomes are told to `tell`.
     pub fn new(door: Arc<Door>, tell: impl Fn(Tried) + Send + Sync + 'static) -> Self {
-        Self { door, tell: Arc::new(tell), lines: BTreeMap::new(), ending: Vec::new() }
+        Self { door, tell: Arc::new(tell), lines: Lines::default() }
     }
 
     /// Has a phone told, and never waits.
     ///
     /// Errors: no thread, as a report.
     pub fn order(&mut self, order: Order) -> Result<(), Tried> {
-        self.ending.retain(|line| !line.thread.is_finished());
-        match order {
-            Order::Send(sending) => self.send(*sending),
+        let sending = match order {
+            Order::Send(sending) => *sending,
             Order::Forget(id) => {
-                if let Some(mut line) = self.lines.remove(&id) {
-                    line.end();
-                    self.ending.push(line);
-                }
-                Ok(())
+                self.lines.forget(&id);
+                return Ok(());
             }
-        }
-    }
-
-    fn send(&mut self, sending: Sending) -> Result<(), Tried> {
+        };
         let (phone, message) = (sending.phone, sending.message);
-        let refused = |why: String| Tried { phone, message, outcome: Err(later(why)) };
-        if !self.lines.contains_key(&phone) {
-            let line = self.line(&sending).map_err(|error| refused(error.to_string()))?;
-            self.lines.insert(phone, line);
-        }
-        let sendings = self.lines.get(&phone).and_then(|line| line.sendings.as_ref());
-        let given = sendings.is_some_and(|sendings| sendings.try_send(sending).is_ok());
-        given.then_some(()).ok_or_else(|| refused("its thread is behind".to_owned()))
+        let (door, tell) = (Arc::clone(&self.door), Arc::clone(&self.tell));
+        let given = self.lines.give(phone, sending, move |sending| line(sending, door, tell));
+        given.map_err(|why| Tried { phone, message, outcome: Err(later(why)) })
     }
+}
 
-    fn line(&self, sending: &Sending) -> io::Result<Line> {
-        let agent = agent(&sending.settings, &sending.address.endpoint)?;
-        let (sendings, incoming) = bounded::<Sending>(LANE);
-        let (own, door, tell) = (agent.clone(), Arc::clone(&self.door), Arc::clone(&self.tell));
-        let thread = Thread::with_stack("push", STACK_BYTES, move || {
-            for sending in incoming {
-                let outcome = try_once(&own, &door, &sending);
-                tell(Tried { phone: sending.phone, message: sending.message, outcome });
-            }
-        })?;
-        Ok(Line { sendings: Some(sendings), agent, thread })
-    }
+fn line(sending: &Sending, door: Arc<Door>, tell: Tell) -> io::Result<Line<Sending>> {
+    let agent = agent(&sending.settings, &sending.address.endpoint)?;
+    let cut = agent.clone();
+    // A request under way is cut with it.
+    Line::start(
+        "push",
+        STACK_BYTES,
+        LANE,
+        move || cut.clone().shutdown(),
+        move |sending: Sending| {
+            let outcome = try_once(&agent, &door, &sending);
+            tell(Tried { phone: sending.phone, message: sending.message, outcome });
+        },
+    )
 }
 
 fn later(why: String) -> Refusal {

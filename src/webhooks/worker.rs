@@ -4,13 +4,11 @@
 use super::{Order, Refusal, Report, Sending, sign};
 use crate::core::ids::WebhookId;
 use crate::credentials::Vault;
-use crossbeam_channel::{Sender, bounded};
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_sys::clock;
-use svc_sys::threads::Thread;
+use svc_sys::threads::{Line, Lines};
 
 /// One try in all, answer included.
 pub const TRY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -31,82 +29,51 @@ type Tell = Arc<dyn Fn(Report) + Send + Sync>;
 pub struct Senders {
     vault: Arc<Vault>,
     tell: Tell,
-    lines: BTreeMap<WebhookId, Line>,
-    /// Told to end; joined when they have, or at the end of the daemon.
-    ending: Vec<Line>,
-}
-
-/// A thread, and what its requests go through.
-struct Line {
-    sendings: Option<Sender<Sending>>,
-    agent: ureq::Agent,
-    thread: Thread,
-}
-
-impl Line {
-    /// Tells its thread to end, without waiting for it; a request under way is cut.
-    fn end(&mut self) {
-        self.sendings = None;
-        self.agent.clone().shutdown();
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.end();
-    }
+    lines: Lines<WebhookId, Sending>,
 }
 
 impl Senders {
     /// None yet; outcomes are told to `tell`.
     pub fn new(vault: Arc<Vault>, tell: impl Fn(Report) + Send + Sync + 'static) -> Self {
-        Self { vault, tell: Arc::new(tell), lines: BTreeMap::new(), ending: Vec::new() }
+        Self { vault, tell: Arc::new(tell), lines: Lines::default() }
     }
 
     /// Has something sent, and never waits.
     ///
     /// Errors: no thread, as a report.
     pub fn order(&mut self, order: Order) -> Result<(), Report> {
-        self.ending.retain(|line| !line.thread.is_finished());
-        match order {
-            Order::Send(sending) => self.send(*sending),
+        let sending = match order {
+            Order::Send(sending) => *sending,
             Order::Forget(id) => {
-                if let Some(mut line) = self.lines.remove(&id) {
-                    line.end();
-                    self.ending.push(line);
-                }
-                Ok(())
+                self.lines.forget(&id);
+                return Ok(());
             }
-        }
-    }
-
-    fn send(&mut self, sending: Sending) -> Result<(), Report> {
-        let (webhook, message) = (sending.webhook, Arc::clone(&sending.message));
-        let refused = |why: String| {
-            let outcome = Err(Refusal { why, after: None, is_gone: false });
-            Report::Tried { webhook, message: Arc::clone(&message), outcome }
         };
-        if !self.lines.contains_key(&webhook) {
-            let line = self.line(&sending.url).map_err(|error| refused(format!("no thread: {error}")))?;
-            self.lines.insert(webhook, line);
-        }
-        let sendings = self.lines.get(&webhook).and_then(|line| line.sendings.as_ref());
-        let given = sendings.is_some_and(|sendings| sendings.try_send(sending).is_ok());
-        given.then_some(()).ok_or_else(|| refused("its thread is behind".to_owned()))
+        let (webhook, message) = (sending.webhook, Arc::clone(&sending.message));
+        let (vault, tell) = (Arc::clone(&self.vault), Arc::clone(&self.tell));
+        let given = self.lines.give(webhook, sending, move |sending| line(&sending.url, vault, tell));
+        given.map_err(|why| Report::Tried {
+            webhook,
+            message,
+            outcome: Err(Refusal { why, after: None, is_gone: false }),
+        })
     }
+}
 
-    fn line(&self, url: &str) -> std::io::Result<Line> {
-        let agent = agent(url);
-        let (sendings, incoming) = bounded::<Sending>(LANE);
-        let (own, vault, tell) = (agent.clone(), Arc::clone(&self.vault), Arc::clone(&self.tell));
-        let thread = Thread::with_stack("webhook", STACK_BYTES, move || {
-            for sending in incoming {
-                let outcome = try_once(&own, &vault, &sending);
-                tell(Report::Tried { webhook: sending.webhook, message: sending.message, outcome });
-            }
-        })?;
-        Ok(Line { sendings: Some(sendings), agent, thread })
-    }
+fn line(url: &str, vault: Arc<Vault>, tell: Tell) -> std::io::Result<Line<Sending>> {
+    let agent = agent(url);
+    let cut = agent.clone();
+    // A request under way is cut with it.
+    Line::start(
+        "webhook",
+        STACK_BYTES,
+        LANE,
+        move || cut.clone().shutdown(),
+        move |sending: Sending| {
+            let outcome = try_once(&agent, &vault, &sending);
+            tell(Report::Tried { webhook: sending.webhook, message: sending.message, outcome });
+        },
+    )
 }
 
 /// What follows no redirect: it would lead where nobody has said that messages may go.
