@@ -133,6 +133,10 @@ fn carry_out(store: &Store, root: &Root, plan: &Plan, n: usize, path: &str, step
     }
     let now = current(root, path)?;
     if now == step.to {
+        if step.to.is_none() {
+            // One that was killed between a file and its folders has left these.
+            fold_up(root, plan, path);
+        }
         return Ok(());
     }
     if now != step.from {
@@ -145,20 +149,39 @@ fn carry_out(store: &Store, root: &Root, plan: &Plan, n: usize, path: &str, step
 }
 
 fn remove(root: &Root, plan: &Plan, path: &str) -> io::Result<()> {
-    let (mut folder, name) = split(path);
+    let (folder, name) = split(path);
     root.dir(folder)?.remove_file(name)?;
-    // A folder that nothing is left in goes with its last file, as git has it.
+    fold_up(root, plan, path);
+    Ok(())
+}
+
+/// A folder that nothing is left in goes with its last file, as git has it.
+fn fold_up(root: &Root, plan: &Plan, path: &str) {
+    let (mut folder, _) = split(path);
     while !folder.is_empty() {
         let below = format!("{folder}/");
         let mut next = plan.range(below.clone()..).take_while(|(path, _)| path.starts_with(&below));
         let is_needed = next.any(|(_, step)| step.to.is_some());
         let (above, name) = split(folder);
-        if is_needed || root.dir(above)?.remove_dir(name).is_err() {
+        if is_needed || root.dir(above).and_then(|dir| dir.remove_dir(name)).is_err() {
             break;
         }
         folder = above;
     }
-    Ok(())
+}
+
+/// Removes a folder that holds nothing but such folders.
+///
+/// Errors: something else is in it, which stays.
+fn remove_empty(dir: &Dir, name: &str) -> io::Result<()> {
+    let within = dir.dir(name)?;
+    for entry in within.entries()? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_empty(&within, &entry.file_name().to_string_lossy())?;
+        }
+    }
+    dir.remove_dir(name)
 }
 
 fn put(store: &Store, root: &Root, n: usize, path: &str, entry: &Entry) -> io::Result<()> {
@@ -173,7 +196,7 @@ fn put(store: &Store, root: &Root, n: usize, path: &str, entry: &Entry) -> io::R
     }
     let dir = root.dir(folder)?;
     if dir.stat(name).is_ok_and(|stat| stat.kind == Kind::Folder) {
-        dir.remove_dir(name)?;
+        remove_empty(&dir, name)?;
     }
     let temporary = format!("{TEMPORARY}{n:x}");
     // One that was killed has left it.

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use svc_snapshots::{
     Id, Place, Plan, Store, Taken, apply, changes, current, plan, spans, take, taken_back, view,
@@ -13,6 +14,8 @@ use svc_snapshots::{
 use svc_sys::beneath::Root;
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// What says in which world a process is to undo until it is killed.
+const VICTIM: &str = "SVC_SNAPSHOT_VICTIM";
 
 /// A file or a link: its permissions, and its bytes or where it leads.
 type Thing = (u32, Vec<u8>);
@@ -35,6 +38,10 @@ impl World {
     fn new(name: &str, seed: u64) -> Self {
         let home = std::env::temp_dir().join(format!("svc-snapshots-{name}-{}-{seed}", std::process::id()));
         let _ = fs::remove_dir_all(&home);
+        Self::at(home, seed)
+    }
+
+    fn at(home: PathBuf, seed: u64) -> Self {
         let root = home.join("work");
         fs::create_dir_all(&root).unwrap();
         let packed = |_: &[Id]| Err(std::io::Error::other("nothing is packed here"));
@@ -78,7 +85,7 @@ impl World {
             4 => drop(fs::remove_file(&one)),
             5 => drop(fs::remove_dir_all(one.parent().filter(|up| *up != self.place.root).unwrap_or(&one))),
             6 => {
-                let mode = [0o600, 0o644, 0o755, 0o711, 0o664][self.random(5)];
+                let mode = [0o600, 0o644, 0o755, 0o711, 0o664, 0o444, 0o4755][self.random(7)];
                 if fs::symlink_metadata(&one).is_ok_and(|meta| meta.is_file()) {
                     fs::set_permissions(&one, Permissions::from_mode(mode)).unwrap();
                 }
@@ -134,6 +141,11 @@ fn look(folder: &Path, prefix: &str, tree: &mut Tree) {
             tree.insert(name, (meta.mode() & 0o7777, fs::read(entry.path()).unwrap()));
         }
     }
+}
+
+/// So many, or as many as `SVC_SNAPSHOT_SEEDS` says.
+fn seeds(usual: u64) -> u64 {
+    std::env::var("SVC_SNAPSHOT_SEEDS").map_or(usual, |count| count.parse().unwrap())
 }
 
 /// What a turn has made of each path, as it was seen by looking.
@@ -195,7 +207,8 @@ fn undo(world: &World, turns: &[Turn]) -> Result<(Plan, Taken), Vec<svc_snapshot
 #[test]
 fn any_work_of_several_is_undone_for_one_alone_and_redone() {
     let (mut undone, mut refused) = (0, 0);
-    for seed in 1..=400 {
+    let seeds = seeds(400);
+    for seed in 1..=seeds {
         let mut world = World::new("random", seed);
         let mut turns: [Vec<Turn>; 2] = [Vec::new(), Vec::new()];
         for _ in 0..world.random(30) {
@@ -238,7 +251,8 @@ fn any_work_of_several_is_undone_for_one_alone_and_redone() {
             (undone, expected) => panic!("seed {seed}: {undone:?}, but {expected:?}"),
         }
     }
-    assert!(undone > 100 && refused > 10, "{undone} undone, {refused} refused");
+    println!("{undone} undone and redone, {refused} refused");
+    assert!(undone > seeds / 4 && refused > seeds / 40, "{undone} undone, {refused} refused");
 }
 
 #[test]
@@ -280,6 +294,82 @@ fn a_plan_that_is_cut_anywhere_and_carried_out_again_comes_to_the_same() {
             assert_eq!(world.look(), is, "seed {seed}, cut {cut}: forth");
         }
     }
+}
+
+/// Takes snapshots and carries two plans out, there and back, each noted before, until somebody kills this
+/// process.
+fn undo_until_killed(home: &Path) -> ! {
+    let world = World::at(home.to_path_buf(), 1);
+    let plans: [Plan; 2] = serde_json::from_slice(&fs::read(home.join("plans")).unwrap()).unwrap();
+    println!("begins");
+    loop {
+        for (number, plan) in plans.iter().enumerate() {
+            world.take();
+            svc_sys::files::replace_soon(&home.join("begun"), number.to_string().as_bytes()).unwrap();
+            assert_eq!(apply(&world.store, &world.root(), plan), []);
+        }
+    }
+}
+
+/// Has this very program undo in that folder, and kills it after so many microseconds.
+fn kill_one_that_undoes(test: &str, home: &Path, after: u64) {
+    let mut victim = Command::new(std::env::current_exe().unwrap());
+    let victim = victim.args(["--exact", test, "--nocapture"]).env(VICTIM, home);
+    let mut victim = victim.stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(victim.stdout.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("begins")), "it ended");
+    // Any moment will do, whatever this machine comes to in that time.
+    std::thread::sleep(Duration::from_micros(after));
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+}
+
+#[test]
+fn a_process_that_is_killed_anywhere_in_a_snapshot_or_an_undo_leaves_what_the_next_one_ends() {
+    if let Some(home) = std::env::var_os(VICTIM) {
+        undo_until_killed(Path::new(&home));
+    }
+    let name = "a_process_that_is_killed_anywhere_in_a_snapshot_or_an_undo_leaves_what_the_next_one_ends";
+    let (mut halves, seeds) = (0, seeds(40));
+    for seed in 1..=seeds {
+        let mut world = World::new("killed", seed);
+        for _ in 0..60 {
+            world.work();
+        }
+        let (before, was) = (world.take(), world.look());
+        for _ in 0..60 {
+            world.work();
+        }
+        let (after, is) = (world.take(), world.look());
+        let files = [before.files_tree, after.files_tree];
+        let turn = [Turn { before, after, seen: seen(&was, &is) }];
+        let (there, _) = undo(&world, &turn).unwrap();
+        let kept = world.take();
+        let mut now = view(&world.store, kept.files_tree, kept.meta).unwrap();
+        let (back, against) = plan(&world.root(), &mut now, &taken_back(&there)).unwrap();
+        assert_eq!(against, [], "seed {seed}");
+        assert_eq!(apply(&world.store, &world.root(), &back), []);
+        let plans = [there, back];
+        fs::write(world.home.join("plans"), serde_json::to_vec(&plans).unwrap()).unwrap();
+        let after = u64::try_from(world.random(30_000)).unwrap();
+        kill_one_that_undoes(name, &world.home, after);
+
+        // What the next daemon does: it carries out again what was noted, from wherever that was left.
+        let found = world.look();
+        halves += u64::from(found != was && found != is);
+        let begun: usize = match fs::read_to_string(world.home.join("begun")) {
+            Ok(number) => number.parse().unwrap(),
+            Err(_) => continue,
+        };
+        assert_eq!(apply(&world.store, &world.root(), &plans[begun]), [], "seed {seed}");
+        let trees = [&was, &is];
+        assert_eq!(&world.look(), trees[begun], "seed {seed}: whole, and nothing lies beside it");
+        assert_eq!(world.take().files_tree, files[begun], "seed {seed}: what stands there is seen");
+        assert_eq!(apply(&world.store, &world.root(), &plans[1 - begun]), [], "seed {seed}");
+        assert_eq!(&world.look(), trees[1 - begun], "seed {seed}: and the other way");
+    }
+    println!("{halves} of {seeds} were killed in the middle of an undo");
+    assert!(halves > 0, "none was killed in the middle");
 }
 
 #[test]
@@ -398,6 +488,27 @@ fn nothing_is_put_over_a_link_or_outside_of_the_folder() {
     assert_eq!((against[0].path.as_str(), against[0].why.as_str()), ("in/file", "in stands in its place"));
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(current(&world.root(), "in/file").unwrap(), None);
+}
+
+#[test]
+fn a_file_comes_back_where_folders_without_a_file_stand_and_not_where_something_does() {
+    let world = World::new("empty", 1);
+    let root = world.place.root.clone();
+    fs::write(root.join("a"), "a file").unwrap();
+    let before = world.take();
+    fs::remove_file(root.join("a")).unwrap();
+    let after = world.take();
+    fs::create_dir_all(root.join("a/b/c")).unwrap();
+    fs::create_dir_all(root.join("a/d")).unwrap();
+    let turn = [Turn { before, after, seen: BTreeMap::new() }];
+    undo(&world, &turn).unwrap();
+    assert_eq!(fs::read(root.join("a")).unwrap(), b"a file");
+    fs::remove_file(root.join("a")).unwrap();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    fs::write(root.join("a/b/mine"), "a person's").unwrap();
+    let against = undo(&world, &turn).unwrap_err();
+    assert_eq!((against[0].path.as_str(), against[0].why.as_str()), ("a", "a/b/mine stands in its place"));
+    assert_eq!(fs::read(root.join("a/b/mine")).unwrap(), b"a person's");
 }
 
 #[test]
