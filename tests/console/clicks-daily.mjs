@@ -132,6 +132,44 @@ scenario("a budget: set in its place, its forecast, and its alarms", async () =>
   await page.context().close();
 });
 
+scenario("lines of a file are commented on in the editor, by keys, and told to an agent", async () => {
+  fs.writeFileSync(path.join(dir, "src/cart.js"), "one\ntwo\nthree\nfour\n");
+  daemon.scenario("listens", { steps: [{ ask: "What is it?" }], onSay: [{ say: "heard" }] });
+  await daemon.spawn("worker", "listens", { name: "worker-listens" });
+  await daemon.until("worker-listens", ["running", "waiting"]);
+  const page = await open(browser, `${daemon.url}/#/files/src%2Fcart.js`, { bypassCSP: true });
+  const area = page.getByLabel("Text of src/cart.js");
+  await area.focus();
+  const comment = async (from, to, words) => {
+    await area.evaluate((el, range) => el.setSelectionRange(...range), [from, to]);
+    await page.getByRole("button", { name: "Comment…" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByLabel("Agent", { exact: true }).selectOption({ label: "worker-listens · running" });
+    await page.getByLabel("What you think of them").fill(words);
+  };
+  const told = async () => (await daemon.get("/api/agents/worker-listens/comments")).comments;
+  await comment(4, 13, "say why");
+  await page.getByRole("heading", { name: "Comment on src/cart.js:2-3" }).waitFor();
+  await axe(page, "a comment on a file");
+  await page.getByRole("button", { name: "Keep for later" }).focus();
+  await page.keyboard.press("Enter");
+  await until("the first comment", async () => (await told()).length === 1);
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await comment(0, 0, "and this");
+  await page.getByRole("heading", { name: "Comment on src/cart.js:1", exact: true }).waitFor();
+  await page.keyboard.press("Control+Enter");
+  await until("both to be sent", async () => (await told()).every((one) => one.state === "sent"));
+  const [first, second] = await told();
+  check(first.quote === "two\nthree" && first.text === "say why" && second.quote === "one", JSON.stringify([first, second]));
+  await page.getByText("It was told 2 comments").waitFor();
+  // What is not saved is in no file yet.
+  await area.fill("changed");
+  await page.getByRole("button", { name: "Comment…" }).click();
+  await page.getByText("Save it first").waitFor();
+  check(!page.faults.length, page.faults.join());
+  await page.context().close();
+});
+
 scenario("the editor: lines, find, indentation, and one's own editor", async () => {
   const text = Array.from({ length: 300 }, (_, n) => `line ${n + 1}`).join("\n");
   fs.writeFileSync(path.join(dir, "src/Long name.js"), `${text}\n`);

@@ -29,7 +29,7 @@ const recorder = () => {
 const told = (page) => page.evaluate(() => window.told.map(({ title, body, tag, closed }) => ({ title, body, tag, closed })));
 
 scenario("the browser tells what waits, once, with consent, and not to who looks at it", async () => {
-  for (const n of [1, 2, 3, 4])
+  for (const n of [1, 2, 3, 4, 5])
     daemon.scenario(`told-${n}`, {
       steps: [{ write: { path: `elsewhere/told-${n}.txt`, text: "x" } }, { answer: "done" }],
     });
@@ -68,18 +68,42 @@ scenario("the browser tells what waits, once, with consent, and not to who looks
   await daemon.post(`/api/approvals/${(await pending(2)).id}/reject`);
   await until("the notice to go", async () => (await told(page))[0].closed);
 
-  // Back to one who is elsewhere: a click leads to what was told.
+  // In another tab there is somebody who looks at it: this one is silent, though nobody looks here.
+  const other = await page.context().newPage();
+  await other.addInitScript(recorder);
+  await other.goto(`${daemon.url}/#/approvals`);
+  await other.locator("#pill.live").waitFor();
+  await other.evaluate(() => {
+    window.looks = true;
+    window.Notification.permission = "granted";
+  });
   await page.evaluate(() => {
+    window.looks = false;
+    location.hash = "#/tokens";
+    window.heard = [];
+    new BroadcastChannel("svc-notices").onmessage = ({ data }) => window.heard.push(data);
+  });
+  await start(5);
+  await other.locator(".card.approval", { hasText: "told-5.txt" }).waitFor();
+  const { id } = await pending(5);
+  await until("the other tab to say so", async () => (await page.evaluate(() => window.heard)).includes(`approval:${id}:`));
+  // Back to one who is elsewhere in all tabs: each knows, and the browser shows one of a tag.
+  await other.evaluate(() => {
     window.looks = false;
     location.hash = "#/tokens";
   });
   await start(4);
   await until("a second notice", async () => (await told(page)).length === 2);
+  const again = await told(page);
+  check(again[1].body.includes("told-4.txt"), `it told what another tab shows: ${JSON.stringify(again)}`);
+  await until("the other tab to know", async () => (await told(other)).length === 1);
+  check((await told(other))[0].tag === again[1].tag, "two tabs tell under two tags");
+  await other.close();
   await page.evaluate(() => window.told[1].onclick());
   await page.locator('main[data-route="approvals"]').waitFor();
   const tags = (await told(page)).map(({ tag }) => tag);
   check(new Set(tags).size === 2, `tags ${tags}`);
-  for (const n of [1, 3, 4]) await daemon.post(`/api/approvals/${(await pending(n)).id}/reject`);
+  for (const n of [1, 3, 4, 5]) await daemon.post(`/api/approvals/${(await pending(n)).id}/reject`);
   check(!page.faults.length, page.faults.join("; "));
   await page.context().close();
 });

@@ -205,10 +205,30 @@ scenario("a recommended team is changed before its launch; a phase that failed i
   const { agentId } = (await plan()).agents[0];
   await board.getByRole("button", { name: "Try phase 1 again" }).focus();
   await page.keyboard.press("Enter");
-  await until("its next life, and that it failed again", async () => {
+  const { agentId: second } = await until("its next life, and that it failed again", async () => {
     const now = await plan();
-    return now.status === "blocked" && now.agents[0].agentId !== agentId;
+    return now.status === "blocked" && now.agents[0].agentId !== agentId && now.agents[0];
   });
+  // The page hears of it by and by; until then it may not be skipped.
+  const heard = (id) => page.evaluate(async (one) => (await import("/console/store.js")).find(one)?.status, id);
+  await until("the page to hear of that", async () => (await heard(second)) === "crashed");
+  // Whoever stands at a button by keys stays there when it is drawn anew, and is never led to another one.
+  const at = await page.evaluate(async () => {
+    const { fill, h } = await import("/console/dom.js");
+    const box = h("div");
+    document.body.append(box);
+    const names = (...all) => all.map((name) => h("button", name));
+    const focused = (before, after) => {
+      fill(box, names(...before));
+      box.firstChild.focus();
+      fill(box, names(...after));
+      return box.contains(document.activeElement) && document.activeElement.textContent;
+    };
+    const found = [focused(["Skip", "Try"], ["Try", "Skip"]), focused(["Remove", "Remove"], ["Remove"]), focused(["Skip"], ["Try"])];
+    box.remove();
+    return found;
+  });
+  check(String(at) === "Skip,false,false", `${at}`);
   await board.getByRole("button", { name: "Skip phase 1…" }).focus();
   await page.keyboard.press("Enter");
   await box.getByText("fails is passed over").waitFor();
@@ -409,6 +429,16 @@ scenario("a session of one's own is found by its words, and adopted by keys", as
   await page.getByLabel("Search these sessions").fill("EIGHT ferry");
   await page.keyboard.press("Enter");
   await page.getByRole("cell", { name: "The ferry sails at <b>eight</b>." }).waitFor();
+  // The palette leads there, too.
+  await page.goto(`${daemon.url}/#/`);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("ferry sails");
+  await page.locator(".palette").getByText("look in the sessions that you had yourself").waitFor();
+  for (let n = 0; n < 20 && !(await page.locator('.palette li[aria-selected="true"]', { hasText: "yourself" }).count()); n += 1)
+    await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.getByRole("cell", { name: "The ferry sails at <b>eight</b>." }).waitFor();
+  check((await page.getByLabel("Search these sessions").inputValue()) === "ferry sails", "the words are not kept");
   await page.getByRole("button", { name: `Adopt ${id}` }).focus();
   await page.keyboard.press("Enter");
   await page.waitForURL(/#\/agent\//);

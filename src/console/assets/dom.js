@@ -68,10 +68,20 @@ export function svg(tag, attributes, ...children) {
 /** An element of the shell. */
 export const byId = (id) => document.getElementById(id);
 
-/** Replaces what is in `el`. */
+const nameOf = (el) => el.ariaLabel ?? el.textContent;
+/** The one control of this name in `el`; of several alike nobody knows which it was. */
+const named = (el, name) => {
+  const all = [...el.querySelectorAll("button,a,summary")].filter((one) => nameOf(one) === name);
+  return all.length === 1 ? all[0] : undefined;
+};
+
+/** Replaces what is in `el`. Whoever is at a control in it by keys is there afterwards, if it still is. */
 export function fill(el, ...children) {
+  const held = document.activeElement;
+  const name = held !== el && el.contains(held) && named(el, nameOf(held)) && nameOf(held);
   el.textContent = "";
   add(el, children);
+  if (name) named(el, name)?.focus({ preventScroll: true });
   return el;
 }
 

@@ -43,7 +43,7 @@ function write(text, words) {
   if (!document.execCommand("insertText", false, words)) text.setRangeText(words, text.selectionStart, text.selectionEnd, "end");
 }
 
-/** Numbers, find and indentation around `text`: `el` holds it, `find` begins to look, `line` is where one is. */
+/** Numbers, find and indentation around `text`: `el` holds it, `find` begins to look, `line` is where one is, `range` what is chosen. */
 export function editorOf(text) {
   const gutter = h("pre.gutter", { ariaHidden: "true" });
   let counted = 0;
@@ -54,6 +54,11 @@ export function editorOf(text) {
     gutter.textContent = Array.from({ length: lines }, (_, at) => at + 1).join("\n");
   };
   const line = () => text.value.slice(0, text.selectionStart).split("\n").length;
+  /** The first and the last of the lines that are chosen, or where one is. */
+  const range = () => {
+    const upTo = text.selectionEnd > text.selectionStart ? text.selectionEnd - 1 : text.selectionEnd;
+    return [line(), text.value.slice(0, upTo).split("\n").length];
+  };
   const field = h("input", { type: "search", ariaLabel: "Find in the file", placeholder: "Find, or :line" });
   const told = h("span.muted", { role: "status" });
   const bar = h("div.actions.find", { hidden: true }, field, told);
@@ -130,5 +135,5 @@ export function editorOf(text) {
   }, { passive: true });
   count();
   text.setSelectionRange(0, 0);
-  return { el: h("div", bar, h("div.lined", gutter, text)), find, line };
+  return { el: h("div", bar, h("div.lined", gutter, text)), find, line, range };
 }

@@ -1,8 +1,8 @@
 // The project's files: a tree, and an editor that never overwrites what somebody else has changed meanwhile.
 
-import { button, bytes, confirm, dialog, empty, field, fill, formOf, h, head, say, soon, toast, unavailable } from "./dom.js";
+import { button, bytes, confirm, dialog, empty, field, fill, formOf, h, head, plural, say, select, soon, toast, unavailable } from "./dom.js";
 import { at, del, get, post } from "./api.js";
-import { on } from "./store.js";
+import { isLive, on, store } from "./store.js";
 import { diffView } from "./diff.js";
 import { editorOf, openLink } from "./editor.js";
 
@@ -10,6 +10,28 @@ const DEPTH = 2;
 /** Changes on the disk come in bursts; the tree is read again at most so often. */
 const REREAD_MS = 1500;
 const IMAGE = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
+
+/** Says something of lines of a file to an agent in this folder: at once, or with what is said later. */
+function comment(path, line, lastLine) {
+  const here = [...store.agents.values()].filter((agent) => !agent.worktree).sort((a, b) => isLive(b) - isLive(a));
+  if (!here.length) return toast("No agent works in this folder");
+  const who = select(here.map(({ id, name, status }) => [id, `${name} · ${status}`]));
+  const text = h("textarea", { rows: 4, required: true });
+  const tell = async (sends) => {
+    const base = at`/api/agents/${who.value}/comments`;
+    await post(base, { path, line, lastLine, text: text.value });
+    const sent = sends && (await post(`${base}/send`, {})).sent;
+    toast(sent ? `It was told ${plural(sent.length, "comment")}` : "It is sent from the agent's Diff, with the others");
+    el.close();
+  };
+  const keeps = button("Keep for later", () => tell(false));
+  const form = formOf("Send", () => tell(true), [field("agent", "Agent", who), field("text", "What you think of them", text)], {}, [keeps]);
+  form.onkeydown = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  };
+  const el = dialog(`Comment on ${path}:${line}${lastLine > line ? `-${lastLine}` : ""}`, form);
+  return text.focus();
+}
 
 export default function files(view, parts) {
   const tree = h("nav.tree", { ariaLabel: "Files", tabIndex: 0 });
@@ -201,6 +223,7 @@ export default function files(view, parts) {
           "span.right.actions",
           h("button", { onclick: editor.find, ariaKeyShortcuts: "Control+F" }, "Find"),
           changes,
+          h("button", { onclick: () => (current.dirty ? toast("Save it first: a comment is on what is in the file") : comment(file.path, ...editor.range())) }, "Comment…"),
           openLink(file.path, editor.line),
           download,
           h("button", { onclick: remove }, "Delete"),

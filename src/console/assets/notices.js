@@ -1,5 +1,5 @@
 // The browser's own notices of what waits, where a person has asked for them by a click: one for each thing,
-// none while one looks at the page that has it, and gone when it waits no more.
+// none while one looks at a page that has it, in whichever tab, and gone when it waits no more.
 
 import { button, byId, fill, h, keep, kept, plural, soon, toast, visibleLine } from "./dom.js";
 import { attention, on, store } from "./store.js";
@@ -10,12 +10,22 @@ const KEPT = "svc-notices";
 const MOST = 4;
 const BODY_CHARS = 200;
 const LOOK_MS = 300;
+/** A tab that has a thing before a person's eyes has so long to say it to the others. */
+const OTHERS_MS = 500;
+const MAX_SEEN = 500;
 
 /** Notices that stand, by what they are of. */
 const shown = new Map();
 /** What has been told, or waited already when the page was opened; nothing before that is known. */
 let known = null;
 const heard = new Set();
+/** What a person has before the eyes in another tab. */
+const seen = new Set();
+const tabs = new BroadcastChannel(KEPT);
+tabs.onmessage = ({ data }) => {
+  if (seen.size >= MAX_SEEN) seen.clear();
+  seen.add(data);
+};
 let isOn = kept(KEPT) === "on";
 
 const can = () => typeof Notification === "function" && isSecureContext;
@@ -49,12 +59,13 @@ function wordsOf({ kind, approval, agent, text }) {
 }
 
 function tell(key, title, body, page) {
+  const project = byId("project").textContent;
   let notice;
   try {
-    notice = new Notification(visibleLine(title), {
+    notice = new Notification(visibleLine(`${title} · ${project}`), {
       body: visibleLine(body ?? "").slice(0, BODY_CHARS),
-      // The browser shows one of a tag, whichever tab tells it.
-      tag: `svc-${key}`,
+      // The browser shows one of a tag, whichever tab tells it; the door has all projects at one address.
+      tag: `svc-${project}-${key}`,
       icon: "console/icon.svg",
     });
   } catch {
@@ -79,13 +90,18 @@ function look() {
   }
   const fresh = known ? [...items].filter(([key]) => !known.has(key)) : [];
   known = new Set(items.keys());
-  if (!may()) return;
-  const project = byId("project").textContent;
   const unseen = fresh.filter(([, item]) => !looksAt(item));
-  if (unseen.length > MOST) return tell("many", `${plural(unseen.length, "thing")} wait · ${project}`, "", "");
-  for (const [key, item] of unseen) {
+  for (const one of fresh) if (!unseen.includes(one)) tabs.postMessage(one[0]);
+  if (may() && unseen.length) setTimeout(tellAll, OTHERS_MS, unseen);
+}
+
+/** Tells what still waits, and nobody looks at in another tab. */
+function tellAll(items) {
+  const left = items.filter(([key]) => known.has(key) && !seen.has(key));
+  if (left.length > MOST) return tell("many", `${plural(left.length, "thing")} wait`, "", "");
+  for (const [key, item] of left) {
     const [title, body] = wordsOf(item);
-    tell(key, `${title} · ${project}`, body, item.kind === "approval" ? "approvals" : pagesOf(item).at(-1));
+    tell(key, title, body, item.kind === "approval" ? "approvals" : pagesOf(item).at(-1));
   }
 }
 
