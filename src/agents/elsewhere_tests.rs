@@ -119,7 +119,8 @@ fn a_line_that_is_cut_is_shown_and_forgotten_when_it_stands_again() {
     assert_eq!(agent(&bench, id), "unreachable");
     let listed = bench.get("/api/runners")["runners"][0].clone();
     assert_eq!((&listed["agents"], &listed["unreachable"]), (&json!(1), &json!(1)), "{listed}");
-    assert_eq!(bench.ask("DELETE", "/api/runners/box", &Value::Null).0, 409, "somebody works there");
+    let remove = crate::core::Command::Runners(runners::Command::Remove("box".into()));
+    assert_eq!(bench.command(remove).unwrap().status, 409, "somebody works there");
     line(&mut bench, None);
     assert_eq!(agent(&bench, id), before);
 }

@@ -28,8 +28,8 @@ pub fn routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Delete,
             "/api/runners/:name",
-            "Forget a runner; what stands on its machine stays there",
-            Write(OperatorOnly, |ask| command(Command::Remove(target(ask)))),
+            "Forget a runner, and end its container or job; what stands on a machine that ssh reaches stays there",
+            Work(OperatorOnly, worker::remove),
         )
         .replies(&[(200, "it is gone"), AGENT, UNKNOWN, (409, "agents work on it")]),
         Route::new(
@@ -70,11 +70,10 @@ pub(super) fn wish(fields: &mut Fields) -> Command {
     check_word(fields, "name", &name);
     fields.validator.check(name != "here", "name", || "name: here is this machine".to_owned());
     let word = fields.required_choice("kind", &Kind::WORDS);
-    let kind = word.map_or(Kind::Ssh, |_| Kind::Ssh);
+    let kind = word.and_then(Kind::parse).unwrap_or(Kind::Ssh);
     fields.tell("destination", || json!({"maxLength": kind::MAX_DESTINATION_BYTES}));
-    let destination = fields.required_string("destination").unwrap_or_default().to_owned();
-    let fault = (!destination.is_empty()).then(|| kind::fault(kind, &destination)).flatten();
-    if let Some(fault) = fault {
+    let destination = fields.string("destination").unwrap_or_default().to_owned();
+    if let Some(fault) = (kind::engine(kind).fault)(&destination) {
         fields.validator.fail("destination", format!("destination {fault}"));
     }
     fields.tell("labels", || json!({"maxItems": MAX_LABELS, "items": {"type": "string", "pattern": WORD}}));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use svc_base::ids::AgentId;
 
-use super::Kind;
+use super::kind::Spot;
 
 /// The first words of the end that calls, after their length and that of what follows them: the first frames
 /// for the keeper.
@@ -73,9 +73,9 @@ pub enum Says {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    pub kind: Kind,
-    /// Where to, for the kind's client.
-    pub reach: String,
+    pub spot: Spot,
+    /// Its place did not stand yet.
+    pub waits: bool,
     /// The socket of a connection that stands already.
     pub socket: Option<PathBuf>,
     /// SHA-256 of this program, which is to be there.

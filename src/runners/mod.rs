@@ -10,9 +10,12 @@
 pub mod api;
 pub mod dialogue;
 pub mod kind;
+mod kind_container;
+mod kind_slurm;
 #[cfg(test)]
 mod tests;
 pub mod worker;
+mod worker_begin;
 pub mod worker_bring;
 mod worker_bundle;
 mod worker_client;
@@ -22,6 +25,7 @@ mod worker_input;
 pub mod worker_line;
 pub mod worker_master;
 mod worker_open;
+pub mod worker_place;
 
 pub use worker_far::{SUB_COMMAND, main};
 
@@ -39,6 +43,8 @@ use svc_base::sorted::Gather;
 pub const MAX_RUNNERS: usize = 100;
 /// Characters of a name and of a label.
 pub const MAX_NAME_CHARS: usize = 40;
+/// Characters of the project in the name of a folder there.
+pub const MAX_FOLDER_CHARS: usize = 30;
 /// Labels of one runner.
 pub const MAX_LABELS: usize = 10;
 /// The version this code writes.
@@ -50,17 +56,30 @@ pub const STORED_VERSION: u32 = 1;
 pub enum Kind {
     /// By the person's own `ssh`.
     Ssh,
+    /// A container of `podman` or `docker`.
+    Container,
+    /// A job of Slurm.
+    Slurm,
 }
 
 impl Kind {
     /// The words on the wire.
-    pub const WORDS: [&str; 1] = ["ssh"];
+    pub const WORDS: [&str; 3] = ["ssh", "container", "slurm"];
+    /// In the order of their words.
+    const ALL: [Self; 3] = [Self::Ssh, Self::Container, Self::Slurm];
 
     /// The word on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ssh => Self::WORDS[0],
+            Self::Container => Self::WORDS[1],
+            Self::Slurm => Self::WORDS[2],
         }
+    }
+
+    /// The kind of this word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 }
 
@@ -110,7 +129,7 @@ pub struct Runner {
     /// Unique.
     pub name: String,
     pub kind: Kind,
-    /// What its client is told, as [`kind::fault`] allows it.
+    /// What its client or engine is told, as [`kind::Engine::fault`] allows it.
     pub destination: String,
     pub labels: Vec<String>,
     /// The folder of this project's work there, see [`dialogue`].
@@ -218,7 +237,8 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
 /// A name for a folder that no other project has there: what is random tells it from others of that name.
 fn folder(all: &All, cx: &mut Context) -> String {
     let name = all.project.dir.file_name().unwrap_or_default().to_string_lossy();
-    let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(MAX_NAME_CHARS).collect();
+    // A pod's name has no more than 63 characters with what is put around this.
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).take(MAX_FOLDER_CHARS).collect();
     format!("p{name}-{:016x}", cx.random())
 }
 
@@ -258,7 +278,7 @@ fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem>
     Arc::make_mut(&mut all.runners).known.remove(name);
     cx.audit("runner.remove", &json!({"name": name}));
     cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
-    Ok(Reply::ok(&json!({"ok": true, "name": name})))
+    Ok(Reply::ok(&json!({"ok": true, "name": name, "left": null})))
 }
 
 fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Result<Reply, Problem> {

@@ -2,10 +2,12 @@
 
 use super::api::target;
 use super::worker_host::{call, own_hash};
-use super::{Command, Facts, Runner, worker_master};
-use crate::api::Problem;
+use super::{Command, Facts, Runner, worker_master, worker_place};
+use crate::api::{Problem, Reply};
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
+use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Instant;
 use svc_base::untrusted::untrusted_prose;
 
@@ -32,7 +34,8 @@ pub fn check(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
 }
 
 fn look(host: &Host, runner: &Runner) -> Result<(Facts, bool, u64), String> {
-    let answer = call(&host.processes, runner, "check")?;
+    let spot = worker_place::have_soon(&host.processes, runner)?;
+    let answer = call(&host.processes, &spot, "check")?;
     let facts: Facts = serde_json::from_str(&answer.said)
         .map_err(|error| format!("what that machine tells cannot be read: {error}"))?;
     let own = own_hash()?;
@@ -58,8 +61,23 @@ fn look(host: &Host, runner: &Runner) -> Result<(Facts, bool, u64), String> {
         ..facts
     };
     // For the lines to come.
-    let _ = worker_master::socket(&host.processes, &host.project, runner);
+    let _ = worker_master::socket(&host.processes, &host.project, runner, &spot);
     Ok((facts, answer.copied, answer.took_ms))
+}
+
+/// `DELETE /api/runners/:name`: once nobody works there, and the record is gone, so is its place.
+pub fn remove(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
+    let runner = Arc::clone(ask.state.runners.find(&target(ask))?);
+    let processes = Arc::clone(&host.processes);
+    let command = crate::core::Command::Runners(Command::Remove(runner.name.clone()));
+    let end = move |reply: Reply| {
+        let Err(left) = worker_place::end(&processes, &runner) else { return reply };
+        log::warn!("runner {}: {left}", runner.name);
+        let Ok(mut body) = serde_json::from_slice::<Value>(reply.body.bytes()) else { return reply };
+        body["left"] = json!(left);
+        Reply::json(reply.status, &body)
+    };
+    Ok(Answer::Followed(command, Box::new(end)))
 }
 
 /// Words of another machine, fit to be shown.

@@ -1,10 +1,10 @@
 //! Commits from a runner's machine: `svc __far bring`, and who calls it.
 
-use super::Runner;
 use super::dialogue::{is_name, place_folder};
 use super::worker_bundle::is_id;
 use super::worker_host::{self, SAYS};
 use super::worker_open::{Git, home};
+use super::{Runner, worker_place};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -53,7 +53,8 @@ pub fn bring(
     }
     let how = if settles { "settle" } else { "look" };
     let words = format!("bring {place} {work} {known} {how}");
-    let said = worker_host::run_far(processes, runner, &words, LIMIT, BYTES_MAX)?;
+    let spot = worker_place::find(processes, runner)?;
+    let said = worker_host::run_far(processes, &spot, &words, LIMIT, BYTES_MAX)?;
     if said.truncated {
         return Err(format!("more than {} MiB have changed there; push them from there", BYTES_MAX >> 20));
     }

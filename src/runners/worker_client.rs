@@ -2,12 +2,13 @@
 
 use super::Kind;
 use super::dialogue::{Plan, Says};
+use super::kind::{Key, Line, Said, Seen, Spot, engine};
 use super::worker_host::{self, SAYS};
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use svc_base::untrusted::untrusted_prose;
 
 /// How long ssh may take to say why it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long an engine may take to say what has become of a place.
+const LOOK_LIMIT: Duration = Duration::from_secs(20);
 /// Bytes of all that stands before an answer, and the answer.
 const ANSWER_BYTES: usize = 64 << 10;
 /// Bytes of what ssh says that are kept.
@@ -33,13 +36,17 @@ impl Client {
     ///
     /// Errors: the system's words; whether the client is there shows when it is to answer.
     pub fn start(plan: &Plan, script: &str) -> io::Result<(Self, UnixStream)> {
-        let (own, theirs) = UnixStream::pair()?;
-        let (program, mut args) = super::kind::command_line(plan.kind, &plan.reach, script);
-        if let Some(socket) = plan.socket.as_ref().filter(|_| plan.kind == Kind::Ssh) {
+        let mut line = (engine(plan.spot.kind).run)(&plan.spot, script);
+        if let Some(socket) = plan.socket.as_ref().filter(|_| plan.spot.kind == Kind::Ssh) {
             // Where nobody listens there any more, ssh makes a connection of its own.
             let words = ["-oControlMaster=no".to_owned(), format!("-oControlPath={}", socket.display())];
-            args.splice(0..0, words);
+            line.args.splice(0..0, words);
         }
+        Self::begin(&line)
+    }
+
+    fn begin(Line { program, args, .. }: &Line) -> io::Result<(Self, UnixStream)> {
+        let (own, theirs) = UnixStream::pair()?;
         // Whoever ends this line ends all that is below it: the word to end has to get through before.
         let mut child = Command::new("/bin/sh")
             .args(["-c", "trap '' TERM; exec \"$@\"", "sh", program])
@@ -54,6 +61,26 @@ impl Client {
         let listener = thread::Builder::new().name("ssh".into()).spawn(move || listen(stderr, &words))?;
         let socket = own.try_clone()?;
         Ok((Self { child, said, listener, socket }, own))
+    }
+
+    /// What a command line comes to that is asked nothing.
+    ///
+    /// Errors: a sentence; it cannot be started, or has not ended by then.
+    pub fn ask(line: &Line, until: Instant) -> Result<Said, String> {
+        let (mut client, mut socket) = Self::begin(line).map_err(|error| error.to_string())?;
+        // It fails when it has ended already.
+        let _ = client.socket.shutdown(Shutdown::Write);
+        let mut stdout = Vec::new();
+        let ended = loop {
+            match byte(&mut socket, until) {
+                Ok(byte) if stdout.len() < ANSWER_BYTES => stdout.push(byte),
+                _ => break client.ended(until),
+            }
+        };
+        let stderr = client.words();
+        let exit = ended.ok_or_else(|| format!("{} has not answered in time", line.program))?;
+        let stdout = String::from_utf8_lossy(&stdout).into_owned();
+        Ok(Said { is_success: exit.success(), stdout, stderr })
     }
 
     /// What it has complained, once it is gone.
@@ -75,9 +102,15 @@ impl Client {
     pub fn end(&mut self, limit: Duration) {
         // It fails when it has ended already.
         let _ = self.socket.shutdown(Shutdown::Write);
-        let until = Instant::now() + limit;
-        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-            thread::sleep(Duration::from_millis(5));
+        let _ = self.ended(Instant::now() + limit);
+    }
+
+    fn ended(&mut self, until: Instant) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                ended => return ended.ok().flatten(),
+            }
         }
     }
 
@@ -107,6 +140,14 @@ fn listen(stderr: Option<impl Read>, words: &Mutex<String>) {
         let at = (surplus..words.len()).find(|at| words.is_char_boundary(*at)).unwrap_or(words.len());
         words.drain(..at);
     }
+}
+
+/// What has become of a place; `None` where there is none, or nobody can tell.
+pub(super) fn look(spot: &Spot) -> Option<Seen> {
+    let places = engine(spot.kind).places.as_ref()?;
+    let key = Key::Id(&spot.id);
+    let line = (places.look)(&spot.destination, key);
+    Client::ask(&line, Instant::now() + LOOK_LIMIT).and_then(|said| (places.seen)(key, &said)).ok()
 }
 
 /// Why there is no answer.

@@ -1,6 +1,7 @@
 //! `svc __far`: this program on a runner's machine, called by the daemon on another one.
 
 use super::Facts;
+use super::worker_begin;
 use super::worker_bring;
 use super::worker_host::{SAYS, own_hash};
 use super::worker_open::{self, home};
@@ -30,7 +31,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
         ["check"] => {
             facts().map(|facts| println!("{SAYS}{}", serde_json::to_string(&facts).unwrap_or_default()))
         }
-        ["open"] => return worker_open::main(),
+        ["open"] => return worker_open::main(false),
+        ["open", "job"] => return worker_open::main(true),
+        ["begin", run] => worker_begin::begin(Path::new(run)),
         ["bring", place, work, known, how] => worker_bring::far(place, work, known, *how == "settle"),
         _ => Err(format!("{SUB_COMMAND} is for the daemon of another machine: see svc help runner")),
     };

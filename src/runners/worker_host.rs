@@ -4,7 +4,8 @@
 //! ~/.cache/svc/bin/<SHA-256>/svc       0700, written beside and renamed when its hash is right
 //! ```
 
-use super::{Kind, Runner, SUB_COMMAND, kind};
+use super::SUB_COMMAND;
+use super::kind::{Line, Spot, engine};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,8 +25,6 @@ const COPY_LIMIT: Duration = Duration::from_secs(90);
 const ANSWER_BYTES: usize = 64 << 10;
 /// Characters of what a client complains.
 const COMPLAINT_CHARS: usize = 400;
-/// The exit code with which ssh speaks for itself.
-const SSH_FAILED: i32 = 255;
 /// This program's file, even when another one was put in its place.
 const OWN_FILE: &str = "/proc/self/exe";
 /// Before what is said to this program; a login shell may say more.
@@ -35,8 +34,18 @@ const ABSENT: &str = "svc-absent ";
 const COPIED: &str = "svc-copied";
 const DIFFERS: &str = "svc-differs";
 /// What a client needs of the daemon's environment beyond what all tools get.
-const CLIENT_VARIABLES: [&str; 5] =
-    ["SSH_AUTH_SOCK", "LOGNAME", "XDG_RUNTIME_DIR", "KRB5CCNAME", "SSH_ASKPASS_REQUIRE"];
+const CLIENT_VARIABLES: [&str; 7] = [
+    "SSH_AUTH_SOCK",
+    "LOGNAME",
+    "XDG_RUNTIME_DIR",
+    "KRB5CCNAME",
+    "SSH_ASKPASS_REQUIRE",
+    "SLURM_CONF",
+    "KUBECONFIG",
+];
+/// The same by how their names begin: with which settings, and with which engine, podman, docker and sbatch
+/// are to work.
+const CLIENT_PREFIXES: [&str; 3] = ["CONTAINER", "DOCKER_", "SBATCH_"];
 
 /// SHA-256 of this program, in hex.
 ///
@@ -85,22 +94,19 @@ fn copy_script(hash: &str) -> String {
     ))
 }
 
-/// What a kind's client is told of where a runner is.
-pub fn reach(runner: &Runner) -> String {
-    runner.destination.clone()
-}
-
-/// The client's process, to run `script` there.
-pub(super) fn client(kind: Kind, destination: &str, script: &str) -> Spec {
-    let (program, args) = kind::command_line(kind, destination, script);
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let mut spec = Spec::tool(program, &args, Path::new("/"));
+/// The process of a client or an engine.
+pub(super) fn client(line: &Line) -> Spec {
+    let args: Vec<&str> = line.args.iter().map(String::as_str).collect();
+    let mut spec = Spec::tool(&line.program, &args, Path::new("/"));
     spec.env.extend(client_variables());
     spec
 }
 
 fn client_variables() -> impl Iterator<Item = (OsString, OsString)> {
-    CLIENT_VARIABLES.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
+    let is_ours = |name: &str| {
+        CLIENT_VARIABLES.contains(&name) || CLIENT_PREFIXES.iter().any(|start| name.starts_with(start))
+    };
+    std::env::vars_os().filter(move |(name, _)| name.to_str().is_some_and(is_ours))
 }
 
 /// All variables of a process that is to start such a client.
@@ -121,12 +127,12 @@ pub(super) struct Answer {
 /// Runs this program on a runner with these words, and copies it there before if need be.
 ///
 /// Errors: a sentence for people.
-pub(super) fn call(processes: &Processes, runner: &Runner, words: &str) -> Result<Answer, String> {
+pub(super) fn call(processes: &Processes, spot: &Spot, words: &str) -> Result<Answer, String> {
     let hash = own_hash()?;
     let mut copied = false;
     loop {
         let began = std::time::Instant::now();
-        let said = run(processes, runner, &run_script(hash, words), b"", (CALL_LIMIT, ANSWER_BYTES))?;
+        let said = run(processes, spot, &run_script(hash, words), b"", (CALL_LIMIT, ANSWER_BYTES))?;
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let text = String::from_utf8_lossy(&said.stdout);
         let line = |mark: &str| text.lines().find_map(|line| line.strip_prefix(mark)).map(str::to_owned);
@@ -136,7 +142,7 @@ pub(super) fn call(processes: &Processes, runner: &Runner, words: &str) -> Resul
         match line(ABSENT) {
             Some(machine) if !copied => {
                 check_machine(&machine)?;
-                copy(processes, runner, hash)?;
+                copy(processes, spot)?;
                 copied = true;
             }
             _ => return Err(unable(&said)),
@@ -149,17 +155,14 @@ pub(super) fn call(processes: &Processes, runner: &Runner, words: &str) -> Resul
 /// Errors: a sentence for people.
 pub(super) fn run_far(
     processes: &Processes,
-    runner: &Runner,
+    spot: &Spot,
     words: &str,
     limit: Duration,
     max_bytes: usize,
 ) -> Result<Captured, String> {
-    let said = run(processes, runner, &run_script(own_hash()?, words), b"", (limit, max_bytes))?;
+    let said = run(processes, spot, &run_script(own_hash()?, words), b"", (limit, max_bytes))?;
     if String::from_utf8_lossy(&said.stdout).lines().take(10).any(is_absent) {
-        let name = &runner.name;
-        return Err(format!(
-            "this program is not on runner {name} any more: svc runner check {name} puts it there"
-        ));
+        return Err("this program is not on that machine any more: svc runner check puts it there".to_owned());
     }
     Ok(said)
 }
@@ -177,9 +180,13 @@ fn check_machine(machine: &str) -> Result<(), String> {
     ))
 }
 
-fn copy(processes: &Processes, runner: &Runner, hash: &str) -> Result<(), String> {
+/// Puts this program there.
+///
+/// Errors: a sentence for people.
+pub(super) fn copy(processes: &Processes, spot: &Spot) -> Result<(), String> {
+    let hash = own_hash()?;
     let file = own_file().map_err(|error| format!("this program's own file cannot be read: {error}"))?;
-    let said = run(processes, runner, &copy_script(hash), &file, (COPY_LIMIT, ANSWER_BYTES))?;
+    let said = run(processes, spot, &copy_script(hash), &file, (COPY_LIMIT, ANSWER_BYTES))?;
     let text = String::from_utf8_lossy(&said.stdout);
     if text.lines().any(|line| line == COPIED) {
         return Ok(());
@@ -210,21 +217,28 @@ fn unable(said: &Captured) -> String {
 
 fn run(
     processes: &Processes,
-    runner: &Runner,
+    spot: &Spot,
     script: &str,
     input: &[u8],
     (limit, max_bytes): (Duration, usize),
 ) -> Result<Captured, String> {
-    let spec = client(runner.kind, &runner.destination, script);
-    let said = processes.capture(&spec, input, limit, max_bytes)?;
-    if said.exit.code == Some(SSH_FAILED) {
-        let Runner { destination, .. } = runner;
-        return Err(format!(
-            "ssh cannot reach {destination}: {}; it asks nobody here, so connect once yourself: ssh {destination}",
-            complaint(&said)
-        ));
+    let engine = engine(spot.kind);
+    let line = (engine.run)(spot, script);
+    let said = processes.capture(&client(&line), input, limit, max_bytes)?;
+    if engine.refusal.is_none() || said.exit.code != engine.refusal {
+        return Ok(said);
     }
-    Ok(said)
+    let (program, words, Spot { destination, .. }) = (&line.program, complaint(&said), spot);
+    let place = engine.places.as_ref().map(|places| format!("the {} of {destination}", places.noun));
+    Err(place.map_or_else(
+        || {
+            format!(
+                "{program} cannot reach {destination}: {words}; it asks nobody here, so connect once yourself: \
+                 {program} {destination}"
+            )
+        },
+        |place| format!("{program} cannot reach {place}: {words}"),
+    ))
 }
 
 /// The client's last words, or the shell's.

@@ -9,8 +9,9 @@
 //! there takes a `seq` once.
 
 use super::dialogue::{BACK, CUT, PLAN, Plan, Says};
+use super::kind::{Seen, engine};
 use super::worker_bundle;
-use super::worker_client::{Client, NoAnswer, answer};
+use super::worker_client::{Client, NoAnswer, answer, look};
 use super::worker_host;
 use super::worker_input::Shared;
 use std::ffi::OsString;
@@ -48,6 +49,10 @@ const LAST_PAUSE: Duration = Duration::from_secs(15);
 const STOOD: Duration = Duration::from_secs(30);
 /// Beyond the time after which the keeper there has ended the program for want of a daemon.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(120);
+/// So long may the other end say nothing: it says something every 10 s, whatever the program there does.
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// How long a place may wait until it stands, as a job in a queue does.
+const QUEUE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// How long the end of the line may take once all is over.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -61,8 +66,10 @@ enum Trouble {
 
 /// How following a keeper ended.
 enum Followed {
-    Over(u8),
+    /// With this exit code, and whether a signal has ended it.
+    Over(u8, bool),
     Cut,
+    Silent,
     /// What it says cannot be; another try would come to the same.
     Wrong(&'static str),
 }
@@ -94,6 +101,7 @@ struct Line {
     offset: u64,
     /// The last write that the program there has.
     written: u64,
+    began: Instant,
     /// Whether the keeper there has ever greeted.
     has_begun: bool,
     is_told_cut: bool,
@@ -131,6 +139,7 @@ impl Line {
             shared,
             offset: 0,
             written: 0,
+            began: Instant::now(),
             has_begun: false,
             is_told_cut: false,
             at_line_start: true,
@@ -144,26 +153,42 @@ impl Line {
         let mut cut_at = Instant::now();
         let mut pause = FIRST_PAUSE;
         let mut is_last = false;
+        // One that waited when its line was begun is asked first, and then each that is not reached.
+        let mut is_asked = self.plan.waits;
         loop {
-            match self.connect() {
+            let waits = if std::mem::replace(&mut is_asked, true) { self.look()? } else { None };
+            let connected = match waits {
+                Some(why) => {
+                    cut_at = Instant::now();
+                    self.say_waits(&why)?;
+                    Err(Trouble::Cut(why))
+                }
+                None => self.connect(),
+            };
+            match connected {
                 Ok((link, sent, mut client)) => {
                     self.say_back();
                     let began = Instant::now();
-                    match self.follow(link, sent) {
-                        Followed::Over(code) => {
+                    let why = match self.follow(link, sent) {
+                        Followed::Over(code, by_signal) => {
                             client.end(FAREWELL);
+                            if by_signal {
+                                // The place may have ended it, and that is the reason then.
+                                let _ = self.look()?;
+                            }
                             return Ok(code);
                         }
                         Followed::Wrong(why) => {
                             return Err(format!("what its machine says cannot be: {why}"));
                         }
-                        Followed::Cut => {}
-                    }
+                        Followed::Cut => client.words(),
+                        Followed::Silent => "nothing was heard of it".to_owned(),
+                    };
                     cut_at = Instant::now();
                     if began.elapsed() >= STOOD {
                         pause = FIRST_PAUSE;
                     }
-                    self.say_cut(&client.words());
+                    self.say_cut(&why);
                 }
                 Err(Trouble::Final(why)) => return Err(why),
                 Err(Trouble::Cut(why)) if !self.has_begun && cut_at.elapsed() >= BEGIN_LIMIT => {
@@ -186,6 +211,31 @@ impl Line {
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
+    }
+
+    /// Why its place does not stand yet; `None` where it does, or nobody can tell.
+    ///
+    /// Errors: it has ended, and how.
+    fn look(&self) -> Result<Option<String>, String> {
+        let noun = engine(self.plan.spot.kind).places.as_ref().map_or("", |places| places.noun);
+        match look(&self.plan.spot) {
+            None | Some(Seen::Stands(_)) => Ok(None),
+            Some(Seen::Waits(_, why)) => Ok(Some(format!("its {noun} {why}"))),
+            Some(Seen::Stopped(_)) => Err(format!("its {noun} was stopped, and with it what ran there")),
+            Some(Seen::Over(why)) => Err(format!("its {noun} {why}")),
+            Some(Seen::Nothing) => Err(format!("its {noun} is gone, and what was in it alone")),
+        }
+    }
+
+    /// Errors: it has waited for too long.
+    fn say_waits(&mut self, why: &str) -> Result<(), String> {
+        if self.began.elapsed() >= QUEUE_LIMIT {
+            return Err(format!("{why}; that is given up after {} hours", QUEUE_LIMIT.as_secs() / 3600));
+        }
+        if !std::mem::replace(&mut self.is_told_cut, true) {
+            self.note(&format!("{CUT}{why}"));
+        }
+        Ok(())
     }
 
     fn say_cut(&mut self, why: &str) {
@@ -269,20 +319,24 @@ impl Line {
         let mut is_stop_told = false;
         let mut told = (self.offset, self.written);
         let mut due: Option<Instant> = None;
+        let mut heard = Instant::now();
         loop {
             if self.send(writer, &mut sent, &mut is_stop_told).is_err() {
                 return Followed::Cut;
             }
-            match reader.next(due) {
+            let silent = heard + SILENCE_LIMIT;
+            match reader.next(Some(due.map_or(silent, |due| due.min(silent)))) {
                 Next::Records { offset, .. } => match self.pass_on(offset, reader.bytes()) {
-                    Ok(None) => {}
-                    Ok(Some(code)) => {
+                    // Behind what may have waited for its taker.
+                    Ok(None) => heard = Instant::now(),
+                    Ok(Some((code, by_signal))) => {
                         // It keeps what nobody has taken.
                         let _ = writer.send(&ToKeeper::Forget);
-                        return Followed::Over(code);
+                        return Followed::Over(code, by_signal);
                     }
                     Err(why) => return Followed::Wrong(why),
                 },
+                Next::TimedOut if silent <= Instant::now() => return Followed::Silent,
                 Next::Woken | Next::TimedOut => {}
                 Next::Gone if reader.is_broken() => return Followed::Wrong("it is no word of a keeper's"),
                 Next::Gone => return Followed::Cut,
@@ -316,10 +370,10 @@ impl Line {
         Ok(())
     }
 
-    /// The exit code, when the program there is over.
+    /// The exit code, when the program there is over, and whether a signal has ended it.
     ///
     /// Errors: why these cannot be what follows.
-    fn pass_on(&mut self, offset: u64, bytes: &[u8]) -> Result<Option<u8>, &'static str> {
+    fn pass_on(&mut self, offset: u64, bytes: &[u8]) -> Result<Option<(u8, bool)>, &'static str> {
         if offset > self.offset {
             return Err("some of what was printed is missing");
         }
@@ -345,14 +399,15 @@ impl Line {
                 Record::Started { .. } | Record::Stuck { .. } => {}
                 Record::StartFailed { error } => {
                     eprintln!("svc: {}", untrusted_prose(&error));
-                    return Ok(Some(127));
+                    return Ok(Some((127, false)));
                 }
                 Record::Ended { code, signal, .. } => {
                     if let (None, Some(signal)) = (code, signal) {
                         eprintln!("svc: on its machine signal {signal} ended it");
                     }
                     let by_signal = signal.and_then(|signal| u8::try_from(signal).ok()?.checked_add(128));
-                    return Ok(code.and_then(|code| u8::try_from(code).ok()).or(by_signal).or(Some(1)));
+                    let code = code.and_then(|code| u8::try_from(code).ok());
+                    return Ok(Some((code.or(by_signal).unwrap_or(1), by_signal.is_some())));
                 }
             }
         }

@@ -4,6 +4,7 @@
 //! ssh keeps it for as long as a line goes over it, also after this daemon: what it waits for is the end of
 //! its standard input, which is this daemon's. A line does not need it: without one, ssh makes one for it.
 
+use super::kind::{Spot, engine};
 use super::worker_host::client;
 use super::{Kind, Runner};
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ struct Standing {
 }
 
 /// The socket of the connection to this runner, where one stands; where none does, one is begun for the next.
-pub fn socket(processes: &Processes, project: &Path, runner: &Runner) -> Option<PathBuf> {
+pub fn socket(processes: &Processes, project: &Path, runner: &Runner, spot: &Spot) -> Option<PathBuf> {
     if runner.kind != Kind::Ssh {
         return None;
     }
@@ -59,7 +60,7 @@ pub fn socket(processes: &Processes, project: &Path, runner: &Runner) -> Option<
         return None;
     }
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-    let mut spec = client(runner.kind, &runner.destination, WAIT);
+    let mut spec = client(&(engine(spot.kind).run)(spot, WAIT));
     let words = ["-oControlMaster=yes".to_owned(), format!("-oControlPath={shown}")];
     spec.args.splice(0..0, words.map(Into::into));
     // Without one a line has a connection of its own.

@@ -2,6 +2,7 @@
 //! stays.
 
 use super::dialogue::{Call, Opening, PART_BYTES_MAX, Says, is_branch, is_name, place_folder};
+use super::worker_begin;
 use super::worker_bundle::{BUNDLE_BYTES_MAX, HAVE_MAX, is_id};
 use super::worker_host::SAYS;
 use crate::providers::{self, environment};
@@ -18,12 +19,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use svc_base::untrusted::untrusted_prose;
 use svc_keeper::client::{self, Link};
-use svc_keeper::protocol::Order;
+use svc_keeper::protocol::{FromKeeper, HEAD_BYTES, Order};
 use svc_sys::process::{Marker, Processes, Spec};
 use svc_sys::sockets::Poll;
 
 /// Without a word of the other end for so long the line is cut: it says one every 10 s.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// So often the other end hears of this one, also while the program says nothing.
+const SIGN_EVERY: Duration = Duration::from_secs(10);
 /// How long the keeper may take to hear what was said last.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// One call of git.
@@ -36,11 +39,11 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Between two looks whether the keeper has gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Runs it.
-pub fn main() -> ExitCode {
+/// Runs it. In a job somebody else starts the keeper, see [`worker_begin`].
+pub fn main(in_job: bool) -> ExitCode {
     let opened = input().and_then(|mut input| {
         let (call, frames) = read_call(&mut input)?;
-        open(&call, &frames, input)
+        open(&call, &frames, input, in_job)
     });
     match opened {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,7 +94,7 @@ pub(super) fn home() -> Result<PathBuf, String> {
     home.ok_or_else(|| "there is no HOME on that machine".to_owned())
 }
 
-fn open(call: &Call, frames: &[u8], mut input: File) -> Result<(), String> {
+fn open(call: &Call, frames: &[u8], mut input: File, in_job: bool) -> Result<(), String> {
     let work = place_folder(&home()?, &call.place).join(&call.work);
     let run = work.join(format!("run-{}", call.run));
     let processes = Processes::start().map_err(|error| error.to_string())?;
@@ -102,7 +105,11 @@ fn open(call: &Call, frames: &[u8], mut input: File) -> Result<(), String> {
     if let Some(opening) = opening {
         let place = place_folder(&home()?, &call.place);
         let tree = ready(&processes, &mut input, &place, &work.join("tree"), opening)?;
-        begun = Some(begin(&processes, opening, &run, &tree)?);
+        if in_job {
+            worker_begin::ask(opening, &run, &tree)?;
+        } else {
+            begun = Some(begin(&processes, opening, &run, &tree)?);
+        }
     } else if found.is_none() {
         let why = "its keeper on that machine is gone: the machine was started anew, or the keeper killed";
         say(&Says::Gone { why: why.to_owned() });
@@ -128,7 +135,12 @@ fn open(call: &Call, frames: &[u8], mut input: File) -> Result<(), String> {
 }
 
 /// Starts the keeper of a run.
-fn begin(processes: &Processes, opening: &Opening, run: &Path, tree: &Path) -> Result<Link, String> {
+pub(super) fn begin(
+    processes: &Processes,
+    opening: &Opening,
+    run: &Path,
+    tree: &Path,
+) -> Result<Link, String> {
     let failed = |error: io::Error| format!("{}: {error}", run.display());
     DirBuilder::new().recursive(true).mode(0o700).create(run).map_err(failed)?;
     let own = std::env::current_exe().map_err(failed)?;
@@ -250,6 +262,41 @@ impl Git<'_> {
     }
 }
 
+/// Where a stream of frames has come to.
+#[derive(Default)]
+struct Place {
+    /// Of the head of a frame: its length stands first.
+    head: Vec<u8>,
+    /// Bytes that are to come of a frame whose head has.
+    left: usize,
+    has_begun: bool,
+}
+
+impl Place {
+    /// Whether a frame has passed, and none is under way.
+    fn is_between(&self) -> bool {
+        self.has_begun && self.head.is_empty() && self.left == 0
+    }
+
+    fn pass(&mut self, mut bytes: &[u8]) {
+        self.has_begun = true;
+        while !bytes.is_empty() {
+            let now = if self.left > 0 { self.left } else { HEAD_BYTES - self.head.len() }.min(bytes.len());
+            let (first, rest) = bytes.split_at(now);
+            bytes = rest;
+            if self.left > 0 {
+                self.left -= now;
+                continue;
+            }
+            self.head.extend(first);
+            if let (HEAD_BYTES, Some(length)) = (self.head.len(), self.head.first_chunk()) {
+                self.left = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+                self.head.clear();
+            }
+        }
+    }
+}
+
 /// Copies between this process's pipes and the keeper's socket until one of them ends. `over` is called when
 /// the keeper has ended it.
 fn pass(
@@ -260,16 +307,26 @@ fn pass(
 ) -> Result<(), String> {
     let told = |error: io::Error| error.to_string();
     let mut back = door.try_clone().map_err(told)?;
+    back.set_read_timeout(Some(SIGN_EVERY)).map_err(told)?;
+    let sign =
+        FromKeeper::Records { offset: 0, bytes: Vec::new() }.encode().map_err(|error| error.to_string())?;
     let (says, ended) = channel();
     // Without a buffer: what the keeper says goes out at once.
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(told)?);
     let pass_back = move || {
         let mut chunk = vec![0; CHUNK_BYTES];
+        let mut place = Place::default();
         // Not `io::copy`: that has the kernel move the bytes, which waits for more before it shows any.
         loop {
             match back.read(&mut chunk) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(count @ 1..) if out.write_all(&chunk[..count]).is_ok() => {}
+                // The keeper has nothing to say; between two of its frames the other end hears so.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if place.is_between() && out.write_all(&sign).is_err() {
+                        break;
+                    }
+                }
+                Ok(count @ 1..) if out.write_all(&chunk[..count]).is_ok() => place.pass(&chunk[..count]),
                 // Either end has gone.
                 _ => break,
             }

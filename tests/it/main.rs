@@ -82,6 +82,7 @@ mod room;
 mod rotation_triggers;
 mod rules;
 mod runners;
+mod runners_engines;
 mod runners_hostile;
 mod runners_trips;
 mod runs;

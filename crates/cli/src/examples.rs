@@ -164,7 +164,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "runner",
         &[
             "svc runner add box ssh me@box.example.org --label big",
-            "svc runner check box",
+            "svc runner add cell container podman my-tools:1",
             "svc runner fetch backend-1",
         ],
     ),

@@ -17,16 +17,19 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     alias: "runners",
     group: Group::Look,
     summary: "list, add, check and remove other machines of your own",
-    usage: "runner [list | add NAME ssh USER@HOST [--label L].. | check NAME | remove NAME | fetch AGENT]",
-    words: (0, 4),
+    usage: "runner [list | add NAME KIND [DESTINATION..] [--label L].. | check NAME | remove NAME | fetch AGENT]",
+    words: (0, 5),
     complete: Words::OneOf(&["list", "add", "check", "remove", "fetch"]),
     options: &[value("label", "L", "for add: a word that says what it is good for; may be repeated")],
-    details: "A runner is reached by your own ssh, with your own settings and keys, and is never asked a question: its\n\
+    details: "'ssh USER@HOST' is reached by your own ssh, with your own settings and keys, and is never asked a question: its\n\
               host key has to be known, and your key has to open it without one (ssh-agent). check copies this very\n\
               program there, to ~/.cache/svc/bin, where it is not yet, compares its SHA-256 on both sides, and tells\n\
               what that machine has. 'svc spawn --runner NAME' has an agent work there, on a copy of the last commit;\n\
               fetch brings its commits into its branch here, for 'svc diff' and 'svc merge', and of one that has ended\n\
-              what it has not committed, too. remove leaves there what is there.",
+              what it has not committed, too. remove leaves there what is there.\n\
+              Of other kinds a runner is made by an engine of yours when it is first needed, and remove ends it, with\n\
+              what is in it alone: 'container podman IMAGE' or 'container docker IMAGE' (with sh, git and sha256sum in\n\
+              it), and 'slurm [PARTITION]', a job on one node, for as long as your SBATCH_* variables say.",
     run: runner,
 }];
 
@@ -34,12 +37,12 @@ fn runner(session: &Session) -> Outcome {
     let words: Vec<&str> = session.args.words.iter().map(String::as_str).collect();
     match words.as_slice() {
         [] | ["list"] => list(session),
-        ["add", name, kind, destination] => add(session, name, kind, destination),
+        ["add", name, kind, destination @ ..] => add(session, name, kind, &destination.join(" ")),
         ["check", name] => check(session, name),
         ["remove", name] => remove(session, name),
         ["fetch", agent] => fetch(session, agent),
         _ => Err(Failure::usage(
-            "usage: svc runner [list | add NAME ssh USER@HOST | check NAME | remove NAME | fetch AGENT]; see 'svc help runner'",
+            "usage: svc runner [list | add NAME KIND [DESTINATION..] | check NAME | remove NAME | fetch AGENT]; see 'svc help runner'",
         )),
     }
 }
@@ -170,7 +173,14 @@ fn remove(session: &Session, name: &str) -> Outcome {
     if out.json {
         return out.document(&answer);
     }
-    out.line(&format!("removed {}; what is in ~/.cache/svc there stays", clean(name)))
+    out.line(&format!(
+        "removed {}; on a machine that ssh reaches what is in ~/.cache/svc stays",
+        clean(name)
+    ))?;
+    if let Some(left) = answer["left"].as_str() {
+        out.note(&clean(left));
+    }
+    Ok(())
 }
 
 fn fetch(session: &Session, agent: &str) -> Outcome {

@@ -20,7 +20,7 @@ pub const RECORDS_BYTES_MAX: usize = 256 << 10;
 /// Bytes that a program has printed in one record.
 pub const CHUNK_BYTES_MAX: usize = 64 << 10;
 /// Bytes before a frame's payload.
-pub(crate) const HEAD_BYTES: usize = 5;
+pub const HEAD_BYTES: usize = 5;
 /// Bytes before a record's payload.
 pub(crate) const RECORD_HEAD_BYTES: usize = 13;
 /// Bytes of a frame of records before the records.

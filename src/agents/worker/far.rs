@@ -6,7 +6,7 @@ use super::{Inner, RunSpec};
 use crate::providers::{Launch, LaunchProgram, LaunchRequest};
 use crate::runners::dialogue::{Opening, PLAN, Plan};
 use crate::runners::worker_host::{line_variables, own_hash};
-use crate::runners::{Runner, worker_host, worker_line, worker_master};
+use crate::runners::{Runner, worker_line, worker_master, worker_place};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ impl Far {
         }
         let mark = format!("svc-line {} ", random());
         let project = spec.request.project_dir.clone();
-        let plan = self.plan(inner, spec, &launch, mark.clone());
+        let plan = self.plan(inner, spec, &launch, mark.clone())?;
         let file = RunFile {
             agent: spec.agent,
             model: spec.request.model.clone(),
@@ -95,8 +95,9 @@ impl Far {
         Ok((launch, order, file))
     }
 
-    /// What the line is told.
-    fn plan(&self, inner: &Inner, spec: &RunSpec, launch: &Launch, mark: String) -> Plan {
+    /// What the line is told, once its place is there.
+    fn plan(&self, inner: &Inner, spec: &RunSpec, launch: &Launch, mark: String) -> Result<Plan, String> {
+        let (spot, waits) = worker_place::ready(&inner.processes, &self.runner)?;
         let sent = spec.env_extra.iter().filter(|(name, _)| SENT.contains(&name.as_str()));
         let opening = Opening {
             provider: spec.provider.info().id.to_owned(),
@@ -120,10 +121,10 @@ impl Far {
             tip: String::new(),
         };
         let project = spec.request.project_dir.clone();
-        Plan {
-            kind: self.runner.kind,
-            reach: worker_host::reach(&self.runner),
-            socket: worker_master::socket(&inner.processes, &project, &self.runner),
+        Ok(Plan {
+            socket: worker_master::socket(&inner.processes, &project, &self.runner, &spot),
+            spot,
+            waits,
             program: self.program.clone(),
             project,
             mark,
@@ -131,7 +132,7 @@ impl Far {
             work: self.work.clone(),
             run: random(),
             opening,
-        }
+        })
     }
 }
 

@@ -1355,6 +1355,7 @@ class DeletePhonesIdReply(TypedDict):
     ok: bool
 
 class DeleteRunnersNameReply(TypedDict):
+    left: Union[str, None]
     name: str
     ok: bool
 
@@ -2857,8 +2858,8 @@ class PostRulesReply(TypedDict):
     rule: "Rule"
 
 class PostRunnersBody(TypedDict):
-    destination: str
-    kind: Literal['ssh']
+    destination: NotRequired[str]
+    kind: Literal['ssh', 'container', 'slurm']
     labels: NotRequired[list[str]]
     name: str
 
