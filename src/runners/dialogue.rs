@@ -78,6 +78,9 @@ pub struct Plan {
     pub waits: bool,
     /// The socket of a connection that stands already.
     pub socket: Option<PathBuf>,
+    /// A socket here that leads to one there through that connection.
+    #[serde(default)]
+    pub direct: Option<PathBuf>,
     /// SHA-256 of this program, which is to be there.
     pub program: String,
     /// Where its branch is.

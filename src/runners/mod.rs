@@ -19,6 +19,7 @@ mod worker_begin;
 pub mod worker_bring;
 mod worker_bundle;
 mod worker_client;
+mod worker_direct;
 mod worker_far;
 pub mod worker_host;
 mod worker_input;

@@ -61,7 +61,7 @@ fn look(host: &Host, runner: &Runner) -> Result<(Facts, bool, u64), String> {
         ..facts
     };
     // For the lines to come.
-    let _ = worker_master::socket(&host.processes, &host.project, runner, &spot);
+    let _ = worker_master::standing(&host.processes, &host.project, runner, &spot, &facts.home);
     Ok((facts, answer.copied, answer.took_ms))
 }
 

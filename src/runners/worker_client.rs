@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -25,9 +26,10 @@ const WORDS_BYTES: usize = 1 << 10;
 
 /// The client's process.
 pub(super) struct Client {
-    child: Child,
+    /// None where a socket leads there.
+    child: Option<Child>,
     said: Arc<Mutex<String>>,
-    listener: thread::JoinHandle<()>,
+    listener: Option<thread::JoinHandle<()>>,
     socket: UnixStream,
 }
 
@@ -60,7 +62,16 @@ impl Client {
         let (stderr, words) = (child.stderr.take(), Arc::clone(&said));
         let listener = thread::Builder::new().name("ssh".into()).spawn(move || listen(stderr, &words))?;
         let socket = own.try_clone()?;
-        Ok((Self { child, said, listener, socket }, own))
+        Ok((Self { child: Some(child), said, listener: Some(listener), socket }, own))
+    }
+
+    /// By a socket that leads there.
+    ///
+    /// Errors: nobody has it open.
+    pub fn direct(path: &Path) -> io::Result<(Self, UnixStream)> {
+        let own = UnixStream::connect(path)?;
+        let socket = own.try_clone()?;
+        Ok((Self { child: None, said: Arc::default(), listener: None, socket }, own))
     }
 
     /// What a command line comes to that is asked nothing.
@@ -89,7 +100,7 @@ impl Client {
         self.close();
         let until = Instant::now() + LAST_WORDS;
         // Somebody whom it has started may hold its end of the pipe still.
-        while Instant::now() < until && !self.listener.is_finished() {
+        while Instant::now() < until && self.listener.as_ref().is_some_and(|one| !one.is_finished()) {
             thread::sleep(Duration::from_millis(5));
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,8 +117,9 @@ impl Client {
     }
 
     fn ended(&mut self, until: Instant) -> Option<ExitStatus> {
+        let child = self.child.as_mut()?;
         loop {
-            match self.child.try_wait() {
+            match child.try_wait() {
                 Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
                 ended => return ended.ok().flatten(),
             }
@@ -115,9 +127,11 @@ impl Client {
     }
 
     fn close(&mut self) {
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let Some(child) = &mut self.child else { return };
         // It may be gone, and is waited for once.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 

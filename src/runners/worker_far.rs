@@ -1,10 +1,11 @@
 //! `svc __far`: this program on a runner's machine, called by the daemon on another one.
 
 use super::Facts;
+use super::dialogue::is_name;
 use super::worker_begin;
-use super::worker_bring;
 use super::worker_host::{SAYS, own_hash};
 use super::worker_open::{self, home};
+use super::{worker_bring, worker_direct};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -31,6 +32,7 @@ pub fn main(args: &[OsString]) -> ExitCode {
         ["check"] => {
             facts().map(|facts| println!("{SAYS}{}", serde_json::to_string(&facts).unwrap_or_default()))
         }
+        ["doors", number] if is_name(number) => worker_direct::main(number),
         ["open"] => return worker_open::main(false),
         ["open", "job"] => return worker_open::main(true),
         ["begin", run] => worker_begin::begin(Path::new(run)),

@@ -79,6 +79,14 @@ pub(super) fn run_script(hash: &str, words: &str) -> String {
     ))
 }
 
+/// What stands there as long as its input lasts, and has this program listen meanwhile, where it can.
+pub(super) fn standing_script(hash: &str, number: &str) -> String {
+    by_sh(&format!(
+        "p=$HOME/.cache/svc/bin/{hash}/svc; if [ -x \"$p\" ]; then \"$p\" {SUB_COMMAND} doors {number}; fi; \
+         exec cat >/dev/null"
+    ))
+}
+
 /// Whether a line says that this program is not there.
 pub(super) fn is_absent(line: &str) -> bool {
     line.starts_with(ABSENT)

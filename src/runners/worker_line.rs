@@ -17,6 +17,7 @@ use super::worker_input::Shared;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -261,11 +262,22 @@ impl Line {
 
     /// A connection with the keeper there, and the last write that went along with its first words.
     fn connect(&mut self) -> Result<(Link, u64, Client), Trouble> {
+        // Good for the first try: whatever is cut is as good as new by a command.
+        let direct = self.plan.direct.take().and_then(|path| Client::direct(&path).ok());
+        match direct.map(|(client, socket)| self.call(client, socket)) {
+            Some(Err(Trouble::Cut(_))) | None => {}
+            Some(called) => return called,
+        }
+        let script = worker_host::run_script(&self.plan.program, "open");
+        let started = Client::start(&self.plan, &script);
+        let (client, socket) = started.map_err(|error| Trouble::Final(error.to_string()))?;
+        self.call(client, socket)
+    }
+
+    /// Asks the other end for the keeper there.
+    fn call(&mut self, mut client: Client, mut socket: UnixStream) -> Result<(Link, u64, Client), Trouble> {
         let cut = |error: io::Error| Trouble::Cut(error.to_string());
         let wrong = |error: String| Trouble::Final(error);
-        let script = worker_host::run_script(&self.plan.program, "open");
-        let (mut client, mut socket) =
-            Client::start(&self.plan, &script).map_err(|error| wrong(error.to_string()))?;
         if self.plan.opening.stdin && !self.has_begun {
             self.shared.await_input(FIRST_WORD);
         }

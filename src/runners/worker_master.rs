@@ -5,8 +5,8 @@
 //! its standard input, which is this daemon's. A line does not need it: without one, ssh makes one for it.
 
 use super::kind::{Spot, engine};
-use super::worker_host::client;
-use super::{Kind, Runner};
+use super::worker_host::{client, own_hash, standing_script};
+use super::{Kind, Runner, worker_direct};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 use svc_sys::clock;
 use svc_sys::process::{Exit, Processes};
 
-/// What waits there; there is no quotation mark in it.
-const WAIT: &str = "exec sh -c 'exec cat >/dev/null'";
 /// Bytes of a socket's path, with what ssh puts behind it while it makes it.
 const PATH_BYTES_MAX: usize = 80;
 /// Between two tries to have one.
@@ -30,29 +28,46 @@ const FOLDER: &str = ".svc/run";
 
 struct Standing {
     socket: PathBuf,
+    /// Of the socket there, see [`super::worker_direct`].
+    number: String,
+    /// What leads to it, once that was tried.
+    direct: Option<Option<PathBuf>>,
     began: Instant,
     exit: crossbeam_channel::Receiver<Exit>,
     /// Its end is the connection's.
     _input: Option<File>,
 }
 
-/// The socket of the connection to this runner, where one stands; where none does, one is begun for the next.
-pub fn socket(processes: &Processes, project: &Path, runner: &Runner, spot: &Spot) -> Option<PathBuf> {
+/// The socket of the connection to this runner, where one stands, and a socket that leads there through it;
+/// where none does, one is begun for the next.
+pub fn standing(
+    processes: &Processes,
+    project: &Path,
+    runner: &Runner,
+    spot: &Spot,
+    home: &str,
+) -> Option<(PathBuf, Option<PathBuf>)> {
     if runner.kind != Kind::Ssh {
         return None;
     }
     let mut all = STANDING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(standing) = all.get(&runner.folder) {
+    if let Some(standing) = all.get_mut(&runner.folder) {
         let is_gone = !standing.exit.is_empty();
         if !is_gone {
-            return standing.socket.exists().then(|| standing.socket.clone());
+            let Standing { socket, number, direct, .. } = standing;
+            if !socket.exists() {
+                return None;
+            }
+            let direct = direct.get_or_insert_with(|| worker_direct::lead(processes, socket, home, number));
+            return Some((socket.clone(), direct.clone()));
         }
         if standing.began.elapsed() < AGAIN {
             return None;
         }
     }
     let folder = project.join(FOLDER);
-    let socket = folder.join(format!("ssh-{:08x}", clock::random() >> 32));
+    let number = format!("{:08x}", clock::random() >> 32);
+    let socket = folder.join(format!("ssh-{number}"));
     let shown = socket.to_str()?;
     // ssh reads more into other characters.
     let is_plain = shown.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte));
@@ -60,12 +75,14 @@ pub fn socket(processes: &Processes, project: &Path, runner: &Runner, spot: &Spo
         return None;
     }
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
-    let mut spec = client(&(engine(spot.kind).run)(spot, WAIT));
+    let script = standing_script(own_hash().ok()?, &number);
+    let mut spec = client(&(engine(spot.kind).run)(spot, &script));
     let words = ["-oControlMaster=yes".to_owned(), format!("-oControlPath={shown}")];
     spec.args.splice(0..0, words.map(Into::into));
     // Without one a line has a connection of its own.
     let running = processes.spawn(&spec).ok()?;
-    let standing = Standing { socket, began: Instant::now(), exit: running.exit, _input: running.stdin };
+    let (exit, _input) = (running.exit, running.stdin);
+    let standing = Standing { socket, number, direct: None, began: Instant::now(), exit, _input };
     all.insert(runner.folder.clone(), standing);
     None
 }

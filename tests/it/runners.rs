@@ -106,8 +106,9 @@ fn a_runner_is_checked_and_gets_this_very_program_once() {
     assert_eq!(mode & 0o777, 0o700);
     let again = check(&daemon, "box");
     assert_eq!((&again["error"], &again["copied"]), (&Value::Null, &json!(false)), "{again:#}");
-    // Somebody has put another program there.
-    std::fs::write(&there, "#!/bin/sh\necho 'svc-far {\"version\":\"1\"}'\n").unwrap();
+    // Somebody has put another program there. The one that was there runs.
+    std::fs::remove_file(&there).unwrap();
+    executable(&there, "#!/bin/sh\necho 'svc-far {\"version\":\"1\"}'\n");
     let other = check(&daemon, "box");
     assert!(other["error"].as_str().unwrap().contains("cannot be read"), "{other:#}");
     // One that lacks its loader is a program that the shell cannot run.

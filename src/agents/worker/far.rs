@@ -121,8 +121,13 @@ impl Far {
             tip: String::new(),
         };
         let project = spec.request.project_dir.clone();
+        let facts = self.runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
+        let home = facts.map_or("", |facts| &facts.home);
+        let standing = worker_master::standing(&inner.processes, &project, &self.runner, &spot, home);
+        let (socket, direct) = standing.unzip();
         Ok(Plan {
-            socket: worker_master::socket(&inner.processes, &project, &self.runner, &spot),
+            socket,
+            direct: direct.flatten(),
             spot,
             waits,
             program: self.program.clone(),
