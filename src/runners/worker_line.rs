@@ -50,8 +50,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(15);
 const STOOD: Duration = Duration::from_secs(30);
 /// Beyond the time after which the keeper there has ended the program for want of a daemon.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(120);
-/// So long may the other end say nothing: it says something every 10 s, whatever the program there does.
-const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// So long may the other end say nothing: it says something every 5 s, whatever the program there does.
+const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 /// How long a place may wait until it stands, as a job in a queue does.
 const QUEUE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 /// How long the end of the line may take once all is over.

@@ -26,7 +26,7 @@ use svc_sys::sockets::Poll;
 /// Without a word of the other end for so long the line is cut: it says one every 10 s.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 /// So often the other end hears of this one, also while the program says nothing.
-const SIGN_EVERY: Duration = Duration::from_secs(10);
+const SIGN_EVERY: Duration = Duration::from_secs(5);
 /// How long the keeper may take to hear what was said last.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// One call of git.
@@ -343,7 +343,8 @@ fn pass(
         let place = poll.add(input.as_fd(), true, false);
         poll.wait(Some(SILENCE_LIMIT)).map_err(told)?;
         if !poll.is_ready(place) {
-            return Err("nothing was heard of the other end".to_owned());
+            // Without a word why: a pipe that nobody empties would hold this process, and with it the keeper.
+            std::process::exit(1);
         }
         match input.read(&mut chunk) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
