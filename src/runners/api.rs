@@ -28,7 +28,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         Route::new(
             Method::Delete,
             "/api/runners/:name",
-            "Forget a runner, and end its container or job; what stands on a machine that ssh reaches stays there",
+            "Forget a runner, and end its container, job or pod; what stands on a machine that ssh reaches stays there",
             Work(OperatorOnly, worker::remove),
         )
         .replies(&[(200, "it is gone"), AGENT, UNKNOWN, (409, "agents work on it")]),

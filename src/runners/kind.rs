@@ -4,7 +4,7 @@
 //! A runner of kind `ssh` is there. Those of the other kinds stand in a *place* that their engine makes when
 //! it is first needed, and ends when the runner is removed; its name is the runner's alone.
 
-use super::{Kind, Runner, kind_container, kind_slurm};
+use super::{Kind, Runner, kind_container, kind_kubernetes, kind_slurm};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a destination.
@@ -108,6 +108,7 @@ pub fn engine(kind: Kind) -> &'static Engine {
         Kind::Ssh => &SSH,
         Kind::Container => &kind_container::ENGINE,
         Kind::Slurm => &kind_slurm::ENGINE,
+        Kind::Kubernetes => &kind_kubernetes::ENGINE,
     }
 }
 

@@ -6,9 +6,9 @@
 use super::kind::{Engine, Key, Line, MAX_DESTINATION_BYTES, Places, Said, Seen, is_plain};
 
 /// What a runner's container is, beside the name: somebody else's may have that.
-const LABEL: &str = "svc.runner";
+pub const LABEL: &str = "svc.runner";
 /// What is its first process: it waits, collects what others leave, and goes at once when it is told to.
-const WAIT: &str = "trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done";
+pub const WAIT: &str = "trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done";
 /// Digits of a container's id.
 const ID_DIGITS: usize = 64;
 

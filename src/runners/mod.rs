@@ -11,7 +11,10 @@ pub mod api;
 pub mod dialogue;
 pub mod kind;
 mod kind_container;
+mod kind_kubernetes;
 mod kind_slurm;
+#[cfg(test)]
+mod kubernetes_tests;
 #[cfg(test)]
 mod tests;
 pub mod worker;
@@ -61,13 +64,15 @@ pub enum Kind {
     Container,
     /// A job of Slurm.
     Slurm,
+    /// A pod of Kubernetes.
+    Kubernetes,
 }
 
 impl Kind {
     /// The words on the wire.
-    pub const WORDS: [&str; 3] = ["ssh", "container", "slurm"];
+    pub const WORDS: [&str; 4] = ["ssh", "container", "slurm", "kubernetes"];
     /// In the order of their words.
-    const ALL: [Self; 3] = [Self::Ssh, Self::Container, Self::Slurm];
+    const ALL: [Self; 4] = [Self::Ssh, Self::Container, Self::Slurm, Self::Kubernetes];
 
     /// The word on the wire.
     pub fn word(self) -> &'static str {
@@ -75,6 +80,7 @@ impl Kind {
             Self::Ssh => Self::WORDS[0],
             Self::Container => Self::WORDS[1],
             Self::Slurm => Self::WORDS[2],
+            Self::Kubernetes => Self::WORDS[3],
         }
     }
 

@@ -103,10 +103,16 @@ pub fn have(processes: &Processes, runner: &Runner) -> Result<Had, String> {
 ///
 /// Errors: a sentence, also when it waits for longer.
 pub fn have_soon(processes: &Processes, runner: &Runner) -> Result<Spot, String> {
+    soon(processes, runner).map(|had| had.spot)
+}
+
+fn soon(processes: &Processes, runner: &Runner) -> Result<Had, String> {
     let until = Instant::now() + SOON;
+    let mut is_new = false;
     loop {
         let had = have(processes, runner)?;
-        let Some(why) = had.waits else { return Ok(had.spot) };
+        is_new |= had.is_new;
+        let Some(why) = had.waits else { return Ok(Had { is_new, ..had }) };
         if Instant::now() >= until {
             let noun = engine(runner.kind).places.as_ref().map_or("", |places| places.noun);
             return Err(format!("its {noun} {why}; svc runner check {} looks again", runner.name));
@@ -120,9 +126,10 @@ pub fn have_soon(processes: &Processes, runner: &Runner) -> Result<Spot, String>
 ///
 /// Errors: a sentence.
 pub fn ready(processes: &Processes, runner: &Runner) -> Result<(Spot, bool), String> {
-    let had = have(processes, runner)?;
     // The files of a job are those of the person's home, and it may wait for hours.
-    if had.is_new && runner.kind != Kind::Slurm {
+    let is_job = runner.kind == Kind::Slurm;
+    let had = if is_job { have(processes, runner)? } else { soon(processes, runner)? };
+    if had.is_new && !is_job {
         copy(processes, &had.spot)?;
     }
     Ok((had.spot, had.waits.is_some()))

@@ -84,6 +84,7 @@ mod rules;
 mod runners;
 mod runners_engines;
 mod runners_hostile;
+mod runners_kubernetes;
 mod runners_trips;
 mod runs;
 mod schemas;

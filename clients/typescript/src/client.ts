@@ -100,7 +100,7 @@ export class Client extends Transport {
     return (await this.call("DELETE", `/api/rules/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.Rule;
   }
 
-  /** Forget a runner, and end its container or job; what stands on a machine that ssh reaches stays there. */
+  /** Forget a runner, and end its container, job or pod; what stands on a machine that ssh reaches stays there. */
   async deleteRunnersName(name: string): Promise<types.DeleteRunnersNameReply> {
     return (await this.call("DELETE", `/api/runners/${encodeURIComponent(name)}`, {}, undefined, "auto")) as types.DeleteRunnersNameReply;
   }

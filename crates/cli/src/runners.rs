@@ -18,7 +18,7 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     group: Group::Look,
     summary: "list, add, check and remove other machines of your own",
     usage: "runner [list | add NAME KIND [DESTINATION..] [--label L].. | check NAME | remove NAME | fetch AGENT]",
-    words: (0, 5),
+    words: (0, 8),
     complete: Words::OneOf(&["list", "add", "check", "remove", "fetch"]),
     options: &[value("label", "L", "for add: a word that says what it is good for; may be repeated")],
     details: "'ssh USER@HOST' is reached by your own ssh, with your own settings and keys, and is never asked a question: its\n\
@@ -29,7 +29,8 @@ pub(super) static COMMANDS: &[Command] = &[Command {
               what it has not committed, too. remove leaves there what is there.\n\
               Of other kinds a runner is made by an engine of yours when it is first needed, and remove ends it, with\n\
               what is in it alone: 'container podman IMAGE' or 'container docker IMAGE' (with sh, git and sha256sum in\n\
-              it), and 'slurm [PARTITION]', a job on one node, for as long as your SBATCH_* variables say.",
+              it), 'slurm [PARTITION]', a job on one node, for as long as your SBATCH_* variables say, and 'kubernetes\n\
+              CONTEXT IMAGE [namespace=N] [cpu=2] [memory=4Gi]', a pod made by your kubectl.",
     run: runner,
 }];
 

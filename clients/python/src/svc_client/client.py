@@ -90,7 +90,7 @@ class Client(Transport):
         return cast('types.Rule', self.call("DELETE", f"/api/rules/{segment(id)}", {}, None, "auto"))
 
     def delete_runners_name(self, name: str) -> types.DeleteRunnersNameReply:
-        """Forget a runner, and end its container or job; what stands on a machine that ssh reaches stays there."""
+        """Forget a runner, and end its container, job or pod; what stands on a machine that ssh reaches stays there."""
         return cast('types.DeleteRunnersNameReply', self.call("DELETE", f"/api/runners/{segment(name)}", {}, None, "auto"))
 
     def delete_schedules_id(self, id: str) -> types.DeleteSchedulesIdReply:

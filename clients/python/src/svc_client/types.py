@@ -2859,7 +2859,7 @@ class PostRulesReply(TypedDict):
 
 class PostRunnersBody(TypedDict):
     destination: NotRequired[str]
-    kind: Literal['ssh', 'container', 'slurm']
+    kind: Literal['ssh', 'container', 'slurm', 'kubernetes']
     labels: NotRequired[list[str]]
     name: str
 
