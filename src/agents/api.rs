@@ -2,7 +2,9 @@
 
 use super::queue::Priority;
 use super::record::View;
-use super::{Agent, Command, Deliver, Isolation, Patch, SpawnRequest, Wish, scope, spawn, worker_api};
+use super::{
+    Agent, Command, Deliver, Isolation, Patch, SpawnRequest, Wish, moving, scope, spawn, worker_api,
+};
 use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
 use crate::core::State;
 use crate::endpoint::{Access, Ask, Handler, Worker};
@@ -53,6 +55,20 @@ fn talk_routes() -> Vec<Route<Handler>> {
             Write(OperatorOnly, |ask| command(Command::GiveBack(target(ask)))),
         )
         .replies(&[(200, "it is on its way"), (409, "nobody is there or waits")]),
+        Route::new(
+            Method::Post,
+            "/api/agents/:id/move",
+            "Let an agent go on on another machine, or here again, in its session and with its work",
+            Write(OperatorOnly, moves),
+        )
+        .body(|| schema_of(whither))
+        .body_limit(2 << 20)
+        .replies(&[
+            (200, "runner, session: goes, new or none, why; waits: its turn has to end first; agent"),
+            (400, "the runner is not known or lacks something"),
+            (409, "already_there, no_worktree, move_under_way, unreachable, or it is about something else"),
+            (502, "move_failed: it stays where it was, and why"),
+        ]),
         Route::new(
             Method::Post,
             "/api/agents/:id/instruct",
@@ -312,6 +328,17 @@ fn model(fields: &mut Fields) -> Option<String> {
     let model = bounded_word(fields, "model");
     fields.tell("model", || json!({"type": ["string", "null"]}));
     model
+}
+
+fn moves(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    command(Command::Move(target(ask), ask.request.read(whither)?))
+}
+
+fn whither(fields: &mut Fields) -> moving::Wish {
+    let runner = fields.required_string("runner").unwrap_or_default().to_owned();
+    let now = fields.boolean("now").unwrap_or_default();
+    let message = bounded(fields, "message").map(str::to_owned).filter(|text| !text.trim().is_empty());
+    moving::Wish { runner, now, message }
 }
 
 fn instruct(ask: &Ask) -> Result<crate::core::Command, Problem> {

@@ -146,6 +146,10 @@ fn check(agent: &Agent) -> Result<(), Problem> {
             format!("{name} works on {runner}, and its screen is not shown here; 'svc instruct' talks to it");
         return Err(Problem::new(409, "attach_unsupported", text));
     }
+    if agent.moving.is_some() && agent.status.is_live() {
+        let text = format!("{name} is to go on elsewhere ({}); try again when it does", agent.status_reason);
+        return Err(Problem::new(409, "agent_busy", text));
+    }
     if agent.session_id.is_none() && !agent.status.is_live() {
         let text = format!("{name} has no session to go on with; 'svc resume {name}' begins one");
         return Err(Problem::new(409, "no_session", text));

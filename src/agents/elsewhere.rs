@@ -4,6 +4,7 @@
 //! Its branch and worktree are here, as of any agent with a worktree; what it works on is a tree on the
 //! runner's machine that begins with the same commit, and its work comes back as commits of that branch.
 
+use super::moving::HERE;
 use super::reason::Reason;
 use super::record::{Agent, Phase};
 use super::worker::Far;
@@ -21,10 +22,8 @@ use svc_base::untrusted::untrusted_prose;
 
 #[cfg(test)]
 #[path = "elsewhere_tests.rs"]
-mod tests;
+pub(super) mod tests;
 
-/// The word for this machine, where a runner may be named.
-const HERE: &str = "here";
 /// Characters of why a line is cut.
 const WHY_CHARS: usize = 200;
 
@@ -91,6 +90,23 @@ fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Valida
     );
 }
 
+/// Whether an agent that was started for another machine, or this one, can go on on that runner.
+///
+/// Errors: 400 with every fault.
+pub(super) fn check_agent(all: &All, agent: &Agent, runner: &str) -> Result<(), Problem> {
+    let Ok(provider) = spawn::provider_of(agent) else { return Ok(()) };
+    let mut validator = Validator::default();
+    let given = Given {
+        runner,
+        permission: agent.permission,
+        has_integrations: !agent.integrations.is_empty(),
+        has_skills: !agent.skills.is_empty(),
+        has_account: agent.account.is_some(),
+    };
+    check_there(all, provider.info(), &given, &mut validator);
+    validator.finish()
+}
+
 /// Continues an ended agent, on the machine that is named from now on.
 ///
 /// Its session, and what it has not committed or nobody has fetched, are on the machine where it was: it goes
@@ -128,18 +144,7 @@ fn settle_elsewhere(all: &mut All, cx: &mut Context, target: &str, to: Option<&s
         let text = format!("{name} has no branch of its own, so its work cannot go anywhere");
         return Err(Problem::new(409, "no_worktree", text));
     }
-    if let (Some(to), Ok(provider)) = (to, spawn::provider_of(&agent)) {
-        let mut validator = Validator::default();
-        let given = Given {
-            runner: to,
-            permission: agent.permission,
-            has_integrations: !agent.integrations.is_empty(),
-            has_skills: !agent.skills.is_empty(),
-            has_account: agent.account.is_some(),
-        };
-        check_there(all, provider.info(), &given, &mut validator);
-        validator.finish()?;
-    }
+    to.map_or(Ok(()), |to| check_agent(all, &agent, to))?;
     let told = json!({"agentId": agent.id, "name": name, "from": agent.runner, "to": to});
     cx.audit("agent.move", &told);
     let words = format!("moved to {}; its session stays where it was", to.unwrap_or("this machine"));
@@ -159,16 +164,18 @@ pub(super) fn settle(
     agent: &Agent,
     request: LaunchRequest,
 ) -> (LaunchRequest, Option<Result<Far, String>>) {
-    match far(all, agent) {
+    match agent.runner.as_ref().map(|name| far(all, agent, name)) {
         Some(Ok(far)) => (moved(&far, agent, request), Some(Ok(far))),
         other => (request, other),
     }
 }
 
-fn far(all: &All, agent: &Agent) -> Option<Result<Far, String>> {
-    let name = agent.runner.as_ref()?;
+/// Where an agent is, or would be, on a runner's machine.
+///
+/// Errors: a sentence.
+pub(super) fn far(all: &All, agent: &Agent, name: &str) -> Result<Far, String> {
     let found = all.runners.find(name).map_err(|problem| problem.error);
-    Some(found.and_then(|runner| {
+    found.and_then(|runner| {
         let facts = runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
         let facts =
             facts.ok_or_else(|| format!("runner {name} cannot be used: svc runner check {name} says why"))?;
@@ -182,7 +189,7 @@ fn far(all: &All, agent: &Agent) -> Option<Result<Far, String>> {
             branch: format!("svc/{}", worktree.rsplit('/').next().unwrap_or_default()),
             work,
         })
-    }))
+    })
 }
 
 /// Variables that are set for all agents stay here: what goes there a person has named for this one.

@@ -10,7 +10,7 @@ use crate::testing::Bench;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-fn bench() -> Bench {
+pub fn bench() -> Bench {
     let mut bench = Bench::with_programs();
     for name in ["box", "other", "unknown"] {
         let add = runners::Command::Add {
@@ -41,7 +41,7 @@ fn bench() -> Bench {
     bench
 }
 
-fn request(runner: &str) -> SpawnRequest {
+pub fn request(runner: &str) -> SpawnRequest {
     SpawnRequest {
         role: "dev".into(),
         name: Some("far".into()),

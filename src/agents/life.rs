@@ -5,7 +5,9 @@ use super::elsewhere;
 use super::reason::{Reason, Remark};
 use super::record::{Agent, Attached, ExitInfo, FileTouch, LastTurn, Phase, Status, Stop};
 use super::report::{Batch, Keeper, RunReport};
-use super::{LogEntry, Outcome, RunOrder, attach, limit, put_away, rotation, say, silence, touch, wait};
+use super::{
+    LogEntry, Outcome, RunOrder, attach, limit, moving, put_away, rotation, say, silence, touch, wait,
+};
 use crate::core::ids::AgentId;
 use crate::core::time::Time;
 use crate::core::{CallId, Context, Durability, Effect, Moment, Notice, State as All, Timer};
@@ -105,6 +107,7 @@ fn start_failed(all: &mut All, cx: &mut Context, id: AgentId, error: &str) {
             calls = waiting;
         }
     }
+    moving::given_up(all, cx, id);
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
     if rotation::under_way(all, id) {
@@ -301,7 +304,7 @@ fn turn_ended(all: &mut All, cx: &mut Context, id: AgentId) {
 
 /// No turn is open: a person takes its screen, a successor goes on, what waits is said, or it may end.
 pub(super) fn between_turns(all: &mut All, cx: &mut Context, id: AgentId) {
-    if attach::at_turn_end(all, cx, id) {
+    if attach::at_turn_end(all, cx, id) || moving::at_turn_end(all, cx, id) {
         return;
     }
     let is_kept = limit::reserve::is_kept(all, cx.now, id);
@@ -338,13 +341,14 @@ pub fn stop(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, call: Optio
         Stop::Kill => Reason::Stopping,
         Stop::Rotate => Reason::BeingReplaced,
         Stop::Attach => Reason::HandingOver,
+        Stop::Move => Reason::Moving { to: moving::whither(agent) },
         Stop::Limit => Reason::StoppingAtLimit,
         Stop::Shutdown => Reason::DaemonStopping,
     };
     match &mut agent.phase {
         Phase::Stopping(earlier, calls) => {
             // A wish to end outranks one to go on otherwise.
-            if matches!(earlier, Stop::Rotate | Stop::Attach) {
+            if matches!(earlier, Stop::Rotate | Stop::Attach | Stop::Move) {
                 *earlier = why;
             }
             calls.extend(call);
@@ -379,7 +383,7 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
     Arc::make_mut(&mut all.timers).clear(Timer::Silence(id));
     let mut calls = Vec::new();
     let (mut why, mut was_open) = (None, false);
-    let (mut is_held, mut is_put_away) = (false, false);
+    let (mut is_held, mut is_put_away, mut is_carried) = (false, false, false);
     // Taken before `agents` is borrowed for writing; both are only looked at.
     let snapshot = all.clone();
     if let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) {
@@ -402,8 +406,9 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
             }
         }
         let is_well = exit.keeper == Keeper::Told && !snapshot.agents.pending_rotations.contains_key(&id);
-        is_put_away = !is_held && put_away::holds(agent, cx.now, status, is_well);
-        if !is_held && !is_put_away {
+        is_carried = !is_held && is_well && moving::holds(agent, why, status);
+        is_put_away = !is_held && !is_carried && put_away::holds(agent, cx.now, status, is_well);
+        if !is_held && !is_put_away && !is_carried {
             set_end(agent, cx.now, exit, status, reason);
         }
         was_open = std::mem::take(&mut agent.turn_open);
@@ -415,6 +420,12 @@ fn exited(all: &mut All, cx: &mut Context, id: AgentId, exit: &Exit) {
     }
     if is_put_away {
         return put_away::gone(all, cx, id);
+    }
+    if is_carried {
+        return moving::set_off(all, cx, id);
+    }
+    if why != Some(Stop::Rotate) {
+        moving::given_up(all, cx, id);
     }
     announce_exit(all, cx, id);
     answer_stops(all, cx, id, calls);
@@ -479,6 +490,7 @@ fn verdict(agent: &Agent, phase: &Phase, exit: &Exit) -> (Status, Reason) {
         Phase::Stopping(Stop::Kill, _) => return (Status::Killed, Reason::Stopped),
         Phase::Stopping(Stop::Rotate, _) => return (Status::Killed, Reason::Replaced),
         Phase::Stopping(Stop::Attach, _) => return (Status::Killed, Reason::HandingOver),
+        Phase::Stopping(Stop::Move, _) => return (Status::Interrupted, Reason::Stopped),
         Phase::Stopping(Stop::Limit, _) => {
             let limit = agent.limit.as_deref().unwrap_or("it has used what it may").to_owned();
             return (Status::Killed, Reason::LimitReached { limit, name: agent.name.clone() });

@@ -125,9 +125,10 @@ impl Held {
 }
 
 impl Agent {
-    /// Whether it is held at a limit, waits for room, is put away, or about to go on: alive, and no process.
+    /// Whether it is held at a limit, waits for room, is put away, on its way to another machine, or about to
+    /// go on: alive, and no process.
     pub fn has_no_run(&self) -> bool {
-        let waits = self.held.is_some() || self.queued.is_some() || self.is_put_away();
+        let waits = self.held.is_some() || self.queued.is_some() || self.is_put_away() || self.is_carried();
         waits && self.phase == Phase::Ended && self.status.is_live()
     }
 
@@ -534,6 +535,7 @@ pub(super) fn ended(all: &mut All, cx: &mut Context, id: AgentId, why: Stop, cal
         };
         agent.set_status(cx.now, Status::Killed, reason);
     }
+    super::moving::given_up(all, cx, id);
     super::life::announce_exit(all, cx, id);
     super::life::answer_stops(all, cx, id, call.into_iter().collect());
     if rotation::under_way(all, id) {

@@ -24,6 +24,7 @@ mod limit_nights;
 #[cfg(test)]
 mod limit_tests;
 mod limit_words;
+pub mod moving;
 mod open_tools;
 mod outcome;
 mod patch;
@@ -63,7 +64,7 @@ pub use reason::{Awaited, Reason, StatusReason};
 pub use record::{Agent, Deliver, ExitInfo, FileTouch, Instruction, Isolation, Phase, Status, Stop};
 pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
-pub use rotation::{go_on as go_on_with_rotations, under_way as is_rotating, why_rotated};
+pub use rotation::{under_way as is_rotating, why_rotated};
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume, say_to};
 pub use silence::silence;
 pub use spawn::{
@@ -78,7 +79,7 @@ use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::{Jump, Time};
 use crate::core::{CallId, Context, Document, Durability, Effect, Moment, State as All, Timer};
-use crate::providers::{Permission, Ruling, Tokens};
+use crate::providers::{Ruling, Tokens};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::{sync::Arc, time::Duration};
@@ -106,6 +107,8 @@ pub struct State {
     /// well, and of ended agents that are not to go on in their session. A document each.
     handoffs: BTreeMap<LineageId, Arc<str>>,
     queries: BTreeMap<CallId, AgentId>,
+    /// Who waits for what becomes of a move. Not stored.
+    moves: BTreeMap<LineageId, Vec<CallId>>,
     /// Tokens of questions, kept apart from the agents' own.
     qa_tokens: Tokens,
     /// Those that ended with the last daemon. Not stored: it is asked once whether they go on.
@@ -161,6 +164,8 @@ pub enum Command {
     Attach(String, Wish),
     /// Let the person leave it.
     GiveBack(String),
+    /// Let it go on on another machine.
+    Move(String, moving::Wish),
     /// Continue an ended agent: with what it is to do now, and where it is to be from now on.
     Resume {
         target: String,
@@ -349,7 +354,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
     if let Err(problem) = if ends { all.health.running() } else { all.health.writable() } {
         return cx.reply(call, problem);
     }
-    if let Err(problem) = may(all, cx, &command) {
+    if let Err(problem) = rights::may(all, cx, &command) {
         return cx.reply(call, problem);
     }
     match command {
@@ -384,6 +389,7 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
         }
         Command::Attach(target, wish) => attach::attach(all, cx, call, &target, wish),
         Command::GiveBack(target) => attach::give_back(all, cx, call, &target),
+        Command::Move(target, wish) => moving::wish(all, cx, call, &target, wish),
         Command::Resume { target, message, runner } => {
             let result = elsewhere::resume(all, cx, &target, message, runner.as_deref());
             if result.is_ok() {
@@ -392,54 +398,6 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             cx.answer(call, result);
         }
     }
-}
-
-/// What an agent may not do to itself or another: give more freedom than it has, or decide about agents that
-/// may do more than itself and that it has not started. What it starts is looked at by [`spawn_agent`].
-///
-/// Errors: 403 `agent_may_not`.
-fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
-    let Some(caller) = cx.actor.agent() else { return Ok(()) };
-    let (target, deed) = match command {
-        Command::Spawn(_) => return Ok(()),
-        Command::Patch(target, _) => (target, "change"),
-        Command::Delete(target) => (target, "end"),
-        Command::Instruct { target, .. } => (target, "instruct"),
-        Command::Query { target, .. } => (target, "question"),
-        Command::Rotate(target) => (target, "rotate"),
-        Command::Resume { target, .. } => (target, "resume"),
-        Command::Attach(target, _) | Command::GiveBack(target) => (target, "take over"),
-    };
-    // Nobody of that name: the command itself says so.
-    let Ok(agent) = all.agents.find(target) else { return Ok(()) };
-    let own = rights::known(all, caller);
-    let has_full = own.is_some_and(|own| own.permission == Permission::Full);
-    match command {
-        // An answer is no deed: another scope may be asked, another permission not.
-        Command::Query { .. } if own.is_some() && (has_full || agent.permission != Permission::Full) => {
-            Ok(())
-        }
-        Command::Patch(_, patch) if patch.permission == Some(Permission::Full) && !has_full => {
-            Err(rights::refusal(caller, "give the full permission, which it does not have itself"))
-        }
-        Command::Patch(_, patch) if patch.on_limit.is_some() => {
-            Err(rights::refusal(caller, "say what an agent does at a limit"))
-        }
-        Command::Patch(_, patch) if patch.scope.is_some() => {
-            Err(rights::refusal(caller, "change which files an agent owns"))
-        }
-        Command::Patch(_, patch) if patch.team_id.is_some() && joins_key(all, own, patch) => {
-            Err(rights::refusal(caller, "put an agent into the team of a toy, which it is not in itself"))
-        }
-        _ => rights::may_act(all, &cx.actor, agent, deed),
-    }
-}
-
-/// Whether a change gives an agent the key of a team that its own maker has not.
-fn joins_key(all: &All, own: Option<&Arc<Agent>>, patch: &Patch) -> bool {
-    let Some(Ok(team)) = patch.team_id.as_deref().map(|team| all.teams.find(team)) else { return false };
-    let id = team.id.to_string();
-    rights::holds_key(all, &id) && own.and_then(|own| own.team_id.as_deref()) != Some(id.as_str())
 }
 
 /// Notes what is wished of an existing agent; what comes of it stands in its own log.
@@ -465,6 +423,12 @@ fn delete(all: &mut All, cx: &mut Context, call: CallId, target: &str) {
     touch(all, cx, Durability::BeforeReply);
     let name = agent.name.clone();
     cx.reply(call, Outcome::Removed { id: agent.id, name, status: agent.status });
+}
+
+/// The daemon has started: rotations and moves that an earlier one had begun are gone on with.
+pub fn go_on(all: &mut All, cx: &mut Context) {
+    rotation::go_on(all, cx);
+    moving::go_on(all, cx);
 }
 
 /// Orders every live agent to end, for a shutdown of the daemon.
@@ -523,6 +487,7 @@ pub fn job_report(all: &mut All, cx: &mut Context, report: JobReport) {
         JobReport::Brief(agent, brief) => rotation::brief_ready(all, cx, agent, brief),
         // Told to the feature that asked.
         JobReport::Learned(..) => {}
+        JobReport::Moved(agent, result) => moving::carried(all, cx, agent, result),
         JobReport::Query(call, result) => {
             if last_word::is_one(call) {
                 return last_word::answered(all, cx, call, result);

@@ -1,5 +1,6 @@
 //! What became of a wish about agents, for whoever asked: a rule, a chat, or HTTP.
 
+use super::moving::Session;
 use super::record::{Agent, Deliver, Status};
 use crate::api::Reply;
 use crate::core::ids::{AgentId, ScheduleId};
@@ -56,6 +57,14 @@ pub enum Outcome {
         reason: String,
         agent: Arc<Agent>,
     },
+    /// It goes on elsewhere, or will.
+    Moves {
+        agent: Arc<Agent>,
+        /// The runner; `None` is this machine.
+        to: Option<String>,
+        /// What became of its session; `None` while its turn is waited for.
+        session: Option<Session>,
+    },
     /// A person wishes to be at its screen, is there, or leaves.
     Attached {
         /// The life that was asked for, or the one that has begun.
@@ -108,6 +117,16 @@ impl Outcome {
             Self::Rotated { old, reason, agent } => Reply::ok(&json!({
                 "old": old, "new": agent.id, "handoffBrief": true, "reason": reason, "agent": agent.rest(),
             })),
+            Self::Moves { agent, to, session } => {
+                let why = match session {
+                    Some(Session::Stays(why)) => Some(why),
+                    _ => None,
+                };
+                Reply::ok(&json!({
+                    "ok": true, "id": agent.id, "name": agent.name, "runner": to, "waits": session.is_none(),
+                    "session": session.as_ref().map(Session::word), "why": why, "agent": agent.rest(),
+                }))
+            }
             Self::Attached { id, name, token } => {
                 Reply::ok(&json!({"ok": true, "agentId": id, "agentName": name, "token": token}))
             }

@@ -10,6 +10,10 @@ use std::fmt::{self, Display, Formatter};
 #[cfg(test)]
 #[path = "reason_tests.rs"]
 mod tests;
+#[path = "reason_words.rs"]
+mod words;
+
+use words::{above_ceiling, cut_off, limited, moved, provider_busy, put_away, silent};
 
 /// Why an agent is in its status. The names of the variants in kebab-case are `statusCode` of the API and
 /// stand in the state file, so they never change; the sentences may.
@@ -88,6 +92,15 @@ pub enum Reason {
         /// What it was before, as the state file has it.
         before: Option<String>,
     },
+    /// Its branch and its session are on their way to another machine, where it goes on.
+    Moving {
+        /// Where to, for a sentence.
+        to: String,
+    },
+    /// It is there, and goes on with the next word; or why it did not go on by itself.
+    Moved { to: String, name: String, refused: Option<String> },
+    /// It is where it was.
+    MoveFailed { to: String, error: String, name: String },
     /// A session that a person had is its own now, and it goes on there with the next word.
     Adopted {
         /// That it was, and how it goes on.
@@ -206,6 +219,9 @@ impl Reason {
         "put-away",
         "frozen",
         "unreachable",
+        "moving",
+        "moved",
+        "move-failed",
         "adopted",
         "decided",
         "rotating",
@@ -259,6 +275,9 @@ impl Reason {
             Self::PutAway { .. } => "put-away",
             Self::Frozen => "frozen",
             Self::Unreachable { .. } => "unreachable",
+            Self::Moving { .. } => "moving",
+            Self::Moved { .. } => "moved",
+            Self::MoveFailed { .. } => "move-failed",
             Self::Adopted { .. } => "adopted",
             Self::Decided => "decided",
             Self::Rotating { .. } => "rotating",
@@ -348,8 +367,6 @@ const AWAITS: &str = "finished so far, and goes on after the decision: ";
 /// Why a keeper has ended its run.
 const ORPHANED: &str = "its keeper ended it: no daemon was there for keeper.orphanMinutes, or it was being \
                         stopped when the last one died";
-/// Why a waiting agent has no process.
-const PUT_AWAY: &str = "put away because memory is short: the next word starts it again in its session";
 /// What stands before the id of the approval.
 const APPROVAL: &str = "it waits for approval ";
 
@@ -357,48 +374,6 @@ impl Display for Awaited {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{APPROVAL}{}: {}", self.approval, self.action)
     }
-}
-
-/// That a usage limit is reached, or the rest kept, when it opens, and what happens then.
-fn cut_off(f: &mut Formatter<'_>, runner: &str, why: &str) -> fmt::Result {
-    write!(f, "the line to {runner} is cut, it works on there ({why})")
-}
-
-fn limited(f: &mut Formatter<'_>, reason: &Reason) -> fmt::Result {
-    let Reason::Limited { error, resets, next, name, is_kept } = reason else { return Ok(()) };
-    let kept = "the rest of its provider's window is kept for you";
-    f.write_str(if *is_kept { kept } else { "its provider's usage limit is reached" })?;
-    if let Some(resets) = resets {
-        write!(f, " and opens at {resets}")?;
-    }
-    match next {
-        Some(next) => write!(f, "; it goes on by itself at {next}")?,
-        None => write!(f, "; svc resume {name} lets it go on, see svc quota")?,
-    }
-    write!(f, ": {error}")
-}
-
-fn provider_busy(f: &mut Formatter<'_>, error: &str, next: Option<Time>) -> fmt::Result {
-    match next {
-        Some(next) => write!(f, "its provider does not answer now; it is asked again at {next}: {error}"),
-        None => write!(f, "its provider does not answer now: {error}"),
-    }
-}
-
-fn put_away(f: &mut Formatter<'_>, awaited: Option<&Awaited>, name: &str) -> fmt::Result {
-    match awaited {
-        Some(awaited) => write!(f, "{PUT_AWAY}; {awaited}"),
-        None => write!(f, "{PUT_AWAY}; svc resume {name} does, too"),
-    }
-}
-
-/// What it held in megabytes, and what it may.
-fn above_ceiling(f: &mut Formatter<'_>, used: u64, ceiling: u64, name: &str) -> fmt::Result {
-    write!(
-        f,
-        "ended alone: it and what it had started held {used} MB of memory, and an agent may hold {ceiling} \
-         (governor.agentMegabytes); svc resume {name} continues it"
-    )
 }
 
 impl Display for Reason {
@@ -412,12 +387,7 @@ impl Display for Reason {
             | Self::Queued { text }
             | Self::Adopted { text }
             | Self::Other { text } => f.write_str(text),
-            Self::Silent { seconds, before: None } => {
-                write!(f, "no output for {seconds} s inside an open turn")
-            }
-            Self::Silent { seconds, before: Some(before) } => {
-                write!(f, "no output for {seconds} s; before that: {before}")
-            }
+            Self::Silent { seconds, before } => silent(f, *seconds, before.as_deref()),
             Self::TurnEnded => f.write_str("its turn ended"),
             Self::TurnEndedWithRefusals { denied } => {
                 write!(f, "its turn ended with {} refused tool calls: {}", denied.len(), denied.join(", "))
@@ -429,6 +399,7 @@ impl Display for Reason {
             Self::PutAway { awaited, name } => put_away(f, awaited.as_ref(), name),
             Self::Frozen => f.write_str("frozen while memory is short: it goes on by itself where it stands"),
             Self::Unreachable { runner, why, .. } => cut_off(f, runner, why),
+            Self::Moving { .. } | Self::Moved { .. } | Self::MoveFailed { .. } => moved(f, self),
             Self::Decided => f.write_str("what it waited for was decided"),
             Self::Rotating { rotation } => write!(f, "a rotation ({rotation}) prepares its successor"),
             Self::RotationFailed { error } => write!(f, "its rotation failed: {error}"),

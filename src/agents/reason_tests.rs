@@ -10,7 +10,7 @@ fn of_code(code: &str) -> Reason {
         "denied": if code == "turn-ended-with-refusals" { json!(["Bash"]) } else { json!(2) },
         "error": "oops", "approval": "apr-00000001", "action": "run it", "limit": "cost", "name": "a-1",
         "remedy": "log in", "exit": 3, "cause": null, "signal": 9, "pid": null, "used": 5, "ceiling": 4, "before": null,
-        "runner": "box", "why": "gone",
+        "runner": "box", "why": "gone", "to": "on box", "refused": null,
     });
     serde_json::from_value(words).unwrap_or_else(|error| panic!("{code}: {error}"))
 }

@@ -2,6 +2,7 @@
 
 use super::ceiling::Near;
 use super::limit::Held;
+use super::moving::Moving;
 use super::open_tools::OpenTools;
 use super::put_away::PutAway;
 use super::queue::{Priority, Queued};
@@ -176,6 +177,8 @@ pub enum Stop {
     Rotate,
     /// A person is to be at its screen.
     Attach,
+    /// It is to go on on another machine.
+    Move,
     /// It has used what it may, and gets no successor.
     Limit,
     Shutdown,
@@ -337,6 +340,9 @@ pub struct Agent {
     /// The other machine that it works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<String>,
+    /// Where it is to go on instead, and how far that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moving: Option<Box<Moving>>,
     /// The account of its provider; `None` is the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,

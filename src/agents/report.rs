@@ -207,6 +207,8 @@ pub enum Job {
         /// Variables whose values are still sealed.
         secrets: Vec<SecretVariable>,
     },
+    /// Bring an agent's branch and session to where it is to go on.
+    Move(Box<super::moving::Order>),
     /// Nobody waits for this question any more: end its process.
     CancelQuery(CallId),
 }
@@ -218,6 +220,8 @@ pub enum JobReport {
     Brief(AgentId, Result<String, String>),
     /// What the log teaches; nothing where it cannot be read.
     Learned(AgentId, Vec<crate::memory::Learned>),
+    /// An agent has arrived where it is to go on, or why not.
+    Moved(AgentId, Result<super::moving::Trip, String>),
     /// The answer and what it cost, or why there is none.
     Query(CallId, Result<(String, Tokens), String>),
 }

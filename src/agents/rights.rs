@@ -8,10 +8,10 @@
 //! **Invariant:** every agent is started with what [`Rights::child`] gives out of its maker's rights.
 
 use super::Isolation;
-use super::{Agent, SpawnRequest};
+use super::{Agent, Command, Patch, SpawnRequest};
 use crate::api::Problem;
 use crate::core::ids::{AgentId, LineageId, UNKNOWN_AGENT};
-use crate::core::{Actor, State as All};
+use crate::core::{Actor, Context, State as All};
 use crate::providers::{self, Permission};
 use crate::settings::Enforcement;
 use serde::{Deserialize, Serialize};
@@ -290,4 +290,53 @@ pub fn refusal(caller: AgentId, what: &str) -> Problem {
 
 fn refused(words: &str) -> Problem {
     Problem::new(403, "agent_may_not", format!("{words}; a person has to, outside of an agent"))
+}
+
+/// What an agent may not do to itself or another: give more freedom than it has, or decide about agents that
+/// may do more than itself and that it has not started. What it starts is looked at by [`super::spawn_agent`].
+///
+/// Errors: 403 `agent_may_not`.
+pub(super) fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {
+    let Some(caller) = cx.actor.agent() else { return Ok(()) };
+    let (target, deed) = match command {
+        Command::Spawn(_) => return Ok(()),
+        Command::Patch(target, _) => (target, "change"),
+        Command::Delete(target) => (target, "end"),
+        Command::Instruct { target, .. } => (target, "instruct"),
+        Command::Query { target, .. } => (target, "question"),
+        Command::Rotate(target) => (target, "rotate"),
+        Command::Resume { target, .. } => (target, "resume"),
+        Command::Attach(target, _) | Command::GiveBack(target) => (target, "take over"),
+        Command::Move(..) => return Err(refusal(caller, "move an agent to another machine")),
+    };
+    // Nobody of that name: the command itself says so.
+    let Ok(agent) = all.agents.find(target) else { return Ok(()) };
+    let own = known(all, caller);
+    let has_full = own.is_some_and(|own| own.permission == Permission::Full);
+    match command {
+        // An answer is no deed: another scope may be asked, another permission not.
+        Command::Query { .. } if own.is_some() && (has_full || agent.permission != Permission::Full) => {
+            Ok(())
+        }
+        Command::Patch(_, patch) if patch.permission == Some(Permission::Full) && !has_full => {
+            Err(refusal(caller, "give the full permission, which it does not have itself"))
+        }
+        Command::Patch(_, patch) if patch.on_limit.is_some() => {
+            Err(refusal(caller, "say what an agent does at a limit"))
+        }
+        Command::Patch(_, patch) if patch.scope.is_some() => {
+            Err(refusal(caller, "change which files an agent owns"))
+        }
+        Command::Patch(_, patch) if patch.team_id.is_some() && joins_key(all, own, patch) => {
+            Err(refusal(caller, "put an agent into the team of a toy, which it is not in itself"))
+        }
+        _ => may_act(all, &cx.actor, agent, deed),
+    }
+}
+
+/// Whether a change gives an agent the key of a team that its own maker has not.
+fn joins_key(all: &All, own: Option<&Arc<Agent>>, patch: &Patch) -> bool {
+    let Some(Ok(team)) = patch.team_id.as_deref().map(|team| all.teams.find(team)) else { return false };
+    let id = team.id.to_string();
+    holds_key(all, &id) && own.and_then(|own| own.team_id.as_deref()) != Some(id.as_str())
 }

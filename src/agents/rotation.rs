@@ -326,6 +326,9 @@ pub fn hand_over(all: &mut All, cx: &mut Context, old: &Agent, new: AgentId) {
 /// The brief is there: end the old agent. If it has ended and is not replaced, keep the brief.
 pub fn brief_ready(all: &mut All, cx: &mut Context, id: AgentId, brief: Result<String, String>) {
     let Some(agent) = all.agents.get(id).cloned() else { return };
+    if super::moving::briefed(all, cx, id, &brief) {
+        return;
+    }
     if agent.has_no_run() {
         return handover::briefed(all, cx, id, brief);
     }

@@ -136,6 +136,10 @@ pub fn deliver_idle(all: &mut All, cx: &mut Context, id: AgentId) -> bool {
     if agent.phase != Phase::Working || !wait::takes_input(&agent.provider) || is_spent {
         return false;
     }
+    if agent.moving.is_some() {
+        // It hears it where it goes on.
+        return false;
+    }
     let Some(message) = agent.queue.iter_mut().find(|message| !message.sent && !message.is_note) else {
         return false;
     };
@@ -295,8 +299,8 @@ fn continue_with(
     }
     let provider = spawn::provider_of(old)?;
     accounts::check(all, &old.provider, old.account.as_deref())?;
-    // One that was put away has kept its place, and waits for room with what it is told.
-    let is_over = !old.is_put_away();
+    // One that was put away or carried has kept its place, and waits for room with what it is told.
+    let is_over = !old.status.is_live();
     if is_over {
         spawn::check_share(all, cx.actor.agent().is_some())?;
     }
@@ -306,6 +310,7 @@ fn continue_with(
     }
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let mut agent = spawn::next_life(old, id, cx);
+    agent.moving = None;
     message.map(|message| enqueue(all, &mut agent, message)).transpose()?;
     let (handoff, is_rotation) = rotation::handoff_of(all, cx.now, old).unzip();
     // With a brief the session is left behind: it was full, and would be again, or nobody knows it.

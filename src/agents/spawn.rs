@@ -191,7 +191,8 @@ fn register(
 ) -> AgentId {
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
-    let mut agent = new_record(all, cx, id, lineage, provider.info().id, request);
+    let request = SpawnRequest { provider: Some(provider.info().id.to_owned()), ..request };
+    let mut agent = new_record(all, cx, (id, lineage), request);
     agent.started_by = maker.lineage;
     agent.fenced = maker.fences(provider.info());
     let told = json!({
@@ -459,22 +460,18 @@ fn default_model(all: &All, provider: &str) -> Option<String> {
     is_default.then(|| config.default_model.clone())
 }
 
-pub(super) fn new_record(
-    all: &All,
-    cx: &Context,
-    id: AgentId,
-    lineage_id: LineageId,
-    provider: &str,
-    request: SpawnRequest,
-) -> Agent {
+/// Of a life, and of all its lives.
+type Ids = (AgentId, LineageId);
+
+pub(super) fn new_record(all: &All, cx: &Context, (id, lineage_id): Ids, request: SpawnRequest) -> Agent {
     Agent {
         id,
         lineage_id,
         predecessor_id: None,
         name: request.name.unwrap_or_else(|| default_name(all, &request.role)),
         role: request.role,
-        provider: provider.to_owned(),
-        model: request.model.or_else(|| default_model(all, provider)),
+        model: request.model.or_else(|| default_model(all, request.provider.as_deref()?)),
+        provider: request.provider.unwrap_or_default(),
         actual_model: None,
         scope: Arc::new(request.scope),
         working_dir: request.working_dir,
@@ -519,6 +516,7 @@ pub(super) fn new_record(
         account: request.account,
         priority: request.priority,
         runner: request.runner,
+        moving: None,
         queued: None,
         put_away: None,
         frozen: None,

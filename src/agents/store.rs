@@ -2,7 +2,7 @@
 
 use super::reason::Reason;
 use super::record::{Agent, Attached, Phase, Status};
-use super::{MAX_ENDED, State, history::History, rotation};
+use super::{MAX_ENDED, State, history::History, moving, rotation};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::time::Time;
 use crate::providers::Tokens;
@@ -94,9 +94,11 @@ impl State {
         for agent in newest(stored.agents) {
             let mut agent = Arc::unwrap_or_clone(agent);
             agent.prompt = prompt(agent.lineage_id);
-            // The run of one that is held or put away is over, also where its keeper has not heard that this
-            // is known.
-            let is_over = matches!(agent.status, Status::Limited | Status::Queued) || agent.is_put_away();
+            // The run of one that is held, put away or carried is over, also where its keeper has not heard
+            // that this is known.
+            let is_over = matches!(agent.status, Status::Limited | Status::Queued)
+                || agent.is_put_away()
+                || agent.is_carried();
             let runs = agent.status.is_live() && !is_over;
             if runs && kept.contains(&agent.id) {
                 let is_here = agent.attached == Attached::Here;
@@ -152,6 +154,9 @@ impl Agent {
     fn interrupted(&mut self, now: Time) -> bool {
         self.phase = Phase::Ended;
         (self.turn_open, self.turn_presumed) = (false, false);
+        if moving::restored(self) {
+            return false;
+        }
         if self.is_queued() {
             // What stands in its first message stays there.
             return false;

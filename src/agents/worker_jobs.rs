@@ -2,7 +2,7 @@
 
 use super::worker::{Beside, RoomFolder, process_spec};
 use super::worker_log::LogStore;
-use super::{Job, JobReport};
+use super::{Job, JobReport, moving};
 use crate::context::{brief, worker_brief};
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
@@ -27,6 +27,8 @@ const STDERR_BYTES: u64 = 4 << 10;
 const GRACE: Duration = Duration::from_secs(1);
 
 type Report = Arc<dyn Fn(JobReport) + Send + Sync>;
+/// Brings an agent to another machine.
+pub type Carrier = Box<dyn Fn(&moving::Order) -> Result<moving::Trip, String> + Send + Sync>;
 /// The process of each question, once it runs; `None` before.
 type Asked = Arc<Mutex<HashMap<CallId, Option<(Identity, Marker)>>>>;
 
@@ -42,6 +44,7 @@ struct Means {
     logs: Arc<LogStore>,
     project: PathBuf,
     report: Report,
+    carrier: Carrier,
     asked: Asked,
 }
 
@@ -57,8 +60,14 @@ impl Drop for Jobs {
 
 impl Jobs {
     /// Nothing runs yet.
-    pub fn new(processes: Arc<Processes>, logs: Arc<LogStore>, project: PathBuf, report: Report) -> Self {
-        let means = Means { processes, logs, project, report, asked: Asked::default() };
+    pub fn new(
+        processes: Arc<Processes>,
+        logs: Arc<LogStore>,
+        project: PathBuf,
+        report: Report,
+        carrier: Carrier,
+    ) -> Self {
+        let means = Means { processes, logs, project, report, carrier, asked: Asked::default() };
         Self { means: Arc::new(means), threads: Vec::new() }
     }
 
@@ -68,6 +77,7 @@ impl Jobs {
         let means = Arc::clone(&self.means);
         let failed = match &job {
             Job::Brief { agent, .. } => Some(JobReport::Brief(*agent, Err("no thread for it".into()))),
+            Job::Move(order) => Some(JobReport::Moved(order.agent.id, Err("no thread for it".into()))),
             Job::Learn { agent, .. } => Some(JobReport::Learned(*agent, Vec::new())),
             Job::Query { call, .. } => {
                 lock(&self.means.asked).insert(*call, None);
@@ -75,16 +85,25 @@ impl Jobs {
             }
             Job::CancelQuery(_) => None,
         };
+        if matches!(job, Job::Move(_)) {
+            // Nobody waits for it when the daemon ends: the next one does it again.
+            let spawned = std::thread::Builder::new().name("move".into()).spawn(move || means.run(job));
+            return self.unless(spawned.map(drop), failed);
+        }
         match Thread::spawn("job", move || means.run(job)) {
             Ok(thread) => self.threads.push(thread),
-            Err(error) => {
-                log::error!("a job could not be started: {error}");
-                if let Some(report) = failed {
-                    // From a thread of the core's own the report must not wait for the core.
-                    let report_to = Arc::clone(&self.means.report);
-                    report_to(report);
-                }
-            }
+            Err(error) => self.unless(Err(error), failed),
+        }
+    }
+
+    /// Reports the failure of a job for which there was no thread.
+    fn unless(&self, spawned: std::io::Result<()>, failed: Option<JobReport>) {
+        let Err(error) = spawned else { return };
+        log::error!("a job could not be started: {error}");
+        if let Some(report) = failed {
+            // From a thread of the core's own the report must not wait for the core.
+            let report_to = Arc::clone(&self.means.report);
+            report_to(report);
         }
     }
 }
@@ -110,6 +129,10 @@ impl Means {
                 let answer = self.ask(call, agent, provider, &request, &env);
                 lock(&self.asked).remove(&call);
                 (self.report)(JobReport::Query(call, answer));
+            }
+            Job::Move(order) => {
+                let moved = (self.carrier)(&order);
+                (self.report)(JobReport::Moved(order.agent.id, moved));
             }
             Job::CancelQuery(call) => self.cancel(call),
         }

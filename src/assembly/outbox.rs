@@ -9,7 +9,7 @@ use super::store::{Store, Told};
 use crate::accounts;
 use crate::agents::report::RunReport;
 use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program};
-use crate::agents::worker_jobs::Jobs;
+use crate::agents::worker_jobs::{Carrier, Jobs};
 use crate::agents::worker_log::LogStore;
 use crate::agents::{
     AgentChanges, Job, JobReport, Phase, RunOrder, StartOrder, Stop, why_rotated, working_folder,
@@ -21,6 +21,7 @@ use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::integrations::worker_mcp_file;
+use crate::isolation::worker_move;
 use crate::market::worker_links::{self, Links};
 use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::commands::baseline;
@@ -135,7 +136,7 @@ impl Outbox {
             core: core.clone(),
             settled: Arc::new(runs.settler()),
             runs,
-            jobs: Jobs::new(theirs(), Arc::clone(logs), project.clone(), Arc::new(reports(core, Event::Job))),
+            jobs: jobs(core, host, &project),
             servers: Servers::new(theirs(), project.clone(), Arc::clone(&vault), of_tools),
             gateways: Gateways::new(core.clone(), Arc::clone(&vault), Arc::clone(logs)),
             webhooks: crate::webhooks::worker::Senders::new(
@@ -340,6 +341,14 @@ impl Outbox {
             }
         }
     }
+}
+
+fn jobs(core: &Core, host: &Host, project: &Path) -> Jobs {
+    let Host { processes, logs, .. } = host;
+    let (theirs, folder) = (Arc::clone(processes), project.to_path_buf());
+    let carrier: Carrier = Box::new(move |order| worker_move::carry(&theirs, &folder, order));
+    let report = Arc::new(reports(core, Event::Job));
+    Jobs::new(Arc::clone(processes), Arc::clone(logs), project.to_path_buf(), report, carrier)
 }
 
 /// What an order to end is for is not in the state file yet; a daemon that is killed leaves it here.

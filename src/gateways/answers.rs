@@ -267,7 +267,8 @@ fn became(outcome: &Outcome) -> Text {
             " gets it with its next rotation or when its turn ends ({queued} waiting); /rotate {who} delivers it now"
         )),
         Outcome::Queued { name: who, deliver, .. } => name(who).plain(format!(" gets it: {}", deliver.word())),
-        // No chat has a word for it: only a person at this machine can be there.
+        // No chat has a word for either: only a person at this machine does them.
+        Outcome::Moves { agent, .. } => name(&agent.name).plain(" goes on on another machine"),
         Outcome::Attached { name: who, .. } => name(who).plain(" has a person at its screen"),
         Outcome::Answered { name: who, answer, .. } => {
             name(who).plain(format!(": {}", cut(answer.trim(), ANSWER_CHARS)))

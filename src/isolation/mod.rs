@@ -17,6 +17,7 @@ pub mod worker_discard;
 pub mod worker_fetch;
 pub mod worker_git;
 pub mod worker_merge;
+pub mod worker_move;
 mod worker_shadow;
 pub mod worker_worktree;
 

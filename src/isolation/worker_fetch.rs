@@ -3,12 +3,15 @@
 
 use super::worker_worktree::Place;
 use super::{Command, Fetched};
+use crate::agents::Agent;
 use crate::agents::api::target;
 use crate::api::Problem;
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
+use crate::runners::Runner;
 use crate::runners::worker_bring::{Brought, bring, pack_of};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use svc_sys::process::Processes;
 
 /// Bytes of what git says of a pack.
 const SAID_BYTES: usize = 64 << 10;
@@ -25,14 +28,29 @@ pub fn fetch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         return Err(Problem::new(409, "not_on_runner", text));
     };
     let runner = ask.state.runners.find(name)?;
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let here = Place::open(host, agent)?;
-    let from = here.tree.run(&["rev-parse", "HEAD"])?;
     // What it has not committed is taken along as a commit once nobody writes there any more.
     let settles = !agent.status.is_live();
+    let fetched = take_home(&host.processes, &here, runner, agent, settles)?;
+    Ok(Answer::Command(crate::core::Command::Isolation(Command::Fetched(Box::new(fetched)))))
+}
+
+/// Brings what an agent has committed there into its branch here.
+///
+/// Errors: 502 `runner_failed`, 409 `diverged`.
+pub(super) fn take_home(
+    processes: &Arc<Processes>,
+    here: &Place,
+    runner: &Runner,
+    agent: &Agent,
+    settles: bool,
+) -> Result<Fetched, Problem> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = &runner.name;
+    let from = here.tree.run(&["rev-parse", "HEAD"])?;
     let work = agent.lineage_id.to_string();
     let Brought { tip, bundle, uncommitted } =
-        bring(&host.processes, runner, &runner.folder, &work, &from, settles)
+        bring(processes, runner, &runner.folder, &work, &from, settles)
             .map_err(|error| Problem::new(502, "runner_failed", error))?;
     if tip != from {
         let pack = pack_of(&bundle, &tip).map_err(|error| Problem::new(502, "runner_failed", error))?;
@@ -54,13 +72,12 @@ pub fn fetch(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         here.tree.write(&["merge", "--quiet", "--ff-only", &tip])?;
     }
     let count = here.project.admin(&["rev-list", "--count", &format!("{from}..{tip}")])?;
-    let fetched = Fetched {
+    Ok(Fetched {
         agent: agent.id,
         branch: here.branch.clone(),
         from,
         to: tip,
         commits: count.trim().parse().unwrap_or(0),
         uncommitted,
-    };
-    Ok(Answer::Command(crate::core::Command::Isolation(Command::Fetched(Box::new(fetched)))))
+    })
 }

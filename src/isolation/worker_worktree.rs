@@ -95,6 +95,11 @@ impl Place {
     ///
     /// Errors: 409 `no_worktree` when it has none, or none any more.
     pub fn open(host: &Host, agent: &Agent) -> Result<Self, Problem> {
+        Self::with(&host.processes, &host.project, agent)
+    }
+
+    /// As [`Place::open`], for threads without the whole [`Host`].
+    pub fn with(processes: &Arc<Processes>, project: &Path, agent: &Agent) -> Result<Self, Problem> {
         let Some(path) = agent.worktree.clone() else {
             let text = format!(
                 "{} has no worktree, so there is nothing to merge: it was started without one, or its worktree \
@@ -103,13 +108,13 @@ impl Place {
             );
             return Err(Problem::new(409, "no_worktree", text));
         };
-        let folder = host.project.join(&path);
+        let folder = project.join(&path);
         if !folder.join(".git").exists() {
             let text =
                 format!("the worktree {path} of {} is gone; git worktree list shows the rest", agent.name);
             return Err(Problem::new(409, "no_worktree", text));
         }
-        let (project, tree) = (Git::new(host, host.project.clone()), Git::new(host, folder));
+        let (project, tree) = (Git::with(processes, project.to_path_buf()), Git::with(processes, folder));
         if tree.folders()?.1 != project.folders()?.1 {
             let text =
                 format!("the .git file of the worktree {path} leads to another repository; look at it");

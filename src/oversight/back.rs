@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The daemon has started and knows its providers.
 pub fn started(all: &mut All, cx: &mut Context) {
-    agents::go_on_with_rotations(all, cx);
+    agents::go_on(all, cx);
     let agents = Arc::make_mut(&mut all.agents);
     let (unbegun, mut lost) = (agents.take_unbegun(), agents.take_lost());
     lost.extend(start_again(all, cx, unbegun));

@@ -24,6 +24,26 @@ pub struct Call {
     pub run: String,
     /// What is to be begun; `None` where it was.
     pub opening: Option<Opening>,
+    /// What comes for an agent that moves there; nothing is begun then.
+    #[serde(default)]
+    pub parcel: Option<Parcel>,
+}
+
+/// What goes along with an agent that moves, beside its branch.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Parcel {
+    pub session: Option<Record>,
+}
+
+/// The record of a session with a program; its bytes follow once the tree is ready.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    pub session: String,
+    /// Of its file.
+    pub name: String,
+    pub bytes: u64,
 }
 
 /// What a keeper there is to start.
@@ -91,6 +111,9 @@ pub struct Plan {
     pub work: String,
     pub run: String,
     pub opening: Opening,
+    /// See [`Call::parcel`].
+    #[serde(default)]
+    pub parcel: Option<Parcel>,
 }
 
 impl Plan {
@@ -98,9 +121,9 @@ impl Plan {
     ///
     /// Errors: they are too long.
     pub fn call(&self, begins: bool, frames: &[u8]) -> Result<Vec<u8>, String> {
-        let Self { place, work, run, opening, .. } = self;
-        let opening = begins.then(|| opening.clone());
-        let call = Call { place: place.clone(), work: work.clone(), run: run.clone(), opening };
+        let Self { place, work, run, opening, parcel, .. } = self;
+        let (opening, parcel) = (begins.then(|| opening.clone()), parcel.clone());
+        let call = Call { place: place.clone(), work: work.clone(), run: run.clone(), opening, parcel };
         let words = serde_json::to_vec(&call).map_err(|error| error.to_string())?;
         let mut all = Vec::with_capacity(words.len() + frames.len() + 2 * size_of::<u32>());
         for part in [words.as_slice(), frames] {
@@ -118,6 +141,8 @@ impl Plan {
 pub const PART_BYTES_MAX: u32 = 16 << 20;
 /// The file of a plan.
 pub const PLAN: &str = "line.json";
+/// Beside it, the record of a session that is to be sent.
+pub const SESSION: &str = "session";
 /// Behind the mark: the line is cut, and why.
 pub const CUT: &str = "cut ";
 /// Behind the mark: it stands again.

@@ -29,6 +29,7 @@ mod worker_input;
 pub mod worker_line;
 pub mod worker_master;
 mod worker_open;
+pub mod worker_parcel;
 pub mod worker_place;
 
 pub use worker_far::{SUB_COMMAND, main};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::time::Duration;
-use svc_sys::process::Processes;
+use svc_sys::process::{Captured, Processes};
 
 /// The whole call.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -58,9 +58,20 @@ pub fn bring(
     if said.truncated {
         return Err(format!("more than {} MiB have changed there; push them from there", BYTES_MAX >> 20));
     }
+    let (head, bundle) = headed::<Head>(said)?;
+    if !is_id(&head.tip) || u64::try_from(bundle.len()).ok() != Some(head.bytes) {
+        return Err("what was brought is not whole".to_owned());
+    }
+    Ok(Brought { tip: head.tip, bundle, uncommitted: head.uncommitted })
+}
+
+/// What is said in a line, and all that stands behind it.
+///
+/// Errors: a sentence.
+pub(super) fn headed<T: serde::de::DeserializeOwned>(said: Captured) -> Result<(T, Vec<u8>), String> {
     let complaint = worker_host::complaint(&said);
-    let mut bundle = said.stdout;
-    let words = &bundle[..bundle.len().min(HEAD_BYTES)];
+    let mut rest = said.stdout;
+    let words = &rest[..rest.len().min(HEAD_BYTES)];
     let start =
         words.windows(SAYS.len()).position(|bytes| bytes == SAYS.as_bytes()).map(|at| at + SAYS.len());
     let line = start.and_then(|start| {
@@ -68,13 +79,10 @@ pub fn bring(
         Some(start..start + length)
     });
     let line = line.ok_or_else(|| format!("nothing was brought: {complaint}"))?;
-    let head: Head = serde_json::from_slice(&bundle[line.clone()])
+    let head = serde_json::from_slice(&rest[line.clone()])
         .map_err(|error| format!("what it tells cannot be read: {error}"))?;
-    bundle.drain(..=line.end);
-    if !is_id(&head.tip) || u64::try_from(bundle.len()).ok() != Some(head.bytes) {
-        return Err("what was brought is not whole".to_owned());
-    }
-    Ok(Brought { tip: head.tip, bundle, uncommitted: head.uncommitted })
+    rest.drain(..=line.end);
+    Ok((head, rest))
 }
 
 /// The pack in a bundle that holds this commit and no other name.

@@ -5,6 +5,7 @@ use super::dialogue::is_name;
 use super::worker_begin;
 use super::worker_host::{SAYS, own_hash};
 use super::worker_open::{self, home};
+use super::worker_parcel::{self, Work};
 use super::{worker_bring, worker_direct};
 use std::ffi::OsString;
 use std::fs;
@@ -36,6 +37,9 @@ pub fn main(args: &[OsString]) -> ExitCode {
         ["open"] => return worker_open::main(false),
         ["open", "job"] => return worker_open::main(true),
         ["begin", run] => worker_begin::begin(Path::new(run)),
+        ["session", place, work, provider, session, folder] => {
+            worker_parcel::far(&Work { place, work }, provider, session, folder)
+        }
         ["bring", place, work, known, how] => worker_bring::far(place, work, known, *how == "settle"),
         _ => Err(format!("{SUB_COMMAND} is for the daemon of another machine: see svc help runner")),
     };

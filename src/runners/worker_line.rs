@@ -14,6 +14,7 @@ use super::worker_bundle;
 use super::worker_client::{Client, NoAnswer, answer, look};
 use super::worker_host;
 use super::worker_input::Shared;
+use super::worker_parcel;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -80,7 +81,11 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let run = |folder: &OsString| {
         let path = Path::new(folder).join(PLAN);
         let text = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let plan = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let plan: Plan =
+            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        if plan.parcel.is_some() {
+            return worker_parcel::send(plan, Path::new(folder)).map(|()| 0);
+        }
         let mut line = Line::new(plan, PathBuf::from(folder))?;
         line.run()
     };
@@ -268,7 +273,7 @@ impl Line {
             Some(Err(Trouble::Cut(_))) | None => {}
             Some(called) => return called,
         }
-        let script = worker_host::run_script(&self.plan.program, "open");
+        let script = worker_host::run_script(&self.plan.program, engine(self.plan.spot.kind).open);
         let started = Client::start(&self.plan, &script);
         let (client, socket) = started.map_err(|error| Trouble::Final(error.to_string()))?;
         self.call(client, socket)

@@ -5,6 +5,7 @@ use super::dialogue::{Call, Opening, PART_BYTES_MAX, Says, is_branch, is_name, p
 use super::worker_begin;
 use super::worker_bundle::{BUNDLE_BYTES_MAX, HAVE_MAX, is_id};
 use super::worker_host::SAYS;
+use super::worker_parcel;
 use crate::providers::{self, environment};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -54,7 +55,7 @@ pub fn main(in_job: bool) -> ExitCode {
     }
 }
 
-fn say(says: &Says) {
+pub(super) fn say(says: &Says) {
     let mut out = io::stdout().lock();
     // Whoever does not hear it has gone.
     let _ = writeln!(out, "{SAYS}{}", serde_json::to_string(says).unwrap_or_default());
@@ -96,6 +97,9 @@ pub(super) fn home() -> Result<PathBuf, String> {
 
 fn open(call: &Call, frames: &[u8], mut input: File, in_job: bool) -> Result<(), String> {
     let work = place_folder(&home()?, &call.place).join(&call.work);
+    if let (Some(parcel), Some(opening)) = (&call.parcel, &call.opening) {
+        return worker_parcel::take(call, opening, parcel, &mut input);
+    }
     let run = work.join(format!("run-{}", call.run));
     let processes = Processes::start().map_err(|error| error.to_string())?;
     // Held until the one that comes takes over: a keeper without a daemon may end its program.
@@ -167,7 +171,7 @@ pub(super) fn begin(
     client::start(processes, own.into(), &order)
 }
 
-fn search_path() -> Result<std::ffi::OsString, String> {
+pub(super) fn search_path() -> Result<std::ffi::OsString, String> {
     let home = home()?;
     let own = OWN_PROGRAMS.iter().map(|folder| home.join(folder)).filter(|folder| folder.is_dir());
     let usual = std::env::var_os("PATH").unwrap_or_default();
@@ -176,7 +180,7 @@ fn search_path() -> Result<std::ffi::OsString, String> {
 }
 
 /// Makes the tree that an agent works on, where it is not there; answers where it is.
-fn ready(
+pub(super) fn ready(
     processes: &Processes,
     input: &mut File,
     place: &Path,
@@ -196,24 +200,8 @@ fn ready(
     }
     let repo = place.join("repo.git");
     let git = Git { processes, folder: &repo };
-    if !repo.join("HEAD").exists() {
-        let shown = repo.to_string_lossy().into_owned();
-        Git { processes, folder: place }.run(&["init", "--bare", "--quiet", &shown])?;
-    }
-    let commit = format!("{}^{{commit}}", opening.tip);
     let reference = format!("refs/heads/{}", opening.branch);
-    if git.run(&["cat-file", "-e", &commit]).is_err() {
-        let have = git.run(&["for-each-ref", "--format=%(objectname)"])?;
-        say(&Says::Wants { have: have.lines().take(HAVE_MAX).map(str::to_owned).collect() });
-        let bundle = place.join("incoming.bundle");
-        let taken = receive(input, &bundle).and_then(|()| {
-            let shown = bundle.to_string_lossy().into_owned();
-            git.run(&["bundle", "unbundle", &shown])
-        });
-        let _ = fs::remove_file(&bundle);
-        taken?;
-        git.run(&["cat-file", "-e", &commit])?;
-    }
+    has_commit(&git, input, place, &opening.tip)?;
     git.run(&["worktree", "prune"])?;
     git.run(&["update-ref", &reference, &opening.tip])?;
     let shown = tree.to_string_lossy().into_owned();
@@ -224,6 +212,28 @@ fn ready(
         git.run(&["config", "user.email", "svc@agents.svc.invalid"])?;
     }
     Ok(tree.to_path_buf())
+}
+
+/// Has the repository of a place, which is made where there is none, hold this commit.
+pub(super) fn has_commit(git: &Git, input: &mut File, place: &Path, tip: &str) -> Result<(), String> {
+    if !git.folder.join("HEAD").exists() {
+        let shown = git.folder.to_string_lossy().into_owned();
+        Git { folder: place, ..*git }.run(&["init", "--bare", "--quiet", &shown])?;
+    }
+    let commit = format!("{tip}^{{commit}}");
+    if git.run(&["cat-file", "-e", &commit]).is_ok() {
+        return Ok(());
+    }
+    let have = git.run(&["for-each-ref", "--format=%(objectname)"])?;
+    say(&Says::Wants { have: have.lines().take(HAVE_MAX).map(str::to_owned).collect() });
+    let bundle = place.join("incoming.bundle");
+    let taken = receive(input, &bundle).and_then(|()| {
+        let shown = bundle.to_string_lossy().into_owned();
+        git.run(&["bundle", "unbundle", &shown])
+    });
+    let _ = fs::remove_file(&bundle);
+    taken?;
+    git.run(&["cat-file", "-e", &commit]).map(drop)
 }
 
 /// Takes a bundle from the other end.

@@ -57,6 +57,12 @@ impl Host {
         self.folder.path().join(name)
     }
 
+    /// This machine, as it sees it.
+    pub fn address_of_here(&self) -> String {
+        let number = std::fs::read_to_string(self.path("number")).unwrap();
+        format!("10.213.{}.1", number.trim())
+    }
+
     /// The HOME of whoever logs in there.
     pub fn home(&self) -> PathBuf {
         self.folder.path().join("home")

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A machine that is none.
-struct Pretended(Folder);
+pub struct Pretended(pub Folder);
 
 impl Pretended {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = Folder::new("pretended");
         std::fs::create_dir_all(folder.path().join("home")).unwrap();
         let own = folder.path().display();
@@ -25,6 +25,7 @@ impl Pretended {
              case $script in\n\
              *'__far open'*) if [ -e {own}/lie ]; then . {own}/lie; fi;;\n\
              *'__far bring'*) if [ -e {own}/bundle ]; then exec cat {own}/bundle; fi;;\n\
+             *'__far session'*) if [ -e {own}/session ]; then exec cat {own}/session; fi;;\n\
              esac\n\
              HOME={own}/home exec sh -c \"$script\"\n"
         );
@@ -33,8 +34,13 @@ impl Pretended {
     }
 
     fn daemon(&self, project: Arc<Folder>) -> Daemon {
+        self.daemon_with(project, &[])
+    }
+
+    /// One with these variables, too.
+    pub fn daemon_with(&self, project: Arc<Folder>, variables: &[(&str, &str)]) -> Daemon {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
-        let daemon = Daemon::start_in(project, &[("PATH", &path)]);
+        let daemon = Daemon::start_in(project, &[&[("PATH", path.as_str())], variables].concat());
         add(&daemon, "box", "box");
         assert_eq!(check(&daemon, "box")["error"], Value::Null);
         daemon

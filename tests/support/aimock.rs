@@ -202,6 +202,11 @@ impl Home {
         ]
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Writes a file below it.
     pub fn write(&self, name: &str, text: &str) {
         let path = self.0.join(name);

@@ -422,6 +422,7 @@ fn job_words(job: &agents::Job) -> String {
         agents::Job::Brief { facts, .. } => format!("brief for {}", facts.name),
         agents::Job::Learn { agent, .. } => format!("learn from the log of {agent}"),
         agents::Job::Query { request, .. } => format!("query {:?}", request.prompt),
+        agents::Job::Move(order) => format!("move {}", order.agent.name),
         agents::Job::CancelQuery(_) => "cancel query".into(),
     }
 }

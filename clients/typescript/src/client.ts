@@ -695,6 +695,11 @@ export class Client extends Transport {
     return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/merge`, {}, body, "auto")) as types.PostAgentsIdMergeReply;
   }
 
+  /** Let an agent go on on another machine, or here again, in its session and with its work. */
+  async postAgentsIdMove(id: string, body: types.PostAgentsIdMoveBody): Promise<types.Moves> {
+    return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/move`, {}, body, "auto")) as types.Moves;
+  }
+
   /** Ask a question without disturbing it. */
   async postAgentsIdQuery(id: string, body: types.PostAgentsIdQueryBody): Promise<types.PostAgentsIdQueryReply> {
     return (await this.call("POST", `/api/agents/${encodeURIComponent(id)}/query`, {}, body, "auto")) as types.PostAgentsIdQueryReply;

@@ -211,7 +211,7 @@ static DAEMON_COMMANDS: [Command; 5] = [
     },
 ];
 
-static AGENT_COMMANDS: [Command; 10] = [
+static AGENT_COMMANDS: [Command; 11] = [
     Command {
         name: "agents",
         alias: "ls",
@@ -363,6 +363,22 @@ static AGENT_COMMANDS: [Command; 10] = [
         complete: Words::Agents,
         options: &[value("runner", "NAME", "on this machine from now on: one of 'svc runners', or here")],
         run: talk::resume,
+        ..Command::PLAIN
+    },
+    Command {
+        name: "move",
+        group: Group::Agents,
+        summary: "let an agent go on on another machine, in its session and with its work",
+        usage: "move TARGET RUNNER|here [MESSAGE.. | -] [--now]",
+        words: (2, ANY),
+        complete: Words::Agents,
+        options: &[switch("now", "not at the end of its turn, but at once")],
+        details: "A live agent comes to the end of its turn, or is interrupted with --now, and goes on there. One that has\n\
+                  ended waits there for the next word, or goes on with MESSAGE. What it has not committed becomes one commit\n\
+                  of its branch; the branch and the record of its session go along, and name, log and counters stay. Of a\n\
+                  program whose sessions cannot be brought elsewhere it begins a new one there, with a brief; that is said.\n\
+                  Where a step fails it stays where it was, ended, and 'svc resume' goes on there.",
+        run: talk::moves,
         ..Command::PLAIN
     },
     Command {

@@ -56,6 +56,14 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
             "svc resume backend-1 --runner box",
         ],
     ),
+    (
+        "move",
+        &[
+            "svc move backend-1 box",
+            "svc move backend-1 here --now",
+            "svc move backend-1 box 'and now the benchmarks'",
+        ],
+    ),
     ("wait", &["svc wait", "svc wait --asked", "svc wait backend-1 --timeout 30m"]),
     (
         "diff",

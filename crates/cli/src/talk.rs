@@ -1,10 +1,14 @@
-//! `svc instruct`, `svc query`, `svc rotate`, `svc resume`.
+//! `svc instruct`, `svc query`, `svc rotate`, `svc move`, `svc resume`.
 
 use super::agents::words_or_stdin;
 use super::render::clean;
 use super::session::{Failure, Outcome, Session};
 use super::target::{find, path, text};
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Longer than a branch and a session may take.
+const MOVE_LIMIT: Duration = Duration::from_secs(1_200);
 
 /// `svc instruct TARGET MESSAGE..`.
 pub fn instruct(session: &Session) -> Outcome {
@@ -81,6 +85,38 @@ pub fn rotate(session: &Session) -> Outcome {
     } else {
         format!("rotated {}: {old} is now {new}", text(&agent, "name"))
     })
+}
+
+/// `svc move TARGET RUNNER|here [MESSAGE..]`.
+pub fn moves(session: &Session) -> Outcome {
+    let out = &session.out;
+    let message = words_or_stdin(session, 2)?;
+    let client = session.client_doing("moving")?.within(MOVE_LIMIT);
+    let agent = find(&client, &session.args.words[0])?;
+    let runner = &session.args.words[1];
+    let mut body = json!({"runner": runner, "now": session.args.flag("now")});
+    if !message.is_empty() {
+        body["message"] = json!(message);
+    }
+    let answer = client.post(&path(&agent, "/move"), &body)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let name = clean(text(&agent, "name"));
+    let place = if runner == "here" { "here".to_owned() } else { format!("on {}", clean(runner)) };
+    if out.quiet {
+        return out.line(text(&answer["agent"], "id"));
+    }
+    if answer["waits"] == true {
+        return out
+            .line(&format!("{name} goes on {place} when its turn has ended; --now does not wait for that"));
+    }
+    let state = clean(text(&answer["agent"], "statusReason"));
+    out.line(&format!("moved {name}: {place} now ({state})"))?;
+    if let Some(why) = answer["why"].as_str() {
+        out.note(&format!("it begins a new session there, with a brief: {}", clean(why)));
+    }
+    Ok(())
 }
 
 /// `svc resume TARGET [MESSAGE..]`.

@@ -13,14 +13,18 @@ pub(super) use stream::{is_subagent, tool_results};
 use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
-    Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, outside, saved, wire,
+    Capabilities, Carried, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, carried, outside, saved,
+    wire,
 };
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Claude Code.
 pub struct ClaudeCode;
+
+/// Characters of the name of a folder of sessions that is not cut.
+const FOLDER_NAME_MAX: usize = 200;
 
 /// What a question may not use, whatever the user's settings allow.
 const WRITING_TOOLS: &str = "Bash,Edit,MultiEdit,NotebookEdit,Write";
@@ -182,14 +186,32 @@ impl Provider for ClaudeCode {
 
     fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
         let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")))?;
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-        let begins = project.to_str()?.chars().map(plain).collect();
+        let begins = folder_name(project)?;
         Some(outside::Kept::Files(outside::Files {
             root: own.join("projects"),
             depth: 1,
             begins,
             note: None,
         }))
+    }
+
+    /// A name of more than so many characters is cut, and a number put behind it.
+    fn carried(
+        &self,
+        session: &str,
+        _project: &Path,
+        folder: &Path,
+        env: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Carried {
+        let own = env("CLAUDE_CONFIG_DIR").or_else(|| Some(env("HOME")?.join(".claude")));
+        let name = folder_name(folder).filter(|name| name.len() <= FOLDER_NAME_MAX);
+        match (own, name) {
+            (Some(root), Some(name)) if carried::is_name(session) => {
+                let file = carried::File::Fixed(format!("projects/{name}/{session}.jsonl"));
+                Carried::File(carried::Place { root, file })
+            }
+            _ => Carried::Stays("the path of its folder is too long for a name that its program would find"),
+        }
     }
 
     fn session_reader(&self) -> Option<outside::Reader> {
@@ -205,6 +227,12 @@ impl Provider for ClaudeCode {
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
         saved::restore::<stream::Stream>(INFO.id, saved)
     }
+}
+
+/// What the program calls the folder of the sessions that are held in this one.
+fn folder_name(folder: &Path) -> Option<String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    Some(folder.to_str()?.chars().map(plain).collect())
 }
 
 /// Settings beyond the user's own: before a tool writes a file, `svc hook` asks the daemon.

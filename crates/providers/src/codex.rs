@@ -9,9 +9,9 @@ use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::wire::{self, Meter};
 use super::{
-    Activity, Capabilities, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission, Program,
-    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage, outside,
-    saved,
+    Activity, Capabilities, Carried, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission,
+    Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage,
+    carried, outside, saved,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -81,6 +81,23 @@ impl Provider for Codex {
             begins,
             note: None,
         }))
+    }
+
+    fn carried(
+        &self,
+        session: &str,
+        _project: &Path,
+        _folder: &Path,
+        env: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Carried {
+        let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")));
+        match home.filter(|_| carried::is_name(session)) {
+            Some(root) => {
+                let file = carried::File::OfDay { folder: "sessions", session: session.to_owned() };
+                Carried::File(carried::Place { root, file })
+            }
+            None => Carried::Stays("its session has no name that a file could have"),
+        }
     }
 
     fn session_reader(&self) -> Option<outside::Reader> {

@@ -10,6 +10,7 @@
 pub mod acp;
 mod activity;
 mod aider;
+pub mod carried;
 mod claude_code;
 mod cline;
 mod codex;
@@ -36,6 +37,7 @@ pub mod windows;
 mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
+pub use carried::Carried;
 pub use launch::{
     Effort, Home, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, Room, SessionStart,
 };
@@ -232,6 +234,19 @@ pub trait Provider: Sync {
     fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
         let _ = (project, env);
         None
+    }
+
+    /// What of this session goes along when its agent goes on in `folder` of another machine, below `project`
+    /// there; `env` is its environment there. The same where it comes from.
+    fn carried(
+        &self,
+        session: &str,
+        project: &Path,
+        folder: &Path,
+        env: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Carried {
+        let _ = (session, project, folder, env);
+        Carried::Stays("svc does not know how its program finds a session that was brought to it")
     }
 
     /// What reads one of these; `None` where [`Provider::kept_sessions`] is.

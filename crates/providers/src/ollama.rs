@@ -5,9 +5,10 @@ use super::login::{LoginFacts, Source};
 use super::native::Native;
 use super::wire::check_names;
 use super::{
-    Capabilities, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, SessionStart, Tier, saved,
+    Capabilities, Carried, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, SessionStart, Tier, carried, saved,
 };
+use std::path::{Path, PathBuf};
 
 /// The hidden sub-command that is the agent.
 pub const SUB_COMMAND: &str = "agent-ollama";
@@ -104,6 +105,20 @@ impl Provider for Ollama {
 
     fn forks(&self) -> bool {
         true
+    }
+
+    fn carried(
+        &self,
+        session: &str,
+        project: &Path,
+        _folder: &Path,
+        _env: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Carried {
+        if !carried::is_name(session) {
+            return Carried::Stays("its session has no name that a file could have");
+        }
+        let file = carried::File::Fixed(format!(".svc/sessions/{session}.json"));
+        Carried::File(carried::Place { root: project.to_owned(), file })
     }
 }
 

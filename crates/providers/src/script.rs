@@ -4,11 +4,11 @@
 use super::native::{self, Native};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
-    Capabilities, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program, Provider,
-    Purpose, RecordPlace, SessionStart, Step, Tier, saved,
+    Capabilities, Carried, Conversation, Info, Launch, LaunchProgram, LaunchRequest, Model, Program,
+    Provider, Purpose, RecordPlace, SessionStart, Step, Tier, saved,
 };
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The hidden sub-command that plays a scenario.
 pub const SUB_COMMAND: &str = "agent-script";
@@ -99,6 +99,17 @@ impl Provider for Script {
         let project = request.project_dir.to_string_lossy().into_owned();
         screen.launch.env.push((PROJECT_DIR_VARIABLE.to_owned(), project));
         Ok(screen)
+    }
+
+    /// What it is started with tells all.
+    fn carried(
+        &self,
+        _session: &str,
+        _project: &Path,
+        _folder: &Path,
+        _env: &dyn Fn(&str) -> Option<PathBuf>,
+    ) -> Carried {
+        Carried::Nothing
     }
 
     fn session_file(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {

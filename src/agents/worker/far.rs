@@ -3,17 +3,20 @@
 use super::checkpoint::{RunFile, RunFolder};
 use super::env::own_program;
 use super::{Inner, RunSpec};
+use crate::agents::Agent;
+use crate::providers::environment::Extra;
 use crate::providers::{Launch, LaunchProgram, LaunchRequest};
-use crate::runners::dialogue::{Opening, PLAN, Plan};
+use crate::runners::dialogue::{Opening, PLAN, Parcel, Plan};
+use crate::runners::kind::Spot;
 use crate::runners::worker_host::{line_variables, own_hash};
 use crate::runners::{Runner, worker_line, worker_master, worker_place};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use svc_keeper::protocol::Order;
 use svc_sys::clock;
 use svc_sys::files::replace_soon;
-use svc_sys::process::Marker;
+use svc_sys::process::{Marker, Processes};
 
 /// The keeper there goes on without a daemon for at least this long: a line may be cut for a while.
 const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
@@ -95,6 +98,65 @@ impl Far {
         Ok((launch, order, file))
     }
 
+    /// What brings an agent there that moves: its branch, and the record of its session. `program` is the one
+    /// that has to be there.
+    pub fn parcel(
+        &self,
+        processes: &Processes,
+        project: &Path,
+        agent: &Agent,
+        program: Option<String>,
+        parcel: Parcel,
+    ) -> Result<Plan, String> {
+        // Nobody waits in a line with what is carried: its place has to stand soon.
+        let spot = worker_place::have_soon(processes, &self.runner)?;
+        let opening = Opening {
+            provider: agent.provider.clone(),
+            program,
+            args: Vec::new(),
+            env: Vec::new(),
+            own_env: Vec::new(),
+            extra: Extra::clone(&agent.env),
+            folder: self.folder.clone(),
+            stdin: false,
+            agent: agent.id,
+            token: String::new(),
+            stop_grace_ms: 0,
+            orphan_ms: 0,
+            nice: 0,
+            ceiling: 0,
+            branch: self.branch.clone(),
+            tip: String::new(),
+        };
+        Ok(Plan {
+            socket: self.standing(processes, project, &spot).0,
+            direct: None,
+            spot,
+            waits: false,
+            program: self.program.clone(),
+            project: project.to_path_buf(),
+            mark: String::new(),
+            place: self.runner.folder.clone(),
+            work: self.work.clone(),
+            run: random(),
+            opening,
+            parcel: Some(parcel),
+        })
+    }
+
+    /// The socket of the connection that stands, and one that leads there through it.
+    fn standing(
+        &self,
+        processes: &Processes,
+        project: &Path,
+        spot: &Spot,
+    ) -> (Option<PathBuf>, Option<PathBuf>) {
+        let facts = self.runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
+        let home = facts.map_or("", |facts| &facts.home);
+        let (socket, direct) = worker_master::standing(processes, project, &self.runner, spot, home).unzip();
+        (socket, direct.flatten())
+    }
+
     /// What the line is told, once its place is there.
     fn plan(&self, inner: &Inner, spec: &RunSpec, launch: &Launch, mark: String) -> Result<Plan, String> {
         let (spot, waits) = worker_place::ready(&inner.processes, &self.runner)?;
@@ -121,13 +183,10 @@ impl Far {
             tip: String::new(),
         };
         let project = spec.request.project_dir.clone();
-        let facts = self.runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
-        let home = facts.map_or("", |facts| &facts.home);
-        let standing = worker_master::standing(&inner.processes, &project, &self.runner, &spot, home);
-        let (socket, direct) = standing.unzip();
+        let (socket, direct) = self.standing(&inner.processes, &project, &spot);
         Ok(Plan {
             socket,
-            direct: direct.flatten(),
+            direct,
             spot,
             waits,
             program: self.program.clone(),
@@ -137,6 +196,7 @@ impl Far {
             work: self.work.clone(),
             run: random(),
             opening,
+            parcel: None,
         })
     }
 }

@@ -673,6 +673,10 @@ class Client(Transport):
         """Merge the branch of an agent's worktree into the project's current branch."""
         return cast('types.PostAgentsIdMergeReply', self.call("POST", f"/api/agents/{segment(id)}/merge", {}, body, "auto"))
 
+    def post_agents_id_move(self, id: str, body: types.PostAgentsIdMoveBody) -> types.Moves:
+        """Let an agent go on on another machine, or here again, in its session and with its work."""
+        return cast('types.Moves', self.call("POST", f"/api/agents/{segment(id)}/move", {}, body, "auto"))
+
     def post_agents_id_query(self, id: str, body: types.PostAgentsIdQueryBody) -> types.PostAgentsIdQueryReply:
         """Ask a question without disturbing it."""
         return cast('types.PostAgentsIdQueryReply', self.call("POST", f"/api/agents/{segment(id)}/query", {}, body, "auto"))

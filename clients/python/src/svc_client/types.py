@@ -713,6 +713,16 @@ class Model(TypedDict):
     name: str
     tier: "Tier"
 
+class Moves(TypedDict):
+    agent: "Agent"
+    id: "Id"
+    name: str
+    ok: bool
+    runner: Union[str, None]
+    session: Literal['goes', 'new', 'none', None]
+    waits: bool
+    why: Union[str, None]
+
 class Node(TypedDict):
     children: NotRequired[list["Node"]]
     mtime: NotRequired[str]
@@ -1144,7 +1154,7 @@ class StateMessage(TypedDict):
     ts: str
     type: Literal['state']
 
-StatusCode: TypeAlias = Literal['starting', 'succeeding', 'process-runs', 'working', 'trouble', 'silent', 'turn-ended', 'turn-ended-with-refusals', 'turn-failed', 'limited', 'provider-busy', 'queued', 'awaits-decision', 'put-away', 'frozen', 'unreachable', 'adopted', 'decided', 'rotating', 'rotation-failed', 'stopping', 'being-replaced', 'handing-over', 'attached', 'given-back', 'stopping-at-limit', 'daemon-stopping', 'stopped', 'replaced', 'limit-reached', 'daemon-stopped', 'daemon-ended', 'finished', 'finished-with-refusals', 'finished-awaits-decision', 'cut-short', 'no-result', 'last-turn-failed', 'login-needed', 'exit-code', 'foreign-signal', 'ended-by-daemon', 'vanished', 'orphaned', 'keeper-gone', 'memory-ceiling', 'start-failed', 'other']
+StatusCode: TypeAlias = Literal['starting', 'succeeding', 'process-runs', 'working', 'trouble', 'silent', 'turn-ended', 'turn-ended-with-refusals', 'turn-failed', 'limited', 'provider-busy', 'queued', 'awaits-decision', 'put-away', 'frozen', 'unreachable', 'moving', 'moved', 'move-failed', 'adopted', 'decided', 'rotating', 'rotation-failed', 'stopping', 'being-replaced', 'handing-over', 'attached', 'given-back', 'stopping-at-limit', 'daemon-stopping', 'stopped', 'replaced', 'limit-reached', 'daemon-stopped', 'daemon-ended', 'finished', 'finished-with-refusals', 'finished-awaits-decision', 'cut-short', 'no-result', 'last-turn-failed', 'login-needed', 'exit-code', 'foreign-signal', 'ended-by-daemon', 'vanished', 'orphaned', 'keeper-gone', 'memory-ceiling', 'start-failed', 'other']
 
 class Team(TypedDict):
     agents: list["AgentWish"]
@@ -2499,6 +2509,11 @@ class PostAgentsIdMergeReply(TypedDict):
     ok: bool
     worktree: str
     worktreeRemoved: bool
+
+class PostAgentsIdMoveBody(TypedDict):
+    message: NotRequired[str]
+    now: NotRequired[bool]
+    runner: str
 
 class PostAgentsIdQueryBody(TypedDict):
     question: str
