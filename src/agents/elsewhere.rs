@@ -12,9 +12,10 @@ use super::{LogEntry, Outcome, SpawnRequest, say, spawn, touch};
 use crate::api::{Problem, Validator};
 use crate::core::ids::AgentId;
 use crate::core::{Actor, Context, Durability, Effect, State as All};
+use crate::credentials::SecretVariable;
 use crate::providers::environment::Extra;
 use crate::providers::{Info, LaunchRequest, Permission};
-use crate::runners::dialogue;
+use crate::runners::{self, dialogue};
 use crate::settings::{Cage, Enforcement};
 use serde_json::json;
 use std::sync::Arc;
@@ -187,9 +188,16 @@ pub(super) fn far(all: &All, agent: &Agent, name: &str) -> Result<Far, String> {
             tree: dialogue::tree(facts.home.as_ref(), &runner.folder, &work),
             folder: agent.working_dir.clone(),
             branch: format!("svc/{}", worktree.rsplit('/').next().unwrap_or_default()),
+            lent: runners::lent(all, runner, &agent.provider).into_iter().map(|one| one.variable).collect(),
             work,
         })
     })
+}
+
+/// What its processes get of the vault where it works: what its runner is granted, and else nothing.
+pub(super) fn secrets(all: &All, agent: &Agent) -> Vec<SecretVariable> {
+    let Some(name) = &agent.runner else { return spawn::secrets(all, agent) };
+    all.runners.find(name).map(|runner| runners::lent(all, runner, &agent.provider)).unwrap_or_default()
 }
 
 /// Variables that are set for all agents stay here: what goes there a person has named for this one.

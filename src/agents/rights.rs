@@ -292,8 +292,9 @@ fn refused(words: &str) -> Problem {
     Problem::new(403, "agent_may_not", format!("{words}; a person has to, outside of an agent"))
 }
 
-/// What an agent may not do to itself or another: give more freedom than it has, or decide about agents that
-/// may do more than itself and that it has not started. What it starts is looked at by [`super::spawn_agent`].
+/// What an agent may not do to itself or another: give more freedom than it has, or decide about agents
+/// that may do more than itself and that it has not started. What it starts is looked at by
+/// [`super::spawn_agent`].
 ///
 /// Errors: 403 `agent_may_not`.
 pub(super) fn may(all: &All, cx: &Context, command: &Command) -> Result<(), Problem> {

@@ -314,7 +314,7 @@ fn start_order(
         provider: provider.info().id,
         request,
         env: environment(all, agent),
-        secrets: secrets(all, agent),
+        secrets: elsewhere::secrets(all, agent),
         skills: all.market.attached(&agent.skills),
         at_screen: None,
         map: None,
@@ -463,6 +463,7 @@ fn default_model(all: &All, provider: &str) -> Option<String> {
 /// Of a life, and of all its lives.
 type Ids = (AgentId, LineageId);
 
+#[rustfmt::skip]
 pub(super) fn new_record(all: &All, cx: &Context, (id, lineage_id): Ids, request: SpawnRequest) -> Agent {
     Agent {
         id,
@@ -516,10 +517,7 @@ pub(super) fn new_record(all: &All, cx: &Context, (id, lineage_id): Ids, request
         account: request.account,
         priority: request.priority,
         runner: request.runner,
-        moving: None,
-        queued: None,
-        put_away: None,
-        frozen: None,
+        moving: None, queued: None, put_away: None, frozen: None,
         told: None,
         tries: 0,
         under_way: Vec::new(),

@@ -34,6 +34,32 @@ pub fn routes() -> Vec<Route<Handler>> {
         .replies(&[(200, "it is gone"), AGENT, UNKNOWN, (409, "agents work on it")]),
         Route::new(
             Method::Post,
+            "/api/runners/:name/grants",
+            "Let the agents of a provider on a runner have its key from the vault, or that of an account",
+            Write(OperatorOnly, grant),
+        )
+        .body(|| schema_of(lending))
+        .replies(&[
+            (200, "the runner"),
+            (400, "not_lendable: its program takes no key"),
+            AGENT,
+            UNKNOWN,
+            (409, "no_key: the vault has none"),
+        ]),
+        Route::new(
+            Method::Delete,
+            "/api/runners/:name/grants/:provider",
+            "Lend that key no more; what runs there keeps it to its end",
+            Write(OperatorOnly, |ask| {
+                command(Command::Revoke {
+                    name: target(ask),
+                    provider: ask.params.get("provider").to_owned(),
+                })
+            }),
+        )
+        .replies(&[(200, "the runner"), AGENT, UNKNOWN]),
+        Route::new(
+            Method::Post,
             "/api/runners/:name/check",
             "Connect with a runner, copy this program there where it is not, and see what it has",
             Work(OperatorOnly, worker::check),
@@ -61,6 +87,16 @@ fn all(ask: &Ask) -> Result<Reply, Problem> {
 
 fn add(ask: &Ask) -> Result<crate::core::Command, Problem> {
     command(ask.request.read(wish)?)
+}
+
+fn grant(ask: &Ask) -> Result<crate::core::Command, Problem> {
+    let (provider, account) = ask.request.read(lending)?;
+    command(Command::Grant { name: target(ask), provider, account })
+}
+
+fn lending(fields: &mut Fields) -> (String, Option<String>) {
+    let provider = fields.required_string("provider").unwrap_or_default().to_owned();
+    (provider, fields.string("account").filter(|name| !name.is_empty()).map(str::to_owned))
 }
 
 /// Reads `POST /api/runners`.

@@ -27,6 +27,9 @@ pub struct Call {
     /// What comes for an agent that moves there; nothing is begun then.
     #[serde(default)]
     pub parcel: Option<Parcel>,
+    /// Variables whose values are keys that were granted: for the program, and for no file.
+    #[serde(default)]
+    pub lent: Vec<(String, String)>,
 }
 
 /// What goes along with an agent that moves, beside its branch.
@@ -120,10 +123,10 @@ impl Plan {
     /// The words of a call, with the first frames for the keeper behind them.
     ///
     /// Errors: they are too long.
-    pub fn call(&self, begins: bool, frames: &[u8]) -> Result<Vec<u8>, String> {
+    pub fn call(&self, begins: bool, lent: Vec<(String, String)>, frames: &[u8]) -> Result<Vec<u8>, String> {
         let Self { place, work, run, opening, parcel, .. } = self;
         let (opening, parcel) = (begins.then(|| opening.clone()), parcel.clone());
-        let call = Call { place: place.clone(), work: work.clone(), run: run.clone(), opening, parcel };
+        let call = Call { place: place.clone(), work: work.clone(), run: run.clone(), opening, parcel, lent };
         let words = serde_json::to_vec(&call).map_err(|error| error.to_string())?;
         let mut all = Vec::with_capacity(words.len() + frames.len() + 2 * size_of::<u32>());
         for part in [words.as_slice(), frames] {
@@ -139,6 +142,9 @@ impl Plan {
 
 /// Bytes of either part of a call: words for a program are in it.
 pub const PART_BYTES_MAX: u32 = 16 << 20;
+/// How the names of variables begin in which `svc __line` gets granted keys. No process that it starts gets
+/// them.
+pub const LENT: &str = "SVC_LENT_";
 /// The file of a plan.
 pub const PLAN: &str = "line.json";
 /// Beside it, the record of a session that is to be sent.

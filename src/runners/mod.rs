@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod dialogue;
+mod grants;
 pub mod kind;
 mod kind_container;
 mod kind_kubernetes;
@@ -32,6 +33,7 @@ mod worker_open;
 pub mod worker_parcel;
 pub mod worker_place;
 
+pub use grants::{Grant, lent};
 pub use worker_far::{SUB_COMMAND, main};
 
 use crate::api::{Problem, Reply};
@@ -143,6 +145,9 @@ pub struct Runner {
     /// The folder of this project's work there, see [`dialogue`].
     #[serde(default)]
     pub folder: String,
+    /// What of the vault its agents get.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     pub added_by: String,
     #[serde(with = "rfc3339")]
     pub added_at: Time,
@@ -173,6 +178,17 @@ pub enum Command {
         labels: Vec<String>,
     },
     Remove(String),
+    /// Let the agents of a provider there have its key, or that of an account.
+    Grant {
+        name: String,
+        provider: String,
+        account: Option<String>,
+    },
+    /// They get it no more.
+    Revoke {
+        name: String,
+        provider: String,
+    },
     /// Its machine was asked.
     Checked {
         name: String,
@@ -227,10 +243,22 @@ pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) 
             add(
                 all,
                 cx,
-                Runner { name, kind, destination, labels, folder, added_by, added_at, checked: None },
+                Runner {
+                    name,
+                    kind,
+                    destination,
+                    labels,
+                    folder,
+                    grants: Vec::new(),
+                    added_by,
+                    added_at,
+                    checked: None,
+                },
             )
         }
         Command::Remove(name) => remove(all, cx, &name),
+        Command::Grant { name, provider, account } => grants::grant(all, cx, &name, provider, account),
+        Command::Revoke { name, provider } => grants::revoke(all, cx, &name, &provider),
         Command::Checked { name, took_ms, copied, found } => {
             let (facts, error) = match found {
                 Ok(facts) => (Some(*facts), None),
@@ -310,7 +338,7 @@ fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Res
 /// As callers see it, with its agents: how many live, of how many of these nothing is heard, and what all
 /// that worked there last have cost.
 fn shown(all: &All, runner: &Runner) -> Value {
-    let Runner { name, kind, destination, labels, folder: _, added_by, added_at, checked } = runner;
+    let Runner { name, kind, destination, labels, folder: _, grants, added_by, added_at, checked } = runner;
     let there = || all.agents.iter().filter(|agent| agent.runner.as_ref() == Some(name));
     let live = || there().filter(|agent| agent.status.is_live());
     let (unpriced, cost) = there().fold((0_u64, 0.0), |(unpriced, cost), agent| {
@@ -318,6 +346,7 @@ fn shown(all: &All, runner: &Runner) -> Value {
     });
     json!({
         "name": name, "kind": kind.word(), "destination": destination, "labels": labels,
+        "grants": grants.iter().map(Grant::shown).collect::<Vec<_>>(),
         "addedBy": added_by, "addedAt": added_at.to_string(), "checked": checked,
         "agents": live().count(),
         "unreachable": live().filter(|agent| agent.status_reason.code() == "unreachable").count(),

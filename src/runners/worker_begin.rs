@@ -79,7 +79,7 @@ pub(super) fn begin(run: &Path) -> Result<(), String> {
     let begun = serde_json::from_slice(&text).map_err(|error| error.to_string()).and_then(|order| {
         let Order { opening, tree } = order;
         let processes = Processes::start().map_err(|error| error.to_string())?;
-        worker_open::begin(&processes, &opening, run, &tree)
+        worker_open::begin(&processes, &opening, &[], run, &tree)
     });
     match begun {
         // Held until the one that has asked takes over: a keeper without a daemon may end its program.

@@ -1,5 +1,6 @@
 //! What a line sends of a repository: a bundle of its agent's branch.
 
+use super::worker_client::without_lent;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -62,7 +63,7 @@ pub(super) fn tip(project: &Path, branch: &str) -> Result<String, String> {
 /// Git on names and objects alone: it runs nothing that a repository's settings name.
 fn git(project: &Path, args: &[&str]) -> Result<String, String> {
     let settings = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "protocol.allow=never"];
-    let said = Command::new("git")
+    let said = without_lent(&mut Command::new("git"))
         .args(settings.iter().flat_map(|one| ["-c", *one]))
         .args(args)
         .current_dir(project)

@@ -1,7 +1,7 @@
 //! The client's process of a line, and what its other end answers before the keeper there speaks.
 
 use super::Kind;
-use super::dialogue::{Plan, Says};
+use super::dialogue::{LENT, Plan, Says};
 use super::kind::{Key, Line, Said, Seen, Spot, engine};
 use super::worker_host::{self, SAYS};
 use std::io::{self, Read};
@@ -23,6 +23,16 @@ const LOOK_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_BYTES: usize = 64 << 10;
 /// Bytes of what ssh says that are kept.
 const WORDS_BYTES: usize = 1 << 10;
+
+/// What this process was lent is for the program there alone.
+pub(super) fn without_lent(command: &mut Command) -> &mut Command {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with(LENT) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
 
 /// The client's process.
 pub(super) struct Client {
@@ -50,7 +60,7 @@ impl Client {
     fn begin(Line { program, args, .. }: &Line) -> io::Result<(Self, UnixStream)> {
         let (own, theirs) = UnixStream::pair()?;
         // Whoever ends this line ends all that is below it: the word to end has to get through before.
-        let mut child = Command::new("/bin/sh")
+        let mut child = without_lent(&mut Command::new("/bin/sh"))
             .args(["-c", "trap '' TERM; exec \"$@\"", "sh", program])
             .args(args)
             .stdin(Stdio::from(OwnedFd::from(theirs.try_clone()?)))

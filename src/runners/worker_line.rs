@@ -8,7 +8,7 @@
 //! **Invariant:** what is passed on was passed on once: records up to `offset`, and of each write the keeper
 //! there takes a `seq` once.
 
-use super::dialogue::{BACK, CUT, PLAN, Plan, Says};
+use super::dialogue::{BACK, CUT, LENT, PLAN, Plan, Says};
 use super::kind::{Seen, engine};
 use super::worker_bundle;
 use super::worker_client::{Client, NoAnswer, answer, look};
@@ -291,7 +291,8 @@ impl Line {
         for frame in &frames {
             first.extend(frame.encode().map_err(|error| wrong(error.to_string()))?);
         }
-        let words = self.plan.call(!self.has_begun, &first).map_err(wrong)?;
+        let lent = if self.has_begun { Vec::new() } else { lent() };
+        let words = self.plan.call(!self.has_begun, lent, &first).map_err(wrong)?;
         socket.write_all(&words).map_err(|_| Trouble::Cut(client.words()))?;
         let limit = if self.has_begun { FOUND_LIMIT } else { ANSWER_LIMIT };
         let until = Instant::now() + limit;
@@ -430,6 +431,13 @@ impl Line {
         }
         Ok(None)
     }
+}
+
+/// The keys that were granted.
+fn lent() -> Vec<(String, String)> {
+    let all = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
+    all.filter_map(|(name, value)| Some((name.strip_prefix(LENT)?.to_owned(), value.into_string().ok()?)))
+        .collect()
 }
 
 /// Whoever reads no more has gone, and this process with it: the keeper here ends it.

@@ -109,10 +109,12 @@ fn open(call: &Call, frames: &[u8], mut input: File, in_job: bool) -> Result<(),
     if let Some(opening) = opening {
         let place = place_folder(&home()?, &call.place);
         let tree = ready(&processes, &mut input, &place, &work.join("tree"), opening)?;
-        if in_job {
+        if !in_job {
+            begun = Some(begin(&processes, opening, &call.lent, &run, &tree)?);
+        } else if call.lent.is_empty() {
             worker_begin::ask(opening, &run, &tree)?;
         } else {
-            begun = Some(begin(&processes, opening, &run, &tree)?);
+            return Err("keys are not lent to a job of Slurm: they would go through a file there".to_owned());
         }
     } else if found.is_none() {
         let why = "its keeper on that machine is gone: the machine was started anew, or the keeper killed";
@@ -142,6 +144,7 @@ fn open(call: &Call, frames: &[u8], mut input: File, in_job: bool) -> Result<(),
 pub(super) fn begin(
     processes: &Processes,
     opening: &Opening,
+    lent: &[(String, String)],
     run: &Path,
     tree: &Path,
 ) -> Result<Link, String> {
@@ -151,8 +154,8 @@ pub(super) fn begin(
     let info = providers::info_of(&opening.provider);
     let inherited = std::env::vars_os().filter(|(name, _)| name != "PATH");
     let path = (std::ffi::OsString::from("PATH"), search_path()?);
-    let env =
-        environment::of_child(inherited.chain([path]), info, &opening.extra, &opening.env, &opening.own_env);
+    let own_env = [opening.own_env.as_slice(), lent].concat();
+    let env = environment::of_child(inherited.chain([path]), info, &opening.extra, &opening.env, &own_env);
     let cwd = if opening.folder.is_empty() { tree.to_path_buf() } else { tree.join(&opening.folder) };
     let order = Order {
         token: opening.token.clone(),

@@ -332,7 +332,7 @@ pub(super) fn send(mut plan: Plan, folder: &Path) -> Result<(), String> {
     plan.opening.tip = worker_bundle::tip(&plan.project, &plan.opening.branch)?;
     let script = worker_host::run_script(&plan.program, engine(plan.spot.kind).open);
     let (mut client, mut socket) = Client::start(&plan, &script).map_err(told)?;
-    let words = plan.call(true, b"")?;
+    let words = plan.call(true, Vec::new(), b"")?;
     socket.write_all(&words).map_err(|_| client.words())?;
     let until = Instant::now() + SEND_LIMIT;
     let mut may_want = true;

@@ -84,6 +84,7 @@ mod rotation_triggers;
 mod rules;
 mod runners;
 mod runners_engines;
+mod runners_grants;
 mod runners_hostile;
 mod runners_kubernetes;
 mod runners_move;

@@ -105,6 +105,11 @@ export class Client extends Transport {
     return (await this.call("DELETE", `/api/runners/${encodeURIComponent(name)}`, {}, undefined, "auto")) as types.DeleteRunnersNameReply;
   }
 
+  /** Lend that key no more; what runs there keeps it to its end. */
+  async deleteRunnersNameGrantsProvider(name: string, provider: string): Promise<types.Runner> {
+    return (await this.call("DELETE", `/api/runners/${encodeURIComponent(name)}/grants/${encodeURIComponent(provider)}`, {}, undefined, "auto")) as types.Runner;
+  }
+
   /** Remove a schedule; its agents go on. */
   async deleteSchedulesId(id: string): Promise<types.DeleteSchedulesIdReply> {
     return (await this.call("DELETE", `/api/schedules/${encodeURIComponent(id)}`, {}, undefined, "auto")) as types.DeleteSchedulesIdReply;
@@ -963,6 +968,11 @@ export class Client extends Transport {
   /** Connect with a runner, copy this program there where it is not, and see what it has. */
   async postRunnersNameCheck(name: string): Promise<types.Runner> {
     return (await this.call("POST", `/api/runners/${encodeURIComponent(name)}/check`, {}, undefined, "auto")) as types.Runner;
+  }
+
+  /** Let the agents of a provider on a runner have its key from the vault, or that of an account. */
+  async postRunnersNameGrants(name: string, body: types.PostRunnersNameGrantsBody): Promise<types.Runner> {
+    return (await this.call("POST", `/api/runners/${encodeURIComponent(name)}/grants`, {}, body, "auto")) as types.Runner;
   }
 
   /** Start agents by the clock. */

@@ -17,10 +17,14 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     alias: "runners",
     group: Group::Look,
     summary: "list, add, check and remove other machines of your own",
-    usage: "runner [list | add NAME KIND [DESTINATION..] [--label L].. | check NAME | remove NAME | fetch AGENT]",
+    usage: "runner [list | add NAME KIND [DESTINATION..] [--label L].. | check NAME | remove NAME | fetch AGENT | \
+            grant NAME PROVIDER [--account A] | revoke NAME PROVIDER]",
     words: (0, 8),
-    complete: Words::OneOf(&["list", "add", "check", "remove", "fetch"]),
-    options: &[value("label", "L", "for add: a word that says what it is good for; may be repeated")],
+    complete: Words::OneOf(&["list", "add", "check", "remove", "fetch", "grant", "revoke"]),
+    options: &[
+        value("label", "L", "for add: a word that says what it is good for; may be repeated"),
+        value("account", "A", "for grant: the key of this account, and not the provider's own"),
+    ],
     details: "'ssh USER@HOST' is reached by your own ssh, with your own settings and keys, and is never asked a question: its\n\
               host key has to be known, and your key has to open it without one (ssh-agent). check copies this very\n\
               program there, to ~/.cache/svc/bin, where it is not yet, compares its SHA-256 on both sides, and tells\n\
@@ -30,7 +34,11 @@ pub(super) static COMMANDS: &[Command] = &[Command {
               Of other kinds a runner is made by an engine of yours when it is first needed, and remove ends it, with\n\
               what is in it alone: 'container podman IMAGE' or 'container docker IMAGE' (with sh, git and sha256sum in\n\
               it), 'slurm [PARTITION]', a job on one node, for as long as your SBATCH_* variables say, and 'kubernetes\n\
-              CONTEXT IMAGE [namespace=N] [cpu=2] [memory=4Gi]', a pod made by your kubectl.",
+              CONTEXT IMAGE [namespace=N] [cpu=2] [memory=4Gi]', a pod made by your kubectl.\n\
+              Nothing of your vault goes to a runner but what\n\
+              grant names: the agents of that provider there get its key in their environment, for the life of a run, and\n\
+              it stands in no file and no command line there; revoke ends that for runs to come.",
+
     run: runner,
 }];
 
@@ -42,8 +50,11 @@ fn runner(session: &Session) -> Outcome {
         ["check", name] => check(session, name),
         ["remove", name] => remove(session, name),
         ["fetch", agent] => fetch(session, agent),
+        ["grant", name, provider] => grant(session, name, provider),
+        ["revoke", name, provider] => revoke(session, name, provider),
         _ => Err(Failure::usage(
-            "usage: svc runner [list | add NAME KIND [DESTINATION..] | check NAME | remove NAME | fetch AGENT]; see 'svc help runner'",
+            "usage: svc runner [list | add NAME KIND [DESTINATION..] | check NAME | remove NAME | fetch AGENT | \
+             grant NAME PROVIDER | revoke NAME PROVIDER]; see 'svc help runner'",
         )),
     }
 }
@@ -61,14 +72,24 @@ fn list(session: &Session) -> Outcome {
     if runners.is_empty() {
         return out.line("no runners; 'svc runner add NAME ssh USER@HOST' adds another machine of yours");
     }
-    let mut table =
-        Table::new(&["RUNNER", "KIND", "DESTINATION", "LABELS", "AGENTS", "COST", "CHECKED", "FOUND"]);
+    let mut table = Table::new(&[
+        "RUNNER",
+        "KIND",
+        "DESTINATION",
+        "LABELS",
+        "KEYS",
+        "AGENTS",
+        "COST",
+        "CHECKED",
+        "FOUND",
+    ]);
     for one in &runners {
         table.row(&[
             clean(text(one, "name")),
             clean(text(one, "kind")),
             clean(text(one, "destination")),
             labels(one),
+            grants(one),
             agents(one),
             one["costUsd"].as_f64().map_or_else(|| "-".to_owned(), |cost| format!("${cost:.2}")),
             clean(one["checked"]["at"].as_str().unwrap_or("never")),
@@ -82,6 +103,17 @@ fn labels(runner: &Value) -> String {
     let all: Vec<&str> =
         runner["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if all.is_empty() { "-".to_owned() } else { clean(&all.join(" ")) }
+}
+
+/// Whose keys its agents get.
+fn grants(runner: &Value) -> String {
+    let all = runner["grants"].as_array().into_iter().flatten();
+    let words = all.map(|grant| match grant["account"].as_str() {
+        Some(account) => format!("{} ({account})", text(grant, "provider")),
+        None => text(grant, "provider").to_owned(),
+    });
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "-".to_owned() } else { clean(&words.join(", ")) }
 }
 
 /// How many live there, and of how many nothing is heard.
@@ -182,6 +214,33 @@ fn remove(session: &Session, name: &str) -> Outcome {
         out.note(&clean(left));
     }
     Ok(())
+}
+
+fn grant(session: &Session, name: &str, provider: &str) -> Outcome {
+    let (out, args) = (&session.out, &session.args);
+    let mut body = json!({"provider": provider});
+    if let Some(account) = args.value("account") {
+        body["account"] = json!(account);
+    }
+    let answer = session.client()?.post(&format!("/api/runners/{}/grants", encode(name)), &body)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let (name, provider) = (clean(name), clean(provider));
+    out.line(&format!("agents of {provider} on {name} get its key from their next run on; svc runner revoke {name} {provider} ends that"))
+}
+
+fn revoke(session: &Session, name: &str, provider: &str) -> Outcome {
+    let out = &session.out;
+    let path = format!("/api/runners/{}/grants/{}", encode(name), encode(provider));
+    let answer = session.client()?.call("DELETE", &path, None)?;
+    if out.json {
+        return out.document(&answer);
+    }
+    let (name, provider) = (clean(name), clean(provider));
+    out.line(&format!(
+        "agents of {provider} on {name} get no key any more; those that run have it to their end"
+    ))
 }
 
 fn fetch(session: &Session, agent: &str) -> Outcome {

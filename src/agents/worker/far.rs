@@ -6,10 +6,11 @@ use super::{Inner, RunSpec};
 use crate::agents::Agent;
 use crate::providers::environment::Extra;
 use crate::providers::{Launch, LaunchProgram, LaunchRequest};
-use crate::runners::dialogue::{Opening, PLAN, Parcel, Plan};
+use crate::runners::dialogue::{LENT, Opening, PLAN, Parcel, Plan};
 use crate::runners::kind::Spot;
 use crate::runners::worker_host::{line_variables, own_hash};
 use crate::runners::{Runner, worker_line, worker_master, worker_place};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub struct Far {
     pub folder: String,
     /// The branch that the tree begins with.
     pub branch: String,
+    /// Variables of granted keys: these go along, of all that the vault has given.
+    pub lent: Vec<String>,
 }
 
 impl Far {
@@ -86,7 +89,7 @@ impl Far {
             run_dir: folder.path().to_path_buf(),
             program: own_program(),
             args: vec![worker_line::SUB_COMMAND.into(), folder.path().into()],
-            env: line_variables(),
+            env: line_variables().into_iter().chain(self.lent_to(spec)).collect(),
             cwd: project.clone(),
             stdin: launch.stdin,
             marker: Marker { agent: spec.agent, project_dir: project },
@@ -96,6 +99,13 @@ impl Far {
             ceiling: spec.ceiling,
         };
         Ok((launch, order, file))
+    }
+
+    /// What the line passes on of the vault, which stands in no plan.
+    fn lent_to(&self, spec: &RunSpec) -> Vec<(OsString, OsString)> {
+        let is_lent = |name: &String| self.lent.contains(name);
+        let lent = spec.env_extra.iter().filter(|(name, _)| is_lent(name));
+        lent.map(|(name, value)| (format!("{LENT}{name}").into(), value.into())).collect()
     }
 
     /// What brings an agent there that moves: its branch, and the record of its session. `program` is the one

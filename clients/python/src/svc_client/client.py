@@ -93,6 +93,10 @@ class Client(Transport):
         """Forget a runner, and end its container, job or pod; what stands on a machine that ssh reaches stays there."""
         return cast('types.DeleteRunnersNameReply', self.call("DELETE", f"/api/runners/{segment(name)}", {}, None, "auto"))
 
+    def delete_runners_name_grants_provider(self, name: str, provider: str) -> types.Runner:
+        """Lend that key no more; what runs there keeps it to its end."""
+        return cast('types.Runner', self.call("DELETE", f"/api/runners/{segment(name)}/grants/{segment(provider)}", {}, None, "auto"))
+
     def delete_schedules_id(self, id: str) -> types.DeleteSchedulesIdReply:
         """Remove a schedule; its agents go on."""
         return cast('types.DeleteSchedulesIdReply', self.call("DELETE", f"/api/schedules/{segment(id)}", {}, None, "auto"))
@@ -888,6 +892,10 @@ class Client(Transport):
     def post_runners_name_check(self, name: str) -> types.Runner:
         """Connect with a runner, copy this program there where it is not, and see what it has."""
         return cast('types.Runner', self.call("POST", f"/api/runners/{segment(name)}/check", {}, None, "auto"))
+
+    def post_runners_name_grants(self, name: str, body: types.PostRunnersNameGrantsBody) -> types.Runner:
+        """Let the agents of a provider on a runner have its key from the vault, or that of an account."""
+        return cast('types.Runner', self.call("POST", f"/api/runners/{segment(name)}/grants", {}, body, "auto"))
 
     def post_schedules(self, body: types.PostSchedulesBody) -> types.Schedule:
         """Start agents by the clock."""

@@ -462,6 +462,12 @@ class GatewayStatusMessage(TypedDict):
     ts: str
     type: Literal['gateway:status']
 
+class Grant(TypedDict):
+    account: Union[str, None]
+    at: str
+    by: str
+    provider: str
+
 Id: TypeAlias = str
 
 class Import(TypedDict):
@@ -1011,6 +1017,7 @@ class Runner(TypedDict):
     checked: Union["RunnerChecked", None]
     costUsd: Union[float, None]
     destination: str
+    grants: list["Grant"]
     kind: str
     labels: list[str]
     name: str
@@ -2877,6 +2884,10 @@ class PostRunnersBody(TypedDict):
     kind: Literal['ssh', 'container', 'slurm', 'kubernetes']
     labels: NotRequired[list[str]]
     name: str
+
+class PostRunnersNameGrantsBody(TypedDict):
+    account: NotRequired[str]
+    provider: str
 
 class PostSchedulesBody(TypedDict):
     agent: dict[str, Any]
