@@ -13,7 +13,7 @@ const SENT: &str = "--export=HOME,PATH,USER,LOGNAME,LANG";
 const SCRIPT: &str = r#"#!/bin/sh
 umask 077
 d=$HOME/.local/state/svc/jobs/$SLURM_JOB_ID
-mkdir -p "$d" && mkfifo "$d/begin" && exec 3<>"$d/begin" || exit 1
+mkdir -p "$d" && rm -f "$d/begin" && mkfifo "$d/begin" && exec 3<>"$d/begin" || exit 1
 trap 'rm -rf "$d"; exit 0' TERM
 while read -r program run <&3; do
   "$program" __far begin "$run" 3<&- &

@@ -52,12 +52,17 @@ pub(super) fn ask(opening: &Opening, run: &Path, tree: &Path) -> Result<(), Stri
     let job = std::env::var(JOB).ok().filter(|job| job.bytes().all(|byte| byte.is_ascii_digit()));
     let job = job.ok_or("there is no job of Slurm around it")?;
     let pipe = home()?.join(".local/state/svc/jobs").join(job).join(PIPE);
-    // Where nobody reads it any more that fails, and does not wait.
-    let told = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(&pipe);
+    let until = Instant::now() + LIMIT;
+    // Where nobody reads it that fails, and does not wait. A step may run before the job's script does.
+    let told = loop {
+        match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(&pipe) {
+            Err(_) if Instant::now() < until => thread::sleep(LOOK_AGAIN),
+            told => break told,
+        }
+    };
     let mut told =
         told.map_err(|error| format!("the job's script is not there: {}: {error}", pipe.display()))?;
     told.write_all(line.as_bytes()).map_err(failed)?;
-    let until = Instant::now() + LIMIT;
     while Instant::now() < until {
         if client::door(run).is_ok_and(|door| door.is_some()) {
             return Ok(());

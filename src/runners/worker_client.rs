@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use svc_base::untrusted::untrusted_prose;
+use svc_sys::process::start_as_place;
 
 /// How long ssh may take to say why it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -54,13 +55,18 @@ impl Client {
             let words = ["-oControlMaster=no".to_owned(), format!("-oControlPath={}", socket.display())];
             line.args.splice(0..0, words);
         }
-        Self::begin(&line)
+        Self::begin(&line, engine(plan.spot.kind).places.is_some())
     }
 
-    fn begin(Line { program, args, .. }: &Line) -> io::Result<(Self, UnixStream)> {
+    fn begin(Line { program, args, .. }: &Line, is_place: bool) -> io::Result<(Self, UnixStream)> {
         let (own, theirs) = UnixStream::pair()?;
         // Whoever ends this line ends all that is below it: the word to end has to get through before.
-        let mut child = without_lent(&mut Command::new("/bin/sh"))
+        let mut command = Command::new("/bin/sh");
+        if is_place {
+            // What runs in a container would be taken for this agent's, here.
+            start_as_place(&mut command);
+        }
+        let mut child = without_lent(&mut command)
             .args(["-c", "trap '' TERM; exec \"$@\"", "sh", program])
             .args(args)
             .stdin(Stdio::from(OwnedFd::from(theirs.try_clone()?)))
@@ -88,7 +94,7 @@ impl Client {
     ///
     /// Errors: a sentence; it cannot be started, or has not ended by then.
     pub fn ask(line: &Line, until: Instant) -> Result<Said, String> {
-        let (mut client, mut socket) = Self::begin(line).map_err(|error| error.to_string())?;
+        let (mut client, mut socket) = Self::begin(line, true).map_err(|error| error.to_string())?;
         // It fails when it has ended already.
         let _ = client.socket.shutdown(Shutdown::Write);
         let mut stdout = Vec::new();

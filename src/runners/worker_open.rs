@@ -369,3 +369,27 @@ fn pass(
     let _: Result<(), _> = ended.recv_timeout(2 * FAREWELL);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_of_life_stands_between_two_frames_wherever_their_bytes_are_cut() {
+        let frame = |payload: &[u8]| {
+            let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+            [&length[..], &[4], payload].concat()
+        };
+        let all = [frame(b"one"), frame(b""), frame(&[0; 300])].concat();
+        let ends = [8, 13, all.len()];
+        for size in 1..20 {
+            let (mut place, mut passed) = (Place::default(), 0);
+            assert!(!place.is_between(), "not before the first: it is the greeting");
+            for bytes in all.chunks(size) {
+                place.pass(bytes);
+                passed += bytes.len();
+                assert_eq!(place.is_between(), ends.contains(&passed), "{size}: {passed}");
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use svc_sys::process::Processes;
+use svc_sys::process::{PLACE_VARIABLE, Processes};
 
 /// A look, and one call to start or end what is there.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -35,7 +35,10 @@ pub struct Had {
 }
 
 fn said(processes: &Processes, line: &Line, limit: Duration) -> Result<Said, String> {
-    let captured = processes.capture(&client(line), line.input.as_bytes(), limit, SAID_BYTES)?;
+    let mut spec = client(line);
+    // podman has a process of its own beside each container, which is adopted by this one.
+    spec.env.push((PLACE_VARIABLE.into(), "1".into()));
+    let captured = processes.capture(&spec, line.input.as_bytes(), limit, SAID_BYTES)?;
     let stdout = String::from_utf8_lossy(&captured.stdout).into_owned();
     Ok(Said { is_success: captured.is_success(), stdout, stderr: complaint(&captured) })
 }
@@ -91,7 +94,8 @@ pub fn have(processes: &Processes, runner: &Runner) -> Result<Had, String> {
             }
             _ if is_new => thread::sleep(LOOK_AGAIN),
             _ => {
-                done(processes, &(places.make)(&runner.destination, &name), MAKE_LIMIT)?;
+                let made = done(processes, &(places.make)(&runner.destination, &name), MAKE_LIMIT);
+                made.map_err(|why| format!("its {} could not be made: {why}", places.noun))?;
                 is_new = true;
             }
         }

@@ -193,7 +193,11 @@ fn cut(engine: &Engine, program: &str, runner: &str, mut daemon: Daemon, count: 
         // Each has a line that stands.
         for id in &both {
             let before = said(&daemon, id).len();
-            wait_within(SOON, "some lines", || (said(&daemon, id).len() > before + 5).then_some(()));
+            wait_within(SOON, "some lines", || {
+                let now = agent(&daemon, id);
+                assert_eq!(now["status"], "active", "{now:#}");
+                (said(&daemon, id).len() > before + 5).then_some(())
+            });
         }
         let now = engine.kill_lines(program);
         assert!(now >= 2, "round {round}: {now}");
@@ -211,7 +215,10 @@ fn cut(engine: &Engine, program: &str, runner: &str, mut daemon: Daemon, count: 
         assert_eq!(said(&daemon, id), counted(count), "each line once, in its order");
         assert_eq!(agent(&daemon, id)["turns"], 1, "the turn was not interrupted");
     }
-    eprintln!("{killed} lines of {program} were killed, and the daemon; no word of {} is missing", 2 * count);
+    eprintln!(
+        "{killed} processes of {program} were killed, and the daemon; no word of {} is missing",
+        2 * count
+    );
     daemon
 }
 
@@ -224,6 +231,12 @@ fn an_agent_works_in_a_container_and_its_work_comes_back_as_commits() {
     let first = check(&daemon, "cell");
     assert_eq!((&first["error"], &first["copied"]), (&Value::Null, &json!(true)), "{first:#}");
     assert_eq!(first["facts"]["home"], "/root", "{first:#}");
+    // It outlives the daemon that has made it.
+    let folder = daemon.folder();
+    assert_eq!(daemon.stop(), Some(0));
+    let daemon = engine.daemon(folder);
+    assert_eq!(engine.ask("podman", &["ps", "--format={{.Names}}"]), place_of(&daemon, "cell"));
+    assert_eq!(daemon.get("/api/health")["leaked"], 0);
     let again = check(&daemon, "cell");
     assert_eq!((&again["error"], &again["copied"]), (&Value::Null, &json!(false)), "{again:#}");
     assert_eq!(engine.containers(), [place_of(&daemon, "cell")]);
@@ -341,11 +354,16 @@ fn a_job_that_is_over_ends_its_agents_with_its_name_and_one_that_waits_is_waited
     let error = wait_crashed(&daemon, &id);
     assert!(error.contains(&format!("its job {job} is over: CANCELLED")), "{error}");
     engine.ask("scontrol", &["update", "partitionname=work", "state=down"]);
-    let next = spawn_there(&daemon, "two", "hpc");
-    let waits = wait_code(&daemon, &next, "unreachable");
-    assert!(waits.to_string().contains("waits in the queue: PENDING"), "{waits:#}");
+    let both = ["two", "three"].map(|name| spawn_there(&daemon, name, "hpc"));
+    for id in &both {
+        let waits = wait_code(&daemon, id, "unreachable");
+        assert!(waits.to_string().contains("waits in the queue: PENDING"), "{waits:#}");
+    }
+    assert_eq!(engine.jobs().len(), 1, "one job for both");
     engine.ask("scontrol", &["update", "partitionname=work", "state=up"]);
-    wait_finished(&daemon, &next);
-    assert_eq!(said(&daemon, &next), counted(40));
+    for id in &both {
+        wait_finished(&daemon, id);
+        assert_eq!(said(&daemon, id), counted(40));
+    }
     remove(&daemon, "hpc");
 }

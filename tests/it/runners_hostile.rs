@@ -1,7 +1,9 @@
 //! A runner's machine that lies. Its `ssh` is a script that runs here what it is told, with a HOME of its
 //! own, or answers what a test has put there.
 
-use crate::runners::{add, agent, check, counted, executable, repository, said, spawn_there, wait_finished};
+use crate::runners::{
+    add, agent, check, counted, executable, repository, said, spawn_there, wait_code, wait_finished,
+};
 use crate::support::daemon::Daemon;
 use crate::support::folder::Folder;
 use crate::support::wait::wait_within;
@@ -46,6 +48,20 @@ impl Pretended {
         daemon
     }
 
+    /// The processes of `svc __far open` there.
+    fn ends(&self) -> Vec<u32> {
+        let home = format!("HOME={}/home\0", self.0.path().display());
+        let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let words = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let environ = std::fs::read(entry.path().join("environ")).ok()?;
+            let is_one =
+                words.ends_with(b"/svc\0__far\0open\0") && String::from_utf8_lossy(&environ).contains(&home);
+            is_one.then_some(pid)
+        });
+        all.collect()
+    }
+
     /// The tree of the one agent that works there.
     fn tree(&self) -> PathBuf {
         let only = |folder: PathBuf, without: &str| {
@@ -64,6 +80,33 @@ impl Pretended {
         assert!(done.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
+}
+
+#[test]
+fn a_far_end_that_says_nothing_is_given_up_and_a_program_that_says_nothing_is_not() {
+    let host = Pretended::new();
+    let daemon = host.daemon(repository(2, 52_000));
+    let ends = || host.ends();
+    let first_line = |id: &str| {
+        wait_within(Duration::from_secs(30), "its first line", || {
+            (!said(&daemon, id).is_empty()).then_some(())
+        });
+    };
+    let stopped = spawn_there(&daemon, "stopped", "box");
+    first_line(&stopped);
+    let all = ends();
+    assert_eq!(all.len(), 1, "{all:?}");
+    let signal = |word: &str, pid: u32| Command::new("kill").args([word, &pid.to_string()]).status().unwrap();
+    signal("-STOP", all[0]);
+    let silent = spawn_there(&daemon, "silent", "box");
+    first_line(&silent);
+    let cut = wait_code(&daemon, &stopped, "unreachable");
+    assert!(cut.to_string().contains("nothing was heard of it"), "{cut:#}");
+    wait_within(Duration::from_secs(60), "the second line of both", || {
+        [&stopped, &silent].iter().all(|id| said(&daemon, id) == counted(2)).then_some(())
+    });
+    assert!(!daemon.log_of(&silent).iter().any(|entry| entry.to_string().contains("is cut")));
+    signal("-KILL", all[0]);
 }
 
 /// A frame of the keeper's, as printf has it.

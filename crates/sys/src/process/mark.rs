@@ -29,6 +29,17 @@ impl LimitMark {
         Self((SIGN << 56) | who)
     }
 
+    /// The mark of what outlives us and is no agent's of ours, as a container: lower than any agent's, so that
+    /// a process of one can take it.
+    pub fn of_place() -> Self {
+        Self((SIGN << 56) | (1 << 32))
+    }
+
+    /// Whether it is that.
+    pub fn is_place(self) -> bool {
+        self == Self::of_place()
+    }
+
     /// The mark of a process; `None` when it has none, is gone, or the system tells none.
     pub fn of(pid: u32) -> Option<Self> {
         Self::parse(&os::limits(pid))
@@ -76,7 +87,10 @@ mod tests {
         assert_eq!(LimitMark::parse(&line), Some(mark));
         assert_eq!(mark.agent(Path::new("/srv/one")), Some(AgentId(0x00ab_cdef)));
         assert_eq!(mark.agent(Path::new("/srv/two")), None);
-        assert!(!mark.is_tool());
+        assert!(!mark.is_tool() && !mark.is_place());
+        let place = LimitMark::of_place();
+        assert!(place.is_place() && !place.is_tool() && place.agent(Path::new("/srv/one")).is_none());
+        assert!(place.limit() < mark.limit());
     }
 
     #[test]

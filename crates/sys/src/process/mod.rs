@@ -37,7 +37,7 @@ pub use nice::{let_answers_go_first, stand_back};
 pub use origin::{Origin, know_keeper, origin};
 pub use pipe::{Progress, Sink, Source, Wake};
 pub use pty::{OnTerminal, Size, resize};
-pub use spawn::{Running, Spec, Stdin, find_program};
+pub use spawn::{PLACE_VARIABLE, Running, Spec, Stdin, find_program, start_as_place};
 pub use stop::{Leftovers, STOP_GRACE, StopReport};
 pub use tree::Tree;
 pub use victim::go_before_daemon;
@@ -115,7 +115,7 @@ impl Processes {
             let is_there = |stat: &os::Stat| stat.parent == own && !stat.is_gone() && !stat.is_ending();
             let Some(stat) = os::stat(*pid).filter(is_there) else { return false };
             !reaper::is_registered(stat.identity())
-                && !mark::LimitMark::of(*pid).is_some_and(mark::LimitMark::is_tool)
+                && !mark::LimitMark::of(*pid).is_some_and(|mark| mark.is_tool() || mark.is_place())
                 && !scan::agent_of_process(*pid, project_dir).is_some_and(&lives)
                 // One that has ended and was collected between these looks is in no table any more.
                 && os::stat(*pid).filter(is_there).is_some_and(|again| again.identity() == stat.identity())

@@ -49,6 +49,8 @@ pub struct Spec {
     pub marker: Option<Marker>,
 }
 
+/// In the environment of a program: what it leaves behind is to outlive us, as a container is.
+pub const PLACE_VARIABLE: &str = "SVC_PLACE";
 /// Variables that tools such as `git` get.
 const TOOL_VARIABLES: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_CONFIG_HOME"];
 
@@ -147,7 +149,8 @@ fn command(spec: &Spec, tie: Tie<'_>) -> io::Result<Command> {
         command.env(AGENT_ID_VARIABLE, marker.agent.to_string());
         command.env(PROJECT_DIR_VARIABLE, &marker.project_dir);
     }
-    let mark = LimitMark::new(spec.marker.as_ref()).limit();
+    let is_place = spec.env.iter().any(|(name, _)| name == PLACE_VARIABLE);
+    let mark = if is_place { LimitMark::of_place() } else { LimitMark::new(spec.marker.as_ref()) }.limit();
     let own = std::process::id();
     let tied = match tie {
         Tie::None => None,
@@ -166,6 +169,19 @@ fn command(spec: &Spec, tie: Tie<'_>) -> io::Result<Command> {
         });
     }
     Ok(command)
+}
+
+/// What this starts, and what that leaves behind, is nobody's below us: whoever ends an agent or this daemon
+/// leaves it alone.
+pub fn start_as_place(command: &mut Command) {
+    let mark = LimitMark::of_place().limit();
+    // SAFETY: it only makes a system call that is allowed between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            os::set_mark(mark);
+            Ok(())
+        });
+    }
 }
 
 /// Runs in the child, between fork and exec: no allocation, no locks.

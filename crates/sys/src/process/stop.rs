@@ -9,6 +9,7 @@
 //! is in a session led by one. So neither a session of its own, nor a lost parent, nor a cleaned
 //! environment alone hides it.
 
+use super::mark::LimitMark;
 use super::scan::Scan;
 use super::{Identity, Marker, Processes, os, reaper};
 use std::collections::{HashMap, HashSet};
@@ -82,7 +83,10 @@ impl Processes {
     pub fn sweep_strays(&self) -> StopReport {
         let own = std::process::id();
         let belongs = |scan: &Scan, pid: u32| {
-            let stray = |stat: &os::Stat| stat.parent == own && !reaper::is_registered(stat.identity());
+            let is_place = || LimitMark::of(pid).is_some_and(LimitMark::is_place);
+            let stray = |stat: &os::Stat| {
+                stat.parent == own && !reaper::is_registered(stat.identity()) && !is_place()
+            };
             scan.by_pid.get(&pid).is_some_and(stray)
         };
         self.end(Tree::new(None, &belongs), SWEEP_GRACE)
