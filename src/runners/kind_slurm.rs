@@ -5,6 +5,7 @@
 //! the keepers: it is told of them through a pipe in its folder, see [`super::worker_begin`].
 
 use super::kind::{Engine, Key, Line, MAX_DESTINATION_BYTES, Places, Said, Seen, Spot, is_plain};
+use svc_base::untrusted::untrusted_prose;
 
 /// What goes there of this machine's variables.
 const SENT: &str = "--export=HOME,PATH,USER,LOGNAME,LANG";
@@ -88,15 +89,13 @@ fn seen(key: Key<'_>, said: &Said) -> Result<Seen, String> {
         if !is_id || matches!(key, Key::Id(wanted) if wanted != id) {
             continue;
         }
-        let shown = svc_base::untrusted::untrusted_prose(reason);
+        let shown = untrusted_prose(reason);
         match state {
             "RUNNING" => return Ok(Seen::Stands(id.to_owned())),
             "PENDING" | "CONFIGURING" | "SUSPENDED" | "REQUEUED" | "RESIZING" | "SPECIAL_EXIT" => {
                 return Ok(Seen::Waits(id.to_owned(), format!("{id} waits in the queue: {state}, {shown}")));
             }
-            state => {
-                last = Seen::Over(format!("{id} is over: {}", svc_base::untrusted::untrusted_prose(state)))
-            }
+            state => last = Seen::Over(format!("{id} is over: {}", untrusted_prose(state))),
         }
     }
     Ok(last)

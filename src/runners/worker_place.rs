@@ -68,9 +68,8 @@ pub fn find(processes: &Processes, runner: &Runner) -> Result<Spot, String> {
     let noun = places.noun;
     match look(processes, places, runner, &place_name(runner))? {
         Seen::Stands(id) => Ok(spot(runner, id)),
-        Seen::Waits(_, why) => Err(format!("its {noun} {why}")),
         Seen::Stopped(_) => Err(format!("its {noun} is stopped; svc runner check {} starts it", runner.name)),
-        Seen::Over(why) => Err(format!("its {noun} {why}")),
+        Seen::Waits(_, why) | Seen::Over(why) => Err(format!("its {noun} {why}")),
         Seen::Nothing => Err(format!("its {noun} is not there any more, nor what was in it alone")),
     }
 }

@@ -302,7 +302,7 @@ fn a_container_that_svc_has_not_made_is_neither_used_nor_removed_and_a_shell_may
     assert!(told["error"].as_str().unwrap().contains("svc has not made"), "{told:#}");
     let left = remove(&daemon, "cell")["left"].clone();
     assert!(left.as_str().unwrap().contains("svc has not made"), "{left}");
-    assert_eq!(engine.containers(), [place.clone()]);
+    assert_eq!(engine.containers(), std::slice::from_ref(&place));
     engine.ask("podman", &["rm", "--force", "--time=1", &place]);
     // Two projects with a runner of one name have two containers.
     for daemon in [&daemon, &other] {

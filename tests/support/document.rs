@@ -165,8 +165,8 @@ impl Stage {
                 let folder = self.project.path().to_str().unwrap();
                 let seen: Vec<String> =
                     told.replace(folder, SHOWN_FOLDER).lines().map(ToOwned::to_owned).collect();
-                compared(wanted, &seen)
-                    .map_err(|parted| format!("line {line}: {command}\n{parted}\n\nbut it printed\n{told}"))
+                let told = |parted| format!("line {line}: {command}\n{parted}\n\nbut it printed\n{told}");
+                compared(wanted, &seen).map_err(told)
             };
             // A person reads on while an agent starts, so what comes by itself is looked at until it has come.
             let deadline = Instant::now() + COMES_BY_ITSELF;

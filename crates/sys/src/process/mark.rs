@@ -29,8 +29,8 @@ impl LimitMark {
         Self((SIGN << 56) | who)
     }
 
-    /// The mark of what outlives us and is no agent's of ours, as a container: lower than any agent's, so that
-    /// a process of one can take it.
+    /// The mark of what outlives us and is no agent's of ours, as a container: lower than any agent's, so
+    /// that a process of one can take it.
     pub fn of_place() -> Self {
         Self((SIGN << 56) | (1 << 32))
     }
