@@ -141,7 +141,7 @@ export function openPalette(pages, commands) {
       if (mine !== asked || input.value.trim() !== words) return;
       hits = answer.hits.filter(({ agentId }) => agentId).map(hitEntry);
       const count = hits.length;
-      hits.push([words, "look in the sessions that you had yourself", () => (location.hash = `#/sessions/${encodeURIComponent(words)}`), "hit"]);
+      hits.push([words, "look in the sessions that you had yourself", () => (location.hash = `#/sessions/${encodeURIComponent(words)}`)]);
       told.textContent = count
         ? `${count}${answer.more ? " newest" : ""} in the logs with ${words.includes(" ") ? "all these words" : "this word"}`
         : "No entry of a log has all of these words";
