@@ -286,6 +286,7 @@ fn described(fields: &mut Fields) -> SpawnRequest {
         team_id: bounded_word(fields, "teamId"),
         isolation: isolation(fields),
         worktree: None,
+        copies: None,
         command,
         env: Extra::default(),
         on_limit: None,

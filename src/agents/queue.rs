@@ -15,7 +15,7 @@
 
 use super::limit::reserve;
 use super::reason::Reason;
-use super::record::{Agent, Opening, Phase, Status};
+use super::record::{Agent, Phase, Status};
 use super::{LogEntry, Maker, Outcome, rights, spawn, touch};
 use crate::api::Problem;
 use crate::core::ids::AgentId;
@@ -187,7 +187,7 @@ fn hold(all: &mut All, cx: &mut Context, mut agent: Agent, prompt: String, why: 
         is_due: false,
         is_asked: reserve::is_asked(cx, &agent),
     }));
-    agent.opening = Some(Arc::new(Opening { prompt, succession: None }));
+    agent.opens_with(prompt);
     agent.held = None;
     agent.phase = Phase::Ended;
     agent.turn_open = false;

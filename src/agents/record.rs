@@ -7,6 +7,7 @@ use super::open_tools::OpenTools;
 use super::put_away::PutAway;
 use super::queue::{Priority, Queued};
 use super::reason::{Reason, StatusReason};
+use super::sessions::Copied;
 use super::touched::OpenFiles;
 use crate::core::CallId;
 use crate::core::ids::{AgentId, LineageId};
@@ -208,7 +209,7 @@ pub enum Phase {
 
 /// What an agent's program is to be started with, kept until it runs: a daemon that is killed before leaves
 /// it to the next one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 #[serde(rename_all = "camelCase")]
 pub struct Opening {
     /// Its first message.
@@ -216,6 +217,9 @@ pub struct Opening {
     /// The rotation that it is the successor of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succession: Option<Succession>,
+    /// The session that its own is to be a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copied>,
 }
 
 /// What a rotation still has to do once the successor runs.

@@ -419,7 +419,7 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let agents = Arc::make_mut(&mut all.agents);
     agents.retire(old_id);
     let succession = Succession { old: old_id, reason: rotation.reason.clone(), old_context_tokens };
-    agent.opening = Some(Arc::new(Opening { prompt: String::new(), succession: Some(succession) }));
+    agent.opening = Some(Arc::new(Opening { succession: Some(succession), ..Opening::default() }));
     let step = Step::Starting { old_context_tokens };
     let is_asked = rotation.reason == MANUAL;
     agents.pending_rotations.insert(id, Rotation { step, ..rotation });

@@ -1,19 +1,54 @@
 //! The sessions of an agent with its program: the one that it is in, and those that it has left.
 
 use super::Agent;
-use crate::providers::{Provider, SessionStart, Tokens};
+use super::record::Opening;
+use crate::providers::{self, Provider, SessionStart, Tokens};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Sessions of earlier lives that are remembered; of more the oldest are taken for a person's.
 const LEFT_MAX: usize = 200;
+
+impl Opening {
+    /// That of one whose session is to be a copy of this one.
+    pub fn copying(copies: Option<Copied>) -> Option<Arc<Self>> {
+        copies.map(|copies| Arc::new(Self { copies: Some(copies), ..Self::default() }))
+    }
+}
+
+/// A session of another agent, as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
+pub struct Copied {
+    pub session: String,
+    /// What its program had counted for it: it counts a copy from there.
+    pub counted: Tokens,
+}
 
 impl Agent {
     /// How its next life begins: in its session, if there is one that its program can go on with.
     pub(super) fn session_start(&self, provider: &dyn Provider) -> SessionStart {
         match self.session_id.clone().filter(|_| provider.info().capabilities.resume) {
             Some(id) => SessionStart::Resume { id, counted: self.session_counted },
-            None => SessionStart::Fresh,
+            None => match self.opening.as_ref().and_then(|opening| opening.copies.clone()) {
+                Some(Copied { session: id, counted }) => SessionStart::Fork { id, counted },
+                None => SessionStart::Fresh,
+            },
         }
+    }
+
+    /// What its program is to be started with, kept until it runs.
+    pub(super) fn opens_with(&mut self, prompt: String) {
+        let opening = self.opening.as_deref().cloned().unwrap_or_default();
+        self.opening = Some(Arc::new(Opening { prompt, ..opening }));
+    }
+
+    /// What a fork may begin with in another folder: a copy of its session, where its program can do that. In
+    /// the middle of a turn there is none that is whole.
+    pub fn copied(&self) -> Option<Copied> {
+        let provider = providers::by_id(&self.provider)?;
+        let may = provider.forks_elsewhere() && !self.turn_open && self.runner.is_none();
+        let session = self.session_id.clone().filter(|_| may)?;
+        Some(Copied { session, counted: self.session_counted })
     }
 
     /// Its next life begins in a session of its own.

@@ -55,6 +55,9 @@ pub struct SpawnRequest {
     /// The worktree that was made for it, relative to the project.
     #[serde(skip)]
     pub worktree: Option<String>,
+    /// The session that it begins with a copy of.
+    #[serde(skip)]
+    pub copies: Option<super::sessions::Copied>,
     /// For `acp`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
@@ -208,7 +211,8 @@ fn register(
     let prompt = briefing::first_message(all, &agent);
     memory::told_in(all, lineage, &prompt);
     cx.push(Effect::Put(Document::Prompt(lineage), Durability::BeforeReply));
-    queue::start(all, cx, provider, agent, prompt, SessionStart::Fresh);
+    let session = agent.session_start(provider);
+    queue::start(all, cx, provider, agent, prompt, session);
     touch(all, cx, Durability::BeforeReply);
     cx.moment(Moment::Spawned(id));
     id
@@ -239,8 +243,7 @@ pub fn start(
     session: SessionStart,
 ) {
     cx.push(Effect::Log(agent.lineage_id, agent.id, LogEntry::user(prompt.clone())));
-    let succession = agent.opening.as_ref().and_then(|opening| opening.succession.clone());
-    agent.opening = Some(Arc::new(Opening { prompt: prompt.clone(), succession }));
+    agent.opens_with(prompt.clone());
     order_start(all, cx, provider, agent, prompt, session);
 }
 
@@ -498,7 +501,7 @@ pub(super) fn new_record(all: &All, cx: &Context, (id, lineage_id): Ids, request
         start_ticks: 0,
         session_id: None,
         left_sessions: Arc::default(),
-        session_counted: Tokens::default(),
+        session_counted: request.copies.as_ref().map(|copied| copied.counted).unwrap_or_default(),
         tokens: Tokens::default(),
         instance_tokens: Tokens::default(),
         context_tokens: 0,
@@ -527,7 +530,7 @@ pub(super) fn new_record(all: &All, cx: &Context, (id, lineage_id): Ids, request
         session_confirmed: false,
         attached: Attached::No,
         heard: 0,
-        opening: None,
+        opening: Opening::copying(request.copies),
         open_files: OpenFiles::default(),
         near_ceiling: None,
         stalled: false,

@@ -1,8 +1,8 @@
 //! `POST /api/agents/:id/fork`: a new agent that goes on from where another one was before a turn, in a
 //! worktree of its own. It stands here because it takes snapshots, logs, briefs and worktrees together.
 //!
-//! A session belongs to the folder in which its program made it, so a fork has none: it begins with the brief
-//! of the log up to there.
+//! It begins with the brief of the log up to there, and from behind the last turn with a copy of the session
+//! as well, where its program lets one go on in another folder. No program copies one up to an earlier turn.
 
 use super::host::Host;
 use super::spawn::begin;
@@ -18,6 +18,10 @@ use serde_json::json;
 const MAX_TURN: u64 = 1 << 40;
 /// What a fork is told that is told nothing else.
 const GO_ON: &str = "Go on with the task from here.";
+/// What it is told of the session that it may have got: where its first start is put off it begins without.
+const COPY: &str = "If you remember the work above yourself, this session is a copy of the one in which it was done. \
+                    Your folder is another one now, the one that you were started in, and has the same files: \
+                    read and write there, by paths relative to it, and not where you worked before.";
 
 /// What a fork is asked for with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -25,6 +29,7 @@ pub(super) struct Wish {
     turn: Option<u64>,
     name: Option<String>,
     prompt: Option<String>,
+    is_fresh: bool,
 }
 
 /// The route.
@@ -56,7 +61,8 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
     fields.validator.check(chars <= most, "prompt", || {
         format!("prompt must have at most {most} characters, it has {chars}; the brief goes before it")
     });
-    Wish { turn, name, prompt: prompt.map(ToOwned::to_owned) }
+    let is_fresh = fields.boolean("fresh").unwrap_or(false);
+    Wish { turn, name, prompt: prompt.map(ToOwned::to_owned), is_fresh }
 }
 
 fn fork(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
@@ -66,7 +72,10 @@ fn fork(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let from = host.snapshots.beginning(agent, wish.turn)?;
     let told = told(host, ask, agent, &from)?;
     let words = wish.prompt.as_deref().unwrap_or(GO_ON);
-    let request = SpawnRequest { name: wish.name, prompt: format!("{told}\n\n{words}"), ..like(agent) };
+    let copies = agent.copied().filter(|_| from.until.is_none() && !wish.is_fresh);
+    let note = if copies.is_some() { format!("{COPY}\n\n") } else { String::new() };
+    let prompt = format!("{told}\n\n{note}{words}");
+    let request = SpawnRequest { name: wish.name, prompt, copies, ..like(agent) };
     begin(host, ask, request, None, |folder| host.snapshots.fill(folder, agent, &from))
 }
 

@@ -70,6 +70,7 @@ mod real_claude;
 mod real_clis;
 mod real_comments;
 mod real_environment;
+mod real_forks;
 mod real_frozen;
 mod real_integrations;
 mod real_kills;

@@ -1,7 +1,7 @@
 //! `svc snapshots`, `svc undo`, `svc redo` and `svc fork`.
 
 use super::agents::{started, words_or_stdin};
-use super::commands::{Command, Group, Words, value};
+use super::commands::{Command, Group, Words, switch, value};
 use super::render::{Table, age_of, clean, one_line};
 use super::session::{Failure, Outcome, Session, now};
 use super::target::{find, path, text};
@@ -59,9 +59,12 @@ pub(super) static COMMANDS: &[Command] = &[
         options: &[
             value("turn", "N", "as it was before this turn; behind its last one by default"),
             value("name", "NAME", "what the new one is called"),
+            switch("fresh", "with the brief alone, without a copy of the session"),
         ],
         details: "It may do what the other one may, works in a git worktree of its own with the files as they were then,\n\
                   and begins with a brief of the log up to there and your words; '-' reads them from standard input.\n\
+                  From behind the last turn it has a copy of the session, too, where its program can (Claude Code,\n\
+                  Codex, ollama).\n\
                   The other one, its session and its folder stay as they are. 'svc diff' and 'svc merge' know the rest.",
         run: fork,
         ..Command::PLAIN
@@ -122,6 +125,9 @@ fn fork(session: &Session) -> Outcome {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             body[field] = json!(value);
         }
+    }
+    if args.flag("fresh") {
+        body["fresh"] = json!(true);
     }
     let client = session.client()?;
     let agent = find(&client, &args.words[0])?;

@@ -108,6 +108,10 @@ impl Provider for ClaudeCode {
         true
     }
 
+    fn forks_elsewhere(&self) -> bool {
+        true
+    }
+
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {
         wire::check_names(request)?;
         let mut args: Vec<String> =

@@ -66,6 +66,10 @@ impl Provider for Codex {
         true
     }
 
+    fn forks_elsewhere(&self) -> bool {
+        true
+    }
+
     /// `$CODEX_HOME/sessions/YEAR/MONTH/DAY/rollout-TIME-THREAD.jsonl`.
     fn record(&self, session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
         let home = env("CODEX_HOME").or_else(|| Some(env("HOME")?.join(".codex")))?;

@@ -230,6 +230,11 @@ pub trait Provider: Sync {
         false
     }
 
+    /// Whether such a copy may go on in another folder than the one in which the session was held.
+    fn forks_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Where the program keeps the sessions that people have in this project; `env` is its environment.
     fn kept_sessions(&self, project: &Path, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<outside::Kept> {
         let _ = (project, env);

@@ -120,6 +120,10 @@ impl Provider for Ollama {
         let file = carried::File::Fixed(format!(".svc/sessions/{session}.json"));
         Carried::File(carried::Place { root: project.to_owned(), file })
     }
+
+    fn forks_elsewhere(&self) -> bool {
+        true
+    }
 }
 
 /// A model's name, and its context window where one is given or known.

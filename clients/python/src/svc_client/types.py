@@ -2477,6 +2477,7 @@ class PostAgentsIdDiscardReply(TypedDict):
 PostAgentsIdFetchReply = TypedDict("PostAgentsIdFetchReply", {"agentId": "Id", "agentName": str, "branch": str, "commits": int, "from": str, "ok": bool, "runner": Union[str, None], "to": str, "uncommitted": bool})
 
 class PostAgentsIdForkBody(TypedDict):
+    fresh: NotRequired[bool]
     name: NotRequired[str]
     prompt: NotRequired[str]
     turn: NotRequired[int]
