@@ -119,7 +119,7 @@ fn record_routes(spawn: Worker) -> Vec<Route<Handler>> {
             .replies(&[
                 (201, "the record"),
                 (400, "a field is wrong; every fault is listed"),
-                (409, "maxAgents are alive already"),
+                (409, "maxAgents are alive already; no_runner_fits: no runner with that label, and why"),
             ]),
         Route::new(Method::Get, "/api/agents/:id", "One agent, with its whole prompt", Read(get))
             .replies(&[(200, "the record"), (404, "no such agent")]),

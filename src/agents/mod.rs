@@ -29,6 +29,7 @@ mod open_tools;
 mod outcome;
 mod patch;
 mod paths;
+mod placement;
 mod put_away;
 pub mod queue;
 mod reason;

@@ -17,6 +17,8 @@ pub enum Outcome {
         overlaps: Vec<Value>,
         /// The schedule that starts more like it.
         schedule: Option<ScheduleId>,
+        /// Why it is on its runner, where that was chosen for it.
+        placed: Option<String>,
     },
     /// Its process is gone.
     Ended {
@@ -87,11 +89,14 @@ impl Outcome {
     /// As HTTP tells it: 201 with the record and `overlaps` for a start, 200 for everything else.
     pub fn http(&self) -> Reply {
         match self {
-            Self::Spawned { agent, overlaps, schedule } => {
+            Self::Spawned { agent, overlaps, schedule, placed } => {
                 let mut body = json!(agent.rest());
                 body["overlaps"] = json!(overlaps);
                 if let Some(schedule) = schedule {
                     body["scheduleId"] = json!(schedule);
+                }
+                if let Some(placed) = placed {
+                    body["placed"] = json!(placed);
                 }
                 Reply::json(201, &body).with_header("Location", format!("/api/agents/{}", agent.id))
             }

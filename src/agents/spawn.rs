@@ -6,7 +6,9 @@ use super::reason::Reason;
 use super::record::{Agent, Attached, Isolation, Opening, Phase, Status, Succession};
 use super::touched::OpenFiles;
 use super::worker::Far;
-use super::{LogEntry, Maker, Outcome, RunOrder, choice, elsewhere, rights, rotation, scope, touch};
+use super::{
+    LogEntry, Maker, Outcome, RunOrder, choice, elsewhere, placement, rights, rotation, scope, touch,
+};
 use crate::accounts;
 use crate::api::{Problem, Validator};
 use crate::context::briefing;
@@ -102,11 +104,14 @@ pub struct StartOrder {
 /// Starts a new agent that somebody asks for.
 ///
 /// Errors: as [`spawn_agent`].
-pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Outcome, Problem> {
+pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<Outcome, Problem> {
     let maker = Maker::of(all, &cx.actor)?;
+    let placed = placement::place(all, cx, &mut request)?;
     let id = spawn_agent(all, cx, &maker, request)?;
+    placement::told(all, cx, id, placed.as_deref());
     let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
-    Ok(Outcome::Spawned { agent: Arc::clone(agent), overlaps: overlaps_with(all, agent), schedule: None })
+    let (agent, overlaps) = (Arc::clone(agent), overlaps_with(all, agent));
+    Ok(Outcome::Spawned { agent, overlaps, schedule: None, placed })
 }
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.

@@ -121,6 +121,9 @@ pub fn spawn(session: &Session) -> Outcome {
         body.insert("teamId".into(), json!(team_id(&client, team)?));
     }
     let agent = client.post("/api/agents", &Value::Object(body))?;
+    if let Some(placed) = agent["placed"].as_str() {
+        out.note(&super::render::clean(placed));
+    }
     for overlap in agent["overlaps"].as_array().into_iter().flatten() {
         out.note(&overlap_in_words(overlap));
     }

@@ -256,7 +256,7 @@ static AGENT_COMMANDS: [Command; 11] = [
                 "what it does at its provider's usage limit",
             ),
             value("account", "NAME", "one of 'svc account', or auto: the one with the most room"),
-            value("runner", "NAME", "work on another machine of yours: one of 'svc runners'"),
+            value("runner", "NAME", "work on another machine of yours: one of 'svc runners', or label:L"),
             value("schedule", "CRON", "also start one like it at these times"),
             value("skill", "ID", "an installed skill to attach; may be repeated"),
             value("integration", "ID", "an installed integration to attach; may be repeated"),

@@ -2441,6 +2441,7 @@ class PostAgentsBody(TypedDict):
 
 class PostAgentsReply(Agent):
     overlaps: list["Overlap"]
+    placed: NotRequired[str]
     scheduleId: NotRequired["Id"]
 
 class PostAgentsIdAttachBody(TypedDict):
