@@ -42,11 +42,20 @@ fn between(host: &Host, endpoint: &str) -> String {
     format!("http://{address}")
 }
 
-fn goes_there_and_back_and_remembers(cli: Cli) {
+/// Fields are dropped in this order.
+struct Stage {
+    daemon: Daemon,
+    host: Host,
+    home: Home,
+    _aimock: Aimock,
+}
+
+/// A daemon and a machine that have the program, each in a HOME of its own.
+fn stage(cli: Cli, program: &str) -> Option<Stage> {
     if !cli.is_here() {
-        return;
+        return None;
     }
-    let Some(host) = Host::start() else { return };
+    let host = Host::start()?;
     let folder = repository(1, 1);
     let aimock = Aimock::start(folder.path());
     let url = between(&host, &aimock.url);
@@ -54,7 +63,6 @@ fn goes_there_and_back_and_remembers(cli: Cli) {
     let variables = home.variables(cli, &url);
     let of = |name: &str| variables.iter().find(|(key, _)| *key == name).unwrap().1.clone();
     // The program as one has it there, with settings and a key for that endpoint, and no session.
-    let program = if cli == Cli::Codex { "codex" } else { "claude" };
     fs::create_dir_all(host.home().join(".local/bin")).unwrap();
     let names = [
         "PATH",
@@ -64,8 +72,8 @@ fn goes_there_and_back_and_remembers(cli: Cli) {
         "IS_SANDBOX",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     ];
-    let login: String = names.iter().map(|name| format!("export {name}='{}'\n", of(name))).collect();
-    let shell = format!("#!/bin/sh\n{login}exec {program} \"$@\"\n");
+    let login: Vec<String> = names.iter().map(|name| format!("export {name}='{}'", of(name))).collect();
+    let shell = format!("#!/bin/sh\n{}\nexec {program} \"$@\"\n", login.join("\n"));
     executable(&host.home().join(".local/bin").join(program), &shell);
     fs::create_dir_all(host.home().join(".codex")).unwrap();
     fs::copy(home.path().join(".codex/config.toml"), host.home().join(".codex/config.toml")).unwrap();
@@ -81,6 +89,12 @@ fn goes_there_and_back_and_remembers(cli: Cli) {
     });
     add(&daemon, "box", "box");
     assert_eq!(check(&daemon, "box")["error"], Value::Null);
+    Some(Stage { daemon, host, home, _aimock: aimock })
+}
+
+fn goes_there_and_back_and_remembers(cli: Cli) {
+    let program = if cli == Cli::Codex { "codex" } else { "claude" };
+    let Some(Stage { daemon, host, home, _aimock }) = stage(cli, program) else { return };
     let body = json!({"role": "builder", "name": "one", "provider": cli.provider(), "model": cli.model(),
         "permission": "full", "isolation": "worktree", "prompt": "Please do REAL-PLAIN now."});
     daemon.post("/api/agents", &body);

@@ -289,8 +289,8 @@ fn with_claude() -> (Pretended, Daemon, Arc<Folder>) {
 
 fn last_words(daemon: &Daemon) -> String {
     let log = daemon.get("/api/agents/one/log?tail=1000");
-    let texts = log["entries"].as_array().unwrap().iter().filter(|entry| entry["type"] == "text");
-    texts.last().unwrap()["text"].as_str().unwrap().to_owned()
+    let mut texts = log["entries"].as_array().unwrap().iter().filter(|entry| entry["type"] == "text");
+    texts.next_back().unwrap()["text"].as_str().unwrap().to_owned()
 }
 
 #[test]
