@@ -174,7 +174,6 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc runner add box ssh me@box.example.org --label big",
             "svc runner add cell container podman my-tools:1",
-            "svc runner fetch backend-1",
             "svc runner grant box claude-code    # its key from your vault, for runs there",
         ],
     ),
