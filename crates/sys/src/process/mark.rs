@@ -11,11 +11,15 @@ use super::{Marker, os};
 use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use svc_base::ids::AgentId;
 
 /// The topmost byte of each mark. A limit that somebody has set for a reason is unlikely to be that high, and
 /// no limit at all is all ones.
 const SIGN: u64 = 0x5c;
+
+/// Whether this process has started anything that makes a place.
+static HAS_PLACES: AtomicBool = AtomicBool::new(false);
 
 /// Whom a process works for, as its limit tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +39,16 @@ impl LimitMark {
         Self((SIGN << 56) | (1 << 32))
     }
 
-    /// Whether it is that.
+    /// [`LimitMark::of_place`], for one that this process is about to have.
+    pub fn for_place() -> Self {
+        HAS_PLACES.store(true, Ordering::Relaxed);
+        Self::of_place()
+    }
+
+    /// Whether it is that of a place, and this process has any: whoever has none leaves no way out to a program
+    /// that gives itself this mark.
     pub fn is_place(self) -> bool {
-        self == Self::of_place()
+        self == Self::of_place() && HAS_PLACES.load(Ordering::Relaxed)
     }
 
     /// The mark of a process; `None` when it has none, is gone, or the system tells none.
@@ -88,7 +99,8 @@ mod tests {
         assert_eq!(mark.agent(Path::new("/srv/one")), Some(AgentId(0x00ab_cdef)));
         assert_eq!(mark.agent(Path::new("/srv/two")), None);
         assert!(!mark.is_tool() && !mark.is_place());
-        let place = LimitMark::of_place();
+        assert!(!LimitMark::of_place().is_place(), "nobody has one yet");
+        let place = LimitMark::for_place();
         assert!(place.is_place() && !place.is_tool() && place.agent(Path::new("/srv/one")).is_none());
         assert!(place.limit() < mark.limit());
     }

@@ -149,8 +149,9 @@ fn command(spec: &Spec, tie: Tie<'_>) -> io::Result<Command> {
         command.env(AGENT_ID_VARIABLE, marker.agent.to_string());
         command.env(PROJECT_DIR_VARIABLE, &marker.project_dir);
     }
-    let is_place = spec.env.iter().any(|(name, _)| name == PLACE_VARIABLE);
-    let mark = if is_place { LimitMark::of_place() } else { LimitMark::new(spec.marker.as_ref()) }.limit();
+    // An agent's variables are whoever's has named them.
+    let is_place = spec.marker.is_none() && spec.env.iter().any(|(name, _)| name == PLACE_VARIABLE);
+    let mark = if is_place { LimitMark::for_place() } else { LimitMark::new(spec.marker.as_ref()) }.limit();
     let own = std::process::id();
     let tied = match tie {
         Tie::None => None,
