@@ -85,7 +85,7 @@ impl Pretended {
 #[test]
 fn a_far_end_that_says_nothing_is_given_up_and_a_program_that_says_nothing_is_not() {
     let host = Pretended::new();
-    let daemon = host.daemon(repository(2, 52_000));
+    let daemon = host.daemon(repository(2, 26_000));
     let ends = || host.ends();
     let first_line = |id: &str| {
         wait_within(Duration::from_secs(30), "its first line", || {
