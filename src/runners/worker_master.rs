@@ -7,6 +7,7 @@
 use super::kind::{Spot, engine};
 use super::worker_host::{client, own_hash, standing_script};
 use super::{Kind, Runner, worker_direct};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -31,7 +32,7 @@ struct Standing {
     /// Of the socket there, see [`super::worker_direct`].
     number: String,
     /// What leads to it, once that was tried.
-    direct: Option<Option<PathBuf>>,
+    direct: OnceCell<Option<PathBuf>>,
     began: Instant,
     exit: crossbeam_channel::Receiver<Exit>,
     /// Its end is the connection's.
@@ -51,14 +52,14 @@ pub fn standing(
         return None;
     }
     let mut all = STANDING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(standing) = all.get_mut(&runner.folder) {
+    if let Some(standing) = all.get(&runner.folder) {
         let is_gone = !standing.exit.is_empty();
         if !is_gone {
             let Standing { socket, number, direct, .. } = standing;
             if !socket.exists() {
                 return None;
             }
-            let direct = direct.get_or_insert_with(|| worker_direct::lead(processes, socket, home, number));
+            let direct = direct.get_or_init(|| worker_direct::lead(processes, socket, home, number));
             return Some((socket.clone(), direct.clone()));
         }
         if standing.began.elapsed() < AGAIN {
@@ -81,8 +82,8 @@ pub fn standing(
     spec.args.splice(0..0, words.map(Into::into));
     // Without one a line has a connection of its own.
     let running = processes.spawn(&spec).ok()?;
-    let (exit, _input) = (running.exit, running.stdin);
-    let standing = Standing { socket, number, direct: None, began: Instant::now(), exit, _input };
+    let (began, exit, direct) = (Instant::now(), running.exit, OnceCell::new());
+    let standing = Standing { socket, number, direct, began, exit, _input: running.stdin };
     all.insert(runner.folder.clone(), standing);
     None
 }
