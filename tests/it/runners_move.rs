@@ -148,10 +148,12 @@ fn where_a_step_fails_it_stays_where_it_was_and_goes_on_there() {
     git(&tree, &["switch", "--quiet", &branch]);
     // There is no repository to be made.
     let work = host.home().join(".local/state/svc");
-    std::fs::create_dir_all(&work).unwrap();
-    std::fs::write(work.join("runners"), "").unwrap();
+    let places = work.join("runners");
+    std::fs::rename(&places, work.join("aside")).unwrap();
+    std::fs::write(&places, "").unwrap();
     failed("runners");
-    std::fs::remove_file(work.join("runners")).unwrap();
+    std::fs::remove_file(&places).unwrap();
+    std::fs::rename(work.join("aside"), &places).unwrap();
     // It goes there, and somebody changes something in the tree after it has come back.
     let (status, told) = moves(&daemon, "one", &json!({"runner": "box"}));
     assert_eq!(status, 200, "{told:#}");
