@@ -144,8 +144,9 @@ fn issue_6_the_tokens_stand_nowhere_but_sealed() {
     {
         assert_clean(path, daemon.get(path).to_string().as_bytes());
     }
-    let mut pids = processes::of_project(&daemon.project);
-    assert!(!pids.is_empty(), "an agent runs");
+    let mut pids = wait_for("an agent's process", || {
+        Some(processes::of_project(&daemon.project)).filter(|pids| !pids.is_empty())
+    });
     pids.push(daemon.pid());
     for pid in pids {
         for part in ["cmdline", "environ"] {
