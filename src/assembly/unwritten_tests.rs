@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Routes that are not in [`cases`], and why.
-const OTHERS: [(&str, &str); 14] = [
+const OTHERS: [(&str, &str); 15] = [
     ("POST /api/agents/:id/query", "asks a model; nothing of it lasts"),
     ("POST /api/agents/:id/rotate", "is answered when the successor runs"),
+    ("POST /api/agents/:id/move", "is answered when it has arrived; see the tests of moves"),
     ("POST /api/gateways/:id/connect", "waits for its platform; see the tests of gateways"),
     ("POST /api/integrations/:id/exec", "waits for the disk in its own way; see the tests of integrations"),
     ("POST /api/integrations/:id/install", "is answered when its files are there"),
@@ -80,6 +81,8 @@ fn world() -> World {
     assert_eq!(bench.account("work", "codex", Some("/srv/work")).0, 201);
     let box_ = json!({"name": "box", "kind": "ssh", "destination": "me@box"});
     assert_eq!(bench.ask("POST", "/api/runners", &box_).0, 201);
+    bench.command(put_key("gemini"));
+    assert_eq!(bench.ask("POST", "/api/runners/box/grants", &json!({"provider": "gemini"})).0, 200);
     let (id, key, masked) = ("hub".into(), "HUB_KEY".into(), "k".into());
     let set = integrations::Command::SetCredential { id, key, sealed: sealed(), masked };
     bench.command(Command::Integrations(set));
@@ -192,7 +195,8 @@ fn cases(world: &World) -> Vec<(&'static str, String, Value)> {
         ("DELETE /api/credentials/:provider", "credentials/codex".into(), none.clone()),
         ("DELETE /api/accounts/:name", "accounts/work".into(), none.clone()),
         ("POST /api/runners", "runners".into(), runner),
-        ("DELETE /api/runners/:name", "runners/box".into(), none.clone()),
+        ("POST /api/runners/:name/grants", "runners/box/grants".into(), json!({"provider": "codex"})),
+        ("DELETE /api/runners/:name/grants/:provider", "runners/box/grants/gemini".into(), none.clone()),
         ("POST /api/gateways", "gateways".into(), json!({"type": "slack"})),
         ("PATCH /api/gateways/:id", format!("gateways/{gateway}"), json!({"chatId": "8"})),
         ("DELETE /api/gateways/:id", format!("gateways/{gateway}"), none.clone()),

@@ -168,7 +168,7 @@ impl Stage {
                 let told = |parted| format!("line {line}: {command}\n{parted}\n\nbut it printed\n{told}");
                 compared(wanted, &seen).map_err(told)
             };
-            // A person reads on while an agent starts, so what comes by itself is looked at until it has come.
+            // A person reads on while an agent starts: what comes by itself is looked at until it has come.
             let deadline = Instant::now() + COMES_BY_ITSELF;
             let mut found = look();
             while found.is_err() && command.starts_with("svc agents") && Instant::now() < deadline {

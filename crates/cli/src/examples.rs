@@ -21,7 +21,6 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "svc spawn backend --scope 'src/**' 'Add a login page'",
             "svc spawn backend --provider codex --account auto --follow 'Mend the failing test'",
-            "svc spawn docs --isolation worktree - < task.md",
             "svc spawn backend --runner label:big 'Find the slow query'",
         ],
     ),

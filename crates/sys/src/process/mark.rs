@@ -45,8 +45,8 @@ impl LimitMark {
         Self::of_place()
     }
 
-    /// Whether it is that of a place, and this process has any: whoever has none leaves no way out to a program
-    /// that gives itself this mark.
+    /// Whether it is that of a place, and this process has any: whoever has none leaves no way out to a
+    /// program that gives itself this mark.
     pub fn is_place(self) -> bool {
         self == Self::of_place() && HAS_PLACES.load(Ordering::Relaxed)
     }
