@@ -6,7 +6,7 @@
 use super::put_away::PutAway;
 use super::reason::Reason;
 use super::record::{Agent, FileTouch, Phase, Status};
-use super::{SpawnRequest, spawn, touch};
+use super::{SpawnRequest, new_life, spawn, touch};
 use crate::api::{Problem, Reply};
 use crate::core::ids::{AgentId, LineageId};
 use crate::core::{Context, Document, Durability, Effect, Moment, State as All};
@@ -66,7 +66,7 @@ pub fn adopt(all: &mut All, cx: &mut Context, adopted: Adopted) -> Result<Reply,
     if all.agents.knows_id(id.0) || all.agents.knows_id(lineage.0) || id.0 == lineage.0 {
         return Err(Problem::new(409, "id_in_use", "the id that was drawn is in use; try again"));
     }
-    let mut agent = spawn::new_record(all, cx, (id, lineage), request);
+    let mut agent = new_life::first(all, cx, (id, lineage), request);
     agent.actual_model = adopted.model;
     agent.session_id = Some(session);
     agent.session_confirmed = true;

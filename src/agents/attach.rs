@@ -10,7 +10,7 @@
 
 use super::reason::Reason;
 use super::record::{Agent, Attached, Phase, Status, Stop};
-use super::{Outcome, RunOrder, life, rotation, say, spawn, touch};
+use super::{Outcome, RunOrder, life, new_life, rotation, say, spawn, touch};
 use crate::api::Problem;
 use crate::core::ids::AgentId;
 use crate::core::{CallId, Context, Durability, Effect, Moment, State as All};
@@ -182,7 +182,7 @@ fn begin(
         return Err(Problem::new(409, "no_session", text));
     };
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
-    let mut agent = spawn::next_life(old, id, cx);
+    let mut agent = new_life::next(old, id, cx);
     agent.attached = Attached::Here;
     let session = SessionStart::Resume { id: session, counted: agent.session_counted };
     Arc::make_mut(&mut all.agents).retire(old.id);

@@ -17,7 +17,7 @@
 
 use super::reason::Reason;
 use super::record::{Agent, Phase, Status, Stop};
-use super::{LogEntry, Outcome, limit_words, queue, rights, rotation, spawn, touch};
+use super::{LogEntry, Outcome, limit_words, new_life, queue, rights, rotation, spawn, touch};
 use crate::api::Problem;
 use crate::core::ids::AgentId;
 use crate::core::notice::Notice;
@@ -439,7 +439,7 @@ pub(super) fn resume(
 /// Makes the next life of a held agent, which is started once the disk has it.
 fn prepare(all: &mut All, cx: &mut Context, old: &Agent) -> AgentId {
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
-    let mut agent = spawn::next_life(old, id, cx);
+    let mut agent = new_life::next(old, id, cx);
     agent.phase = Phase::Ended;
     agent.turn_open = false;
     // What is said from now on waits until it runs.

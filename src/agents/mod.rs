@@ -25,6 +25,7 @@ mod limit_nights;
 mod limit_tests;
 mod limit_words;
 pub mod moving;
+mod new_life;
 mod open_tools;
 mod outcome;
 mod patch;

@@ -23,7 +23,7 @@ use super::last_word::{self, LastWord};
 use super::limit::{handover, reserve};
 use super::reason::{Awaited, Reason};
 use super::record::{Agent, Attached, Opening, Status, Stop, Succession};
-use super::{Job, Outcome, RunOrder, State, life, say, spawn, touch};
+use super::{Job, Outcome, RunOrder, State, life, new_life, say, spawn, touch};
 use crate::api::Problem;
 use crate::context::triggers::{self, Due, FULL};
 use crate::context::{brief, briefing};
@@ -408,7 +408,7 @@ pub fn predecessor_ended(all: &mut All, cx: &mut Context, old_id: AgentId) {
     let Some(rotation) = Arc::make_mut(&mut all.agents).pending_rotations.remove(&old_id) else { return };
     let Step::Ending(brief) = rotation.step else { return };
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
-    let mut agent = spawn::next_life(&old, id, cx);
+    let mut agent = new_life::next(&old, id, cx);
     let old_context_tokens = agent.context_tokens;
     // In the old session the successor would be as full as its predecessor.
     agent.leave_session();

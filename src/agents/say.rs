@@ -6,7 +6,7 @@
 use super::limit::reserve;
 use super::reason::Remark;
 use super::record::{Agent, Attached, Deliver, Instruction, Phase, Status};
-use super::{Job, Outcome, RunOrder, last_word, life, limit, queue, rotation, spawn, touch, wait};
+use super::{Job, Outcome, RunOrder, last_word, life, limit, new_life, queue, rotation, spawn, touch, wait};
 use crate::accounts;
 use crate::api::Problem;
 use crate::context::briefing;
@@ -309,7 +309,7 @@ fn continue_with(
         queue::check(all, cx.now, &old.provider, &old.role, old.priority)?;
     }
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
-    let mut agent = spawn::next_life(old, id, cx);
+    let mut agent = new_life::next(old, id, cx);
     agent.moving = None;
     message.map(|message| enqueue(all, &mut agent, message)).transpose()?;
     let (handoff, is_rotation) = rotation::handoff_of(all, cx.now, old).unzip();

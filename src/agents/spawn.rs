@@ -1,13 +1,12 @@
 //! Starting agents: checks against the registry, and the order to start a process.
 
-use super::open_tools::OpenTools;
 use super::queue::{self, Priority};
 use super::reason::Reason;
-use super::record::{Agent, Attached, Isolation, Opening, Phase, Status, Succession};
-use super::touched::OpenFiles;
+use super::record::{Agent, Isolation, Phase, Status, Succession};
 use super::worker::Far;
 use super::{
-    LogEntry, Maker, Outcome, RunOrder, choice, elsewhere, placement, rights, rotation, scope, touch,
+    LogEntry, Maker, Outcome, RunOrder, choice, elsewhere, new_life, placement, rights, rotation, scope,
+    touch,
 };
 use crate::accounts;
 use crate::api::{Problem, Validator};
@@ -17,15 +16,13 @@ use crate::core::time::Time;
 use crate::core::{Actor, Context, Document, Durability, Effect, Moment, State as All};
 use crate::credentials::{self, SecretVariable};
 use crate::providers::environment::Extra;
-use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, Room, SessionStart, Tokens};
+use crate::providers::{self, Effort, LaunchRequest, Permission, Purpose, Room, SessionStart};
 use crate::settings::{Cage, Enforcement, OnLimit};
 use crate::usage;
 use crate::{market, memory};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use svc_base::names;
 
 /// What `POST /api/agents` asks for, each field checked on its own. Teams, schedules and plans store it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, svc_base::recorded::Recorded)]
@@ -199,7 +196,7 @@ fn register(
     let id = AgentId(cx.fresh_id(|id| all.agents.knows_id(id)));
     let lineage = LineageId(cx.fresh_id(|other| other == id.0 || all.agents.knows_id(other)));
     let request = SpawnRequest { provider: Some(provider.info().id.to_owned()), ..request };
-    let mut agent = new_record(all, cx, (id, lineage), request);
+    let mut agent = new_life::first(all, cx, (id, lineage), request);
     agent.started_by = maker.lineage;
     agent.fenced = maker.fences(provider.info());
     let told = json!({
@@ -454,131 +451,6 @@ pub fn check_share(all: &All, for_agent: bool) -> Result<(), Problem> {
              until one has ended, or let a person start it"
         ),
     ))
-}
-
-fn default_name(all: &All, role: &str) -> String {
-    names::numbered(|name| all.agents.has_name(name), |n| format!("{role}-{n}"))
-}
-
-/// The model of an agent that names none, where the settings name one for its provider.
-fn default_model(all: &All, provider: &str) -> Option<String> {
-    let config = all.settings.config();
-    let is_default = provider == config.default_provider && config.default_model != "auto";
-    is_default.then(|| config.default_model.clone())
-}
-
-/// Of a life, and of all its lives.
-type Ids = (AgentId, LineageId);
-
-#[rustfmt::skip]
-pub(super) fn new_record(all: &All, cx: &Context, (id, lineage_id): Ids, request: SpawnRequest) -> Agent {
-    Agent {
-        id,
-        lineage_id,
-        predecessor_id: None,
-        name: request.name.unwrap_or_else(|| default_name(all, &request.role)),
-        role: request.role,
-        model: request.model.or_else(|| default_model(all, request.provider.as_deref()?)),
-        provider: request.provider.unwrap_or_default(),
-        actual_model: None,
-        scope: Arc::new(request.scope),
-        working_dir: request.working_dir,
-        integrations: Arc::new(request.integrations),
-        skills: Arc::new(request.skills),
-        permission: request.permission,
-        effort: request.effort,
-        team_id: request.team_id,
-        isolation: request.isolation,
-        worktree: request.worktree,
-        command: Arc::new(request.command),
-        started_by: None,
-        fenced: false,
-        env: Arc::new(request.env),
-        prompt: request.prompt.into(),
-        status: Status::Starting,
-        status_since: cx.now,
-        status_reason: Reason::Starting.into(),
-        spawned_at: cx.now,
-        last_activity: cx.now,
-        current_activity: None,
-        pid: None,
-        start_ticks: 0,
-        session_id: None,
-        left_sessions: Arc::default(),
-        session_counted: request.copies.as_ref().map(|copied| copied.counted).unwrap_or_default(),
-        tokens: Tokens::default(),
-        instance_tokens: Tokens::default(),
-        context_tokens: 0,
-        context_window: 0,
-        cost_usd: 0.0,
-        unpriced_tokens: 0,
-        turns: 0,
-        exit: None,
-        error: None,
-        queue: Vec::new(),
-        files: Arc::new(BTreeMap::new()),
-        last_turn: None,
-        turn_open: true,
-        held: None,
-        on_limit: request.on_limit,
-        account: request.account,
-        priority: request.priority,
-        runner: request.runner,
-        moving: None, queued: None, put_away: None, frozen: None,
-        told: None,
-        tries: 0,
-        under_way: Vec::new(),
-        turn_presumed: false,
-        open_tools: OpenTools::default(),
-        limit: None,
-        session_confirmed: false,
-        attached: Attached::No,
-        heard: 0,
-        opening: Opening::copying(request.copies),
-        open_files: OpenFiles::default(),
-        near_ceiling: None,
-        stalled: false,
-        phase: Phase::Working,
-    }
-}
-
-/// A copy of `old` for its next life: same lineage, name, settings and counters; nothing of its process.
-pub fn next_life(old: &Agent, id: AgentId, cx: &Context) -> Agent {
-    let is_named = old.model.as_deref().is_some_and(|model| old.actual_model.as_deref() != Some(model));
-    Agent {
-        id,
-        predecessor_id: Some(old.id),
-        // Its program runs what is named for it now; what it was set to itself has hardly changed.
-        actual_model: if is_named { None } else { old.actual_model.clone() },
-        context_window: if is_named { 0 } else { old.context_window },
-        status: Status::Starting,
-        status_since: cx.now,
-        status_reason: Reason::Starting.into(),
-        spawned_at: cx.now,
-        last_activity: cx.now,
-        current_activity: None,
-        pid: None,
-        start_ticks: 0,
-        instance_tokens: Tokens::default(),
-        exit: None,
-        error: None,
-        last_turn: None,
-        turn_open: true,
-        told: None,
-        put_away: None,
-        frozen: None,
-        turn_presumed: false,
-        open_tools: OpenTools::default(),
-        limit: None,
-        session_confirmed: false,
-        heard: 0,
-        opening: None,
-        open_files: OpenFiles::default(),
-        near_ceiling: None,
-        stalled: false,
-        phase: Phase::Working,
-        ..old.clone()
-    }
 }
 
 /// Living agents of other lineages whose scope may name files that `agent`'s does.

@@ -8,6 +8,7 @@ use crate::support::folder::Folder;
 use crate::support::real::absent;
 use crate::support::wait::wait_within;
 use serde_json::{Value, json};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ impl Host {
         let host = Self { folder: Folder::new("runner") };
         // Namespaces are root's.
         if is_root() && host.setup("--status").is_ok() {
+            enter_own_network();
             host.do_("start");
             return Some(host);
         }
@@ -82,6 +84,24 @@ impl Drop for Host {
             let _ = self.setup("stop");
         }
     }
+}
+
+/// Puts this thread, and what it starts from now on, into a network of its own, where the cables are laid: a
+/// browser beside gives up whatever it loads when an interface of its machine comes or goes.
+#[allow(unsafe_code, reason = "std leaves no namespace")]
+fn enter_own_network() {
+    thread_local! {
+        static ENTERED: OnceCell<()> = const { OnceCell::new() };
+    }
+    ENTERED.with(|entered| {
+        entered.get_or_init(|| {
+            // SAFETY: takes a flag and touches no memory.
+            let failed = unsafe { libc::unshare(libc::CLONE_NEWNET) };
+            assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+            let up = Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.is_ok_and(|up| up.success()), "ip link set lo up");
+        });
+    });
 }
 
 /// Gives the machine at this destination a name.
