@@ -261,7 +261,7 @@ scenario("what comes late for one tab is not shown in another", async (page) => 
   await page.quiet();
   check(await page.locator(".vlist").isVisible(), "the work is gone");
   check(!(await page.locator(".brief").count()), "the brief stands where the work was");
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("of an agent that is removed nothing more is asked", async (page) => {
@@ -342,7 +342,7 @@ scenario("a timeline begins with the task, and tells a failure once", async (pag
   check(!(await text(page, ".detail")).includes("You are it."), "the briefing is not folded away");
   await page.locator(".detail summary", { hasText: "The briefing, 27 lines" }).click();
   await page.locator(".detail .prose", { hasText: "You are it." }).waitFor();
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("a card says what to do about a crash, and tells the error once", async (page) => {
@@ -367,7 +367,7 @@ scenario("a card says what to do about a crash, and tells the error once", async
   check(words.split("Invalid API key").length === 2, `the error is told twice: ${words}`);
   await card("worker-lost").getByText("at line 3").waitFor();
   await card("worker-still").getByText("is silent").waitFor();
-  await daemon.api("DELETE", `/api/agents/${one.id}`);
+  await daemon.forget(page, one.id);
 });
 
 scenario("an answer aside is in sight", async (page) => {
@@ -384,7 +384,7 @@ scenario("an answer aside is in sight", async (page) => {
   check((await answer.innerText()).includes("how far are you?"), "it does not say what was asked");
   const box = await answer.boundingBox();
   check(box.y >= 0 && box.y + box.height <= 900, `the answer is at ${box.y} to ${box.y + box.height} of 900`);
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("start one like another, with another model", async (page) => {
@@ -406,5 +406,5 @@ scenario("start one like another, with another model", async (page) => {
       JSON.stringify({ model: "default", scope: given.scope, permission: "full", effort: "high", isolation: "worktree" }),
     JSON.stringify({ model, scope, permission, effort, isolation }),
   );
-  for (const name of ["likeness-a", "likeness-1"]) await daemon.api("DELETE", `/api/agents/${name}`);
+  await daemon.forget(page, "likeness-a", "likeness-1");
 });

@@ -70,7 +70,7 @@ scenario("a broken connection goes on where it was, without loss or repeats", as
   check(!gaps.length, `events are missing before ${gaps}`);
   const { id } = await daemon.get("/api/agents/worker-broken");
   await wholeTimeline(page, id);
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("reconnect after a restart of the daemon, without loss or repeats", async (page) => {
@@ -92,7 +92,7 @@ scenario("reconnect after a restart of the daemon, without loss or repeats", asy
   check((await counts(page)).connects >= 2, "it did not connect again");
   const { id } = await daemon.get("/api/agents/worker-again");
   await wholeTimeline(page, id);
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("while the daemon is away nothing passes for the present", async (page) => {

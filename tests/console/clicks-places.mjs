@@ -292,7 +292,7 @@ scenario("on a phone a row of a table is a card", async (page) => {
       check(!cell.label || cell.shown === `"${cell.label}"`, `${name}: ${cell.label} is not shown`);
     }
   }
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("a key is stored for something that there is", async (page) => {
@@ -332,7 +332,7 @@ scenario("agents without a team stand beside the default one", async (page) => {
   check(free.some((one) => one.id === id), "it has a team");
   await card("Unassigned").getByText(/^[1-9]\d* alive$/).waitFor();
   await card("default").getByText("0 alive").waitFor();
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("an integration says what it needs before it is installed", async (page) => {

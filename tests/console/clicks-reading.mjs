@@ -161,7 +161,7 @@ scenario("a turn is read as it was written: calls folded, an outline, all by the
     await mine.context().close();
   }
   await page.quiet();
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 async function reads(page) {
@@ -227,7 +227,7 @@ scenario("a link to an entry leads to its place in the timeline", async (page) =
   const list = await page.locator(".vlist").boundingBox();
   const at = await chosen.boundingBox();
   check(at.y >= list.y && at.y + at.height <= list.y + list.height, "the entry is not in sight");
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });
 
 scenario("the palette finds words in all logs and leads to their place", async (page) => {
@@ -260,5 +260,5 @@ scenario("the palette finds words in all logs and leads to their place", async (
   await page.getByRole("combobox", { name: "Search" }).fill("approv");
   await page.locator(".palette li", { hasText: "Approvals" }).waitFor();
   await page.keyboard.press("Escape");
-  await daemon.api("DELETE", `/api/agents/${id}`);
+  await daemon.forget(page, id);
 });

@@ -148,6 +148,12 @@ export class Daemon {
     return this.api("POST", where, body);
   }
 
+  /** Ends agents, or removes those that have ended, once the page asks nothing more of them. */
+  async forget(page, ...agents) {
+    await page.goto("about:blank");
+    for (const agent of agents) await this.api("DELETE", `/api/agents/${agent}`);
+  }
+
   spawn(role, model, more = {}) {
     return this.post("/api/agents", {
       role,

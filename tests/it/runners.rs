@@ -267,8 +267,8 @@ fn a_cable_that_is_pulled_costs_no_line_and_interrupts_no_turn() {
     let Some(host) = Host::start() else { return };
     // Fewer than a page of the log holds.
     let count = 900;
-    // It goes on for longer than the cable is out.
-    let pause = 40 + cut_time().as_millis() * 5 / 4 / 900;
+    // It goes on for longer than the cable is out, and not much longer.
+    let pause = 40 + cut_time().as_millis() * 11 / 10 / 900;
     let folder = repository(count, u64::try_from(pause).unwrap());
     let mut daemon = host.daemon(Arc::clone(&folder));
     add(&daemon, "box", "box");

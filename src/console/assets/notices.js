@@ -88,11 +88,13 @@ function look() {
     notice.close();
     shown.delete(key);
   }
-  const fresh = known ? [...items].filter(([key]) => !known.has(key)) : [];
+  // What waited before this page was opened is said to the other tabs, and not told.
+  const tells = known && may();
+  const fresh = [...items].filter(([key]) => !known?.has(key));
   known = new Set(items.keys());
   const unseen = fresh.filter(([, item]) => !looksAt(item));
   for (const one of fresh) if (!unseen.includes(one)) tabs.postMessage(one[0]);
-  if (may() && unseen.length) setTimeout(tellAll, OTHERS_MS, unseen);
+  if (tells && unseen.length) setTimeout(tellAll, OTHERS_MS, unseen);
 }
 
 /** Tells what still waits, and nobody looks at in another tab. */
