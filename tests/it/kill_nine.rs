@@ -9,6 +9,7 @@ use crate::support::wait::wait_for;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 200;
@@ -188,12 +189,13 @@ fn kill_nine_keeps_every_lock_that_was_declared_and_none_that_was_given_back() {
     let (mut total, mut ahead) = (0, 0);
     for round in 0..40_u64 {
         let mut daemon = Daemon::start_in(Arc::clone(&folder), &[]);
-        let fate = Instant::now() + Duration::from_micros(Dice::seeded(round).below(80_000));
+        // So many answers later, however slow the machine is.
+        let (fate, told) = (Dice::seeded(round).below(30), AtomicU64::new(0));
         let done: Vec<Locks> = std::thread::scope(|scope| {
-            let daemon_ref = &daemon;
+            let (daemon_ref, told) = (&daemon, &told);
             let clients: Vec<_> =
-                (0..CLIENTS).map(|n| scope.spawn(move || Locks::work(daemon_ref, n, round))).collect();
-            wait_for("the moment", || (Instant::now() >= fate).then_some(()));
+                (0..CLIENTS).map(|n| scope.spawn(move || Locks::work(daemon_ref, n, round, told))).collect();
+            wait_for("the moment", || (told.load(Ordering::Relaxed) >= fate).then_some(()));
             kill_nine(daemon_ref.pid());
             clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
@@ -228,8 +230,8 @@ struct Locks {
 }
 
 impl Locks {
-    /// Declares, and gives every second one back, until the daemon is gone.
-    fn work(daemon: &Daemon, client: u64, round: u64) -> Self {
+    /// Declares, and gives every second one back, until the daemon is gone; counts what all are told.
+    fn work(daemon: &Daemon, client: u64, round: u64, told: &AtomicU64) -> Self {
         let (mut done, owner) = (Self::default(), format!("client-{client}"));
         for n in 0_u64.. {
             let resource = format!("<r{round}-c{client}-n{n}>");
@@ -239,6 +241,7 @@ impl Locks {
                 // More than an owner may hold; or nobody knows what came of it.
                 Ok(_) | Err(_) => break,
             }
+            told.fetch_add(1, Ordering::Relaxed);
             if n % 2 == 1 {
                 done.held.push(resource);
                 continue;
