@@ -5,6 +5,7 @@ use crate::accounts::{self, AUTO, DEFAULT};
 use crate::api::{Problem, Validator};
 use crate::core::State as All;
 use crate::core::time::Time;
+use crate::providers::environment::Extra;
 use crate::providers::limit::Kind;
 use crate::providers::{self, Info, Provider};
 use crate::usage::quota;
@@ -19,6 +20,12 @@ impl Agent {
     pub fn account_name(&self) -> &str {
         self.account.as_deref().unwrap_or(DEFAULT)
     }
+}
+
+/// What persons have said about its variables here; the home of its account goes before all else.
+pub fn variables(all: &All, agent: &Agent) -> Extra {
+    let own = accounts::environment(all, &agent.provider, agent.account.as_deref());
+    all.settings.config().env.of(&agent.provider).then(&agent.env).then(&own)
 }
 
 fn refusal(field: &str, fault: String) -> Problem {

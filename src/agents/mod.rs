@@ -59,6 +59,7 @@ pub mod worker_jobs;
 pub mod worker_log;
 
 pub use attach::Wish;
+pub use choice::variables;
 pub use life::{died_by_foreign_signal, run_report};
 pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
@@ -68,6 +69,7 @@ pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
 pub use rotation::{under_way as is_rotating, why_rotated};
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume, say_to};
+pub use sessions::Copied;
 pub use silence::silence;
 pub use spawn::{
     SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent, start_again,

@@ -16,12 +16,16 @@ impl Opening {
     }
 }
 
-/// A session of another agent, as it is.
+/// A session that a new agent begins with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, svc_base::recorded::Recorded)]
 pub struct Copied {
     pub session: String,
-    /// What its program had counted for it: it counts a copy from there.
+    /// What its program had counted for it: it counts on from there.
     pub counted: Tokens,
+    /// It is a copy already, made for this agent, which goes on in it. Otherwise it is another agent's, as it
+    /// is, and the program is to make a copy.
+    #[serde(default)]
+    pub is_own: bool,
 }
 
 impl Agent {
@@ -30,7 +34,8 @@ impl Agent {
         match self.session_id.clone().filter(|_| provider.info().capabilities.resume) {
             Some(id) => SessionStart::Resume { id, counted: self.session_counted },
             None => match self.opening.as_ref().and_then(|opening| opening.copies.clone()) {
-                Some(Copied { session: id, counted }) => SessionStart::Fork { id, counted },
+                Some(Copied { session: id, counted, is_own: true }) => SessionStart::Resume { id, counted },
+                Some(Copied { session: id, counted, .. }) => SessionStart::Fork { id, counted },
                 None => SessionStart::Fresh,
             },
         }
@@ -48,7 +53,13 @@ impl Agent {
         let provider = providers::by_id(&self.provider)?;
         let may = provider.forks_elsewhere() && !self.turn_open && self.runner.is_none();
         let session = self.session_id.clone().filter(|_| may)?;
-        Some(Copied { session, counted: self.session_counted })
+        Some(Copied { session, counted: self.session_counted, is_own: false })
+    }
+
+    /// Its sessions, the one that it is in first, then those that it has left, the last first.
+    pub fn sessions(&self) -> impl Iterator<Item = &str> {
+        let left = self.left_sessions.iter().rev();
+        self.session_id.iter().chain(left).map(String::as_str)
     }
 
     /// Its next life begins in a session of its own.

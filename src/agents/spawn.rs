@@ -342,7 +342,6 @@ pub fn launch_request(
 ) -> LaunchRequest {
     let fence = fence(all, agent, purpose);
     let account = agent.account.as_deref();
-    let own = accounts::environment(all, &agent.provider, account);
     LaunchRequest {
         purpose,
         prompt,
@@ -358,7 +357,7 @@ pub fn launch_request(
         hook_program: all.project.program.clone(),
         fence,
         room: room(all).map(|room| Room { hidden: accounts::others(all, account), ..room }),
-        extra_env: all.settings.config().env.of(&agent.provider).then(&agent.env).then(&own),
+        extra_env: choice::variables(all, agent),
     }
 }
 

@@ -1,9 +1,11 @@
 //! `POST /api/agents/:id/fork`: a new agent that goes on from where another one was before a turn, in a
 //! worktree of its own. It stands here because it takes snapshots, logs, briefs and worktrees together.
 //!
-//! It begins with the brief of the log up to there, and from behind the last turn with a copy of the session
-//! as well, where its program lets one go on in another folder. No program copies one up to an earlier turn.
+//! It begins with the brief of the log up to there, and with a copy of the session as well, where its program
+//! lets one go on in another folder: from behind the last turn the program makes it, up to an earlier one
+//! `fork_session.rs`.
 
+use super::fork_session::{self, cut};
 use super::host::Host;
 use super::spawn::begin;
 use crate::agents::api::{MAX_PROMPT_CHARS, target};
@@ -72,11 +74,17 @@ fn fork(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let from = host.snapshots.beginning(agent, wish.turn)?;
     let told = told(host, ask, agent, &from)?;
     let words = wish.prompt.as_deref().unwrap_or(GO_ON);
-    let copies = agent.copied().filter(|_| from.until.is_none() && !wish.is_fresh);
+    let part = from.from.filter(|_| !wish.is_fresh).and_then(|at| cut(host, ask.state, agent, at));
+    let whole = agent.copied().filter(|_| from.until.is_none() && !wish.is_fresh);
+    let copies = part.as_ref().map(fork_session::Beginning::copied).or(whole);
     let note = if copies.is_some() { format!("{COPY}\n\n") } else { String::new() };
     let prompt = format!("{told}\n\n{note}{words}");
     let request = SpawnRequest { name: wish.name, prompt, copies, ..like(agent) };
-    begin(host, ask, request, None, |folder| host.snapshots.fill(folder, agent, &from))
+    begin(host, ask, request, None, |folder| {
+        host.snapshots.fill(folder, agent, &from)?;
+        let worktree = host.project.join(folder);
+        part.map(|part| fork_session::place(host, ask.state, agent, &part, &worktree)).transpose()
+    })
 }
 
 /// The brief of what was on record then.

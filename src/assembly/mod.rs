@@ -15,6 +15,7 @@ mod door;
 mod fleet;
 pub mod folder;
 mod fork;
+mod fork_session;
 pub mod host;
 pub mod lock;
 mod moments;

@@ -12,6 +12,8 @@ use crate::governor;
 use crate::isolation::worker_worktree::{prepare, unmake};
 use crate::providers;
 use crate::schedules::{self, Timing};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What the body asks for: an agent, and when to start more like it.
@@ -35,10 +37,11 @@ pub fn command(request: SpawnRequest, timing: Option<Timing>) -> Command {
 /// The handler.
 pub fn spawn(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     let (request, timing) = parse(ask.request)?;
-    begin(host, ask, request, timing, |_| Ok(()))
+    begin(host, ask, request, timing, |_| Ok(None))
 }
 
-/// Has the agent started; `fill` makes its worktree ready, where it gets one.
+/// Has the agent started; `fill` makes its worktree ready, where it gets one, and names a file that it has
+/// made elsewhere. Nothing of either is left where the agent is refused.
 ///
 /// Errors: 400, and those of `fill`.
 pub(super) fn begin(
@@ -46,7 +49,7 @@ pub(super) fn begin(
     ask: &Ask,
     mut request: SpawnRequest,
     timing: Option<Timing>,
-    fill: impl FnOnce(&str) -> Result<(), Problem>,
+    fill: impl FnOnce(&str) -> Result<Option<PathBuf>, Problem>,
 ) -> Result<Answer, Problem> {
     let account = request.account.as_deref();
     if request.provider.is_none() {
@@ -67,10 +70,18 @@ pub(super) fn begin(
     let worktree = request.worktree.clone();
     let command = command(request, timing);
     let Some(path) = worktree else { return Ok(Answer::Command(command)) };
-    if let Err(problem) = fill(&path) {
-        unmake(&host.processes, &host.project, &path);
-        return Err(problem);
-    }
+    let made = match fill(&path) {
+        Ok(made) => made,
+        Err(problem) => {
+            unmake(&host.processes, &host.project, &path);
+            return Err(problem);
+        }
+    };
     let (processes, project) = (Arc::clone(&host.processes), host.project.clone());
-    Ok(Answer::Undoable(command, Box::new(move || unmake(&processes, &project, &path))))
+    let undo = move || {
+        unmake(&processes, &project, &path);
+        // One that stays is a session more in its program's list.
+        let _ = made.map(fs::remove_file);
+    };
+    Ok(Answer::Undoable(command, Box::new(undo)))
 }

@@ -1,6 +1,6 @@
 //! `/api/agents/:id/comments`.
 
-use super::{Command, MAX_LINES, MAX_TEXT_CHARS, Side, worker};
+use super::{Command, MAX_LINES, MAX_QUOTE_CHARS, MAX_TEXT_CHARS, Side, worker};
 use crate::agents::api::target;
 use crate::api::{Fields, Method, Problem, Route, schema_of};
 use crate::core;
@@ -39,7 +39,7 @@ pub fn routes() -> Vec<Route<Handler>> {
         .replies(&[
             (201, "the comment"),
             (404, "no such agent, file or line"),
-            (409, "too_many_comments"),
+            (409, "too_many_comments, or lines_differ: its file does not hold the lines of quote"),
         ]),
         Route::new(
             Method::Post,
@@ -97,6 +97,9 @@ pub(super) struct Wish {
     pub line: u64,
     pub last_line: u64,
     pub side: Side,
+    /// The lines as whoever writes it has them before the eyes, in a copy of the file: they are commented on
+    /// wherever they stand in the agent's.
+    pub quote: Option<String>,
     pub text: String,
 }
 
@@ -118,8 +121,14 @@ pub(super) fn wish(fields: &mut Fields) -> Wish {
         "old" => Side::Old,
         _ => Side::New,
     });
+    fields.tell("quote", || json!({"maxLength": MAX_QUOTE_CHARS}));
+    let quote = fields.string("quote").filter(|quote| !quote.is_empty()).map(ToOwned::to_owned);
+    let chars = quote.as_ref().map_or(0, |quote| quote.chars().count());
+    fields.validator.check(chars <= MAX_QUOTE_CHARS, "quote", || {
+        format!("quote must have at most {MAX_QUOTE_CHARS} characters, it has {chars}; name fewer lines")
+    });
     let text = sized(fields, "text", true).unwrap_or_default();
-    Wish { path, line, last_line, side, text }
+    Wish { path, line, last_line, side, quote, text }
 }
 
 fn sized(fields: &mut Fields, name: &str, is_required: bool) -> Option<String> {

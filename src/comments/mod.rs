@@ -261,14 +261,20 @@ impl Comment {
     /// Where the lines that it is about stand in this text of its file, one behind the other: the first line,
     /// of several places the one nearest to where they stood.
     fn stands_in(&self, content: &str) -> Option<u64> {
-        let quote: Vec<&str> = self.quote.lines().collect();
-        if quote.is_empty() {
-            return Some(self.line);
-        }
-        let lines: Vec<&str> = content.lines().collect();
-        let places = lines.windows(quote.len()).zip(1_u64..).filter(|(found, _)| *found == quote);
-        places.map(|(_, line)| line).min_by_key(|line| line.abs_diff(self.line))
+        place_of(&self.quote, self.line, content)
     }
+}
+
+/// Where these lines stand in a text, one behind the other: the first line, of several places the one nearest
+/// to `line`. No lines stand anywhere.
+fn place_of(quote: &str, line: u64, content: &str) -> Option<u64> {
+    let quote: Vec<&str> = quote.lines().collect();
+    if quote.is_empty() {
+        return Some(line);
+    }
+    let lines: Vec<&str> = content.lines().collect();
+    let places = lines.windows(quote.len()).zip(1_u64..).filter(|(found, _)| *found == quote);
+    places.map(|(_, place)| place).min_by_key(|place| place.abs_diff(line))
 }
 
 /// Errors: 404.

@@ -1,7 +1,7 @@
 //! What is commented on is read from the agent's folder, on the caller's own thread.
 
 use super::removed::Removed;
-use super::{Command, Comment, MAX_QUOTE_CHARS, New, Side, api};
+use super::{Command, Comment, MAX_QUOTE_CHARS, New, Side, api, place_of};
 use crate::agents::Agent;
 use crate::agents::api::target;
 use crate::api::{Problem, Reply};
@@ -31,11 +31,11 @@ fn patch(host: &Host, agent: &Agent) -> Result<String, Problem> {
 
 /// `POST /api/agents/:id/comments`.
 pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
-    let wish = ask.request.read(api::wish)?;
+    let mut wish = ask.request.read(api::wish)?;
     let agent = ask.state.agents.find(&target(ask))?;
     let path = ProjectPath::parse(&wish.path)?;
     let quote = match wish.side {
-        Side::New => standing(host, agent, &path, &wish)?,
+        Side::New => standing(host, agent, &path, &mut wish)?,
         Side::Old => {
             let patch = patch(host, agent)?;
             Removed::of(&patch).between(path.as_str(), wish.line, wish.last_line).ok_or_else(|| {
@@ -66,11 +66,22 @@ pub fn add(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
     Ok(Answer::Command(core::Command::Comments(Command::Add(Box::new(new)))))
 }
 
-/// The lines of a file as it is now.
+/// The lines of a file as it is now; the numbers are those in the agent's folder from then on.
 ///
-/// Errors: 404.
-fn standing(host: &Host, agent: &Agent, path: &ProjectPath, wish: &api::Wish) -> Result<String, Problem> {
+/// Errors: 404, 409 `lines_differ`.
+fn standing(host: &Host, agent: &Agent, path: &ProjectPath, wish: &mut api::Wish) -> Result<String, Problem> {
     let content = text_of(&root(host, agent)?, path)?;
+    if let Some(quote) = &wish.quote {
+        let place = place_of(quote, wish.line, &content).ok_or_else(|| {
+            let text = format!(
+                "{:?} does not hold these lines where {} works; its Diff, or svc diff, shows what it has there",
+                path.as_str(),
+                agent.name
+            );
+            Problem::new(409, "lines_differ", text)
+        })?;
+        (wish.line, wish.last_line) = (place, place + (quote.lines().count() as u64).max(1) - 1);
+    }
     let count = content.lines().count() as u64;
     if wish.last_line > count {
         let text = format!("{:?} has {count} lines, there is no line {}", path.as_str(), wish.last_line);

@@ -17,6 +17,9 @@ pub struct Beginning {
     /// What was on record then; `None` is all of it. What a turn begins with is said before it begins: this
     /// is behind the turn before.
     pub until: Option<Time>,
+    /// The moment from which on what its program notes is of this turn or later ones. `None` without an end
+    /// of what was on record, and where the program has begun the turn by itself, unseen.
+    pub from: Option<Time>,
     snap: Snap,
 }
 
@@ -43,13 +46,14 @@ impl Snapshots {
         };
         match &chosen.end {
             Some(end) if number.is_none() => {
-                Ok(Beginning { turn: chosen.number() + 1, until: None, snap: of(end)? })
+                Ok(Beginning { turn: chosen.number() + 1, until: None, from: None, snap: of(end)? })
             }
             _ => {
                 let before = known.iter().rfind(|turn| turn.number() < chosen.number());
                 let end = before.and_then(|turn| turn.end.as_ref()).map(|end| end.at + 1);
                 let until = Some(Time(end.unwrap_or(chosen.begin.at)));
-                Ok(Beginning { turn: chosen.number(), until, snap: of(&chosen.begin)? })
+                let from = Some(Time(chosen.begin.at)).filter(|_| !chosen.begin.late);
+                Ok(Beginning { turn: chosen.number(), until, from, snap: of(&chosen.begin)? })
             }
         }
     }

@@ -195,6 +195,43 @@ scenario("what no rule can allow says why, and a question is answered with words
   );
 });
 
+scenario("what Claude Code asks by its own tool is answered with what it offers", async (page) => {
+  await page.goto(`${daemon.url}/#/approvals`);
+  await page.locator('main[data-route="approvals"]').waitFor();
+  const posts = [];
+  await page.route("**/api/approvals", (route) => {
+    if (route.request().method() !== "POST") return route.fallback();
+    posts.push(route.request().postDataJSON());
+    return route.fulfill({ json: {} });
+  });
+  await page.evaluate(async () => {
+    const { card } = await import("/console/approvals.js");
+    const options = [{ label: "tabs", description: "as now" }, { label: "<b>spaces</b>" }];
+    const ask = (id, questions) => ({
+      id,
+      agentId: "a",
+      agentName: "asker",
+      requestedAt: new Date().toISOString(),
+      expiresAt: new Date().toISOString(),
+      action: { type: "tool_permission", tool: "AskUserQuestion", description: "use AskUserQuestion", params: { questions } },
+    });
+    const one = { question: "Which one?", options };
+    document.querySelector("main").append(card(ask("apr-1", [one])), card(ask("apr-2", [one, { question: "And why?", options }])));
+  });
+  const [first, both] = [page.locator('[data-id="apr-1"]'), page.locator('[data-id="apr-2"]')];
+  await first.getByText("Which one?").waitFor();
+  check(!(await first.getByRole("button", { name: /Approve/ }).count()), "a question is approved");
+  await first.getByRole("button", { name: "<b>spaces</b>" }).click();
+  await until("the choice", () => posts.length === 1);
+  await both.getByText("And why?").waitFor();
+  check(!(await both.getByRole("button", { name: "tabs" }).count()), "one choice is offered for two questions");
+  await both.getByLabel("Answer to asker").fill("tabs, for the linter");
+  await both.getByRole("button", { name: "Answer asker" }).click();
+  await until("the words", () => posts.length === 2);
+  const wanted = [["apr-1", "<b>spaces</b>"], ["apr-2", "tabs, for the linter"]].map(([id, reason]) => ({ id, decision: "approve", reason }));
+  check(JSON.stringify(posts) === JSON.stringify(wanted), JSON.stringify(posts));
+});
+
 scenario("what an agent writes forges no line and no direction", async (page) => {
   daemon.scenario("forger", {
     steps: [

@@ -1,6 +1,6 @@
 // Being told by the browser: with consent, once for each thing, not of what one looks at.
 
-import { check, open, until } from "./lib.mjs";
+import { check, open, until, watchRequests } from "./lib.mjs";
 import { browser, daemon, scenario } from "./clicks-world.mjs";
 
 /** Notices as the page gives them to the browser, which shows none without a desktop. */
@@ -71,8 +71,11 @@ scenario("the browser tells what waits, once, with consent, and not to who looks
   // In another tab there is somebody who looks at it: this one is silent, though nobody looks here.
   const other = await page.context().newPage();
   await other.addInitScript(recorder);
+  watchRequests(other);
   await other.goto(`${daemon.url}/#/approvals`);
   await other.locator("#pill.live").waitFor();
+  // What waits by then is nothing new to it.
+  await other.quiet();
   await other.evaluate(() => {
     window.looks = true;
     window.Notification.permission = "granted";
@@ -104,6 +107,86 @@ scenario("the browser tells what waits, once, with consent, and not to who looks
   const tags = (await told(page)).map(({ tag }) => tag);
   check(new Set(tags).size === 2, `tags ${tags}`);
   for (const n of [1, 3, 4, 5]) await daemon.post(`/api/approvals/${(await pending(n)).id}/reject`);
+  check(!page.faults.length, page.faults.join("; "));
+  await page.context().close();
+});
+
+scenario("the browser tells when most of a day's budget is spent, and when all is, once each", async () => {
+  const use = (input) => ({ steps: [{ usage: { input, output: 100 } }, { answer: "done" }] });
+  // Named like models that have a price.
+  daemon.scenario("claude-opus-4-6", use(2_000_000));
+  daemon.scenario("claude-haiku-4-5", use(2000));
+  const budget = (dailyBudgetUsd) => daemon.api("PATCH", "/api/config", { safety: { dailyBudgetUsd } });
+  /** As a budget counts it: what nobody has counted or priced, too. */
+  const spent = async () => {
+    const { todayUsd, todayEstimatedUsd, todayUnpricedAtMostUsd } = (await daemon.get("/api/dashboard")).cost;
+    return todayUsd + todayEstimatedUsd + todayUnpricedAtMostUsd;
+  };
+  let count = 0;
+  const spend = async (model = "claude-haiku-4-5") => {
+    const name = `spender-${(count += 1)}`;
+    await daemon.spawn("spender", model, { name });
+    await daemon.until(name, ["completed", "killed"]);
+  };
+  await spend("claude-opus-4-6");
+  const before = await spent();
+  await spend();
+  const each = (await spent()) - before;
+  check(each > 0, `${before} and then ${await spent()}`);
+  const page = await open(browser, null);
+  await page.addInitScript(recorder);
+  await page.goto(`${daemon.url}/#/settings`);
+  await page.locator("#pill.live").waitFor();
+  await page.getByRole("button", { name: "Tell me" }).click();
+  await page.getByRole("button", { name: "No more notices" }).waitFor();
+  await page.evaluate(async () => {
+    window.heard = [];
+    (await import("/console/store.js")).on("budget:warning", ({ percent }) => window.heard.push(percent));
+  });
+  const heard = () => page.evaluate(() => window.heard.join());
+  const ofBudget = async () => (await told(page)).filter(({ tag }) => tag.includes("budget"));
+  const goes = (looks, where) =>
+    page.evaluate(
+      ([is, hash]) => {
+        window.looks = is;
+        location.hash = hash;
+      },
+      [looks, where],
+    );
+  try {
+    await budget((await spent()) / 0.9);
+    await spend();
+    const [first] = await until("the first notice", async () => {
+      const all = await ofBudget();
+      return all.length && all;
+    });
+    check(first.title.startsWith("80 % of a day's budget are spent · ") && first.body.includes("of a daily budget of"), JSON.stringify(first));
+    await spend();
+    await page.quiet();
+    check((await ofBudget()).length === 1 && !(await ofBudget())[0].closed, "it is told again, or is gone");
+    // All of it is spent before the eyes of who looks at it.
+    await goes(true, "#/tokens");
+    await page.locator('main[data-route="tokens"]').waitFor();
+    await budget((await spent()) + each / 2);
+    await spend();
+    await until("the daemon to say so", async () => (await heard()) === "80,100");
+    await page.quiet();
+    check((await ofBudget()).length === 1, "it told who looks at it");
+    await goes(false, "#/settings");
+    await budget((await spent()) * 10);
+    await spend();
+    await budget((await spent()) + each / 2);
+    await spend();
+    const [, last] = await until("the second notice", async () => {
+      const all = await ofBudget();
+      return all.length > 1 && all;
+    });
+    check(last.title.startsWith("A day's budget is spent · "), JSON.stringify(last));
+    await page.evaluate(() => window.told.at(-1).onclick());
+    await page.locator('main[data-route="tokens"]').waitFor();
+  } finally {
+    await budget(null);
+  }
   check(!page.faults.length, page.faults.join("; "));
   await page.context().close();
 });

@@ -414,3 +414,29 @@ scenario("files of a review are marked as viewed, until they change", async () =
   check(!page.faults.length, page.faults.join());
   await page.context().close();
 });
+
+scenario("the editor comments for an agent in a worktree, on the lines where they stand there", async () => {
+  commit({ "shift/a.js": "one\ntwo\nthree\n", "shift/b.js": "one\n" });
+  const id = await reviewed("review-shift", [write("shift/a.js", "zero\none\ntwo\nthree\n"), write("shift/b.js", "eins\n"), { ask: "Good?" }], 2);
+  const page = await open(browser, `${daemon.url}/#/files/shift%2Fa.js`, { bypassCSP: true });
+  const comment = async (file, from, to) => {
+    const area = page.getByLabel(`Text of ${file}`);
+    await area.focus();
+    await area.evaluate((el, range) => el.setSelectionRange(...range), [from, to]);
+    await page.getByRole("button", { name: "Comment…" }).click();
+    await page.getByLabel("Agent", { exact: true }).selectOption(id);
+    await page.getByLabel("What you think of them").fill("why?");
+    await page.getByRole("button", { name: "Keep for later" }).click();
+  };
+  await comment("shift/a.js", 4, 13);
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  const [first, ...others] = (await daemon.get(`/api/agents/${id}/comments`)).comments;
+  check(!others.length && first.line === 3 && first.lastLine === 4 && first.quote === "two\nthree", JSON.stringify([first, ...others]));
+  page.away = true;
+  await page.evaluate(() => (location.hash = "#/files/shift%2Fb.js"));
+  await comment("shift/b.js", 0, 0);
+  await page.getByText("does not hold these lines where review-shift works").first().waitFor();
+  check((await page.getByLabel("Agent", { exact: true }).innerText()).includes("· own worktree"), "it does not say where it works");
+  check(!page.faults.length, page.faults.join());
+  await page.context().close();
+});

@@ -226,7 +226,7 @@ export async function open(browser, url, options = {}) {
 }
 
 /** `page.quiet()` waits until no request has been under way for a moment. */
-function watchRequests(page) {
+export function watchRequests(page) {
   let open = 0;
   let since = Date.now();
   const more = (n) => () => {

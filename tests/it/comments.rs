@@ -105,3 +105,43 @@ fn a_comment_on_removed_lines_is_done_when_they_are_there_again() {
     wait_for("its answer to tick it off", || (one()["state"] == "done").then_some(()));
     daemon.stop();
 }
+
+/// The person sees the file of the project, the agent has moved its lines.
+#[test]
+fn a_comment_is_on_the_same_lines_where_they_stand_in_the_agents_worktree() {
+    let folder = Folder::new("comments-moved");
+    folder.write("a.txt", "one\n  two\nthree\nfour\n");
+    let git = |args: &[&str]| {
+        let who = ["-c", "user.email=a@example.org", "-c", "user.name=a"];
+        let done = Command::new("git").args(who).args(args).current_dir(folder.path()).output();
+        assert!(done.unwrap().status.success(), "{args:?}");
+    };
+    git(&["init", "-q", "."]);
+    git(&["add", "a.txt"]);
+    git(&["commit", "-qm", "start"]);
+    let write = json!({"write": {"path": "a.txt", "text": "zero\nhalf\none\n  two\nthree\n4\n"}});
+    let steps = json!([write, {"ask": "Well?"}, {"answer": "good"}]);
+    folder.write(".svc/rehearsals/moves.json", &json!({"steps": steps}).to_string());
+    let daemon = Daemon::start_in(Arc::new(folder), &[]);
+    let mut body = json!({"role": "dev", "provider": "script", "model": "moves", "prompt": "x"});
+    body["isolation"] = json!("worktree");
+    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    let diff = || daemon.get(&format!("/api/agents/{id}/diff"))["diff"].as_str().unwrap().to_owned();
+    wait_for("what it writes", || diff().contains("+zero").then_some(()));
+    let says = |line: u64, last: u64, quote: &str| {
+        let body = json!({"path": "a.txt", "line": line, "lastLine": last, "quote": quote, "text": "why?"});
+        daemon.send("POST", &format!("/api/agents/{id}/comments"), &body)
+    };
+    let (status, said) = says(2, 3, "  two\nthree");
+    assert_eq!((status, &said["line"], &said["lastLine"]), (201, &json!(4), &json!(5)), "{said}");
+    assert_eq!(said["quote"], "  two\nthree");
+    for (line, quote) in [(4, "four"), (2, "two")] {
+        let (status, said) = says(line, line, quote);
+        assert_eq!((status, &said["code"]), (409, &json!("lines_differ")), "{said}");
+    }
+    let (status, said) = says(2, 2, &"x".repeat(8001));
+    assert_eq!((status, &said["errors"][0]["field"]), (400, &json!("quote")), "{said}");
+    // Without it the numbers are the agent's own.
+    assert_eq!((says(6, 6, "").1["quote"].clone(), says(7, 7, "").0), (json!("4"), 404));
+    daemon.stop();
+}

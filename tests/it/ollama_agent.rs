@@ -7,6 +7,7 @@ use crate::support::folder::Folder;
 use crate::support::rehearsal::{Agent, Project};
 use serde_json::{Value, json};
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 
 fn start(project: &Project, endpoint: &Endpoint, args: &[&str]) -> Agent {
@@ -291,4 +292,72 @@ fn the_daemon_runs_it_asks_it_and_continues_its_session() {
     assert!(!words.contains(&"because of the task"), "a question leaves no trace: {words:?}");
     assert!(words[4] == "written" && words[5].contains("and b.txt"), "{words:?}");
     assert_eq!(record["tokensUsed"], 262 + 306);
+}
+
+#[test]
+fn a_fork_remembers_what_was_said_before_its_turn_and_keeps_a_session_of_its_own() {
+    let answers = ["one", "two", "three", "of the end", "of turn 2", "further", "further, too"];
+    let endpoint = Endpoint::start(answers.map(Answer::text).to_vec());
+    let folder = Arc::new(Folder::new("ollama-fork"));
+    folder.write("a.txt", "a\n");
+    for args in [&["init", "--quiet", "-b", "main"][..], &["add", "."], &["commit", "--quiet", "-m", "First"]]
+    {
+        let who = ["-c", "user.name=a", "-c", "user.email=a@b"];
+        let said = Command::new("git").current_dir(folder.path()).args(who).args(args).output().unwrap();
+        assert!(said.status.success(), "{args:?}: {}", String::from_utf8_lossy(&said.stderr));
+    }
+    let env = [("SVC_OLLAMA_URL", endpoint.url.as_str())];
+    let daemon = Daemon::start_in(folder, &env);
+    let body = json!({"role": "backend", "provider": "ollama", "model": "tiny", "prompt": "say one"});
+    let mut id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    let ended = |id: &str| {
+        let record = daemon.wait_state(id, &["completed", "crashed"]);
+        assert_eq!(record["state"], "completed", "{record}");
+        record
+    };
+    let says = |id: &str, message: &str| {
+        let told = daemon.post(&format!("/api/agents/{id}/resume"), &json!({"message": message}));
+        let next = told["agent"]["id"].as_str().unwrap().to_owned();
+        ended(&next);
+        next
+    };
+    let kept = ended(&id)["sessionId"].clone();
+    for message in ["say two", "say three"] {
+        id = says(&id, message);
+    }
+    // What stood in a request behind its introduction, which names the folder.
+    let asked = |request: usize, folder: &str| {
+        let messages = endpoint.requests()[request].body["messages"].as_array().unwrap().clone();
+        let introduction = messages[0]["content"].as_str().unwrap();
+        assert!(introduction.contains(folder), "{introduction}");
+        let words = messages[1..].iter().map(|message| message["content"].as_str().unwrap().to_owned());
+        words.collect::<Vec<String>>()
+    };
+    let fork = |wish: Value| {
+        let new = daemon.post(&format!("/api/agents/{id}/fork"), &wish);
+        let record = ended(new["id"].as_str().unwrap());
+        assert!(record["sessionId"] != kept && record["sessionId"].is_string(), "{record}");
+        (record["id"].as_str().unwrap().to_owned(), new["worktree"].as_str().unwrap().to_owned())
+    };
+    let (whole, at) = fork(json!({"prompt": "another way"}));
+    let said = asked(3, &at);
+    assert!(said[4] == "say three" && said[5] == "three" && said[6].ends_with("another way\n"), "{said:?}");
+    let (part, at) = fork(json!({"turn": 2, "prompt": "another way"}));
+    let said = asked(4, &at);
+    assert!(said.len() == 3 && said[1] == "one" && said[2].ends_with("another way\n"), "{said:?}");
+    assert!(!said.concat().contains("say two") && !said.concat().contains("say three"), "{said:?}");
+    // Each goes on in its own.
+    says(&part, "go on");
+    assert_eq!(asked(5, &at)[3..], ["of turn 2", "go on"]);
+    says(&whole, "go on");
+    assert_eq!(asked(6, "").len(), 9);
+    let sessions = daemon.project.join(".svc/sessions");
+    let first = fs::read_to_string(sessions.join(format!("{}.json", kept.as_str().unwrap()))).unwrap();
+    assert!(first.contains("\"three\"") && !first.contains("another way"), "{first}");
+    // Of one that is refused nothing is left.
+    let files = || fs::read_dir(&sessions).unwrap().count();
+    assert_eq!(files(), 3);
+    let refused =
+        daemon.send("POST", &format!("/api/agents/{id}/fork"), &json!({"turn": 2, "name": "backend-1"}));
+    assert_eq!((refused.0, files()), (400, 3), "{}", refused.1);
 }

@@ -157,7 +157,7 @@ fn gemini_at_a_dead_endpoint_says_so_and_disturbs_nobody() {
 pub struct Stage {
     pub cli: Cli,
     pub daemon: Daemon,
-    _aimock: Option<Aimock>,
+    pub aimock: Option<Aimock>,
     _home: Home,
     /// What a person who runs the program has in the environment, and the daemon.
     pub variables: Vec<(&'static str, String)>,
@@ -191,7 +191,7 @@ impl Stage {
         let given: Vec<(&str, &str)> =
             variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let daemon = Daemon::start_in(project, &given);
-        let stage = Self { cli, daemon, _aimock: aimock, _home: home, variables };
+        let stage = Self { cli, daemon, aimock, _home: home, variables };
         wait_within(LIMIT, "the provider to be detected", || {
             let providers = stage.daemon.get("/api/providers");
             let mine = providers.as_array()?.iter().find(|p| p["id"] == cli.provider())?;

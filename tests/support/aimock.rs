@@ -142,6 +142,14 @@ impl Aimock {
         thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         Self { url, child, _script: script }
     }
+
+    /// The bodies of the requests that it has got, oldest first.
+    pub fn asked(&self) -> Vec<Value> {
+        let mut answer = ureq::get(format!("{}/__aimock/journal", self.url)).call().unwrap();
+        let journal: Value = serde_json::from_reader(answer.body_mut().as_reader()).unwrap();
+        let entries = journal.as_array().or(journal["entries"].as_array()).expect("a list");
+        entries.iter().map(|entry| entry["body"].clone()).collect()
+    }
 }
 
 impl Drop for Aimock {

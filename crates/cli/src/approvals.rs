@@ -8,6 +8,9 @@ use super::target::text;
 use serde_json::{Value, json};
 use svc_base::untrusted::untrusted_line;
 
+/// The tool by which Claude Code asks a person: a question, though it comes as the wish to use a tool.
+const ASKS: &str = "AskUserQuestion";
+
 /// The commands that stand here, beside those in the table of trust.
 pub(super) static COMMANDS: &[Command] = &[Command {
     name: "answer",
@@ -15,8 +18,9 @@ pub(super) static COMMANDS: &[Command] = &[Command {
     summary: "answer a question of an agent",
     usage: "answer ID WORDS.. | -",
     words: (2, ANY),
-    details: "The beginning of an id is enough; 'svc approvals' lists the questions. A bare yes or no is as well\n\
-              said with 'svc approve' and 'svc reject'.",
+    details: "The beginning of an id is enough; 'svc approvals' lists the questions. Of what a question offers, which\n\
+              'svc approvals ID' shows, the number is enough. A bare yes or no is as well said with 'svc approve' and\n\
+              'svc reject'.",
     run: answer,
     ..Command::PLAIN
 }];
@@ -28,12 +32,13 @@ fn answer(session: &Session) -> Outcome {
     let client = session.client()?;
     let id = whole_id(&client, &session.args.words[0])?;
     let record = client.get(&format!("/api/approvals/{}", encode(&id)))?;
-    if text(&record["action"], "type") != "question" {
+    if !is_question(&record) {
         return Err(Failure::failed(format!(
             "{id} is not a question: {}; approve or reject it",
             wish(&record)
         )));
     }
+    let words = answer_of(&record, &words);
     let record =
         client.post(&format!("/api/approvals/{}/approve", encode(&id)), &json!({"reason": words}))?;
     if out.json {
@@ -103,9 +108,40 @@ pub(super) fn card_of(client: &Client, id: &str) -> Result<Value, Failure> {
     client.get(&format!("/api/approvals/{}/card", encode(id)))
 }
 
+/// The questions that a program's own tool for them asks.
+fn asked(record: &Value) -> impl Iterator<Item = &Value> {
+    let action = Some(&record["action"]).filter(|action| text(action, "tool") == ASKS);
+    action.and_then(|action| action["params"]["questions"].as_array()).into_iter().flatten()
+}
+
+/// Whether an agent wants an answer, and no permission.
+pub(super) fn is_question(record: &Value) -> bool {
+    text(&record["action"], "type") == "question" || asked(record).next().is_some()
+}
+
+/// What a question offers to choose from, each with what is said of it. Of several questions at once nothing:
+/// one answer is for all of them.
+pub(super) fn offered(record: &Value) -> Vec<(&str, &str)> {
+    let mut asked = asked(record);
+    let only = asked.next().filter(|_| asked.next().is_none());
+    let options = only.and_then(|one| one["options"].as_array()).into_iter().flatten();
+    options.map(|option| (text(option, "label"), text(option, "description"))).collect()
+}
+
+/// What these words answer: the number of what is offered stands for it.
+pub(super) fn answer_of(record: &Value, words: &str) -> String {
+    let number = words.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+    let chosen = number.and_then(|at| offered(record).get(at).map(|(label, _)| (*label).to_owned()));
+    chosen.unwrap_or_else(|| words.to_owned())
+}
+
 /// What the agent wants, with the parameters of a tool.
 pub(super) fn wish(record: &Value) -> String {
     let action = &record["action"];
+    let questions: Vec<&str> = asked(record).map(|one| text(one, "question")).collect();
+    if !questions.is_empty() {
+        return untrusted_line(&format!("know: {}", questions.join(" ")));
+    }
     let params = action.get("params").map(|params| format!(" {params}")).unwrap_or_default();
     // Each line end is seen here: what is decided must not look like something else.
     untrusted_line(&format!("{}{params}", text(action, "description")))

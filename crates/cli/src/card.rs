@@ -1,5 +1,6 @@
 //! What it takes to decide an approval, as lines for a terminal.
 
+use super::approvals::offered;
 use super::render::clean;
 use super::target::text;
 use serde_json::Value;
@@ -17,6 +18,10 @@ pub fn lines(record: &Value, card: &Value) -> Vec<String> {
         }
     };
     say("wants", text(&record["action"], "description"));
+    for (at, (label, words)) in offered(record).iter().enumerate() {
+        let words = if words.is_empty() { String::new() } else { format!(" ({words})") };
+        say("offers", &format!("{}: {label}{words}", at + 1));
+    }
     say("that is", text(card, "kind"));
     say("sure", text(card, "certainty"));
     say("runs", text(&card["command"], "text"));

@@ -63,8 +63,8 @@ pub(super) static COMMANDS: &[Command] = &[
         ],
         details: "It may do what the other one may, works in a git worktree of its own with the files as they were then,\n\
                   and begins with a brief of the log up to there and your words; '-' reads them from standard input.\n\
-                  From behind the last turn it has a copy of the session, too, where its program can (Claude Code,\n\
-                  Codex, ollama).\n\
+                  It has a copy of the session up to there, too, where its program can (Claude Code, Codex, ollama)\n\
+                  and the record of the session tells where the turn began.\n\
                   The other one, its session and its folder stay as they are. 'svc diff' and 'svc merge' know the rest.",
         run: fork,
         ..Command::PLAIN

@@ -34,7 +34,8 @@ pub(super) static COMMANDS: &[Command] = &[Command {
         switch("once", "print one look and return; also when the output is no terminal"),
     ],
     details: "Keys: j, k and arrows move; enter opens an agent's log or an approval's whole request; a approves\n\
-              and r rejects the chosen approval; K ends the chosen agent after a y; q leaves.\n\
+              and r rejects the chosen approval. A question is answered: after a type the number of what it offers,\n\
+              or words, and enter; r leaves it to the agent. K ends the chosen agent after a y; q leaves.\n\
               limits is what the providers' windows have left ('svc quota'), capacity what the machine has ('svc\n\
               capacity'). Approvals stand on top, oldest first. TOK/S is of the last ten seconds. --json implies --once.",
     run: top,

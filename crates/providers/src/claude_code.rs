@@ -13,12 +13,13 @@ pub(super) use stream::{is_subagent, tool_results};
 use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
-    Capabilities, Carried, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, carried, outside, saved,
-    wire,
+    Capabilities, Carried, Conversation, Cut, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, carried, cut, outside,
+    saved, wire,
 };
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use svc_base::time::Time;
 
 /// Claude Code.
 pub struct ClaudeCode;
@@ -110,6 +111,10 @@ impl Provider for ClaudeCode {
 
     fn forks_elsewhere(&self) -> bool {
         true
+    }
+
+    fn cut(&self, record: &str, at: Time) -> Option<Cut> {
+        cut::lines(record, at, self.session_reader()?)
     }
 
     fn launch(&self, request: &LaunchRequest) -> Result<Launch, String> {

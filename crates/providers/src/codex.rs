@@ -9,14 +9,15 @@ use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::wire::{self, Meter};
 use super::{
-    Activity, Capabilities, Carried, Conversation, Effort, Info, Launch, LaunchRequest, Model, Permission,
-    Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta, TurnEnd, Usage,
-    carried, outside, saved,
+    Activity, Capabilities, Carried, Conversation, Cut, Effort, Info, Launch, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Step, Tier, Tokens, TokensDelta,
+    TurnEnd, Usage, carried, cut, outside, saved,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use svc_base::time::Time;
 
 /// Codex.
 pub struct Codex;
@@ -68,6 +69,10 @@ impl Provider for Codex {
 
     fn forks_elsewhere(&self) -> bool {
         true
+    }
+
+    fn cut(&self, record: &str, at: Time) -> Option<Cut> {
+        cut::lines(record, at, self.session_reader()?)
     }
 
     /// `$CODEX_HOME/sessions/YEAR/MONTH/DAY/rollout-TIME-THREAD.jsonl`.

@@ -17,6 +17,7 @@ mod codex;
 #[cfg(test)]
 mod command_lines;
 mod copilot;
+mod cut;
 pub mod environment;
 mod gemini;
 mod json;
@@ -38,6 +39,7 @@ mod wire;
 
 pub use activity::{Activity, Tokens, TokensDelta, TurnEnd, Usage};
 pub use carried::Carried;
+pub use cut::Cut;
 pub use launch::{
     Effort, Home, Launch, LaunchProgram, LaunchRequest, Permission, Program, Purpose, Room, SessionStart,
 };
@@ -45,6 +47,7 @@ pub use saved::SAVED_LIMIT_BYTES;
 pub use terminal::AtTerminal;
 
 use std::path::{Path, PathBuf};
+use svc_base::time::Time;
 
 /// What a provider can do, as shown by `GET /api/providers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -233,6 +236,14 @@ pub trait Provider: Sync {
     /// Whether such a copy may go on in another folder than the one in which the session was held.
     fn forks_elsewhere(&self) -> bool {
         false
+    }
+
+    /// The record of a session as it was before all that stands there from `at` on, for a copy that goes on
+    /// from there in another folder. `None` where its program finds no such copy, the record does not tell,
+    /// nothing stands before, or the last turn before had not come to its end.
+    fn cut(&self, record: &str, at: Time) -> Option<Cut> {
+        let _ = (record, at);
+        None
     }
 
     /// Where the program keeps the sessions that people have in this project; `env` is its environment.

@@ -5,10 +5,12 @@ use super::login::{LoginFacts, Source};
 use super::native::Native;
 use super::wire::check_names;
 use super::{
-    Capabilities, Carried, Conversation, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, SessionStart, Tier, carried, saved,
+    Capabilities, Carried, Conversation, Cut, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
+    Permission, Program, Provider, Purpose, SessionStart, Tier, Tokens, carried, saved,
 };
+use serde_json::Value;
 use std::path::{Path, PathBuf};
+use svc_base::time::Time;
 
 /// The hidden sub-command that is the agent.
 pub const SUB_COMMAND: &str = "agent-ollama";
@@ -124,6 +126,23 @@ impl Provider for Ollama {
     fn forks_elsewhere(&self) -> bool {
         true
     }
+
+    /// Its file tells when each message of the user came. What it has counted it is told with each start.
+    fn cut(&self, record: &str, at: Time) -> Option<Cut> {
+        let mut saved: Value = serde_json::from_slice(record.as_bytes()).ok()?;
+        let began =
+            saved.get("began")?.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>()?;
+        let turn = began.iter().position(|began| *began >= at.0).filter(|turn| *turn > 0)?;
+        let messages = saved.get_mut("messages")?.as_array_mut()?;
+        let is_user = |message: &Value| message.get("role").is_some_and(|role| role == "user");
+        let said: Vec<usize> = (0..messages.len()).filter(|at| is_user(&messages[*at])).collect();
+        if said.len() != began.len() {
+            return None;
+        }
+        messages.truncate(said[turn]);
+        *saved.get_mut("began")? = began[..turn].into();
+        Some(Cut { record: saved.to_string(), counted: Tokens::default() })
+    }
 }
 
 /// A model's name, and its context window where one is given or known.
@@ -141,7 +160,6 @@ fn split_model(model: &str) -> Result<(&str, Option<u64>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tokens;
 
     fn request(model: Option<&str>) -> LaunchRequest {
         LaunchRequest {

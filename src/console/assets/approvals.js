@@ -12,14 +12,23 @@ const KINDS = {
   question: "Question",
 };
 
-/** A question is answered with words. */
+/** What Claude Code asks by its own tool for that. */
+const asked = ({ tool, params }) => (tool === "AskUserQuestion" && params?.questions) || [];
+
+/** What is asked, where an answer is wanted and no permission. */
+export const questionOf = (action) => action.question ?? asked(action).map((one) => one.question).join("\n");
+
+/** A question is answered with words, or with one of those that it offers. */
 function question(approval) {
   const who = visibleLine(approval.agentName);
   const words = h("textarea.answer", { rows: 2, ariaLabel: `Answer to ${who}` });
-  const send = async () => {
-    if (!words.value.trim()) return words.focus();
-    const body = { id: approval.id, decision: "approve", reason: words.value.trim() };
-    await post("/api/approvals", body);
+  const [only, ...others] = asked(approval.action);
+  const offers = ((!others.length && only?.options) || []).map(({ label, description }) =>
+    button(visibleLine(label), () => send(label), { title: visibleLine(description ?? "") }),
+  );
+  const send = async (reason) => {
+    if (!reason) return words.focus();
+    await post("/api/approvals", { id: approval.id, decision: "approve", reason });
     settle(el, "Answered");
     toast(`Answered: ${who} is told`);
     return readApprovals();
@@ -32,12 +41,13 @@ function question(approval) {
   words.onkeydown = (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) answer.click();
   };
-  const answer = button("Answer", send, { class: "primary", ariaLabel: `Answer ${who}` });
+  const answer = button("Answer", () => send(words.value.trim()), { class: "primary", ariaLabel: `Answer ${who}` });
   const el = h(
     "article.card.approval",
     { "data-id": approval.id },
     cardHead(approval),
-    h("p.what", visible(approval.action.question)),
+    h("p.what", visible(questionOf(approval.action))),
+    offers.length > 0 && h("div.actions", offers),
     words,
     h("div.actions", button("Leave it to the agent", none), answer),
   );
@@ -59,7 +69,7 @@ function cardHead(approval) {
 /** One approval as a card. It keeps its place when it is decided. */
 export function card(approval) {
   const { action } = approval;
-  if (action.type === "question") return question(approval);
+  if (questionOf(action)) return question(approval);
   const who = visibleLine(approval.agentName);
   const what = visibleLine(action.description);
   const reason = h("input", {

@@ -43,7 +43,7 @@ function write(text, words) {
   if (!document.execCommand("insertText", false, words)) text.setRangeText(words, text.selectionStart, text.selectionEnd, "end");
 }
 
-/** Numbers, find and indentation around `text`: `el` holds it, `find` begins to look, `line` is where one is, `range` what is chosen. */
+/** Numbers, find and indentation around `text`: `el` holds it, `find` begins to look, `line` is where one is, `range` what is chosen, `chosen` its text. */
 export function editorOf(text) {
   const gutter = h("pre.gutter", { ariaHidden: "true" });
   let counted = 0;
@@ -59,6 +59,7 @@ export function editorOf(text) {
     const upTo = text.selectionEnd > text.selectionStart ? text.selectionEnd - 1 : text.selectionEnd;
     return [line(), text.value.slice(0, upTo).split("\n").length];
   };
+  const chosen = () => text.value.split("\n").slice(line() - 1, range()[1]).join("\n");
   const field = h("input", { type: "search", ariaLabel: "Find in the file", placeholder: "Find, or :line" });
   const told = h("span.muted", { role: "status" });
   const bar = h("div.actions.find", { hidden: true }, field, told);
@@ -135,5 +136,5 @@ export function editorOf(text) {
   }, { passive: true });
   count();
   text.setSelectionRange(0, 0);
-  return { el: h("div", bar, h("div.lined", gutter, text)), find, line, range };
+  return { el: h("div", bar, h("div.lined", gutter, text)), find, line, range, chosen };
 }

@@ -11,15 +11,16 @@ const DEPTH = 2;
 const REREAD_MS = 1500;
 const IMAGE = /\.(png|jpe?g|gif|webp|avif|bmp|ico)$/i;
 
-/** Says something of lines of a file to an agent in this folder: at once, or with what is said later. */
-function comment(path, line, lastLine) {
-  const here = [...store.agents.values()].filter((agent) => !agent.worktree).sort((a, b) => isLive(b) - isLive(a));
-  if (!here.length) return toast("No agent works in this folder");
-  const who = select(here.map(({ id, name, status }) => [id, `${name} · ${status}`]));
+/** Says something of lines of a file to an agent: at once, or with what is said later. Who has a worktree may have them elsewhere. */
+function comment(path, quote, line, lastLine) {
+  const rank = (agent) => isLive(agent) * 2 - Boolean(agent.worktree);
+  const here = [...store.agents.values()].sort((a, b) => rank(b) - rank(a));
+  if (!here.length) return toast("There is no agent to be told");
+  const who = select(here.map(({ id, name, status, worktree }) => [id, `${name} · ${status}${worktree ? " · own worktree" : ""}`]));
   const text = h("textarea", { rows: 4, required: true });
   const tell = async (sends) => {
     const base = at`/api/agents/${who.value}/comments`;
-    await post(base, { path, line, lastLine, text: text.value });
+    await post(base, { path, line, lastLine, quote, text: text.value });
     const sent = sends && (await post(`${base}/send`, {})).sent;
     toast(sent ? `It was told ${plural(sent.length, "comment")}` : "It is sent from the agent's Diff, with the others");
     el.close();
@@ -223,7 +224,7 @@ export default function files(view, parts) {
           "span.right.actions",
           h("button", { onclick: editor.find, ariaKeyShortcuts: "Control+F" }, "Find"),
           changes,
-          h("button", { onclick: () => (current.dirty ? toast("Save it first: a comment is on what is in the file") : comment(file.path, ...editor.range())) }, "Comment…"),
+          h("button", { onclick: () => (current.dirty ? toast("Save it first: a comment is on what is in the file") : comment(file.path, editor.chosen(), ...editor.range())) }, "Comment…"),
           openLink(file.path, editor.line),
           download,
           h("button", { onclick: remove }, "Delete"),

@@ -6,6 +6,7 @@ import { attention, on, store } from "./store.js";
 import { isAway } from "./away.js";
 
 const KEPT = "svc-notices";
+const BUDGET = "budget:";
 /** At once; of more than these one notice says how many. */
 const MOST = 4;
 const BODY_CHARS = 200;
@@ -44,11 +45,11 @@ function pagesOf({ kind, key, approval }) {
   return kind === "approval" ? ["", "approvals", `agent/${approval.agentId}`] : ["", `agent/${key}`];
 }
 
-/** Whether a person has the thing before the eyes. */
-function looksAt(item) {
+/** Whether a person has one of these pages before the eyes. */
+function looksAt(pages) {
   if (document.hidden || !document.hasFocus()) return false;
   const page = location.hash.replace(/^#\/?/, "");
-  return pagesOf(item).some((one) => page === one || (one && page.startsWith(`${one}/`)));
+  return pages.some((one) => page === one || (one && page.startsWith(`${one}/`)));
 }
 
 function wordsOf({ kind, approval, agent, text }) {
@@ -84,7 +85,7 @@ function look() {
   if (isAway() || heard.size < 2) return;
   const items = new Map(attention().map((item) => [keyOf(item), item]));
   for (const [key, notice] of shown) {
-    if (items.has(key) || (key === "many" && items.size)) continue;
+    if (items.has(key) || (key === "many" && items.size) || key.startsWith(BUDGET)) continue;
     notice.close();
     shown.delete(key);
   }
@@ -92,7 +93,7 @@ function look() {
   const tells = known && may();
   const fresh = [...items].filter(([key]) => !known?.has(key));
   known = new Set(items.keys());
-  const unseen = fresh.filter(([, item]) => !looksAt(item));
+  const unseen = fresh.filter(([, item]) => !looksAt(pagesOf(item)));
   for (const one of fresh) if (!unseen.includes(one)) tabs.postMessage(one[0]);
   if (tells && unseen.length) setTimeout(tellAll, OTHERS_MS, unseen);
 }
@@ -107,6 +108,14 @@ function tellAll(items) {
   }
 }
 
+/** So much of a day's budget is spent: the daemon says it once at 80 % and once at all of it. It waits for nothing, and stays. */
+function tellSpent({ ts, percent, budgetUsd, text }) {
+  const key = `${BUDGET}${percent}:${budgetUsd}:${ts.slice(0, 10)}`;
+  if (looksAt(["tokens"])) return tabs.postMessage(key);
+  const title = percent < 100 ? `${percent} % of a day's budget are spent` : "A day's budget is spent";
+  if (may()) setTimeout(() => seen.has(key) || shown.has(key) || tell(key, title, text, "tokens"), OTHERS_MS);
+}
+
 /** Looks at what waits whenever that changes. */
 export function watchWaiting() {
   const later = soon(look, LOOK_MS);
@@ -116,6 +125,7 @@ export function watchWaiting() {
       later();
     });
   on("health", later);
+  on("budget:warning", tellSpent);
 }
 
 /** The person's choice, with what the browser says to it. */
@@ -139,7 +149,7 @@ export function noticesPanel() {
     fill(
       line,
       may()
-        ? "This browser tells you when something waits, while a page of the console is open anywhere in it, and not while you look at it."
+        ? "This browser tells you when something waits, and when 80 % and all of a day's budget are spent, while a page of the console is open anywhere in it, and not while you look at it."
         : can()
           ? "This browser can tell you when something waits for you."
           : "This browser tells nothing to pages by plain HTTP from afar: come by localhost, a tunnel or HTTPS.",

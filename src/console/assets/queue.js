@@ -3,7 +3,7 @@
 import { ago, button, confirm, fill, h, plural, say, toast, visible, visibleLine } from "./dom.js";
 import { at, del, post } from "./api.js";
 import { attention, isBad } from "./store.js";
-import { card } from "./approvals.js";
+import { card, questionOf } from "./approvals.js";
 
 /** Rows that are shown before somebody asks for the others. */
 const ROWS = 10;
@@ -24,14 +24,15 @@ const GROUPS = [
 ];
 
 function placeOf(item) {
-  const kind = item.approval?.action.type ?? (isBad(item.agent ?? {}) ? "ended" : item.kind);
+  const { action } = item.approval ?? {};
+  const kind = action ? (questionOf(action) ? "question" : action.type) : (isBad(item.agent ?? {}) ? "ended" : item.kind);
   const place = GROUPS.findIndex(([one]) => one === kind);
   return place < 0 ? GROUPS.length - 1 : place;
 }
 
 /** What a row says: who, and what of it. */
 function wordsOf({ approval, agent, text, kind }) {
-  if (approval) return [visibleLine(approval.agentName), visibleLine(approval.action.question ?? approval.action.description)];
+  if (approval) return [visibleLine(approval.agentName), visibleLine(questionOf(approval.action) || approval.action.description)];
   if (!agent) return ["Storage error", text];
   const said = kind === "stalled" && agent.currentActivity ? ` · last: ${agent.currentActivity}` : "";
   return [agent.name, `${agent.statusReason || agent.error}${said}`];
@@ -186,7 +187,7 @@ function decisions(own) {
   const agents = new Map();
   for (const { item, card: shown, open } of own) {
     const { approval } = item;
-    if (!open || !shown || shown.hidden || !approval || approval.action.type === "question") continue;
+    if (!open || !shown || shown.hidden || !approval || questionOf(approval.action)) continue;
     const { agentId } = approval;
     agents.set(agentId, [...(agents.get(agentId) ?? []), approval]);
   }

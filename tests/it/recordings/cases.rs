@@ -199,6 +199,33 @@ fn claude_reads_why_a_person_said_no() {
     }
 }
 
+/// What it asks a person is answered in the arguments of its tool, as its SDK has it
+/// (`platform.claude.com`, `agent-sdk/user-input`).
+#[test]
+fn claude_reads_what_a_person_answers() {
+    let questions = json!([
+        {"question": "Which one?", "options": [{"label": "tabs"}, {"label": "spaces"}]},
+        {"question": "Why?", "options": []},
+    ]);
+    let decided = |tool: &str, reason: &str| {
+        let (mut conversation, _) = begin("claude-code", &request(None));
+        let asked = json!({"type": "control_request", "request_id": "r",
+            "request": {"subtype": "can_use_tool", "tool_name": tool, "input": {"questions": questions}}});
+        feed(conversation.as_mut(), &[asked]);
+        let mut steps = Vec::new();
+        conversation.decide("r", &Ruling { allow: true, reason: reason.into() }, &mut steps);
+        writes(&steps)[0]["response"]["response"]["updatedInput"].clone()
+    };
+    let answers = json!({"Which one?": "tabs", "Why?": "tabs"});
+    assert_eq!(
+        decided("AskUserQuestion", "tabs"),
+        json!({"questions": questions.clone(), "answers": answers}),
+        "one answer is for all of them"
+    );
+    assert_eq!(decided("AskUserQuestion", ""), json!({"questions": questions.clone()}));
+    assert_eq!(decided("Other", "tabs"), json!({"questions": questions.clone()}), "no other tool is changed");
+}
+
 #[test]
 fn acp_full_allows_everything_once_and_a_question_only_reads() {
     let full = LaunchRequest { permission: Permission::Full, ..request(Some("qwen")) };

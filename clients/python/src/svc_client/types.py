@@ -2452,6 +2452,7 @@ class PostAgentsIdCommentsBody(TypedDict):
     lastLine: NotRequired[int]
     line: int
     path: str
+    quote: NotRequired[str]
     side: NotRequired[Literal['new', 'old']]
     text: str
 

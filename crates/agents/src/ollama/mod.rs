@@ -103,8 +103,9 @@ fn run(options: Options, output: &mut Output) -> Result<bool, String> {
         None => return Ok(true),
     };
     let session = match (&options.resume, &options.fork) {
-        (Some(id), _) => Session::resume(&project, id)?,
-        (None, Some(id)) => Session::fork(&project, id)?,
+        (Some(id), _) => Session::resume(&project, id)?.introduced(&tools.introduction()),
+        (None, Some(id)) if options.query => Session::fork(&project, id)?,
+        (None, Some(id)) => Session::copy(&project, id)?.introduced(&tools.introduction()),
         (None, None) if options.query => Session::unsaved(&tools.introduction()),
         (None, None) => Session::fresh(&project, &tools.introduction())?,
     };

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use svc_sys::clock;
 use svc_sys::files::replace;
 
 /// A saved session has at most this much; the oldest turns go first.
@@ -23,6 +24,9 @@ pub struct Session {
     /// Where it is kept; a question is not.
     path: Option<PathBuf>,
     messages: Vec<Value>,
+    /// When each message of the user came, in epoch milliseconds; 0 where a version that noted none has saved
+    /// it.
+    began: Vec<u64>,
 }
 
 impl Session {
@@ -30,17 +34,13 @@ impl Session {
     ///
     /// Errors: the operating system gives no randomness.
     pub fn fresh(project: &Path, introduction: &str) -> Result<Self, String> {
-        let mut bytes = [0; ID_BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| format!("no random number: {error}"))?;
-        let id = format!("ollama-{:016x}", u64::from_be_bytes(bytes));
-        let path = Some(file_of(project, &id)?);
-        Ok(Self { id, path, ..Self::unsaved(introduction) })
+        Self::unsaved(introduction).named(project)
     }
 
     /// A session that is never saved.
     pub fn unsaved(introduction: &str) -> Self {
         let messages = vec![json!({"role": "system", "content": introduction})];
-        Self { id: String::new(), path: None, messages }
+        Self { id: String::new(), path: None, messages, began: Vec::new() }
     }
 
     /// Continues a saved session.
@@ -48,13 +48,35 @@ impl Session {
     /// Errors: a sentence that names the session.
     pub fn resume(project: &Path, id: &str) -> Result<Self, String> {
         let path = file_of(project, id)?;
-        let messages = read(&path).map_err(|error| format!("session {id} cannot be resumed: {error}"))?;
-        Ok(Self { id: id.to_owned(), path: Some(path), messages })
+        let (messages, began) =
+            read(&path).map_err(|error| format!("session {id} cannot be resumed: {error}"))?;
+        Ok(Self { id: id.to_owned(), path: Some(path), messages, began })
     }
 
     /// A copy of a saved session, for a question: the session itself stays as it is.
     pub fn fork(project: &Path, id: &str) -> Result<Self, String> {
         Ok(Self { path: None, ..Self::resume(project, id)? })
+    }
+
+    /// A copy of a saved session that goes on under a name of its own.
+    ///
+    /// Errors: as [`Session::resume`] and [`Session::fresh`].
+    pub fn copy(project: &Path, id: &str) -> Result<Self, String> {
+        Self::fork(project, id)?.named(project)
+    }
+
+    fn named(self, project: &Path) -> Result<Self, String> {
+        let mut bytes = [0; ID_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| format!("no random number: {error}"))?;
+        let id = format!("ollama-{:016x}", u64::from_be_bytes(bytes));
+        let path = Some(file_of(project, &id)?);
+        Ok(Self { id, path, ..self })
+    }
+
+    /// The same with this introduction: the folder is another one for a copy, and for who has moved.
+    pub fn introduced(mut self, introduction: &str) -> Self {
+        self.messages[0] = json!({"role": "system", "content": introduction});
+        self
     }
 
     /// Its id.
@@ -70,6 +92,7 @@ impl Session {
     /// A message of the user.
     pub fn begin_turn(&mut self, text: &str) {
         self.messages.push(json!({"role": "user", "content": text}));
+        self.began.push(clock::now().0);
     }
 
     /// A message of the model or of a tool.
@@ -82,16 +105,21 @@ impl Session {
     /// Errors: it cannot be written, or its last turn alone is above the limit.
     pub fn save(&self) -> Result<(), String> {
         let Some(path) = &self.path else { return Ok(()) };
-        let mut messages = &self.messages[1..];
+        let (mut messages, mut began) = (&self.messages[1..], self.began.as_slice());
         loop {
-            let history = json!({"version": VERSION, "introduction": self.messages[0], "messages": messages});
+            let history = json!({
+                "version": VERSION, "introduction": self.messages[0], "messages": messages, "began": began,
+            });
             let text = history.to_string();
             if text.len() <= SESSION_LIMIT_BYTES {
                 return replace(path, text.as_bytes()).map_err(|error| error.to_string());
             }
             let is_user = |message: &Value| message["role"] == "user";
             match messages.iter().skip(1).position(is_user) {
-                Some(next) => messages = &messages[next + 1..],
+                Some(next) => {
+                    messages = &messages[next + 1..];
+                    began = began.get(1..).unwrap_or_default();
+                }
                 None => return Err(format!("its last turn has more than {SESSION_LIMIT_BYTES} bytes")),
             }
         }
@@ -109,7 +137,8 @@ fn file_of(project: &Path, id: &str) -> Result<PathBuf, String> {
     Ok(project.join(".svc/sessions").join(format!("{id}.json")))
 }
 
-fn read(path: &Path) -> Result<Vec<Value>, String> {
+/// The messages, and when those of the user came.
+fn read(path: &Path) -> Result<(Vec<Value>, Vec<u64>), String> {
     let mut text = String::new();
     let limit = SESSION_LIMIT_BYTES as u64;
     let file = File::open(path).map_err(|error| error.to_string())?;
@@ -123,7 +152,11 @@ fn read(path: &Path) -> Result<Vec<Value>, String> {
         Value::Array(rest) => messages.extend(rest),
         _ => return Err("it has no messages".to_owned()),
     }
-    Ok(messages)
+    let began = history["began"].as_array().into_iter().flatten().map(|at| at.as_u64().unwrap_or(0));
+    let mut began: Vec<u64> = began.collect();
+    let users = messages.iter().filter(|message| message["role"] == "user").count();
+    began.resize(users, 0);
+    Ok((messages, began))
 }
 
 #[cfg(test)]
@@ -162,6 +195,13 @@ mod tests {
         copy.begin_turn("why");
         copy.save().expect("nothing to do");
         assert_eq!(Session::resume(&folder.0, session.id()).expect("there").messages().len(), 3);
+        let mut own = Session::copy(&folder.0, session.id()).expect("saved").introduced("be long");
+        own.begin_turn("go on");
+        own.save().expect("saved");
+        let saved = Session::resume(&folder.0, own.id()).expect("under a name of its own");
+        assert_eq!((saved.messages().len(), &saved.messages()[0]["content"]), (4, &json!("be long")));
+        assert_eq!((&saved.began, saved.began.len()), (&own.began, 2));
+        assert_eq!(Session::resume(&folder.0, session.id()).expect("there").messages().len(), 3);
     }
 
     #[test]
@@ -177,6 +217,7 @@ mod tests {
         let words = |index: usize| &kept.messages()[index]["content"];
         assert_eq!(kept.messages().len(), 5);
         assert_eq!((words(0), words(1), words(3)), (&json!("be brief"), &json!("b"), &json!("c")));
+        assert_eq!(kept.began, session.began[1..]);
         session.begin_turn(&"d".repeat(SESSION_LIMIT_BYTES));
         assert!(session.save().expect_err("too long").contains("more than 8388608 bytes"));
     }

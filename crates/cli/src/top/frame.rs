@@ -21,8 +21,11 @@ const NOTES_LINES: usize = 16;
 /// Characters of the context bar.
 const BAR_CHARS: usize = 5;
 
-const KEYS: &str = "q quit  j/k move  enter open  a approve  r reject  K kill";
-const PANE_KEYS: &str = "q back  j/k scroll  G end  a approve  r reject";
+const KEYS: &str = "q quit  j/k move  enter open  a approve/answer  r reject  K kill";
+const PANE_KEYS: &str = "q back  j/k scroll  G end  a approve/answer  r reject";
+const ANSWER_KEYS: &str = "enter send  esc leave";
+/// What stands before an answer that is typed.
+const ANSWER: &str = "answer: ";
 
 /// Exactly `lines` lines, none wider than `columns`.
 pub fn frame(view: &View, (columns, lines): (usize, usize), colour: bool) -> Vec<String> {
@@ -39,9 +42,13 @@ pub fn frame(view: &View, (columns, lines): (usize, usize), colour: bool) -> Vec
         frame.extend(agents(view, (columns, left), colour));
     }
     frame.resize(lines.saturating_sub(2), String::new());
-    let (message, style) = message(view);
+    let (message, style) = message(view, columns);
     frame.push(painted(colour, style, &cut(&message, columns)));
-    let keys = if view.pane.is_some() { PANE_KEYS } else { KEYS };
+    let keys = match (&view.answer, &view.pane) {
+        (Some(_), _) => ANSWER_KEYS,
+        (None, Some(_)) => PANE_KEYS,
+        (None, None) => KEYS,
+    };
     frame.push(painted(colour, Style::Dim, &cut(keys, columns)));
     frame.truncate(lines);
     frame
@@ -110,7 +117,15 @@ fn limits(quota: &Value, now: Time) -> Vec<String> {
     windows.iter().map(shown).chain(held).collect()
 }
 
-fn message(view: &View) -> (String, Style) {
+fn message(view: &View, columns: usize) -> (String, Style) {
+    if let Some((_, words)) = &view.answer {
+        let typed = format!("{}_", clean(words));
+        // Its end is what is looked at.
+        let mut room = columns.saturating_sub(ANSWER.len());
+        let fits = |c: &char| room.checked_sub(char_width(*c)).map(|left| room = left).is_some();
+        let end: Vec<char> = typed.chars().rev().take_while(fits).collect();
+        return (format!("{ANSWER}{}", end.iter().rev().collect::<String>()), Style::Yellow);
+    }
     if let Some((_, name)) = &view.asked {
         let ended = view.asked.as_ref().and_then(|(id, _)| view.agent(id)).is_some_and(|one| !is_live(one));
         let what = if ended { "remove" } else { "end" };

@@ -3,8 +3,10 @@
 /// A key of `svc top`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// A printable ASCII character.
+    /// A character that is shown.
     Char(char),
+    /// Takes back the last one.
+    Backspace,
     /// The cursor one line up or down.
     Up,
     /// See [`Self::Up`].
@@ -39,11 +41,27 @@ pub fn read(mut bytes: &[u8]) -> Vec<Key> {
             }
             b'\r' | b'\n' => keys.push(Key::Enter),
             3 | 4 => keys.push(Key::Interrupt),
+            8 | 0x7f => keys.push(Key::Backspace),
             0x20..=0x7e => keys.push(Key::Char(char::from(first))),
+            0xc2..=0xf4 => {
+                let (key, left) = beyond_ascii(first, rest);
+                keys.extend(key);
+                bytes = left;
+            }
             _ => {}
         }
     }
     keys
+}
+
+/// The character that begins with this byte of UTF-8, and what follows it; none where it is torn.
+fn beyond_ascii(first: u8, rest: &[u8]) -> (Option<Key>, &[u8]) {
+    let more = [0xe0, 0xf0].iter().filter(|least| first >= **least).count() + 1;
+    let Some((own, left)) = rest.split_at_checked(more) else { return (None, &[]) };
+    match std::str::from_utf8(&[&[first], own].concat()).ok().and_then(|text| text.chars().next()) {
+        Some(c) => (Some(Key::Char(c)).filter(|_| !c.is_control()), left),
+        None => (None, rest),
+    }
 }
 
 /// The key of a sequence after its escape, and what follows it.
@@ -76,6 +94,16 @@ mod tests {
         assert_eq!(read(b"\x1b"), [Key::Escape]);
         assert_eq!(read(b"\x1b[1;5Ax\x1b[15~\x03"), [Key::Char('x'), Key::Interrupt]);
         assert_eq!(read(b"\x1b[5~\x1b[6~\x1b[H\x1b[F"), [Key::PageUp, Key::PageDown, Key::Home, Key::End]);
-        assert_eq!(read("ü\t".as_bytes()), []);
+        assert_eq!(read(b"\t"), []);
+    }
+
+    #[test]
+    fn words_of_all_languages_are_letters_and_what_is_torn_is_none() {
+        let letters = |text: &str| text.chars().map(Key::Char).collect::<Vec<_>>();
+        assert_eq!(read("aüé界🙂 b".as_bytes()), letters("aüé界🙂 b"));
+        assert_eq!(read(b"\x7f\x08"), [Key::Backspace, Key::Backspace]);
+        assert_eq!(read(&"界".as_bytes()[..2]), []);
+        assert_eq!(read(b"\xc3(\xffx"), letters("(x"));
+        assert_eq!(read("\u{9b}A".as_bytes()), letters("A"), "it would steer a terminal");
     }
 }

@@ -135,6 +135,78 @@ fn only_the_chosen_approval_is_decided() {
     assert!(shown(&view, 80, 24)[22].contains("choose an approval"));
 }
 
+fn typed(view: &mut View, words: &str) -> Vec<Wish> {
+    words.chars().filter_map(|c| view.key(if c == '\n' { Key::Enter } else { Key::Char(c) })).collect()
+}
+
+fn answers(id: &str, words: &str) -> Wish {
+    Wish::Answer { id: id.into(), words: words.into() }
+}
+
+/// Two questions, one of which offers something.
+fn asked() -> View {
+    let mut view = View::new("/tmp/demo".into());
+    let mut free = approval("apr-1", "2", 800);
+    free["action"] = json!({"type": "question", "question": "how long?", "description": "know: how long?"});
+    let mut offers = approval("apr-2", "1", 900);
+    let options = json!([{"label": "tabs", "description": "as now"}, {"label": "spaces", "description": ""}]);
+    let questions = json!([{"question": "Which one?", "options": options}]);
+    offers["action"] = json!({"type": "tool_permission", "tool": "AskUserQuestion",
+        "description": "use AskUserQuestion", "params": {"questions": questions}});
+    offers["card"] = json!({"kind": "tool"});
+    let agents = vec![agent("1", "a-1", "waiting", 0), agent("2", "b-1", "waiting", 0)];
+    view.saw(look(1000, agents, vec![free, offers]));
+    view
+}
+
+#[test]
+fn a_question_is_answered_with_words_and_not_approved() {
+    let mut view = asked();
+    assert_eq!(view.key(Key::Char('a')), None, "nobody has answered yet");
+    let text = shown(&view, 80, 24);
+    assert!(text.join("\n").contains("how long?") && text[22] == "answer: _", "{text:#?}");
+    assert!(text[23].starts_with("enter send"), "{}", text[23]);
+    assert_eq!(typed(&mut view, "\n"), [], "it says nothing yet");
+    // Letters are letters now: a, r, K and q as well.
+    assert_eq!(typed(&mut view, "8 houxr aKq é"), []);
+    for _ in 0..8 {
+        view.key(Key::Backspace);
+    }
+    typed(&mut view, "rs  ");
+    assert_eq!(shown(&view, 80, 24)[22], "answer: 8 hours  _");
+    assert_eq!(shown(&view, 14, 24)[22], "answer: urs  _", "its end");
+    assert_eq!(typed(&mut view, "\n"), [answers("apr-1", "8 hours")]);
+    assert_eq!((&view.pane, &view.answer), (&None, &None));
+    // It can be left, or left to the agent.
+    view.key(Key::Char('a'));
+    assert_eq!((typed(&mut view, "no"), view.key(Key::Escape)), (vec![], None));
+    assert!(shown(&view, 80, 24)[22].contains("not answered"));
+    assert_eq!(view.key(Key::Char('r')), Some(Wish::Decide { id: "apr-1".into(), approve: false }));
+    // One that was answered elsewhere takes what is typed along.
+    view.key(Key::Char('a'));
+    view.saw(look(2000, Vec::new(), Vec::new()));
+    assert_eq!(typed(&mut view, "x\n"), []);
+    assert_eq!(view.answer, None);
+}
+
+#[test]
+fn what_a_question_offers_is_chosen_by_its_number() {
+    let mut view = asked();
+    view.key(Key::Down);
+    assert!(shown(&view, 80, 24).join("\n").contains("know: Which one?"));
+    view.key(Key::Char('a'));
+    let text = shown(&view, 80, 24).join("\n");
+    assert!(text.contains("1: tabs (as now)") && text.contains("2: spaces"), "{text}");
+    assert_eq!(typed(&mut view, "2\n"), [answers("apr-2", "spaces")]);
+    for other in ["3", "0", "both, 2 first"] {
+        view.key(Key::Char('a'));
+        assert_eq!(typed(&mut view, &format!("{other}\n")), [answers("apr-2", other)]);
+    }
+    view.key(Key::Home);
+    view.key(Key::Char('a'));
+    assert_eq!(typed(&mut view, "2\n"), [answers("apr-1", "2")], "nothing is offered there");
+}
+
 #[test]
 fn an_agent_is_ended_only_after_a_y() {
     let mut view = view();

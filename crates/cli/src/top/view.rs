@@ -4,6 +4,7 @@
 //! row that took another's place.
 
 use super::keys::Key;
+use crate::approvals::{answer_of, is_question};
 use crate::render::one_line;
 use crate::target::{is_live, state, text};
 use serde_json::Value;
@@ -15,6 +16,8 @@ use svc_base::time::Time;
 const RATE_WINDOW_MS: u64 = 10_000;
 /// Lines that a page key moves.
 const PAGE_LINES: usize = 10;
+/// Characters of an answer that is typed; the daemon takes no more.
+const ANSWER_CHARS: usize = 2000;
 
 /// One look at the daemon.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +72,11 @@ pub enum Wish {
         id: String,
         approve: bool,
     },
+    /// Say this to who has asked.
+    Answer {
+        id: String,
+        words: String,
+    },
     /// End an agent, or remove an ended one.
     Kill {
         id: String,
@@ -90,6 +98,8 @@ pub struct View {
     pub pane: Option<Pane>,
     /// The agent (id and name) whose end waits for a y.
     pub asked: Option<(String, String)>,
+    /// The question (its id) that is being answered, and what is typed so far.
+    pub answer: Option<(String, String)>,
     pub said: String,
     samples: BTreeMap<String, VecDeque<(Time, u64)>>,
 }
@@ -131,6 +141,9 @@ impl View {
         }
         if self.asked.as_ref().is_some_and(|(id, _)| self.agent(id).is_none()) {
             self.asked = None;
+        }
+        if let Some((id, _)) = self.answer.take_if(|(id, _)| !rows.contains(&Pick::Approval(id.clone()))) {
+            self.said = format!("{id} waits no more");
         }
     }
 
@@ -175,6 +188,9 @@ impl View {
             return (key == Key::Char('y')).then_some(Wish::Kill { id, name });
         }
         self.said.clear();
+        if let Some((id, words)) = self.answer.take() {
+            return self.answer_key(id, words, key);
+        }
         match key {
             Key::Char('a') => return self.decide(true),
             Key::Char('r') => return self.decide(false),
@@ -239,12 +255,36 @@ impl View {
     /// All that it takes to decide an approval: its card or, where there is none yet, its whole record; empty
     /// when it is gone.
     pub fn approval_lines(&self, id: &str) -> Vec<String> {
-        let record = self.look.approvals.iter().find(|record| text(record, "id") == id);
-        match record {
+        match self.approval(id) {
             Some(record) if record["card"].is_object() => crate::card::lines(record, &record["card"]),
             Some(record) => format!("{record:#}").lines().map(ToOwned::to_owned).collect(),
             None => Vec::new(),
         }
+    }
+
+    /// The record of an approval that waits.
+    fn approval(&self, id: &str) -> Option<&Value> {
+        self.look.approvals.iter().find(|record| text(record, "id") == id)
+    }
+
+    /// Answers a key while an answer is typed: all letters are its own.
+    fn answer_key(&mut self, id: String, mut words: String, key: Key) -> Option<Wish> {
+        match key {
+            Key::Escape => {
+                "not answered".clone_into(&mut self.said);
+                return None;
+            }
+            Key::Enter if !words.trim().is_empty() => {
+                let words = self.approval(&id).map(|record| answer_of(record, words.trim()))?;
+                self.pane = None;
+                return Some(Wish::Answer { id, words });
+            }
+            Key::Backspace => drop(words.pop()),
+            Key::Char(c) if words.chars().count() < ANSWER_CHARS => words.push(c),
+            _ => {}
+        }
+        self.answer = Some((id, words));
+        None
     }
 
     fn step(&mut self, to: impl Fn(usize, usize) -> usize) {
@@ -267,7 +307,8 @@ impl View {
         }
     }
 
-    /// The approval that is open or chosen; else the only one of the agent that is.
+    /// The approval that is open or chosen; else the only one of the agent that is. A question is not
+    /// approved: its answer is typed, below all that it asks.
     fn decide(&mut self, approve: bool) -> Option<Wish> {
         let chosen = match (&self.pane, &self.pick) {
             (Some(Pane::Approval { id, .. }), _) | (None, Some(Pick::Approval(id))) => Some(id.clone()),
@@ -282,6 +323,12 @@ impl View {
         if chosen.is_none() {
             "choose an approval to decide".clone_into(&mut self.said);
         }
-        chosen.map(|id| Wish::Decide { id, approve })
+        let id = chosen?;
+        if approve && self.approval(&id).is_some_and(is_question) {
+            self.answer = Some((id.clone(), String::new()));
+            self.pane = Some(Pane::Approval { id, from: 0 });
+            return None;
+        }
+        Some(Wish::Decide { id, approve })
     }
 }

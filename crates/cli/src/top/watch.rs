@@ -113,6 +113,11 @@ fn errand(fleet: &Fleet, wish: &Wish) -> Result<String, Failure> {
             client.post(&format!("/api/approvals/{}/{verb}", encode(&own)), &json!({}))?;
             Ok(format!("{done} {id}"))
         }
+        Wish::Answer { id, words } => {
+            let (client, own) = fleet.of(id)?;
+            client.post(&format!("/api/approvals/{}/approve", encode(&own)), &json!({"reason": words}))?;
+            Ok(format!("answered {id}: {words}"))
+        }
         Wish::Kill { id, name } => {
             let (client, own) = fleet.of(id)?;
             client.call("DELETE", &format!("/api/agents/{}", encode(&own)), None)?;

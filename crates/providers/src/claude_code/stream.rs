@@ -20,6 +20,8 @@ const PROVISIONAL_MESSAGES_MAX: usize = 4096;
 const QUESTIONS_MAX: usize = 64;
 /// Nor do more than this many bytes of arguments: those of one fit in any case, for a line has 4 MiB.
 const QUESTIONS_LIMIT_BYTES: usize = 8 * 1024 * 1024;
+/// Its tool for asking a person; whoever lets it be used says the answers in its arguments.
+const ASKS: &str = "AskUserQuestion";
 
 /// The conversation of one run.
 #[derive(Serialize, Deserialize)]
@@ -35,6 +37,9 @@ pub(super) struct Stream {
     counted_messages: BTreeSet<String>,
     /// Questions that wait for a person, with the tool's arguments.
     questions: BTreeMap<String, Box<RawValue>>,
+    /// Of these the ones that ask for an answer, and not for a permission.
+    #[serde(default)]
+    asks: BTreeSet<String>,
     meter: Meter,
     cost: CostMeter,
     #[serde(default)]
@@ -57,6 +62,7 @@ impl Stream {
             working: false,
             counted_messages: BTreeSet::new(),
             questions: BTreeMap::new(),
+            asks: BTreeSet::new(),
             meter: Meter::starting_at(counted),
             cost: CostMeter::new(*session != SessionStart::Fresh),
             shares: Shares::default(),
@@ -77,6 +83,9 @@ impl Stream {
         };
         self.questions.insert(id.to_owned(), kept);
         let name = wire::text(request, "tool_name").to_owned();
+        if name == ASKS {
+            self.asks.insert(id.to_owned());
+        }
         wire::emit(out, Activity::PermissionAsked { question: id.to_owned(), name, input });
     }
 
@@ -252,6 +261,7 @@ impl Conversation for Stream {
             "" => wire::noise(line, out),
             "control_cancel_request" => {
                 self.questions.remove(wire::text(&event, "request_id"));
+                self.asks.remove(wire::text(&event, "request_id"));
             }
             "system" => self.system(&event, out),
             "assistant" => self.assistant(&event, out),
@@ -277,13 +287,27 @@ impl Conversation for Stream {
 
     fn decide(&mut self, question: &str, ruling: &Ruling, out: &mut Vec<Step>) {
         let Some(input) = self.questions.remove(question) else { return };
-        let input: Value = serde_json::from_slice(input.get().as_bytes()).unwrap_or_default();
+        let mut input: Value = serde_json::from_slice(input.get().as_bytes()).unwrap_or_default();
+        if self.asks.remove(question) && !ruling.reason.is_empty() {
+            answer(&mut input, &ruling.reason);
+        }
         let behavior = if ruling.allow {
             json!({"behavior": "allow", "updatedInput": input})
         } else {
             json!({"behavior": "deny", "message": ruling.refusal()})
         };
         respond(out, &json!({"subtype": "success", "request_id": question, "response": behavior}));
+    }
+}
+
+/// Puts a person's words into the arguments of [`ASKS`], as the answer to each question in them: free words
+/// are as good as the name of what was offered.
+fn answer(input: &mut Value, words: &str) {
+    let questions = input["questions"].as_array().into_iter().flatten();
+    let answers = questions.filter_map(|one| Some((one["question"].as_str()?.to_owned(), words.into())));
+    let answers: serde_json::Map<String, Value> = answers.collect();
+    if let Some(input) = input.as_object_mut() {
+        input.insert("answers".to_owned(), answers.into());
     }
 }
 
