@@ -8,7 +8,9 @@ use super::state_thread::Core;
 use super::store::{Store, Told};
 use crate::accounts;
 use crate::agents::report::RunReport;
-use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program};
+use crate::agents::worker::{
+    Complete, Ground, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program,
+};
 use crate::agents::worker_jobs::{Carrier, Jobs};
 use crate::agents::worker_log::LogStore;
 use crate::agents::{
@@ -21,7 +23,7 @@ use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::integrations::worker_mcp_file;
-use crate::isolation::worker_move;
+use crate::isolation::{worker_move, worker_worktree};
 use crate::market::worker_links::{self, Links};
 use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::commands::baseline;
@@ -41,13 +43,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_sys::clock;
-use svc_sys::process::Prepare;
+use svc_sys::process::{Prepare, Processes};
 use svc_sys::ws::{Hub, HubMessage};
 
 /// The threads that take orders. Fields in the order in which they end.
 pub struct Outbox {
     /// Where refusals of the destinations go.
     core: Core,
+    /// Runs git.
+    processes: Arc<Processes>,
     /// Opens the keys that agents get.
     vault: Arc<Vault>,
     /// Tells agents of the files.
@@ -134,6 +138,7 @@ impl Outbox {
         let to_core = core.clone();
         Ok(Self {
             core: core.clone(),
+            processes: theirs(),
             settled: Arc::new(runs.settler()),
             runs,
             jobs: jobs(core, host, &project),
@@ -283,6 +288,14 @@ impl Outbox {
         }))
     }
 
+    /// Makes the worktree of an agent where the clock, or a plan, has started it.
+    fn ground(&self, agent: AgentId, state: &State) -> Option<Ground> {
+        let path = state.agents.get(agent)?.worktree.clone()?;
+        let (processes, project) = (Arc::clone(&self.processes), state.project.dir.clone());
+        let make = move || worker_worktree::have(&processes, &project, &path);
+        Some(Box::new(move || make().map_err(|problem| problem.error)))
+    }
+
     fn order(&mut self, agent: AgentId, order: RunOrder, state: &State) {
         match order {
             RunOrder::Start(start) => {
@@ -293,6 +306,7 @@ impl Outbox {
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let far = far.transpose()?;
+                    let ground = far.as_ref().filter(|far| far.is_new).and(self.ground(agent, state));
                     let own = (agent_tokens::VARIABLE.to_owned(), self.agent_tokens.token_of(agent));
                     let env_extra = env.into_iter().chain(secrets).chain([own]).collect();
                     let Config { keeper, governor, .. } = state.settings.config();
@@ -309,6 +323,7 @@ impl Outbox {
                         at_screen,
                         turns: turns_of(&self.snapshots, state, agent),
                         far,
+                        ground,
                         complete: map.map(|order| {
                             let map = Arc::clone(&self.map);
                             Box::new(move |request: &mut LaunchRequest| map.tell(&order, &mut request.prompt))

@@ -41,6 +41,8 @@ pub struct Far {
     pub folder: String,
     /// The branch that the tree begins with.
     pub branch: String,
+    /// Whether that may have to be made first.
+    pub is_new: bool,
     /// Variables of granted keys: these go along, of all that the vault has given.
     pub lent: Vec<String>,
 }

@@ -65,6 +65,10 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         drop(prepared);
         return never_started(inner, run, &output);
     }
+    if let Some(Err(error)) = spec.ground.take().map(|make| make()) {
+        drop(prepared);
+        return fail(inner, run, &output, error);
+    }
     if let Some(complete) = spec.complete.take() {
         complete(&mut spec.request);
     }
