@@ -236,6 +236,12 @@ fn moved(far: &Far, agent: &Agent, request: LaunchRequest) -> LaunchRequest {
     LaunchRequest { working_dir, hook_program: None, fence: None, room: None, extra_env, ..request }
 }
 
+/// This program was put where it is to work: its place was made anew.
+pub(super) fn copied(all: &All, cx: &mut Context, id: AgentId, program: &str) {
+    let Some(agent) = all.agents.get(id) else { return };
+    cx.audit("runner.copy", &json!({"name": agent.runner, "program": program, "agentId": id}));
+}
+
 /// The line to it is cut, and why; or it stands again.
 pub(super) fn line(all: &mut All, cx: &mut Context, id: AgentId, cut: Option<&str>) {
     let Some(agent) = Arc::make_mut(&mut all.agents).edit(id) else { return };

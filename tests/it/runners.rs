@@ -283,7 +283,7 @@ pub fn executable(path: &Path, text: &str) {
 }
 
 /// Hosts that one daemon knows as `box0`, `box1` and so on.
-fn daemon_of(hosts: &[Host], project: Arc<Folder>) -> Daemon {
+pub fn daemon_of(hosts: &[Host], project: Arc<Folder>) -> Daemon {
     let configs = hosts.iter().enumerate().map(|(n, host)| {
         let config = std::fs::read_to_string(host.folder.path().join("config")).unwrap();
         let own = config.split("Host stranger").next().unwrap_or_default();

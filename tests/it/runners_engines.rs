@@ -253,6 +253,9 @@ fn an_agent_works_in_a_container_and_its_work_comes_back_as_commits() {
     assert!(status == 502 && told.to_string().contains("container is not there any more"), "{told}");
     let next = spawn_there(&daemon, "two", "cell");
     wait_finished(&daemon, &next);
+    let copies = daemon.get("/api/audit?event=runner.copy").to_string();
+    assert_eq!(copies.matches("\"runner.copy\"").count(), 2, "by the check, and by the start: {copies}");
+    assert!(copies.contains(&next), "{copies}");
     show_first_words(&daemon, "cell");
     assert_eq!(remove(&daemon, "cell")["left"], Value::Null);
     assert_eq!(engine.containers(), [""; 0]);

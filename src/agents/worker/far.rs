@@ -4,12 +4,14 @@ use super::checkpoint::{RunFile, RunFolder};
 use super::env::own_program;
 use super::{Inner, RunSpec};
 use crate::agents::Agent;
+use crate::agents::report::RunReport;
 use crate::providers::environment::Extra;
 use crate::providers::{Launch, LaunchProgram, LaunchRequest};
 use crate::runners::dialogue::{LENT, Opening, PLAN, Parcel, Plan};
 use crate::runners::kind::Spot;
 use crate::runners::worker_host::{line_variables, own_hash};
-use crate::runners::{Runner, worker_line, worker_master, worker_place};
+use crate::runners::worker_place::{self, Ready};
+use crate::runners::{Runner, worker_line, worker_master};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,7 +173,10 @@ impl Far {
 
     /// What the line is told, once its place is there.
     fn plan(&self, inner: &Inner, spec: &RunSpec, launch: &Launch, mark: String) -> Result<Plan, String> {
-        let (spot, waits) = worker_place::ready(&inner.processes, &self.runner)?;
+        let Ready { spot, waits, copied } = worker_place::ready(&inner.processes, &self.runner)?;
+        if copied {
+            (inner.report)(spec.agent, RunReport::Copied { program: self.program.clone() });
+        }
         let sent = spec.env_extra.iter().filter(|(name, _)| SENT.contains(&name.as_str()));
         let opening = Opening {
             provider: spec.provider.info().id.to_owned(),
