@@ -4,7 +4,9 @@
 //! `tests/real/setup-engines` installs both; without them, or without root, these tests say that they were
 //! skipped, and fail where `SVC_REAL_CLIS=require`.
 
-use crate::runners::{agent, check, counted, repository, said, spawn_there, wait_code, wait_finished};
+use crate::runners::{
+    agent, check, counted, first_word, repository, said, spawn_there, wait_code, wait_finished,
+};
 use crate::support::daemon::{Daemon, is_root};
 use crate::support::folder::Folder;
 use crate::support::real::absent;
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -148,21 +150,6 @@ fn place_of(daemon: &Daemon, name: &str) -> String {
     let stored: Value = serde_json::from_slice(&text).unwrap();
     let one = stored["runners"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap();
     format!("svc-{}", one["folder"].as_str().unwrap().to_lowercase())
-}
-
-/// From the wish to the first word of its program.
-fn first_word(daemon: &Daemon, name: &str, runner: Option<&str>) -> Duration {
-    let mut body = json!({"role": "dev", "name": name, "provider": "script", "model": "counts", "prompt": "count",
-        "isolation": "worktree"});
-    if let Some(runner) = runner {
-        body["runner"] = json!(runner);
-    }
-    let began = Instant::now();
-    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
-    wait_within(SOON, "its first word", || (!said(daemon, &id).is_empty()).then_some(()));
-    let took = began.elapsed();
-    wait_finished(daemon, &id);
-    took
 }
 
 fn show_first_words(daemon: &Daemon, runner: &str) {
