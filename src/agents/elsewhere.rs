@@ -7,7 +7,7 @@
 use super::moving::HERE;
 use super::reason::Reason;
 use super::record::{Agent, Isolation, Phase};
-use super::worker::Far;
+use super::worker::{Far, ORPHAN_LEAST};
 use super::{LogEntry, Maker, Outcome, SpawnRequest, placement, say, spawn, touch};
 use crate::api::{Problem, Validator};
 use crate::core::ids::AgentId;
@@ -93,7 +93,10 @@ fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Valida
     };
     if let Some(label) = placement::label_in(name) {
         let has_one = all.runners.iter().any(|runner| runner.labels.iter().any(|one| one == label));
-        refuse(!has_one, "no runner has that label; svc runner add NAME KIND DESTINATION --label L gives one");
+        refuse(
+            !has_one,
+            "no runner has that label; svc runner add NAME KIND DESTINATION --label L gives one",
+        );
     } else {
         match all.runners.find(name) {
             Err(problem) => refuse(true, &problem.error),
@@ -236,6 +239,16 @@ fn moved(far: &Far, agent: &Agent, request: LaunchRequest) -> LaunchRequest {
     LaunchRequest { working_dir, hook_program: None, fence: None, room: None, extra_env, ..request }
 }
 
+/// Its program there was not seen to end: whatever runs there still is ended when that machine is reached.
+pub(super) fn left_there(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let Some(runner) = &agent.runner else { return };
+    let runs_for = all.settings.config().keeper.orphan().max(ORPHAN_LEAST);
+    runners::left_there(all, cx, runner, (agent.lineage_id, id), runs_for);
+    let words = format!("what may run on {runner} still is ended there when that machine is reached");
+    cx.push(Effect::Log(agent.lineage_id, id, LogEntry::life(words)));
+}
+
 /// This program was put where it is to work: its place was made anew.
 pub(super) fn copied(all: &All, cx: &mut Context, id: AgentId, program: &str) {
     let Some(agent) = all.agents.get(id) else { return };
@@ -274,6 +287,10 @@ pub(super) fn line(all: &mut All, cx: &mut Context, id: AgentId, cut: Option<&st
         None => return,
     };
     let lineage = agent.lineage_id;
+    if cut.is_none() {
+        let runner = agent.runner.clone().unwrap_or_default();
+        runners::set_off(all, cx, &runner);
+    }
     cx.push(Effect::Log(lineage, id, LogEntry::life(words)));
     touch(all, cx, Durability::Soon);
 }

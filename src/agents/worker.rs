@@ -24,7 +24,7 @@ mod stream;
 mod turns;
 
 pub use env::{Beside, own_program, process_spec};
-pub use far::Far;
+pub use far::{Far, ORPHAN_LEAST};
 pub use fence::{Temporary, place_below};
 pub use kept::{CatchUp, Found, Kept, find as find_kept};
 pub use orders::Settings;

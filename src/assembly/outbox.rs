@@ -29,6 +29,7 @@ use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::commands::baseline;
 use crate::ownership::worker_look::Looker;
 use crate::providers::{self, LaunchRequest};
+use crate::runners::worker_errands::Errands;
 use crate::settings::Config;
 use crate::snapshots::Tidier;
 use crate::snapshots::worker::Snapshots;
@@ -80,6 +81,8 @@ pub struct Outbox {
     hub: Hub,
     journalist: crate::journalist::Writer,
     looker: Looker,
+    /// Ends and tidies what agents have left on other machines.
+    errands: Errands,
     /// Keeps the snapshots small.
     _tidier: Tidier,
     governor: crate::governor::Watch,
@@ -173,7 +176,8 @@ impl Outbox {
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
             governor: crate::governor::Watch::start(core.clone(), Box::new(host.fleet.clone()))?,
             programs: Arc::clone(&host.programs),
-            looker: Looker::start(project, reports(core, Event::Ownership))?,
+            looker: Looker::start(project.clone(), reports(core, Event::Ownership))?,
+            errands: Errands::new(theirs(), project, reports(core, Event::Runners)),
             _tidier: Tidier::start(Arc::clone(snapshots), move || to_core.snapshot())?,
             snapshots: Arc::clone(snapshots),
             vault,
@@ -236,6 +240,7 @@ impl Outbox {
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Teams(look) => self.plans.order(look),
             Effect::Ownership(order) => self.unless(self.looker.order(order), Event::Ownership),
+            Effect::Runners(order) => self.unless(self.errands.order(order), Event::Runners),
             Effect::Governor(order) => self.governor.order(order),
             Effect::Accounts(accounts::Order::Ask(provider)) => {
                 self.programs.ask_later(accounts::worker::asked(state, Some(providers::info_of(&provider))));

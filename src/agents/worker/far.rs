@@ -22,7 +22,7 @@ use svc_sys::files::replace_soon;
 use svc_sys::process::{Marker, Processes};
 
 /// The keeper there goes on without a daemon for at least this long: a line may be cut for a while.
-const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
+pub const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
 /// Beyond the time that ending takes there: the order has to get there, and its end back.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(15);
 
