@@ -56,7 +56,7 @@ macro_rules! features {
         /// Homes of providers' programs beside the default ones.
         accounts Accounts: state(State) wish(Command) report(Report) order(Order) => _, _, api;
         /// Other machines.
-        runners Runners: state(State) wish(Command) => _, _, api;
+        runners Runners: state(State) wish(Command) report(Report) order(Order) => moment, _, api;
         /// Sessions that people had with programs, and that become agents.
         adoption Adoption: wish(Command) => _, _, api;
         /// Teams around public APIs.
@@ -162,6 +162,8 @@ macro_rules! timers {
             Cleanup => oversight::cleanup::due;
             /// A question of the daemon's own has taken too long.
             Question(call: CallId) => oversight::questions::timeout;
+            /// What is to be done on other machines is tried again.
+            Errands => runners::errands_due;
             /// Files of owners are looked at, or what was found there is judged.
             Writes => ownership::commands::due;
         }

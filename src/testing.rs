@@ -16,6 +16,7 @@ use crate::programs::registry::{Detection, State as Programs};
 use crate::providers::Activity;
 use crate::providers::login::Login;
 use crate::record::tests::Again;
+use crate::runners::{self, Facts};
 use serde_json::{Value, json};
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
@@ -271,6 +272,24 @@ impl Bench {
         self.apply(Event::Accounts(accounts::Report::Logins(vec![(key.into(), login)])));
     }
 
+    /// Gives a machine that ssh reaches a name; `found` is what a check of it came to, where one was made.
+    pub fn runner(&mut self, name: &str, labels: &[&str], found: Option<Result<Facts, String>>) {
+        let labels = labels.iter().map(|&label| label.to_owned()).collect();
+        let (name, kind, destination) = (name.to_owned(), runners::Kind::Ssh, name.to_owned());
+        let add = runners::Command::Add { name: name.clone(), kind, destination, labels };
+        self.command(Command::Runners(add));
+        if let Some(found) = found {
+            self.checked(&name, false, found);
+        }
+    }
+
+    /// A check of a runner comes to this; its status code.
+    pub fn checked(&mut self, name: &str, copied: bool, found: Result<Facts, String>) -> Option<u16> {
+        let (name, found) = (name.to_owned(), found.map(Box::new));
+        let checked = runners::Command::Checked { name, took_ms: 7, copied, found };
+        self.command(Command::Runners(checked)).map(|reply| reply.status)
+    }
+
     /// A running agent of this name.
     pub fn agent(&mut self, name: &str) -> AgentId {
         self.agent_like(SpawnRequest {
@@ -373,6 +392,22 @@ impl Bench {
             _ => None,
         };
         self.effects.iter().filter_map(entry).filter(|entry| entry["event"] == event).collect()
+    }
+}
+
+/// What a check finds on a machine that has so many megabytes of memory left.
+pub fn facts(available: u64) -> Facts {
+    Facts {
+        version: "1".into(),
+        program: "ab".repeat(32),
+        kernel: "6.12".into(),
+        arch: "x86_64".into(),
+        home: "/there".into(),
+        processors: 2,
+        memory: 64_000,
+        available,
+        no_room: None,
+        git: Some("git version 2.39".into()),
     }
 }
 

@@ -233,26 +233,35 @@ pub fn spawn_request(mut fields: Fields) -> Result<SpawnRequest, Problem> {
 }
 
 fn asked(fields: &mut Fields) -> SpawnRequest {
-    // Only here: what agents write (plans, schedules, recommendations) has none of these but the account.
+    // Only here: what agents write (plans, schedules, recommendations) has none of these.
     let env = env_field(fields).unwrap_or_default();
     let on_limit = on_limit(fields);
     let priority = fields.choice("priority", Priority::WORDS).and_then(Priority::of).unwrap_or_default();
+    SpawnRequest { env, on_limit, priority, ..placed(fields) }
+}
+
+/// With whose login it works, and where.
+fn placed(fields: &mut Fields) -> SpawnRequest {
     let account = bounded_word(fields, "account");
     let runner = bounded_word(fields, "runner");
     let described = described(fields);
     // Its branch is here, wherever it works.
     let isolation = if runner.is_some() { Isolation::Worktree } else { described.isolation };
-    SpawnRequest { isolation, env, on_limit, account, priority, runner, ..described }
+    SpawnRequest { isolation, account, runner, ..described }
 }
 
 /// Reads the fields of an agent, wherever they stand: in a request, a schedule, a plan's task.
 ///
 /// Errors: 400 with every fault.
 pub fn spawn_fields(mut fields: Fields) -> Result<SpawnRequest, Problem> {
-    let account = bounded_word(&mut fields, "account");
-    let request = SpawnRequest { account, ..described(&mut fields) };
+    let request = placed(&mut fields);
     fields.validator.finish()?;
     Ok(request)
+}
+
+/// Whether these fields name another machine.
+pub fn names_runner(fields: &Fields) -> bool {
+    fields.value("runner").and_then(Value::as_str).is_some_and(|runner| !runner.is_empty())
 }
 
 fn described(fields: &mut Fields) -> SpawnRequest {

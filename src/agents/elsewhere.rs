@@ -6,9 +6,9 @@
 
 use super::moving::HERE;
 use super::reason::Reason;
-use super::record::{Agent, Phase};
-use super::worker::Far;
-use super::{LogEntry, Outcome, SpawnRequest, say, spawn, touch};
+use super::record::{Agent, Isolation, Phase};
+use super::worker::{Far, ORPHAN_LEAST};
+use super::{LogEntry, Maker, Outcome, SpawnRequest, placement, say, spawn, touch};
 use crate::api::{Problem, Validator};
 use crate::core::ids::AgentId;
 use crate::core::{Actor, Context, Durability, Effect, State as All};
@@ -27,16 +27,40 @@ pub(super) mod tests;
 
 /// Characters of why a line is cut.
 const WHY_CHARS: usize = 200;
+/// Where the worktrees of agents are, below the project.
+const WORKTREES: &str = ".svc/worktrees";
 
-/// Who may have work done elsewhere: persons.
+/// Who may say that work is done elsewhere, now or by the clock and in a plan later: persons.
 ///
 /// Errors: 403 `agent_may_not`.
-pub(super) fn check_maker(cx: &Context, request: &SpawnRequest) -> Result<(), Problem> {
-    if request.runner.is_none() || matches!(cx.actor, Actor::Operator) {
-        return Ok(());
-    }
+pub fn check_sender(cx: &Context, request: &SpawnRequest) -> Result<(), Problem> {
+    let is_person = matches!(cx.actor, Actor::Operator);
+    if request.runner.is_none() || is_person { Ok(()) } else { Err(may_not(cx)) }
+}
+
+/// What an agent starts, or has started by the clock or in a plan, works here.
+///
+/// Errors: 403 `agent_may_not`.
+pub(super) fn check_maker(cx: &Context, maker: &Maker, request: &SpawnRequest) -> Result<(), Problem> {
+    if request.runner.is_none() || maker.lineage.is_none() { Ok(()) } else { Err(may_not(cx)) }
+}
+
+fn may_not(cx: &Context) -> Problem {
     let text = format!("{} may not start an agent on another machine; a person has to", cx.actor);
-    Err(Problem::new(403, "agent_may_not", text))
+    Problem::new(403, "agent_may_not", text)
+}
+
+/// Gives the worktree of an agent a name that is started by the clock or in a plan: its run makes it.
+pub(super) fn name_branch(cx: &mut Context, request: &mut SpawnRequest) {
+    if request.runner.is_some() && request.worktree.is_none() {
+        request.isolation = Isolation::Worktree;
+        request.worktree = Some(format!("{WORKTREES}/{}-{:08x}", request.role, cx.random() >> 32));
+    }
+}
+
+/// The branch of an agent that has one of its own.
+pub fn branch_of(agent: &Agent) -> String {
+    format!("svc/{}", agent.worktree.as_deref().unwrap_or_default().rsplit('/').next().unwrap_or_default())
 }
 
 /// What somebody is to have elsewhere.
@@ -67,13 +91,21 @@ fn check_there(all: &All, info: &Info, given: &Given<'_>, validator: &mut Valida
     let mut refuse = |holds: bool, why: &str| {
         validator.check(!holds, "runner", || format!("runner {name} cannot be: {why}"));
     };
-    match all.runners.find(name) {
-        Err(problem) => refuse(true, &problem.error),
-        Ok(runner) => {
-            let facts = runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
-            let is_known = facts.is_some();
-            refuse(!is_known, &format!("nothing is known of it; svc runner check {name} looks"));
-            refuse(facts.is_some_and(|facts| facts.git.is_none()), "there is no git on it");
+    if let Some(label) = placement::label_in(name) {
+        let has_one = all.runners.iter().any(|runner| runner.labels.iter().any(|one| one == label));
+        refuse(
+            !has_one,
+            "no runner has that label; svc runner add NAME KIND DESTINATION --label L gives one",
+        );
+    } else {
+        match all.runners.find(name) {
+            Err(problem) => refuse(true, &problem.error),
+            Ok(runner) => {
+                let facts = runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
+                let is_known = facts.is_some();
+                refuse(!is_known, &format!("nothing is known of it; svc runner check {name} looks"));
+                refuse(facts.is_some_and(|facts| facts.git.is_none()), "there is no git on it");
+            }
         }
     }
     refuse(given.has_integrations, "integrations are called here, and agents there cannot reach them");
@@ -180,14 +212,14 @@ pub(super) fn far(all: &All, agent: &Agent, name: &str) -> Result<Far, String> {
         let facts = runner.checked.as_ref().and_then(|checked| checked.facts.as_ref());
         let facts =
             facts.ok_or_else(|| format!("runner {name} cannot be used: svc runner check {name} says why"))?;
-        let worktree = agent.worktree.as_deref().unwrap_or_default();
         let work = agent.lineage_id.to_string();
         Ok(Far {
             runner: Arc::clone(runner),
             program: facts.program.clone(),
             tree: dialogue::tree(facts.home.as_ref(), &runner.folder, &work),
             folder: agent.working_dir.clone(),
-            branch: format!("svc/{}", worktree.rsplit('/').next().unwrap_or_default()),
+            branch: branch_of(agent),
+            is_new: agent.turns == 0 && agent.session_id.is_none(),
             lent: runners::lent(all, runner, &agent.provider).into_iter().map(|one| one.variable).collect(),
             work,
         })
@@ -205,6 +237,22 @@ fn moved(far: &Far, agent: &Agent, request: LaunchRequest) -> LaunchRequest {
     let working_dir = if far.folder.is_empty() { far.tree.clone() } else { far.tree.join(&far.folder) };
     let extra_env = Extra::clone(&agent.env);
     LaunchRequest { working_dir, hook_program: None, fence: None, room: None, extra_env, ..request }
+}
+
+/// Its program there was not seen to end: whatever runs there still is ended when that machine is reached.
+pub(super) fn left_there(all: &mut All, cx: &mut Context, id: AgentId) {
+    let Some(agent) = all.agents.get(id).cloned() else { return };
+    let Some(runner) = &agent.runner else { return };
+    let runs_for = all.settings.config().keeper.orphan().max(ORPHAN_LEAST);
+    runners::left_there(all, cx, runner, (agent.lineage_id, id), runs_for);
+    let words = format!("what may run on {runner} still is ended there when that machine is reached");
+    cx.push(Effect::Log(agent.lineage_id, id, LogEntry::life(words)));
+}
+
+/// This program was put where it is to work: its place was made anew.
+pub(super) fn copied(all: &All, cx: &mut Context, id: AgentId, program: &str) {
+    let Some(agent) = all.agents.get(id) else { return };
+    cx.audit("runner.copy", &json!({"name": agent.runner, "program": program, "agentId": id}));
 }
 
 /// The line to it is cut, and why; or it stands again.
@@ -239,6 +287,10 @@ pub(super) fn line(all: &mut All, cx: &mut Context, id: AgentId, cut: Option<&st
         None => return,
     };
     let lineage = agent.lineage_id;
+    if cut.is_none() {
+        let runner = agent.runner.clone().unwrap_or_default();
+        runners::set_off(all, cx, &runner);
+    }
     cx.push(Effect::Log(lineage, id, LogEntry::life(words)));
     touch(all, cx, Durability::Soon);
 }

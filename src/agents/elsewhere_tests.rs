@@ -5,38 +5,16 @@ use super::super::{Command, RunOrder, SpawnRequest};
 use crate::core::ids::AgentId;
 use crate::core::{Actor, Effect, Event};
 use crate::providers::environment::Extra;
-use crate::runners::{self, Facts, Kind};
-use crate::testing::Bench;
+use crate::runners::{self, Facts};
+use crate::testing::{Bench, facts};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub fn bench() -> Bench {
     let mut bench = Bench::with_programs();
-    for name in ["box", "other", "unknown"] {
-        let add = runners::Command::Add {
-            name: name.into(),
-            kind: Kind::Ssh,
-            destination: name.into(),
-            labels: Vec::new(),
-        };
-        bench.command(crate::core::Command::Runners(add));
-    }
-    for (name, git) in [("box", Some("git version 2".to_owned())), ("other", None)] {
-        let facts = Facts {
-            version: "1".into(),
-            program: "ab".repeat(32),
-            kernel: "6.12".into(),
-            arch: "x86_64".into(),
-            home: "/there".into(),
-            processors: 2,
-            memory: 2000,
-            available: 1000,
-            no_room: None,
-            git,
-        };
-        let found = Ok(Box::new(facts));
-        let checked = runners::Command::Checked { name: name.into(), took_ms: 1, copied: false, found };
-        bench.command(crate::core::Command::Runners(checked));
+    let bare = Facts { git: None, ..facts(1000) };
+    for (name, found) in [("box", Some(facts(1000))), ("other", Some(bare)), ("unknown", None)] {
+        bench.runner(name, &[], found.map(Ok));
     }
     bench
 }

@@ -54,6 +54,8 @@ pub fn run_report(all: &mut All, cx: &mut Context, id: AgentId, report: RunRepor
             touch(all, cx, Durability::Soon);
             cx.push(Effect::Settled(id, n));
         }
+        RunReport::LeftThere => elsewhere::left_there(all, cx, id),
+        RunReport::Copied { program } => elsewhere::copied(all, cx, id, &program),
         RunReport::Line { cut } => elsewhere::line(all, cx, id, cut.as_deref()),
         RunReport::CaughtUp => caught_up(all, cx, id),
         RunReport::Left => {

@@ -60,7 +60,9 @@ pub mod worker_log;
 
 pub use attach::Wish;
 pub use choice::variables;
+pub use elsewhere::{branch_of, check_sender};
 pub use life::{died_by_foreign_signal, run_report};
+pub use moving::HERE;
 pub use outcome::Outcome;
 pub use patch::{Patch, change_team, give_up_name, join_team, leave_worktree};
 pub use reason::{Awaited, Reason, StatusReason};
@@ -69,10 +71,11 @@ pub use report::{Job, JobReport, LogEntry};
 pub use rights::Maker;
 pub use rotation::{under_way as is_rotating, why_rotated};
 pub use say::{MAX_QUERIES, QUERY_TIMEOUT, query_timeout, resume, say_to};
+pub use scope::overlapping;
 pub use sessions::Copied;
 pub use silence::silence;
 pub use spawn::{
-    SpawnRequest, StartOrder, check_pattern, check_share, overlapping, room, spawn, spawn_agent, start_again,
+    SpawnRequest, StartOrder, check_pattern, check_share, room, spawn, spawn_agent, start_again,
     working_folder,
 };
 pub use store::{Stored, StoredPrompt, VERSION as STORED_VERSION};

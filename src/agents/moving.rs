@@ -35,7 +35,7 @@ mod tests;
 /// Characters of why it has failed.
 const WHY_CHARS: usize = 400;
 /// This machine, where a runner may be named.
-pub(super) const HERE: &str = "here";
+pub const HERE: &str = "here";
 
 /// What a person wishes.
 #[derive(Debug, Clone, svc_base::recorded::Recorded)]

@@ -71,7 +71,7 @@ pub fn apply(all: &mut All, cx: &mut Context, target: &str, patch: Patch) -> Res
     touch(all, cx, Durability::BeforeReply);
     let agent = all.agents.find(&id.to_string())?;
     let mut body = json!(agent.rest());
-    body["overlaps"] = super::spawn::overlaps_with(all, agent).into();
+    body["overlaps"] = super::scope::overlaps_with(all, agent).into();
     Ok(Reply::ok(&body))
 }
 

@@ -29,13 +29,17 @@ struct Room {
     need: u64,
 }
 
+/// The label, where one is named and no runner.
+pub(super) fn label_in(word: &str) -> Option<&str> {
+    word.strip_prefix(LABEL)
+}
+
 /// Makes a label the name of a runner that has it; why it is that one.
 ///
-/// Errors: 409 `no_runner_fits`, with what is against each; 403 `agent_may_not`.
+/// Errors: 409 `no_runner_fits`, with what is against each.
 pub(super) fn place(all: &All, cx: &Context, request: &mut SpawnRequest) -> Result<Option<String>, Problem> {
-    let label = request.runner.as_deref().and_then(|word| word.strip_prefix(LABEL)).map(str::to_owned);
+    let label = request.runner.as_deref().and_then(label_in).map(str::to_owned);
     let Some(label) = label else { return Ok(None) };
-    elsewhere::check_maker(cx, request)?;
     let info = choice::provider(all, request)?.info();
     let (mut fits, mut against) = (Vec::new(), Vec::new());
     for runner in all.runners.iter().filter(|runner| runner.labels.contains(&label)) {

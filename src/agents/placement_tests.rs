@@ -4,36 +4,11 @@ use super::super::elsewhere::tests::request;
 use super::super::report::RunReport;
 use super::super::{Command, SpawnRequest};
 use crate::core::{Actor, Event};
-use crate::runners::{self, Facts, Kind};
-use crate::testing::Bench;
+use crate::testing::{Bench, facts};
 use serde_json::{Value, json};
 
 fn runner(bench: &mut Bench, name: &str, available: Option<u64>) {
-    let (labels, kind) = (vec!["big".to_owned()], Kind::Ssh);
-    let add = runners::Command::Add { name: name.into(), kind, destination: name.into(), labels };
-    bench.command(crate::core::Command::Runners(add));
-    if let Some(available) = available {
-        check(bench, name, Ok(available));
-    }
-}
-
-fn check(bench: &mut Bench, name: &str, found: Result<u64, String>) {
-    let found = found.map(|available| {
-        Box::new(Facts {
-            version: "1".into(),
-            program: "ab".repeat(32),
-            kernel: "6.12".into(),
-            arch: "x86_64".into(),
-            home: "/there".into(),
-            processors: 2,
-            memory: 64_000,
-            available,
-            no_room: None,
-            git: Some("git version 2".into()),
-        })
-    });
-    let checked = runners::Command::Checked { name: name.into(), took_ms: 1, copied: false, found };
-    bench.command(crate::core::Command::Runners(checked));
+    bench.runner(name, &["big"], available.map(|available| Ok(facts(available))));
 }
 
 fn spawn(bench: &mut Bench, name: &str) -> (u16, Value) {
@@ -66,7 +41,7 @@ fn where_none_fits_it_is_said_of_each_why() {
     let mut bench = Bench::with_programs();
     runner(&mut bench, "unseen", None);
     runner(&mut bench, "failed", None);
-    check(&mut bench, "failed", Err("no route".into()));
+    bench.checked("failed", false, Err("no route".into()));
     runner(&mut bench, "full", Some(1));
     runner(&mut bench, "silent", Some(48_000));
     let (status, told) = spawn(&mut bench, "one");

@@ -112,6 +112,12 @@ pub enum RunReport {
         /// taken.
         deed: u64,
     },
+    /// What runs on another machine was not seen to end there.
+    LeftThere,
+    /// This program, whose SHA-256 in hex this is, was put where it is to work.
+    Copied {
+        program: String,
+    },
     /// The line to the machine that it works on is cut, and why; or it stands again.
     Line {
         cut: Option<String>,

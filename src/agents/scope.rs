@@ -1,6 +1,10 @@
 //! Scopes: the globs of files an agent owns. Ownership is advisory.
 
+use super::Agent;
 use crate::api::Validator;
+use crate::core::State as All;
+use crate::core::ids::AgentId;
+use serde_json::{Value, json};
 
 /// Globs in a scope at most.
 pub const MAX_GLOBS: usize = 20;
@@ -71,6 +75,24 @@ fn tidied(glob: &str) -> &str {
 fn literal_head(glob: &str) -> &str {
     let end = glob.find(['*', '?', '[', '{']).unwrap_or(glob.len());
     &glob[..end]
+}
+
+/// Living agents of other lineages whose scope may name files that `agent`'s does.
+pub fn overlapping(all: &All, agent: &Agent) -> Vec<AgentId> {
+    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
+    let meeting = others.filter(|other| !overlaps(&agent.scope, &other.scope).is_empty());
+    meeting.map(|other| other.id).collect()
+}
+
+/// Living agents whose scope may name the same files.
+pub fn overlaps_with(all: &All, agent: &Agent) -> Vec<Value> {
+    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
+    let meeting = others.filter_map(|other| {
+        let pairs = overlaps(&agent.scope, &other.scope);
+        let globs: Vec<_> = pairs.iter().map(|(own, theirs)| json!({"own": own, "theirs": theirs})).collect();
+        (!globs.is_empty()).then(|| json!({"agentId": other.id, "agentName": other.name, "globs": globs}))
+    });
+    meeting.collect()
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::settings::{Cage, Enforcement, OnLimit};
 use crate::usage;
 use crate::{market, memory};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 
 /// What `POST /api/agents` asks for, each field checked on its own. Teams, schedules and plans store it.
@@ -100,26 +100,37 @@ pub struct StartOrder {
 /// Starts a new agent that somebody asks for.
 ///
 /// Errors: as [`spawn_agent`].
-pub fn spawn(all: &mut All, cx: &mut Context, mut request: SpawnRequest) -> Result<Outcome, Problem> {
+pub fn spawn(all: &mut All, cx: &mut Context, request: SpawnRequest) -> Result<Outcome, Problem> {
+    elsewhere::check_sender(cx, &request)?;
     let maker = Maker::of(all, &cx.actor)?;
-    let placed = placement::place(all, cx, &mut request)?;
-    let id = spawn_agent(all, cx, &maker, request)?;
-    placement::told(all, cx, id, placed.as_deref());
+    let (id, placed) = spawn_placed(all, cx, &maker, request)?;
     let Some(agent) = all.agents.get(id) else { return Err(Problem::not_found("the agent is gone")) };
-    let (agent, overlaps) = (Arc::clone(agent), overlaps_with(all, agent));
+    let (agent, overlaps) = (Arc::clone(agent), scope::overlaps_with(all, agent));
     Ok(Outcome::Spawned { agent, overlaps, schedule: None, placed })
 }
 
 /// Starts a new agent, for every feature that does: REST, teams, schedules, chat, toys.
 ///
 /// Errors: 400 for an unknown or missing provider, an unknown team or a name in use, 403 `agent_may_not` for
-/// more than its maker may give, 409 `capacity`.
+/// more than its maker may give, 409 `capacity`, `no_runner_fits`.
 pub fn spawn_agent(
     all: &mut All,
     cx: &mut Context,
     maker: &Maker,
-    mut request: SpawnRequest,
+    request: SpawnRequest,
 ) -> Result<AgentId, Problem> {
+    spawn_placed(all, cx, maker, request).map(|(id, _)| id)
+}
+
+/// Also why it is on its runner, where that was chosen for it.
+fn spawn_placed(
+    all: &mut All,
+    cx: &mut Context,
+    maker: &Maker,
+    mut request: SpawnRequest,
+) -> Result<(AgentId, Option<String>), Problem> {
+    elsewhere::check_maker(cx, maker, &request)?;
+    let placed = placement::place(all, cx, &mut request)?;
     let provider = choice::provider(all, &request)?;
     // What an agent's child gets is what a person has settled, never more.
     if !request.env.is_empty() && !matches!(cx.actor, Actor::Operator | Actor::Daemon) {
@@ -131,7 +142,6 @@ pub fn spawn_agent(
         return Err(Problem::new(403, "agent_may_not", text));
     }
     queue::check_priority(maker, cx, request.priority)?;
-    elsewhere::check_maker(cx, &request)?;
     choice::settle_account(all, cx.now, maker, provider.info(), &mut request)?;
     let mut validator = Validator::default();
     if let Some(name) = &request.name {
@@ -145,7 +155,10 @@ pub fn spawn_agent(
     check_share(all, maker.lineage.is_some())?;
     usage::check_budget(all, cx.now)?;
     queue::check(all, cx.now, provider.info().id, &request.role, request.priority)?;
-    Ok(register(all, cx, provider, maker, request))
+    elsewhere::name_branch(cx, &mut request);
+    let id = register(all, cx, provider, maker, request);
+    placement::told(all, cx, id, placed.as_deref());
+    Ok((id, placed))
 }
 
 /// What [`spawn_agent`] would refuse whenever it is asked: its team is made an id, and what it leaves open is
@@ -450,22 +463,4 @@ pub fn check_share(all: &All, for_agent: bool) -> Result<(), Problem> {
              until one has ended, or let a person start it"
         ),
     ))
-}
-
-/// Living agents of other lineages whose scope may name files that `agent`'s does.
-pub fn overlapping(all: &All, agent: &Agent) -> Vec<AgentId> {
-    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
-    let meeting = others.filter(|other| !scope::overlaps(&agent.scope, &other.scope).is_empty());
-    meeting.map(|other| other.id).collect()
-}
-
-/// Living agents whose scope may name the same files.
-pub fn overlaps_with(all: &All, agent: &Agent) -> Vec<Value> {
-    let others = all.agents.live().filter(|other| other.lineage_id != agent.lineage_id);
-    let meeting = others.filter_map(|other| {
-        let pairs = scope::overlaps(&agent.scope, &other.scope);
-        let globs: Vec<_> = pairs.iter().map(|(own, theirs)| json!({"own": own, "theirs": theirs})).collect();
-        (!globs.is_empty()).then(|| json!({"agentId": other.id, "agentName": other.name, "globs": globs}))
-    });
-    meeting.collect()
 }

@@ -24,7 +24,7 @@ mod stream;
 mod turns;
 
 pub use env::{Beside, own_program, process_spec};
-pub use far::Far;
+pub use far::{Far, ORPHAN_LEAST};
 pub use fence::{Temporary, place_below};
 pub use kept::{CatchUp, Found, Kept, find as find_kept};
 pub use orders::Settings;
@@ -101,7 +101,12 @@ pub struct RunSpec {
     pub turns: Option<Box<dyn Turns>>,
     /// Where it is to run, when that is not here.
     pub far: Option<Far>,
+    /// Makes the branch that it begins with, where that is not there yet.
+    pub ground: Option<Ground>,
 }
+
+/// Makes what a run stands on; a sentence where it cannot.
+pub type Ground = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
 /// Completes what a provider is asked to run.
 pub type Complete = Box<dyn FnOnce(&mut LaunchRequest) + Send>;

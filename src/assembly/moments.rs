@@ -37,4 +37,5 @@ pub fn started(state: &mut State, cx: &mut Context) {
     crate::oversight::back::started(state, cx);
     crate::teams::phases::settle(state, cx);
     crate::schedules::started(state, cx);
+    crate::runners::go_on(state, cx);
 }

@@ -8,7 +8,9 @@ use super::state_thread::Core;
 use super::store::{Store, Told};
 use crate::accounts;
 use crate::agents::report::RunReport;
-use crate::agents::worker::{Complete, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program};
+use crate::agents::worker::{
+    Complete, Ground, Kept, Known, RunFolder, RunSpec, Runs, Settings, Turns, own_program,
+};
 use crate::agents::worker_jobs::{Carrier, Jobs};
 use crate::agents::worker_log::LogStore;
 use crate::agents::{
@@ -21,12 +23,13 @@ use crate::credentials::Vault;
 use crate::gateways::worker::Gateways;
 use crate::integrations::worker::Servers;
 use crate::integrations::worker_mcp_file;
-use crate::isolation::worker_move;
+use crate::isolation::{worker_move, worker_worktree};
 use crate::market::worker_links::{self, Links};
 use crate::oversight::worker_cleanup::Cleaner;
 use crate::ownership::commands::baseline;
 use crate::ownership::worker_look::Looker;
 use crate::providers::{self, LaunchRequest};
+use crate::runners::worker_errands::Errands;
 use crate::settings::Config;
 use crate::snapshots::Tidier;
 use crate::snapshots::worker::Snapshots;
@@ -41,13 +44,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use svc_sys::clock;
-use svc_sys::process::Prepare;
+use svc_sys::process::{Prepare, Processes};
 use svc_sys::ws::{Hub, HubMessage};
 
 /// The threads that take orders. Fields in the order in which they end.
 pub struct Outbox {
     /// Where refusals of the destinations go.
     core: Core,
+    /// Runs git.
+    processes: Arc<Processes>,
     /// Opens the keys that agents get.
     vault: Arc<Vault>,
     /// Tells agents of the files.
@@ -76,6 +81,8 @@ pub struct Outbox {
     hub: Hub,
     journalist: crate::journalist::Writer,
     looker: Looker,
+    /// Ends and tidies what agents have left on other machines.
+    errands: Errands,
     /// Keeps the snapshots small.
     _tidier: Tidier,
     governor: crate::governor::Watch,
@@ -134,6 +141,7 @@ impl Outbox {
         let to_core = core.clone();
         Ok(Self {
             core: core.clone(),
+            processes: theirs(),
             settled: Arc::new(runs.settler()),
             runs,
             jobs: jobs(core, host, &project),
@@ -168,7 +176,8 @@ impl Outbox {
             plans: PlanReader::start(project.clone(), reports(core, Event::Teams))?,
             governor: crate::governor::Watch::start(core.clone(), Box::new(host.fleet.clone()))?,
             programs: Arc::clone(&host.programs),
-            looker: Looker::start(project, reports(core, Event::Ownership))?,
+            looker: Looker::start(project.clone(), reports(core, Event::Ownership))?,
+            errands: Errands::new(theirs(), project, reports(core, Event::Runners)),
             _tidier: Tidier::start(Arc::clone(snapshots), move || to_core.snapshot())?,
             snapshots: Arc::clone(snapshots),
             vault,
@@ -231,6 +240,7 @@ impl Outbox {
             Effect::Log(lineage, agent, entry) => self.store.log(lineage, agent, clock::now(), entry),
             Effect::Teams(look) => self.plans.order(look),
             Effect::Ownership(order) => self.unless(self.looker.order(order), Event::Ownership),
+            Effect::Runners(order) => self.unless(self.errands.order(order), Event::Runners),
             Effect::Governor(order) => self.governor.order(order),
             Effect::Accounts(accounts::Order::Ask(provider)) => {
                 self.programs.ask_later(accounts::worker::asked(state, Some(providers::info_of(&provider))));
@@ -283,6 +293,14 @@ impl Outbox {
         }))
     }
 
+    /// Makes the worktree of an agent where the clock, or a plan, has started it.
+    fn ground(&self, agent: AgentId, state: &State) -> Option<Ground> {
+        let path = state.agents.get(agent)?.worktree.clone()?;
+        let (processes, project) = (Arc::clone(&self.processes), state.project.dir.clone());
+        let make = move || worker_worktree::have(&processes, &project, &path);
+        Some(Box::new(move || make().map_err(|problem| problem.error)))
+    }
+
     fn order(&mut self, agent: AgentId, order: RunOrder, state: &State) {
         match order {
             RunOrder::Start(start) => {
@@ -293,6 +311,7 @@ impl Outbox {
                 let prepare = [self.seen_before(agent, state), links, tools].into_iter().flatten().collect();
                 let started = self.vault.variables(&secrets).and_then(|secrets| {
                     let far = far.transpose()?;
+                    let ground = far.as_ref().filter(|far| far.is_new).and(self.ground(agent, state));
                     let own = (agent_tokens::VARIABLE.to_owned(), self.agent_tokens.token_of(agent));
                     let env_extra = env.into_iter().chain(secrets).chain([own]).collect();
                     let Config { keeper, governor, .. } = state.settings.config();
@@ -309,6 +328,7 @@ impl Outbox {
                         at_screen,
                         turns: turns_of(&self.snapshots, state, agent),
                         far,
+                        ground,
                         complete: map.map(|order| {
                             let map = Arc::clone(&self.map);
                             Box::new(move |request: &mut LaunchRequest| map.tell(&order, &mut request.prompt))

@@ -123,7 +123,10 @@ fn agent(fields: &mut Fields) -> Option<agents::SpawnRequest> {
     };
     match agents::api::spawn_fields(Fields::new(object)) {
         Ok(agent) => {
-            let is_shared = agent.isolation == agents::Isolation::Shared;
+            fields.validator.check(agent.runner.is_none(), "agent.runner", || {
+                "runner must be absent: what a stranger's message starts works here".into()
+            });
+            let is_shared = agent.isolation == agents::Isolation::Shared || agent.runner.is_some();
             fields.validator.check(is_shared, "agent.isolation", || {
                 "isolation must be shared for agents that a webhook starts".into()
             });

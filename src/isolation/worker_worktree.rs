@@ -34,8 +34,21 @@ pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(),
 ///
 /// Errors: 400 `worktree_failed`.
 fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
+    let path = format!(".svc/worktrees/{}-{:08x}", request.role, svc_sys::clock::random() >> 32);
+    make_at(&host.processes, &host.project, &path)?;
+    Ok(path)
+}
+
+/// Makes the worktree at this path, where it is not there yet: of an agent that the clock or a plan starts.
+///
+/// Errors: 400 `worktree_failed`.
+pub fn have(processes: &Arc<Processes>, project: &Path, path: &str) -> Result<(), Problem> {
+    if project.join(path).join(".git").exists() { Ok(()) } else { make_at(processes, project, path) }
+}
+
+fn make_at(processes: &Arc<Processes>, folder: &Path, path: &str) -> Result<(), Problem> {
     let refuse = |text: String| Problem::bad_request("worktree_failed", text);
-    let project = Git::new(host, host.project.clone());
+    let project = Git::with(processes, folder.to_path_buf());
     if let Some(prefix) = project.ask(&["rev-parse", "--show-prefix"])?.filter(|prefix| !prefix.is_empty()) {
         let text = format!(
             "isolation worktree needs a project that is the whole repository, and this one is its folder \
@@ -43,20 +56,18 @@ fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
         );
         return Err(refuse(text));
     }
-    let name = format!("{}-{:08x}", request.role, svc_sys::clock::random() >> 32);
-    let path = format!(".svc/worktrees/{name}");
-    let branch = branch_of(&path);
+    let branch = branch_of(path);
     let failed =
         |said: &Captured| refuse(format!("isolation worktree needs git to make one: {}", words(said)));
-    let made = project.try_admin(&["worktree", "add", "--quiet", "--no-checkout", "-b", &branch, &path])?;
+    let made = project.try_admin(&["worktree", "add", "--quiet", "--no-checkout", "-b", &branch, path])?;
     if !made.is_success() {
         return Err(failed(&made));
     }
-    let filled = Git::new(host, host.project.join(&path)).try_write(&["reset", "--hard", "--quiet"]);
+    let filled = Git::with(processes, folder.join(path)).try_write(&["reset", "--hard", "--quiet"]);
     match filled {
-        Ok(said) if said.is_success() => Ok(path),
+        Ok(said) if said.is_success() => Ok(()),
         other => {
-            unmake(&host.processes, &host.project, &path);
+            unmake(processes, folder, path);
             Err(failed(&other?))
         }
     }

@@ -153,6 +153,8 @@ pub const SESSION: &str = "session";
 pub const CUT: &str = "cut ";
 /// Behind the mark: it stands again.
 pub const BACK: &str = "back";
+/// Behind the mark: nothing of it runs there any more.
+pub const OVER: &str = "over";
 
 /// The folder of a project's work.
 pub fn place_folder(home: &Path, place: &str) -> PathBuf {

@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod dialogue;
+mod errands;
 mod grants;
 pub mod kind;
 mod kind_container;
@@ -24,6 +25,7 @@ pub mod worker_bring;
 mod worker_bundle;
 mod worker_client;
 mod worker_direct;
+pub mod worker_errands;
 mod worker_far;
 pub mod worker_host;
 mod worker_input;
@@ -32,7 +34,11 @@ pub mod worker_master;
 mod worker_open;
 pub mod worker_parcel;
 pub mod worker_place;
+mod worker_tidy;
 
+pub use errands::{
+    Errand, Order, Report, Work, due as errands_due, go_on, left_there, moment, report, set_off,
+};
 pub use grants::{Grant, lent};
 pub use worker_far::{SUB_COMMAND, main};
 
@@ -42,7 +48,7 @@ use crate::core::{CallId, Context, Document, Durability, Effect, State as All};
 use crate::prices;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use svc_base::sorted::Gather;
 
@@ -159,6 +165,12 @@ pub struct Runner {
 #[derive(Debug, Clone, Default, svc_base::recorded::Recorded)]
 pub struct State {
     known: BTreeMap<String, Arc<Runner>>,
+    /// What is still to be done there, the oldest first.
+    errands: Vec<Arc<Errand>>,
+    /// Whose trees are there.
+    works: BTreeSet<Work>,
+    /// Runners on which something is being done.
+    under_way: BTreeSet<String>,
 }
 
 /// `.svc/state/runners.json`.
@@ -166,6 +178,10 @@ pub struct State {
 pub struct Stored {
     pub version: u32,
     pub runners: Vec<Arc<Runner>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errands: Vec<Arc<Errand>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub works: Vec<Work>,
 }
 
 /// A wish of a person's.
@@ -224,13 +240,23 @@ impl State {
 
     /// What is written to disk.
     pub fn stored(&self) -> Stored {
-        Stored { version: STORED_VERSION, runners: self.known.values().map(Arc::clone).collect() }
+        Stored {
+            version: STORED_VERSION,
+            runners: self.known.values().map(Arc::clone).collect(),
+            errands: self.errands.clone(),
+            works: self.works.iter().cloned().collect(),
+        }
     }
 
     /// What an earlier daemon has left.
     pub fn restore(stored: Stored) -> Self {
         let entry = |runner: Arc<Runner>| (runner.name.clone(), runner);
-        Self { known: stored.runners.into_iter().map(entry).gather() }
+        Self {
+            known: stored.runners.into_iter().map(entry).gather(),
+            errands: stored.errands,
+            works: stored.works.into_iter().gather(),
+            under_way: BTreeSet::new(),
+        }
     }
 }
 
@@ -311,7 +337,10 @@ fn remove(all: &mut All, cx: &mut Context, name: &str) -> Result<Reply, Problem>
         );
         return Err(Problem::new(409, "runner_in_use", text));
     }
-    Arc::make_mut(&mut all.runners).known.remove(name);
+    let runners = Arc::make_mut(&mut all.runners);
+    runners.known.remove(name);
+    runners.errands.retain(|errand| errand.runner != name);
+    runners.works.retain(|work| work.runner != name);
     cx.audit("runner.remove", &json!({"name": name}));
     cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
     Ok(Reply::ok(&json!({"ok": true, "name": name, "left": null})))
@@ -324,6 +353,7 @@ fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Res
         let program = checked.facts.as_ref().map(|facts| &facts.program);
         cx.audit("runner.copy", &json!({"name": name, "program": program}));
     }
+    let is_reached = checked.error.is_none();
     runner.checked = Some(checked);
     if runner.folder.is_empty() {
         // Of before agents worked there.
@@ -332,6 +362,9 @@ fn checked(all: &mut All, cx: &mut Context, name: &str, checked: Checked) -> Res
     let told = shown(all, &runner);
     Arc::make_mut(&mut all.runners).known.insert(name.to_owned(), Arc::new(runner));
     cx.push(Effect::Put(Document::Runners, Durability::BeforeReply));
+    if is_reached {
+        set_off(all, cx, name);
+    }
     Ok(Reply::ok(&told))
 }
 

@@ -3,7 +3,7 @@ use super::kind::{Key, Said, Seen, Spot, engine, place_name};
 use super::*;
 use crate::api::Fields;
 use crate::assembly::documents::encode;
-use crate::testing::Bench;
+use crate::testing::{Bench, facts};
 
 fn spot(kind: Kind, destination: &str, id: &str) -> Spot {
     Spot { kind, destination: destination.into(), id: id.into() }
@@ -193,21 +193,6 @@ fn a_place_has_a_name_that_no_other_runners_has_nor_one_of_its_name_before() {
     assert!(names[0].bytes().all(is_fit), "{names:?}");
 }
 
-fn facts() -> Facts {
-    Facts {
-        version: "1".into(),
-        program: "ab".repeat(32),
-        kernel: "6.12".into(),
-        arch: "x86_64".into(),
-        home: "/there".into(),
-        processors: 2,
-        memory: 2000,
-        available: 1000,
-        no_room: None,
-        git: Some("git version 2.39".into()),
-    }
-}
-
 #[test]
 fn runners_are_added_checked_listed_and_removed_and_outlive_a_restart() {
     let mut bench = Bench::new();
@@ -221,22 +206,14 @@ fn runners_are_added_checked_listed_and_removed_and_outlive_a_restart() {
     let (status, told) = bench.ask("POST", "/api/runners", &body);
     assert_eq!((status, &told["code"]), (409, &json!("runner_exists")), "{told}");
     assert_eq!(bench.audited("runner.add").len(), 1);
-    let came = |found| {
-        crate::core::Command::Runners(Command::Checked {
-            name: "box".into(),
-            took_ms: 7,
-            copied: true,
-            found,
-        })
-    };
-    assert_eq!(bench.command(came(Ok(Box::new(facts())))).unwrap().status, 200);
+    assert_eq!(bench.checked("box", true, Ok(facts(1000))), Some(200));
     assert_eq!(bench.audited("runner.copy").len(), 1, "what is put on another machine stands in the log");
     let listed = bench.get("/api/runners")["runners"][0].clone();
-    assert_eq!((&listed["labels"], &listed["checked"]["facts"]["memory"]), (&json!(["big"]), &json!(2000)));
+    assert_eq!((&listed["labels"], &listed["checked"]["facts"]["memory"]), (&json!(["big"]), &json!(64_000)));
     let stored: Stored =
         serde_json::from_slice(&encode(Document::Runners, &bench.state).unwrap().unwrap()).unwrap();
     assert_eq!(State::restore(stored).known, bench.state.runners.known);
-    bench.command(came(Err("it is down".into())));
+    bench.checked("box", true, Err("it is down".into()));
     let listed = bench.get("/api/runners")["runners"][0].clone();
     assert_eq!(
         (&listed["checked"]["error"], &listed["checked"]["facts"]),
@@ -245,7 +222,7 @@ fn runners_are_added_checked_listed_and_removed_and_outlive_a_restart() {
     let remove = || crate::core::Command::Runners(Command::Remove("box".into()));
     assert_eq!(bench.command(remove()).unwrap().status, 200);
     assert_eq!(bench.command(remove()).unwrap().status, 404);
-    assert_eq!(bench.command(came(Ok(Box::new(facts())))).unwrap().status, 404, "it was removed meanwhile");
+    assert_eq!(bench.checked("box", true, Ok(facts(1000))), Some(404), "it was removed meanwhile");
 }
 
 #[test]

@@ -26,6 +26,8 @@ const TOLD_LIMIT: Duration = Duration::from_secs(2);
 const SAID_BYTES: usize = 4 << 10;
 /// Lines at once; one more is a command.
 const LINES_MAX: usize = 128;
+/// After a failed accept, for example for lack of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a socket's path.
 const PATH_BYTES_MAX: usize = 100;
 /// How the names of these sockets begin.
@@ -80,8 +82,13 @@ pub(super) fn main(number: &str) -> Result<(), String> {
 /// Lines end by themselves, and not with this process.
 fn accept(listener: &UnixListener) {
     let mut lines: Vec<Child> = Vec::new();
-    for line in listener.incoming().flatten() {
+    for line in listener.incoming() {
         lines.retain_mut(|line| matches!(line.try_wait(), Ok(None)));
+        let Ok(line) = line else {
+            // It waits still, and the next try would fail as fast.
+            thread::sleep(ACCEPT_PAUSE);
+            continue;
+        };
         if lines.len() < LINES_MAX {
             // One that cannot be started is tried again as a command.
             lines.extend(open(line).ok());

@@ -6,7 +6,7 @@ use super::worker_begin;
 use super::worker_host::{SAYS, own_hash};
 use super::worker_open::{self, home};
 use super::worker_parcel::{self, Work};
-use super::{worker_bring, worker_direct};
+use super::{worker_bring, worker_direct, worker_tidy};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -41,6 +41,8 @@ pub fn main(args: &[OsString]) -> ExitCode {
             worker_parcel::far(&Work { place, work }, provider, session, folder)
         }
         ["bring", place, work, known, how] => worker_bring::far(place, work, known, *how == "settle"),
+        ["end", place, works @ ..] => worker_tidy::far_end(place, works),
+        ["clear", place, works @ ..] => worker_tidy::far_clear(place, works),
         _ => Err(format!("{SUB_COMMAND} is for the daemon of another machine: see svc help runner")),
     };
     match told {

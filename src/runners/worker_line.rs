@@ -8,7 +8,7 @@
 //! **Invariant:** what is passed on was passed on once: records up to `offset`, and of each write the keeper
 //! there takes a `seq` once.
 
-use super::dialogue::{BACK, CUT, LENT, PLAN, Plan, Says};
+use super::dialogue::{BACK, CUT, LENT, OVER, PLAN, Plan, Says};
 use super::kind::{Seen, engine};
 use super::worker_bundle;
 use super::worker_client::{Client, NoAnswer, answer, look};
@@ -162,7 +162,7 @@ impl Line {
         // One that waited when its line was begun is asked first, and then each that is not reached.
         let mut is_asked = self.plan.waits;
         loop {
-            let waits = if std::mem::replace(&mut is_asked, true) { self.look()? } else { None };
+            let waits = if std::mem::replace(&mut is_asked, true) { self.look_or_over()? } else { None };
             let connected = match waits {
                 Some(why) => {
                     cut_at = Instant::now();
@@ -177,6 +177,7 @@ impl Line {
                     let began = Instant::now();
                     let why = match self.follow(link, sent) {
                         Followed::Over(code, by_signal) => {
+                            self.note(OVER);
                             client.end(FAREWELL);
                             if by_signal {
                                 // The place may have ended it, and that is the reason then.
@@ -217,6 +218,15 @@ impl Line {
             }
             pause = (pause * 2).min(LAST_PAUSE);
         }
+    }
+
+    /// As [`Line::look`]; with its place all has ended that ran there.
+    fn look_or_over(&mut self) -> Result<Option<String>, String> {
+        let seen = self.look();
+        if seen.is_err() {
+            self.note(OVER);
+        }
+        seen
     }
 
     /// Why its place does not stand yet; `None` where it does, or nobody can tell.
@@ -309,7 +319,9 @@ impl Line {
                 Ok(Says::Wants { .. }) => {
                     return Err(wrong("that machine wants the repository twice".into()));
                 }
-                Ok(Says::Gone { why } | Says::Refused { why }) => return Err(wrong(untrusted_prose(&why))),
+                Ok(says @ (Says::Gone { .. } | Says::Refused { .. })) => {
+                    return Err(wrong(self.refused(says)));
+                }
                 Err(NoAnswer::Wrong(why)) => return Err(wrong(why)),
                 Err(NoAnswer::Cut) => return Err(Trouble::Cut(client.words())),
             }
@@ -318,6 +330,20 @@ impl Line {
         let link = client::through(socket, WELCOME_LIMIT)
             .map_err(|none| if none.is_final { Trouble::Final(none.why) } else { Trouble::Cut(none.why) })?;
         Ok((link, sent, client))
+    }
+
+    /// Why it runs there no more, or never did.
+    fn refused(&mut self, says: Says) -> String {
+        let (why, is_over) = match says {
+            Says::Gone { why } => (why, true),
+            // Of one that was begun it says that it cannot be reached.
+            Says::Refused { why } => (why, !self.has_begun),
+            Says::There | Says::Wants { .. } => (String::new(), false),
+        };
+        if is_over {
+            self.note(OVER);
+        }
+        untrusted_prose(&why)
     }
 
     /// Passes on what the keeper there has, and what it is to have.

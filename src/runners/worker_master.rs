@@ -7,12 +7,11 @@
 use super::kind::{Spot, engine};
 use super::worker_host::{client, own_hash, standing_script};
 use super::{Kind, Runner, worker_direct};
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use svc_sys::clock;
 use svc_sys::process::{Exit, Processes};
@@ -32,7 +31,7 @@ struct Standing {
     /// Of the socket there, see [`super::worker_direct`].
     number: String,
     /// What leads to it, once that was tried.
-    direct: OnceCell<Option<PathBuf>>,
+    direct: Arc<OnceLock<Option<PathBuf>>>,
     began: Instant,
     exit: crossbeam_channel::Receiver<Exit>,
     /// Its end is the connection's.
@@ -56,11 +55,14 @@ pub fn standing(
         let is_gone = !standing.exit.is_empty();
         if !is_gone {
             let Standing { socket, number, direct, .. } = standing;
+            let (socket, number, direct) = (socket.clone(), number.clone(), Arc::clone(direct));
+            // ssh may take its time to be told: those of other runners do not wait for that.
+            drop(all);
             if !socket.exists() {
                 return None;
             }
-            let direct = direct.get_or_init(|| worker_direct::lead(processes, socket, home, number));
-            return Some((socket.clone(), direct.clone()));
+            let direct = direct.get_or_init(|| worker_direct::lead(processes, &socket, home, &number));
+            return Some((socket, direct.clone()));
         }
         if standing.began.elapsed() < AGAIN {
             return None;
@@ -82,7 +84,7 @@ pub fn standing(
     spec.args.splice(0..0, words.map(Into::into));
     // Without one a line has a connection of its own.
     let running = processes.spawn(&spec).ok()?;
-    let (began, exit, direct) = (Instant::now(), running.exit, OnceCell::new());
+    let (began, exit, direct) = (Instant::now(), running.exit, Arc::default());
     let standing = Standing { socket, number, direct, began, exit, _input: running.stdin };
     all.insert(runner.folder.clone(), standing);
     None

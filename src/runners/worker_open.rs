@@ -5,7 +5,7 @@ use super::dialogue::{Call, Opening, PART_BYTES_MAX, Says, is_branch, is_name, p
 use super::worker_begin;
 use super::worker_bundle::{BUNDLE_BYTES_MAX, HAVE_MAX, is_id};
 use super::worker_host::SAYS;
-use super::worker_parcel;
+use super::{worker_parcel, worker_tidy};
 use crate::providers::{self, environment};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -108,6 +108,7 @@ fn open(call: &Call, frames: &[u8], mut input: File, in_job: bool) -> Result<(),
     let opening = call.opening.as_ref().filter(|_| found.is_none() && !client::is_left(&run));
     if let Some(opening) = opening {
         let place = place_folder(&home()?, &call.place);
+        worker_tidy::end_others(&work, Some(&run))?;
         let tree = ready(&processes, &mut input, &place, &work.join("tree"), opening)?;
         if !in_job {
             begun = Some(begin(&processes, opening, &call.lent, &run, &tree)?);

@@ -9,7 +9,7 @@ use super::worker_bundle;
 use super::worker_client::{Client, NoAnswer, answer};
 use super::worker_host::{self, SAYS, line_variables};
 use super::worker_open::{Git, has_commit, home, ready, say, search_path};
-use super::{Runner, worker_line, worker_place};
+use super::{Runner, worker_line, worker_place, worker_tidy};
 use crate::providers::carried::{self, DAY_DEPTH, Place};
 use crate::providers::environment::{self, Extra};
 use crate::providers::{self, Carried};
@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use svc_base::hex;
 use svc_base::untrusted::untrusted_prose;
-use svc_keeper::client;
 use svc_sys::beneath::{Dir, Root};
 use svc_sys::clock;
 use svc_sys::files::replace_soon;
@@ -254,7 +253,8 @@ pub(super) fn take(call: &Call, opening: &Opening, parcel: &Parcel, input: &mut 
     let place = place_folder(&home()?, &call.place);
     let work = place.join(&call.work);
     check_program(opening)?;
-    check_nobody(&work)?;
+    // Two would write to one tree.
+    worker_tidy::end_others(&work, None)?;
     let tree = work.join("tree");
     if tree.join(".git").exists() {
         forward(&processes, input, &place, &tree, opening)?;
@@ -287,21 +287,6 @@ fn check_program(opening: &Opening) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("there is no program {program} on that machine"))
-}
-
-/// Two would write to one tree.
-fn check_nobody(work: &Path) -> Result<(), String> {
-    let runs = fs::read_dir(work).into_iter().flatten().flatten();
-    let is_run =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("run-"));
-    for run in runs.map(|entry| entry.path()).filter(is_run) {
-        if client::door(&run)?.is_some() {
-            return Err(
-                "what it began there earlier still runs; its keeper ends it without a daemon".to_owned()
-            );
-        }
-    }
-    Ok(())
 }
 
 /// It was here before: its tree goes on to the commit, if nothing is in the way.

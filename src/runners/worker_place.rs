@@ -124,18 +124,27 @@ fn soon(processes: &Processes, runner: &Runner) -> Result<Had, String> {
     }
 }
 
-/// As [`have`], with this program in it: one that was made anew has none. Also whether nothing can be run
-/// there yet.
+/// A place that this program is in.
+pub struct Ready {
+    pub spot: Spot,
+    /// Nothing can be run there yet.
+    pub waits: bool,
+    /// This program had to be put there.
+    pub copied: bool,
+}
+
+/// As [`have`], with this program in it: one that was made anew has none.
 ///
 /// Errors: a sentence.
-pub fn ready(processes: &Processes, runner: &Runner) -> Result<(Spot, bool), String> {
+pub fn ready(processes: &Processes, runner: &Runner) -> Result<Ready, String> {
     // The files of a job are those of the person's home, and it may wait for hours.
     let is_job = runner.kind == Kind::Slurm;
     let had = if is_job { have(processes, runner)? } else { soon(processes, runner)? };
-    if had.is_new && !is_job {
+    let copied = had.is_new && !is_job;
+    if copied {
         copy(processes, &had.spot)?;
     }
-    Ok((had.spot, had.waits.is_some()))
+    Ok(Ready { spot: had.spot, waits: had.waits.is_some(), copied })
 }
 
 /// Ends a runner's place, if it has one.

@@ -327,6 +327,11 @@ fn may_change(all: &All, cx: &Context, target: &str) -> Result<(), Problem> {
 fn may_run(all: &All, cx: &Context, schedule: &Schedule) -> Result<(), Problem> {
     let Some(caller) = cx.actor.agent() else { return Ok(()) };
     let own = Maker::of(all, &cx.actor)?.rights;
+    // Where work goes is a person's word, and so is when.
+    if schedule.agent.runner.is_some() {
+        let what = format!("run schedule {}: its agent works on another machine", schedule.name);
+        return Err(agents::rights::refusal(caller, &what));
+    }
     let has = schedule.maker.is_or_serves(all, &cx.actor);
     let gives = || Rights::default().child(&schedule.agent).is_ok_and(|given| own.cover(&given));
     if has || gives() {
@@ -392,6 +397,8 @@ fn spawn(
 ) -> Result<agents::Outcome, Problem> {
     check_room(all)?;
     let mut outcome = agents::spawn(all, cx, request.clone())?;
+    // The worktree is that of the first.
+    let request = SpawnRequest { worktree: None, ..request };
     let wish = Wish {
         cron: Some(timing.cron),
         timezone: Some(timing.timezone),
@@ -435,6 +442,7 @@ fn wished(all: &All, cx: &Context, mut schedule: Schedule, wish: Wish) -> Result
         schedule.timing = timing(&cron, &zone)?;
     }
     if let Some(mut agent) = wish.agent {
+        agents::check_sender(cx, &agent)?;
         let maker = Maker::of(all, &cx.actor)?;
         agents::check_pattern(all, &maker, &mut agent).map_err(api::of_agent)?;
         schedule.agent = agent;

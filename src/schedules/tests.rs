@@ -522,3 +522,56 @@ fn who_is_logged_in_is_asked_before_the_time_of_a_schedule_that_takes_the_roomie
     bench.pass(24 * HOUR);
     assert_eq!(asked(&bench), 1);
 }
+
+fn far(runner: &str) -> Value {
+    json!({"name": "tidy", "cron": "0 * * * *", "maxConcurrent": 9,
+        "agent": {"role": "cleaner", "provider": "script", "prompt": "tidy up", "runner": runner}})
+}
+
+#[test]
+fn an_agent_that_the_clock_starts_works_where_a_person_has_said() {
+    let mut bench = Bench::new();
+    let (status, told) = bench.ask("POST", "/api/schedules", &far("box"));
+    assert!(status == 400 && told.to_string().contains("there is no runner"), "{told}");
+    let (status, told) = bench.ask("POST", "/api/schedules", &far("label:big"));
+    assert!(status == 400 && told.to_string().contains("no runner has that label"), "{told}");
+    bench.runner("box", &["big"], Some(Ok(crate::testing::facts(48_000))));
+    bench.runner("second", &["big"], Some(Ok(crate::testing::facts(40_000))));
+    let (status, told) = bench.ask("POST", "/api/schedules", &far("label:big"));
+    assert_eq!((status, &told["agent"]["runner"]), (201, &json!("label:big")), "{told}");
+    for _ in 0..2 {
+        bench.pass(HOUR);
+    }
+    let started: Vec<_> = bench.state.agents.iter().map(|agent| (**agent).clone()).collect();
+    let mut runners: Vec<_> = started.iter().filter_map(|agent| agent.runner.as_deref()).collect();
+    svc_base::sorted::up(&mut runners);
+    assert_eq!(runners, ["box", "second"], "which one is chosen at each start");
+    let trees: Vec<_> = started.iter().filter_map(|agent| agent.worktree.clone()).collect();
+    assert!(trees.iter().all(|tree| tree.starts_with(".svc/worktrees/cleaner-")), "{trees:?}");
+    assert!(trees[0] != trees[1] && bench.audited("agent.placed").len() == 2);
+    // None fits: that stands in its history.
+    for name in ["box", "second"] {
+        bench.checked(name, false, Err("no route".into()));
+    }
+    bench.pass(HOUR);
+    let last = shown(&mut bench)["history"][2].clone();
+    assert_eq!(last["outcome"], "failed", "{last}");
+    assert!(last["reason"].as_str().unwrap().contains("no route"), "{last}");
+}
+
+#[test]
+fn no_agent_has_the_clock_send_work_to_another_machine() {
+    let mut bench = Bench::new();
+    bench.runner("box", &[], Some(Ok(crate::testing::facts(48_000))));
+    let maker = bench.agent("maker");
+    bench.actor = crate::core::Actor::Agent(maker);
+    assert_eq!(bench.ask("POST", "/api/schedules", &far("box")).0, 403);
+    assert_eq!(bench.ask("POST", "/api/schedules", &wish("0 * * * *")).0, 201);
+    let change = json!({"agent": far("box")["agent"]});
+    assert_eq!(bench.ask("PATCH", "/api/schedules/tidy", &change).0, 403);
+    bench.actor = crate::core::Actor::Operator;
+    assert_eq!(bench.ask("PATCH", "/api/schedules/tidy", &change).0, 200);
+    bench.actor = crate::core::Actor::Agent(maker);
+    let (status, told) = bench.ask("POST", "/api/schedules/tidy/run", &json!({}));
+    assert!(status == 403 && told.to_string().contains("another machine"), "{told}");
+}

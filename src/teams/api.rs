@@ -6,6 +6,8 @@ use super::{Command, phases, shown, worker_api};
 use crate::api::{Fields, Method, Problem, Reply, Route, schema_of};
 use crate::endpoint::{Access, Ask, Handler};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use svc_base::sorted::Gather;
 
 /// Agents named in one call.
 const MAX_CHOSEN: usize = 1_000;
@@ -154,7 +156,23 @@ fn team(fields: &mut Fields) -> Command {
     fields.validator.check(count <= MAX_CHOSEN, "agents", || {
         format!("agents must be at most {MAX_CHOSEN} ids or names, there are {count}")
     });
-    Command::Save { name, working_dir, agents }
+    Command::Save { name, working_dir, agents, runners: runners(fields) }
+}
+
+/// Reads which machine each agent of a name is to be started on.
+fn runners(fields: &mut Fields) -> BTreeMap<String, String> {
+    fields.tell(
+        "runners",
+        || json!({"type": "object", "maxProperties": MAX_CHOSEN, "additionalProperties": {"type": "string"}}),
+    );
+    let Some(value) = fields.value("runners") else { return BTreeMap::new() };
+    let entry = |(name, word): (&String, &Value)| Some((name.clone(), word.as_str()?.to_owned()));
+    let read = value.as_object().and_then(|object| object.iter().map(entry).collect::<Option<Vec<_>>>());
+    let fits = read.as_ref().is_some_and(|all| all.len() <= MAX_CHOSEN);
+    fields.validator.check(fits, "runners", || {
+        format!("runners must be an object: the names of at most {MAX_CHOSEN} agents, and a runner, label:L or here of each")
+    });
+    read.unwrap_or_default().into_iter().gather()
 }
 
 fn rename(ask: &Ask) -> Result<crate::core::Command, Problem> {

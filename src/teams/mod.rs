@@ -173,6 +173,8 @@ pub enum Command {
         working_dir: Option<String>,
         /// Ids or names of the agents to be saved; all that live when absent.
         agents: Option<Vec<String>>,
+        /// On which machine those of these names are started: a runner, a label, or this one.
+        runners: BTreeMap<String, String>,
     },
     /// Start what a team has saved.
     Load {
@@ -205,7 +207,9 @@ pub enum Command {
 /// Handles a command.
 pub fn command(all: &mut All, cx: &mut Context, call: CallId, command: Command) {
     let result = all.health.writable().and_then(|()| match command {
-        Command::Save { name, working_dir, agents } => save(all, cx, &name, working_dir, agents.as_deref()),
+        Command::Save { name, working_dir, agents, runners } => {
+            save(all, cx, &name, working_dir, agents.as_deref(), &runners)
+        }
         Command::Load { target, prepared } => load(all, cx, &target, &prepared),
         Command::Rename { target, name } => rename(all, cx, &target, &name),
         Command::Delete(target) => delete(all, cx, &target),
@@ -315,8 +319,35 @@ pub fn configuration(agent: &Agent) -> SpawnRequest {
         effort: agent.effort,
         isolation: agent.isolation,
         command: agent.command.to_vec(),
+        runner: agent.runner.clone(),
         ..SpawnRequest::default()
     }
+}
+
+/// Notes on which machine each of these names is to be started.
+///
+/// Errors: 400 for a name that is not saved, or a machine that cannot be; 403 `agent_may_not`.
+fn place(
+    all: &All,
+    cx: &Context,
+    configurations: &mut [SpawnRequest],
+    runners: &BTreeMap<String, String>,
+) -> Result<(), Problem> {
+    let mut validator = Validator::default();
+    for (name, word) in runners {
+        let own = configurations.iter_mut().find(|saved| saved.name.as_ref() == Some(name));
+        validator.check(own.is_some(), "runners", || {
+            format!("runners names {name:?}, which is no agent that is saved")
+        });
+        let Some(own) = own else { continue };
+        own.runner = Some(word.clone()).filter(|word| word != agents::HERE);
+        if own.runner.is_some() {
+            own.isolation = agents::Isolation::Worktree;
+            agents::check_sender(cx, own)?;
+            agents::check_pattern(all, &Maker::of(all, &cx.actor)?, &mut own.clone())?;
+        }
+    }
+    validator.finish()
 }
 
 /// Saves the living agents, or the named ones, as a team. Agents without a team join it.
@@ -326,6 +357,7 @@ fn save(
     name: &str,
     working_dir: Option<String>,
     chosen: Option<&[String]>,
+    runners: &BTreeMap<String, String>,
 ) -> Result<Reply, Problem> {
     let saved: Vec<Arc<Agent>> = match chosen {
         None => all.agents.live().cloned().collect(),
@@ -341,6 +373,8 @@ fn save(
     if let Some(team) = all.teams.named(name) {
         check_change(all, &cx.actor, team, "save into")?;
     }
+    let mut configurations: Vec<SpawnRequest> = saved.iter().map(|agent| configuration(agent)).collect();
+    place(all, cx, &mut configurations, runners)?;
     let known = all.teams.named(name).map(|team| team.id);
     let id = match known {
         Some(id) => id,
@@ -350,7 +384,7 @@ fn save(
     let Some(team) = team else { return Err(Problem::not_found("the team is gone")) };
     // Saving while nobody works would wipe what was saved before; a list that is empty on purpose does.
     if !saved.is_empty() || chosen.is_some() {
-        team.agents = saved.iter().map(|agent| configuration(agent)).collect();
+        team.agents = configurations;
     }
     if let Some(dir) = working_dir {
         team.working_dir = dir;
@@ -410,6 +444,7 @@ fn start(
         request.working_dir.clone_from(&team.working_dir);
     }
     let may = Maker::of(all, &cx.actor).and_then(|maker| {
+        agents::check_sender(cx, &request)?;
         agents::check_pattern(all, &maker, &mut request)?;
         agents::check_share(all, maker.lineage.is_some()).map(|()| maker)
     });

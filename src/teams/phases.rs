@@ -180,6 +180,7 @@ pub fn launch(all: &mut All, cx: &mut Context, wish: Launch) -> Result<Reply, Pr
         maker,
     };
     for member in &mut plan.members {
+        agents::check_sender(cx, &member.request)?;
         plan.maker.meet(all, &mut member.request)?;
         fit(member, plan.team_id.as_deref(), planner.as_deref(), &plan.maker);
         plan.maker.meet(all, &mut member.request)?;
@@ -488,7 +489,7 @@ fn changes(all: &All, plan: &Plan, phase: usize) -> String {
         let Some(agent) = record(all, member) else { continue };
         for (path, touched) in agent.files.iter().filter(|(_, touched)| touched.writes > 0) {
             let path = from_root(all, agent, path);
-            lines.push(format!("- {path} ({}, writes: {})", agent.name, touched.writes));
+            lines.push(format!("- {path} ({}, writes: {}{})", agent.name, touched.writes, apart(agent)));
         }
     }
     sorted::up(&mut lines);
@@ -504,6 +505,13 @@ fn changes(all: &All, plan: &Plan, phase: usize) -> String {
         let _ = writeln!(text, "- and {} more", lines.len() - MAX_FILES_NAMED);
     }
     text
+}
+
+/// Of one that works on another machine: its work is here once somebody has brought it.
+fn apart(agent: &Agent) -> String {
+    let Some(runner) = &agent.runner else { return String::new() };
+    let branch = agents::branch_of(agent);
+    format!("; on {runner}, and here only if somebody has fetched and merged its branch {branch}")
 }
 
 /// A path as an agent named it, from the project's root.
@@ -541,6 +549,7 @@ pub fn shown(all: &All, plan: &Plan) -> Value {
                 "agentId": agent.map(|agent| agent.id), "state": agent.map(|agent| agent.status),
                 "task": member.request.prompt.chars().take(SHOWN_TASK_CHARS).collect::<String>(),
                 "scope": member.request.scope, "provider": member.request.provider, "model": member.request.model,
+                "runner": agent.map_or(&member.request.runner, |agent| &agent.runner),
             })
         })
         .collect();

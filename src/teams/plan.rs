@@ -158,8 +158,10 @@ fn planned_agent(value: &Value, from: From) -> Result<Planned, Problem> {
     fields.validator.check(value.is_object(), "", || "an agent must be an object".to_owned());
     let phase = fields.integer("phase", 1, MAX_PHASE).unwrap_or(1);
     let isolated = fields.value("isolation").is_some_and(|value| value != "shared");
+    let isolated = isolated && !agents::api::names_runner(&fields);
     fields.validator.check(!isolated, "isolation", || {
-        "isolation must be shared: the agents of a plan see each other's work".to_owned()
+        "isolation must be shared: the agents of a plan see each other's work, but for those that name a runner"
+            .to_owned()
     });
     if let Some(dir) = fields.string("workingDir") {
         check_folder("workingDir", dir, &mut fields.validator);

@@ -520,3 +520,72 @@ fn a_member_that_could_not_be_started_is_tried_again() {
     assert_eq!(state_of(&bench, "b-1"), Status::Starting, "its name is free now");
     assert_eq!(bench.state.teams.plans()[0].phase, Phase::Working { phase: 1 });
 }
+
+fn far_bench() -> Bench {
+    let mut bench = Bench::with_programs();
+    bench.runner("box", &["big"], Some(Ok(crate::testing::facts(48_000))));
+    bench
+}
+
+#[test]
+fn a_team_remembers_on_which_machine_each_works_and_a_person_says_another() {
+    let mut bench = far_bench();
+    for name in ["a-1", "a-2"] {
+        bench.agent(name);
+    }
+    let save = |runners: Value| json!({"name": "crew", "runners": runners});
+    let (status, told) = bench.ask("POST", "/api/teams", &save(json!({"a-9": "box"})));
+    assert!(status == 400 && told.to_string().contains("no agent that is saved"), "{told}");
+    let (status, told) = bench.ask("POST", "/api/teams", &save(json!({"a-1": "label:small"})));
+    assert!(status == 400 && told.to_string().contains("no runner has that label"), "{told}");
+    assert_eq!(bench.ask("POST", "/api/teams", &save(json!({"a-1": 7}))).0, 400);
+    let (status, told) = bench.ask("POST", "/api/teams", &save(json!({"a-1": "label:big", "a-2": "here"})));
+    let saved = told["agents"].as_array().unwrap().iter();
+    let saved: BTreeMap<_, _> = saved.map(|one| (one["name"].clone().to_string(), &one["runner"])).gather();
+    assert_eq!((status, saved["\"a-1\""]), (201, &json!("label:big")), "{told}");
+    assert_eq!(saved["\"a-2\""], &Value::Null, "{told}");
+    for name in ["a-1", "a-2"] {
+        ends(&mut bench, name, 0);
+    }
+    // An agent loads what works here; what works elsewhere a person does.
+    let caller = bench.agent("caller");
+    bench.actor = Actor::Agent(caller);
+    let (_, told) = load(&mut bench, "crew");
+    assert!(told["failed"][0]["error"].as_str().unwrap().contains("a person has to"), "{told}");
+    bench.actor = Actor::Operator;
+    let (_, told) = load(&mut bench, "crew");
+    assert_eq!(told["agents"][0]["runner"], "box", "{told}");
+    // Saved again, it is the machine that it is on.
+    let (_, told) = bench.ask("POST", "/api/teams", &json!({"name": "crew", "agents": ["a-1"]}));
+    assert_eq!(told["agents"][0]["runner"], "box", "{told}");
+}
+
+#[test]
+fn a_member_of_a_plan_works_where_a_person_has_said_whoever_moves_the_plan() {
+    let mut bench = far_bench();
+    let far = |name: &str, phase: u64| {
+        let mut one = builder(name);
+        (one["runner"], one["phase"]) = (json!("label:big"), json!(phase));
+        one
+    };
+    let maker = bench.agent("maker");
+    bench.actor = Actor::Agent(maker);
+    assert_eq!(launch(&mut bench, planned(&json!([far("b-1", 1)]))).0, 403);
+    bench.actor = Actor::Operator;
+    let (status, told) = launch(&mut bench, planned(&json!([far("b-1", 1), far("b-2", 2)])));
+    assert_eq!((status, &told["agents"][0]["runner"]), (200, &json!("box")), "{told}");
+    writes(&mut bench, "b-1", "src/a.rs");
+    // What moves the plan is an event that an agent has caused.
+    bench.actor = Actor::Agent(maker);
+    ends(&mut bench, "b-1", 0);
+    let second = bench.state.agents.find("b-2").unwrap();
+    assert_eq!(second.runner.as_deref(), Some("box"));
+    assert!(second.prompt.contains("fetched and merged its branch svc/backend-"), "{}", second.prompt);
+    bench.actor = Actor::Operator;
+    let members = bench.get("/api/plans")["plans"][0]["agents"].clone();
+    assert_eq!((&members[0]["runner"], &members[1]["runner"]), (&json!("box"), &json!("box")), "{members}");
+    // A planner's words are a model's.
+    let body = json!({"agents": [far("b-3", 1)]});
+    let (heard, _) = plan::parse(body.as_object().unwrap(), plan::From::Planner).unwrap();
+    assert_eq!(heard[0].agent.runner, None);
+}

@@ -2,7 +2,7 @@
 
 use super::plan::Recommendation;
 use super::{Command, api};
-use crate::agents::worker_api::make_folder;
+use crate::agents::worker_api::{look_at, make_folder};
 use crate::api::{Problem, Validator};
 use crate::assembly::host::Host;
 use crate::endpoint::{Answer, Ask};
@@ -24,9 +24,13 @@ pub fn load(host: &Host, ask: &Ask) -> Result<Answer, Problem> {
         if request.working_dir.is_empty() {
             request.working_dir.clone_from(&team.working_dir);
         }
-        let looked =
-            prepare(host, ask, &mut request).map(|()| request.worktree).map_err(|problem| problem.error);
-        prepared.insert(name, looked);
+        let looked = if request.runner.is_some() {
+            // Its run makes the worktree, once it is known where it works.
+            look_at(host, ask, &request)
+        } else {
+            prepare(host, ask, &mut request)
+        };
+        prepared.insert(name, looked.map(|()| request.worktree).map_err(|problem| problem.error));
     }
     Ok(Answer::Command(crate::core::Command::Teams(Command::Load { target, prepared })))
 }

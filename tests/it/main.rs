@@ -84,6 +84,7 @@ mod room;
 mod rotation_triggers;
 mod rules;
 mod runners;
+mod runners_after;
 mod runners_engines;
 mod runners_grants;
 mod runners_hostile;

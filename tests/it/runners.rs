@@ -214,6 +214,21 @@ pub fn wait_code(daemon: &Daemon, id: &str, code: &str) -> Value {
     })
 }
 
+/// From the wish to the first word of its program, which comes to its end after that.
+pub fn first_word(daemon: &Daemon, name: &str, runner: Option<&str>) -> Duration {
+    let mut body = json!({"role": "dev", "name": name, "provider": "script", "model": "counts", "prompt": "count",
+        "isolation": "worktree"});
+    if let Some(runner) = runner {
+        body["runner"] = json!(runner);
+    }
+    let began = Instant::now();
+    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
+    wait_within(Duration::from_secs(120), "its first word", || (!said(daemon, &id).is_empty()).then_some(()));
+    let took = began.elapsed();
+    wait_finished(daemon, &id);
+    took
+}
+
 pub fn wait_finished(daemon: &Daemon, id: &str) {
     let ended = wait_within(Duration::from_secs(120), "the end", || {
         let agent = agent(daemon, id);
@@ -303,7 +318,7 @@ pub fn executable(path: &Path, text: &str) {
 }
 
 /// Hosts that one daemon knows as `box0`, `box1` and so on.
-fn daemon_of(hosts: &[Host], project: Arc<Folder>) -> Daemon {
+pub fn daemon_of(hosts: &[Host], project: Arc<Folder>) -> Daemon {
     let configs = hosts.iter().enumerate().map(|(n, host)| {
         let config = std::fs::read_to_string(host.folder.path().join("config")).unwrap();
         let own = config.split("Host stranger").next().unwrap_or_default();

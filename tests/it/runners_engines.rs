@@ -4,7 +4,9 @@
 //! `tests/real/setup-engines` installs both; without them, or without root, these tests say that they were
 //! skipped, and fail where `SVC_REAL_CLIS=require`.
 
-use crate::runners::{agent, check, counted, repository, said, spawn_there, wait_code, wait_finished};
+use crate::runners::{
+    agent, check, counted, first_word, repository, said, spawn_there, wait_code, wait_finished,
+};
 use crate::support::daemon::{Daemon, is_root};
 use crate::support::folder::Folder;
 use crate::support::real::absent;
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -150,21 +152,6 @@ fn place_of(daemon: &Daemon, name: &str) -> String {
     format!("svc-{}", one["folder"].as_str().unwrap().to_lowercase())
 }
 
-/// From the wish to the first word of its program.
-fn first_word(daemon: &Daemon, name: &str, runner: Option<&str>) -> Duration {
-    let mut body = json!({"role": "dev", "name": name, "provider": "script", "model": "counts", "prompt": "count",
-        "isolation": "worktree"});
-    if let Some(runner) = runner {
-        body["runner"] = json!(runner);
-    }
-    let began = Instant::now();
-    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
-    wait_within(SOON, "its first word", || (!said(daemon, &id).is_empty()).then_some(()));
-    let took = began.elapsed();
-    wait_finished(daemon, &id);
-    took
-}
-
 fn show_first_words(daemon: &Daemon, runner: &str) {
     let least = |runner: Option<&str>| {
         let word = runner.unwrap_or("here");
@@ -253,6 +240,9 @@ fn an_agent_works_in_a_container_and_its_work_comes_back_as_commits() {
     assert!(status == 502 && told.to_string().contains("container is not there any more"), "{told}");
     let next = spawn_there(&daemon, "two", "cell");
     wait_finished(&daemon, &next);
+    let copies = daemon.get("/api/audit?event=runner.copy").to_string();
+    assert_eq!(copies.matches("\"runner.copy\"").count(), 2, "by the check, and by the start: {copies}");
+    assert!(copies.contains(&next), "{copies}");
     show_first_words(&daemon, "cell");
     assert_eq!(remove(&daemon, "cell")["left"], Value::Null);
     assert_eq!(engine.containers(), [""; 0]);

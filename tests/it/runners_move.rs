@@ -1,7 +1,8 @@
 //! An agent goes on on another machine and comes back: a real sshd, reached by the real ssh.
 
 use crate::runners::{
-    Host, add, agent, check, counted, executable, repository, said, spawn_there, wait_code, wait_finished,
+    Host, add, agent, check, counted, daemon_of, executable, repository, said, spawn_there, wait_code,
+    wait_finished,
 };
 use crate::runners_hostile::Pretended;
 use crate::support::daemon::Daemon;
@@ -174,6 +175,62 @@ fn where_a_step_fails_it_stays_where_it_was_and_goes_on_there() {
     // Nobody answers there.
     host.do_("die");
     failed("ssh");
+}
+
+/// What the one agent works on that is on this machine.
+fn tree_of(host: &Host) -> std::path::PathBuf {
+    let runners = host.home().join(".local/state/svc/runners");
+    let done =
+        Command::new("find").arg(runners).args(["-maxdepth", "3", "-type", "d", "-name", "tree"]).output();
+    let all = String::from_utf8(done.unwrap().stdout).unwrap();
+    assert_eq!(all.lines().count(), 1, "{all}");
+    all.trim().into()
+}
+
+#[test]
+fn an_agent_goes_from_one_machine_to_another_in_its_session_and_with_its_work() {
+    let hosts: Vec<Host> = (0..2).filter_map(|_| Host::start()).collect();
+    if hosts.len() < 2 {
+        return;
+    }
+    let folder = repository(3, 10);
+    let daemon = daemon_of(&hosts, Arc::clone(&folder));
+    let before = own(folder.path());
+    for name in ["box0", "box1"] {
+        add(&daemon, name, name);
+        assert_eq!(check(&daemon, name)["error"], Value::Null);
+    }
+    let id = spawn_there(&daemon, "one", "box0");
+    wait_finished(&daemon, &id);
+    let first = agent(&daemon, &id);
+    std::fs::write(tree_of(&hosts[0]).join("more"), "of the first machine").unwrap();
+    let (status, told) = moves(&daemon, "one", &json!({"runner": "box1", "message": "once more"}));
+    assert_eq!((status, &told["session"], &told["waits"]), (200, &json!("goes"), &json!(false)), "{told:#}");
+    wait_finished(&daemon, "one");
+    let second = agent(&daemon, "one");
+    assert_eq!((&second["runner"], &second["turns"]), (&json!("box1"), &json!(2)), "{second:#}");
+    assert!(["sessionId", "lineageId", "worktree"].iter().all(|name| first[*name] == second[*name]));
+    assert_eq!(said(&daemon, "one"), rounds(2, 3), "its log goes on");
+    let read = |host: &Host, name: &str| std::fs::read_to_string(tree_of(host).join(name)).unwrap();
+    assert_eq!(read(&hosts[1], "more"), "of the first machine");
+    for host in &hosts {
+        assert_eq!(read(host, "where").trim(), host.home().to_str().unwrap(), "it worked on both");
+    }
+    let told = daemon.get("/api/audit?event=agent.moved").to_string();
+    assert!(told.contains("\"from\":\"box0\"") && told.contains("\"to\":\"box1\""), "{told}");
+    // Back, where its tree of the first time goes on; then its next machine is dead, and it stays.
+    let (status, told) = moves(&daemon, "one", &json!({"runner": "box0", "message": "and back"}));
+    assert_eq!((status, &told["session"]), (200, &json!("goes")), "{told:#}");
+    wait_finished(&daemon, "one");
+    hosts[1].do_("die");
+    let (status, told) = moves(&daemon, "one", &json!({"runner": "box1", "message": "in vain"}));
+    assert_eq!((status, &told["code"]), (502, &json!("move_failed")), "{told:#}");
+    daemon.post("/api/agents/one/resume", &json!({}));
+    wait_finished(&daemon, "one");
+    let last = agent(&daemon, "one");
+    assert_eq!((&last["runner"], &last["turns"]), (&json!("box0"), &json!(4)), "{last:#}");
+    assert_eq!(last["sessionId"], first["sessionId"]);
+    assert_eq!(own(folder.path()), before, "nothing of the person's own was touched");
 }
 
 /// An `ssh` that waits while there is a file `wait` in the host's folder.

@@ -1,10 +1,8 @@
 //! How many round trips a start takes on another machine: a real sshd behind a pipe that holds back each byte
 //! for half of one, for not every kernel has `tc netem`.
 
-use crate::runners::{Host, add, agent, check, executable, repository};
-use crate::support::daemon::Daemon;
-use crate::support::wait::wait_within;
-use serde_json::{Value, json};
+use crate::runners::{Host, add, check, executable, first_word, repository};
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,27 +53,6 @@ fn far_away(address: String) -> u16 {
         }
     });
     port
-}
-
-/// From the wish to the first word of the program, as its log has it.
-fn first_word(daemon: &Daemon, name: &str, runner: Option<&str>) -> Duration {
-    let mut body = json!({"role": "dev", "name": name, "provider": "script", "model": "counts", "prompt": "count",
-        "isolation": "worktree"});
-    if let Some(runner) = runner {
-        body["runner"] = json!(runner);
-    }
-    let began = Instant::now();
-    let id = daemon.post("/api/agents", &body)["id"].as_str().unwrap().to_owned();
-    wait_within(Duration::from_secs(120), "its first word", || {
-        let log = daemon.get(&format!("/api/agents/{id}/log?tail=100"));
-        let mut entries = log["entries"].as_array().into_iter().flatten();
-        entries.any(|entry| entry["type"] == "text").then_some(())
-    });
-    let took = began.elapsed();
-    wait_within(Duration::from_secs(60), "its end", || {
-        (agent(daemon, &id)["status"] != "active").then_some(())
-    });
-    took
 }
 
 #[test]

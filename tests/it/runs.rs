@@ -161,6 +161,7 @@ impl Desk {
             complete: None,
             turns: None,
             far: None,
+            ground: None,
         }
     }
 

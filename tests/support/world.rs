@@ -333,6 +333,9 @@ impl World {
             Effect::Webhooks(order) => format!("! webhook {order:?}"),
             Effect::Phones(order) => format!("! phone {order:?}"),
             Effect::Workspace(order) => format!("! import {} {}", order.id, order.request.path),
+            Effect::Runners(order) => {
+                format!("! do {} errands on runner {}", order.errands.len(), order.runner.name)
+            }
             Effect::Ownership(order) => format!("! look for changes in {:?}", order.roots),
             Effect::Settled(id, n) => format!("! tell {} when {n} is stored", self.name(*id)),
             Effect::LeaveRuns => "! leave all runs to their keepers".into(),

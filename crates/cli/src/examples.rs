@@ -115,7 +115,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
     (
         "team",
         &[
-            "svc team save crew backend-1 frontend-1",
+            "svc team save crew backend-1 frontend-1 --runner backend-1=label:big",
             "svc team load crew",
             "svc team retry    # a phase that failed",
         ],
@@ -125,7 +125,7 @@ pub(super) static EXAMPLES: &[(&str, &[&str])] = &[
         "schedule",
         &[
             "svc schedule add '30 6 * * mon-fri' tester 'Run all tests'",
-            "svc schedule list",
+            "svc schedule add '0 2 * * *' nightly 'Run the benchmarks' --runner label:big",
             "svc schedule run tester",
         ],
     ),

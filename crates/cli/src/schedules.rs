@@ -80,7 +80,8 @@ fn show(session: &Session, target: &str) -> Outcome {
         return out.document(&schedule);
     }
     let (name, cron, zone) = (text(&schedule, "name"), text(&schedule, "cron"), text(&schedule, "timezone"));
-    out.line(&format!("{name}: {cron} in {zone}{}", next(&schedule)))?;
+    let runner = schedule["agent"]["runner"].as_str().map(|runner| format!(", on {}", one_line(runner)));
+    out.line(&format!("{name}: {cron} in {zone}{}{}", runner.unwrap_or_default(), next(&schedule)))?;
     let history = schedule["history"].as_array().cloned().unwrap_or_default();
     if history.is_empty() {
         return Ok(());
@@ -104,9 +105,13 @@ fn add(session: &Session, cron: &str, role: &str) -> Outcome {
     let mut agent = Map::new();
     agent.insert("role".into(), json!(role));
     agent.insert("prompt".into(), json!(prompt));
-    for (option, field) in
-        [("provider", "provider"), ("model", "model"), ("permission", "permission"), ("team", "teamId")]
-    {
+    for (option, field) in [
+        ("provider", "provider"),
+        ("model", "model"),
+        ("permission", "permission"),
+        ("team", "teamId"),
+        ("runner", "runner"),
+    ] {
         if let Some(value) = args.value(option) {
             agent.insert(field.into(), json!(value));
         }

@@ -33,10 +33,17 @@ pub static COMMANDS: [Command; 4] = [
         ]),
         options: &[
             value("team", "TEAM", "launch: the team that the agents join"),
+            value(
+                "runner",
+                "AGENT=R",
+                "save: on which machine that one is started: a runner, label:L or here",
+            ),
             short('f', switch("follow", "launch: tell the phases until the plan is over")),
         ],
-        details: "save keeps the configurations of the living agents, or of the named ones. load starts those of\n\
-                  which no agent is alive. launch starts what the last planner recommended, phase by phase;\n\
+        details: "save keeps the configurations of the living agents, or of the named ones, each with the machine that\n\
+                  it works on; --runner says another one, and may be repeated. load starts those of which no agent\n\
+                  is alive. An agent of a recommended team may name a runner, too ('runner' in revise's FILE).\n\
+                  launch starts what the last planner recommended, phase by phase;\n\
                   recommended shows that, and revise replaces it by a file like 'svc team recommended --json'.\n\
                   retry tries those of a blocked plan again that have failed, skip passes over what is left of\n\
                   its phase, so that the next one begins.",
@@ -77,6 +84,7 @@ pub static COMMANDS: [Command; 4] = [
             value("scope", "GLOB", "files it owns; may be repeated"),
             choice("permission", "MODE", &["auto", "full"], "what it may do unasked"),
             value("team", "TEAM", "the team its agents join"),
+            value("runner", "NAME", "work on another machine of yours: one of 'svc runners', or label:L"),
         ],
         details: "CRON is quoted: minute hour day-of-month month day-of-week, for example '30 6 * * mon-fri'.",
         run: schedules::schedule,
@@ -167,18 +175,21 @@ fn show(session: &Session, team: &str) -> Outcome {
 
 /// Saved or recommended agents.
 pub fn configurations(agents: &[Value]) -> Table {
-    let mut table = Table::new(&["NAME", "ROLE", "PHASE", "PROVIDER", "SCOPE", "TASK"]).numeric(&[2]);
+    let is_far = agents.iter().any(|agent| !text(agent, "runner").is_empty());
+    let names = ["NAME", "ROLE", "PHASE", "PROVIDER", "RUNNER", "SCOPE", "TASK"];
+    let shown: Vec<&str> = names.into_iter().filter(|name| is_far || *name != "RUNNER").collect();
+    let mut table = Table::new(&shown).numeric(&[2]);
     for agent in agents {
         let scope: Vec<&str> =
             agent["scope"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        table.row(&[
-            text(agent, "name").into(),
-            text(agent, "role").into(),
-            agent["phase"].as_u64().map(|phase| phase.to_string()).unwrap_or_default(),
-            text(agent, "provider").into(),
-            one_line(&scope.join(" ")),
-            one_line(text(agent, "prompt")),
-        ]);
+        let phase = agent["phase"].as_u64().map(|phase| phase.to_string()).unwrap_or_default();
+        let mut row = vec![text(agent, "name").into(), text(agent, "role").into(), phase];
+        row.push(text(agent, "provider").into());
+        if is_far {
+            row.push(text(agent, "runner").into());
+        }
+        row.extend([one_line(&scope.join(" ")), one_line(text(agent, "prompt"))]);
+        table.row(&row);
     }
     table
 }
@@ -202,6 +213,12 @@ fn save(session: &Session, name: &str, agents: &[&str]) -> Outcome {
     let mut body = json!({"name": name});
     if !agents.is_empty() {
         body["agents"] = json!(agents);
+    }
+    for given in session.args.values("runner") {
+        let Some((agent, runner)) = given.split_once('=').filter(|(agent, _)| !agent.is_empty()) else {
+            return Err(Failure::usage(format!("--runner is AGENT=RUNNER, not '{given}'")));
+        };
+        body["runners"][agent] = json!(runner);
     }
     let team = session.client()?.post("/api/teams", &body)?;
     let saved = team["agents"].as_array().map_or(0, Vec::len);

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use svc_base::ids::AgentId;
 use svc_sys::process::{self, Identity, KEEPER_LOG, Processes};
 use svc_sys::sockets::{Poll, own_uid, peer};
 
@@ -127,6 +128,14 @@ pub fn through(socket: UnixStream, limit: Duration) -> Result<Link, NoLink> {
 pub fn is_left(run_dir: &Path) -> bool {
     let place = Folder::open(run_dir).ok().flatten().and_then(|folder| folder.place().ok().flatten());
     place.is_some_and(|place| process::identity_of(place.pid) != Some(place.identity()))
+}
+
+/// Tells the keeper of a run of one of these agents to end what it keeps, as the signal TERM does; which
+/// process it is. `None`: none is there, or it is another's.
+pub fn tell_to_end(run_dir: &Path, is_theirs: impl FnOnce(AgentId) -> bool) -> Option<Identity> {
+    let place = Folder::open(run_dir).ok().flatten()?.place().ok().flatten()?;
+    let keeper = place.identity();
+    (is_theirs(place.agent) && process::ask_to_end(keeper)).then_some(keeper)
 }
 
 /// Why there is no connection, to be put behind "the keeper".

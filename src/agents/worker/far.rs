@@ -4,12 +4,14 @@ use super::checkpoint::{RunFile, RunFolder};
 use super::env::own_program;
 use super::{Inner, RunSpec};
 use crate::agents::Agent;
+use crate::agents::report::RunReport;
 use crate::providers::environment::Extra;
 use crate::providers::{Launch, LaunchProgram, LaunchRequest};
 use crate::runners::dialogue::{LENT, Opening, PLAN, Parcel, Plan};
 use crate::runners::kind::Spot;
 use crate::runners::worker_host::{line_variables, own_hash};
-use crate::runners::{Runner, worker_line, worker_master, worker_place};
+use crate::runners::worker_place::{self, Ready};
+use crate::runners::{Runner, worker_line, worker_master};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +22,7 @@ use svc_sys::files::replace_soon;
 use svc_sys::process::{Marker, Processes};
 
 /// The keeper there goes on without a daemon for at least this long: a line may be cut for a while.
-const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
+pub const ORPHAN_LEAST: Duration = Duration::from_secs(15 * 60);
 /// Beyond the time that ending takes there: the order has to get there, and its end back.
 pub(super) const STOP_GRACE: Duration = Duration::from_secs(15);
 
@@ -41,6 +43,8 @@ pub struct Far {
     pub folder: String,
     /// The branch that the tree begins with.
     pub branch: String,
+    /// Whether that may have to be made first.
+    pub is_new: bool,
     /// Variables of granted keys: these go along, of all that the vault has given.
     pub lent: Vec<String>,
 }
@@ -169,7 +173,10 @@ impl Far {
 
     /// What the line is told, once its place is there.
     fn plan(&self, inner: &Inner, spec: &RunSpec, launch: &Launch, mark: String) -> Result<Plan, String> {
-        let (spot, waits) = worker_place::ready(&inner.processes, &self.runner)?;
+        let Ready { spot, waits, copied } = worker_place::ready(&inner.processes, &self.runner)?;
+        if copied {
+            (inner.report)(spec.agent, RunReport::Copied { program: self.program.clone() });
+        }
         let sent = spec.env_extra.iter().filter(|(name, _)| SENT.contains(&name.as_str()));
         let opening = Opening {
             provider: spec.provider.info().id.to_owned(),

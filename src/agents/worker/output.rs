@@ -58,6 +58,8 @@ pub(super) struct Output {
     pub awaited: Option<Awaited>,
     /// Before what the line to another machine tells.
     pub line_mark: Option<String>,
+    /// The line has told that nothing of it runs on that machine any more.
+    pub is_over_there: bool,
 }
 
 /// Gives the permit back when dropped.
@@ -106,18 +108,25 @@ impl Output {
             since: Instant::now(),
             awaited: None,
             line_mark: None,
+            is_over_there: false,
         }
     }
 
     /// What a complaint says that is none of the program's but a word of the line to it.
-    pub fn word_of_line(&self, complaint: &str) -> Option<RunReport> {
+    pub fn word_of_line(&mut self, complaint: &str) -> Option<RunReport> {
         let words = complaint.strip_prefix(self.line_mark.as_ref()?.as_str())?;
+        self.is_over_there |= words == dialogue::OVER;
         Some(RunReport::Line { cut: words.strip_prefix(dialogue::CUT).map(str::to_owned) })
     }
 
-    /// The last such word among these complaints.
-    pub fn last_word_of_line(&self, complaints: &str) -> Option<RunReport> {
-        complaints.lines().rev().find_map(|line| self.word_of_line(line))
+    /// Whether something may run on that machine still.
+    pub fn is_left_there(&self) -> bool {
+        self.line_mark.is_some() && !self.is_over_there
+    }
+
+    /// The last such word among these complaints; all of them are heard.
+    pub fn last_word_of_line(&mut self, complaints: &str) -> Option<RunReport> {
+        complaints.lines().fold(None, |last, line| self.word_of_line(line).or(last))
     }
 
     /// These complaints without such words.

@@ -65,6 +65,10 @@ pub(super) fn run(inner: &Inner, run: &Arc<Run>, mut spec: RunSpec, output: Outp
         drop(prepared);
         return never_started(inner, run, &output);
     }
+    if let Some(Err(error)) = spec.ground.take().map(|make| make()) {
+        drop(prepared);
+        return fail(inner, run, &output, error);
+    }
     if let Some(complete) = spec.complete.take() {
         complete(&mut spec.request);
     }
@@ -145,7 +149,8 @@ pub(super) fn go_on(inner: &Inner, run: &Arc<Run>, kept: Kept, mut known: Known,
     let checkpointed = Checkpointed::at(&folder, &found);
     stream.restore(found.saved);
     stream.turns.by = known.turns.take();
-    if let Some(word) = stream.output.last_word_of_line(&String::from_utf8_lossy(&stream.tail)) {
+    let tail = String::from_utf8_lossy(&stream.tail).into_owned();
+    if let Some(word) = stream.output.last_word_of_line(&tail) {
         // No deed has counted it: the state may be one of before it.
         stream.output.report(word);
     }
@@ -215,6 +220,9 @@ fn follow(
         }
     };
     log::info!("agent {}: ended: {report:?}", run.agent);
+    if stream.output.is_left_there() && matches!(report, RunReport::Exited { .. }) {
+        stream.output.report(RunReport::LeftThere);
+    }
     drop(held);
     inner.ended().insert(run.agent, (writer, checkpointed.folder));
     inner.forget(run.agent);

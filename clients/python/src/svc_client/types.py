@@ -821,6 +821,7 @@ class PlanAgentsItem(TypedDict):
     qc: bool
     restarts: int
     role: str
+    runner: Union[str, None]
     scope: list[str]
     state: Union["AgentState", None]
     task: str
@@ -2937,6 +2938,7 @@ class PostSkillsIdUpdateReply(Skill):
 class PostTeamsBody(TypedDict):
     agents: NotRequired[list[str]]
     name: str
+    runners: NotRequired[dict[str, str]]
     workingDir: NotRequired[str]
 
 class PostTeamsNameLoadReply(TypedDict):

@@ -225,6 +225,11 @@ pub fn wait_gone(identity: Identity, limit: Duration) -> bool {
     os::wait_gone(identity, limit) || identity_of(identity.pid) != Some(identity)
 }
 
+/// Sends a process the signal TERM; `false` when it is gone already, or may not be signalled.
+pub fn ask_to_end(identity: Identity) -> bool {
+    os::signal(identity, libc::SIGTERM)
+}
+
 /// Ends a process at once; `false` when it is gone already, or may not be signalled.
 pub fn kill(identity: Identity) -> bool {
     os::signal(identity, libc::SIGKILL)

@@ -32,7 +32,9 @@ mod tree;
 mod victim;
 
 pub use capture::Captured;
-pub use keep::{KEEPER_LOG, KEEPER_SUB_COMMAND, begin_keeping, freeze_below, identity_of, kill, wait_gone};
+pub use keep::{
+    KEEPER_LOG, KEEPER_SUB_COMMAND, ask_to_end, begin_keeping, freeze_below, identity_of, kill, wait_gone,
+};
 pub use nice::{let_answers_go_first, stand_back};
 pub use origin::{Origin, know_keeper, origin};
 pub use pipe::{Progress, Sink, Source, Wake};
