@@ -27,6 +27,7 @@ fn default_model(all: &All, provider: &str) -> Option<String> {
 type Ids = (AgentId, LineageId);
 
 /// The first life of a lineage, as it was asked for.
+#[allow(clippy::too_many_lines, reason = "a line for each thing that is written down")]
 pub(super) fn first(all: &All, cx: &Context, (id, lineage_id): Ids, request: SpawnRequest) -> Agent {
     Agent {
         id,
