@@ -5,7 +5,7 @@
 import crypto from "node:crypto";
 import http from "node:http";
 import https from "node:https";
-import { Daemon, axeSource, certificateOf, check, launch, makeProject, open, pinOf, text, until } from "./lib.mjs";
+import { Daemon, axeSource, certificateOf, check, chromium, launch, makeProject, open, pinOf, text, until } from "./lib.mjs";
 
 const DECIDED_MS = 2_000;
 const PHONE = { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true };
@@ -22,7 +22,7 @@ check(shown.fingerprint256 === fingerprint, `the fingerprint is ${shown.fingerpr
 const issuer = new crypto.X509Certificate((await daemon.get("/api/phones")).listener.toTrust.certificate);
 check(issuer.ca && shown.verify(issuer.publicKey) && shown.checkIP("127.0.0.1"), "the certificate of another");
 
-const browser = await launch([`--ignore-certificate-errors-spki-list=${pinOf(shown)}`]);
+const browser = await launch([`--ignore-certificate-errors-spki-list=${pinOf(shown)}`], chromium);
 
 async function pair(page, digits) {
   await page.locator("#code").fill(digits);

@@ -7,7 +7,7 @@ import crypto from "node:crypto";
 import fs from "node:fs";
 import https from "node:https";
 import path from "node:path";
-import { Daemon, axeSource, certificateOf, check, launch, makeProject, open, pinOf, until } from "./lib.mjs";
+import { Daemon, axeSource, certificateOf, check, chromium, launch, makeProject, open, pinOf, until } from "./lib.mjs";
 
 const TOLD_MS = 2_000;
 const DECIDED_MS = 2_000;
@@ -78,7 +78,7 @@ function standIn(made) {
 }
 
 const port = Number(new URL(url).port);
-const browser = await launch([`--ignore-certificate-errors-spki-list=${pinOf(await certificateOf(port))}`]);
+const browser = await launch([`--ignore-certificate-errors-spki-list=${pinOf(await certificateOf(port))}`], chromium);
 const page = await open(browser, null, { ...PHONE, permissions: ["notifications"] });
 await page.addInitScript(standIn, subscription);
 await page.goto(url);
