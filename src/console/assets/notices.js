@@ -112,7 +112,7 @@ function tellAll(items) {
 function tellSpent({ ts, percent, budgetUsd, text }) {
   const key = `${BUDGET}${percent}:${budgetUsd}:${ts.slice(0, 10)}`;
   if (looksAt(["tokens"])) return tabs.postMessage(key);
-  const title = percent < 100 ? `${percent} % of a day's budget are spent` : "A day's budget is spent";
+  const title = percent < 100 ? `${percent} % of a day's budget is spent` : "A day's budget is spent";
   if (may()) setTimeout(() => seen.has(key) || shown.has(key) || tell(key, title, text, "tokens"), OTHERS_MS);
 }
 
@@ -149,7 +149,7 @@ export function noticesPanel() {
     fill(
       line,
       may()
-        ? "This browser tells you when something waits, and when 80 % and all of a day's budget are spent, while a page of the console is open anywhere in it, and not while you look at it."
+        ? "This browser tells you when something waits, and when 80 % and all of a day's budget is spent, while a page of the console is open anywhere in it, and not while you look at it."
         : can()
           ? "This browser can tell you when something waits for you."
           : "This browser tells nothing to pages by plain HTTP from afar: come by localhost, a tunnel or HTTPS.",
