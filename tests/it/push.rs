@@ -277,7 +277,10 @@ fn a_service_is_heeded_that_says_later_or_never_again_and_not_followed_elsewhere
     service.answer(Answers::With(410, String::new()));
     question(&daemon, "Four?");
     wait_for("it to be forgotten", || push_of(&daemon, &phone).is_null().then_some(()));
-    assert_eq!(daemon.get("/api/audit?event=phone.push-gone")["entries"].as_array().unwrap().len(), 1);
+    wait_for("the line of that", || {
+        let told = daemon.get("/api/audit?event=phone.push-gone");
+        (told["entries"].as_array().unwrap().len() == 1).then_some(())
+    });
     question(&daemon, "Five?");
     wait_for("its thread to end", || (threads(&daemon) == 0).then_some(()));
     assert_eq!(service.all().len(), 4);
