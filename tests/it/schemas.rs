@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 /// Requests per operation in the phase of dice; the phase of edge cases makes its own.
-const EXAMPLES: &str = "10";
+const EXAMPLES: &str = "8";
 
 /// What is looked at: statuses, media types, bodies and headers as told, methods that are not, and no 5xx.
 /// Not looked at is what is taken: `null` counts as absent everywhere, which the schemas do not repeat at
