@@ -203,6 +203,8 @@ scenario("where the operator's token is set, the page asks for it before the fir
   await answer(token);
   await until("the change", async () => (await agents()) === 7);
   page.away = false;
+  // The form is filled anew once it is saved.
+  await page.quiet();
   await save(8);
   await until("the next change", async () => (await agents()) === 8);
   check(!(await box.count()), "it is asked for again");
