@@ -216,11 +216,14 @@ scenario("what Claude Code asks by its own tool is answered with what it offers"
       action: { type: "tool_permission", tool: "AskUserQuestion", description: "use AskUserQuestion", params: { questions } },
     });
     const one = { question: "Which one?", options };
-    document.querySelector("main").append(card(ask("apr-1", [one])), card(ask("apr-2", [one, { question: "And why?", options }])));
+    const call = ask("apr-3", [one]);
+    call.action.type = "integration_exec";
+    document.querySelector("main").append(card(ask("apr-1", [one])), card(ask("apr-2", [one, { question: "And why?", options }])), card(call));
   });
   const [first, both] = [page.locator('[data-id="apr-1"]'), page.locator('[data-id="apr-2"]')];
   await first.getByText("Which one?").waitFor();
   check(!(await first.getByRole("button", { name: /Approve/ }).count()), "a question is approved");
+  check(await page.locator('[data-id="apr-3"]').getByRole("button", { name: /Approve/ }).count(), "a call that is named like a question is answered");
   await first.getByRole("button", { name: "<b>spaces</b>" }).click();
   await until("the choice", () => posts.length === 1);
   await both.getByText("And why?").waitFor();

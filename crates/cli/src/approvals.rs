@@ -108,9 +108,14 @@ pub(super) fn card_of(client: &Client, id: &str) -> Result<Value, Failure> {
     client.get(&format!("/api/approvals/{}/card", encode(id)))
 }
 
-/// The questions that a program's own tool for them asks.
+/// The questions that a program's own tool for them asks; a call of an integration that is named so is none,
+/// nor what runs a command.
 fn asked(record: &Value) -> impl Iterator<Item = &Value> {
-    let action = Some(&record["action"]).filter(|action| text(action, "tool") == ASKS);
+    let action = Some(&record["action"]).filter(|action| {
+        text(action, "type") == "tool_permission"
+            && text(action, "tool") == ASKS
+            && action["command"].is_null()
+    });
     action.and_then(|action| action["params"]["questions"].as_array()).into_iter().flatten()
 }
 

@@ -12,11 +12,13 @@ const KINDS = {
   question: "Question",
 };
 
-/** What Claude Code asks by its own tool for that. */
-const asked = ({ tool, params }) => (tool === "AskUserQuestion" && params?.questions) || [];
+/** What Claude Code asks by its own tool for that; a call of an integration that is named so is none, nor what runs a command. */
+const asked = ({ type, tool, command, params }) =>
+  (type === "tool_permission" && tool === "AskUserQuestion" && !command && params?.questions) || [];
 
 /** What is asked, where an answer is wanted and no permission. */
-export const questionOf = (action) => action.question ?? asked(action).map((one) => one.question).join("\n");
+export const questionOf = (action) =>
+  action.type === "question" ? action.question : asked(action).map((one) => one.question).join("\n");
 
 /** A question is answered with words, or with one of those that it offers. */
 function question(approval) {

@@ -159,6 +159,26 @@ fn asked() -> View {
     view
 }
 
+/// Whoever names a tool of an integration, or what runs a command, like the tool for questions gets no yes by
+/// an answer.
+#[test]
+fn only_a_programs_own_tool_for_questions_asks_one() {
+    use crate::approvals::is_question;
+    let asks = json!({"type": "tool_permission", "tool": "AskUserQuestion",
+        "params": {"questions": [{"question": "Which one?"}]}});
+    assert!(is_question(&json!({"action": asks})));
+    for (field, value) in [
+        ("type", json!("integration_exec")),
+        ("tool", json!("Bash")),
+        ("command", json!({"text": "rm -rf ."})),
+        ("params", json!({})),
+    ] {
+        let mut other = asks.clone();
+        other[field] = value;
+        assert!(!is_question(&json!({"action": other})), "{field}");
+    }
+}
+
 #[test]
 fn a_question_is_answered_with_words_and_not_approved() {
     let mut view = asked();
