@@ -204,6 +204,7 @@ scenario("what Claude Code asks by its own tool is answered with what it offers"
     posts.push(route.request().postDataJSON());
     return route.fulfill({ json: {} });
   });
+  await page.route("**/api/approvals/apr-3/card", (route) => route.fulfill({ json: {} }));
   await page.evaluate(async () => {
     const { card } = await import("/console/approvals.js");
     const options = [{ label: "tabs", description: "as now" }, { label: "<b>spaces</b>" }];
