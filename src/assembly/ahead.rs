@@ -24,7 +24,7 @@ use svc_base::sorted::Gather;
 use svc_sys::files::{replace, sync_folder};
 use svc_sys::journal::{append_rotating, older_of};
 use svc_sys::regular;
-use svc_sys::reserve::with_reserve;
+use svc_sys::reserve::{Lent, with_reserve};
 
 /// Below `.svc/`.
 const PATH: &str = "state/ahead.jsonl";
@@ -51,7 +51,7 @@ struct Entry<'a> {
 /// The log of a running daemon.
 pub struct Ahead {
     folder: PathBuf,
-    file: Option<File>,
+    file: Option<Lent>,
     length: u64,
     /// The digest of the document's file.
     base: Option<String>,
@@ -118,7 +118,7 @@ impl Ahead {
         self.open()?.set_len(length)
     }
 
-    fn open(&mut self) -> io::Result<&mut File> {
+    fn open(&mut self) -> io::Result<&mut Lent> {
         if self.file.is_none() {
             let path = self.folder.join(PATH);
             let mut options = OpenOptions::new();

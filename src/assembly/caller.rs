@@ -100,11 +100,12 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
         match holder_of(wanted.as_bytes()) {
             Ok(pid) => {
                 let found = judge(state, pid);
-                // Its number may have been given to another process meanwhile; who holds the connection still
-                // is who was judged.
-                if found != Holder::Outside {
+                if matches!(found, Holder::Agent(agent) if agent != UNKNOWN_AGENT) {
                     return Ok(found);
                 }
+                // Who was judged need not be who holds the connection: its number may have been given to
+                // another process, and what a caller starts holds all that is the caller's until it is the
+                // program that it is to be, or has ended.
                 if still_holds(pid, wanted.as_bytes()) {
                     return Ok(if is_usual(peer, local) { found } else { Holder::Unseen });
                 }

@@ -19,7 +19,7 @@ use crate::core::time::Time;
 use crate::core::{CallId, Document, Journal, Response, SOON, State, Timer, remedy};
 use crossbeam_channel::Sender;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use svc_sys::files::{missing_is_fine, replace, sync_folder};
 use svc_sys::journal::{append_rotating, trim_lines};
 use svc_sys::memory;
+use svc_sys::reserve::Lent;
 use svc_sys::threads::Thread;
 
 /// Log lines that wait for the disk at most; further ones are dropped and counted.
@@ -299,7 +300,7 @@ struct Writer {
     tell: Box<dyn Fn(Told) + Send>,
     failing: bool,
     /// Journals with lines that were not waited for yet.
-    unsynced: BTreeMap<Journal, File>,
+    unsynced: BTreeMap<Journal, Lent>,
     /// Whether the folder was synced since a journal may have been made.
     journals_are_named: bool,
     /// When free memory was last given back to the system.

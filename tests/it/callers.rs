@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/attacks.py");
+const STARTS_OTHERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/starts_others.py");
+/// Programs that call and start others meanwhile: some in a hundred were not seen before that was mended.
+const MEANWHILE: &str = "300";
 pub const TOKEN: &str = "a-token-that-no-agent-gets";
 
 /// Starts an agent that runs this command line and then hangs.
@@ -113,6 +116,19 @@ fn decisions_4_a_daemon_without_descriptors_takes_nobody_for_a_person() {
     assert_unchanged(&daemon, "starved");
     // It recovers, and a person is one again.
     assert_eq!(daemon.send("PATCH", "/api/config", &json!({"maxAgents": 12})).0, 200);
+}
+
+/// What a program has just started holds all that is the program's until it is a program of its own: it may
+/// become a daemon, or end, while the daemon looks who calls.
+#[test]
+fn decisions_4_a_person_whose_program_starts_others_meanwhile_stays_one() {
+    let daemon = Daemon::start_open();
+    let program = daemon.project.join("svc");
+    fs::copy("/bin/true", &program).unwrap();
+    let port = daemon.url.rsplit(':').next().unwrap();
+    let mut calls = Command::new("python3");
+    let out = calls.arg(STARTS_OTHERS).arg(port).arg(&program).arg(MEANWHILE).output().unwrap();
+    assert!(out.status.success() && out.stdout.is_empty(), "{out:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use super::files::{missing_is_fine, replace, sync_folder};
 use super::regular;
-use super::reserve::with_reserve;
+use super::reserve::{Lent, with_reserve};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// yet to be synced.
 ///
 /// Errors: it is no file, or the disk refuses; then the file is as it was.
-pub fn append_rotating(path: &Path, lines: &[u8], max_bytes: u64) -> io::Result<File> {
+pub fn append_rotating(path: &Path, lines: &[u8], max_bytes: u64) -> io::Result<Lent> {
     let mut file = open(path)?;
     let mut length = file.metadata()?.len();
     if length + lines.len() as u64 > max_bytes {
@@ -37,7 +37,7 @@ pub fn append_rotating(path: &Path, lines: &[u8], max_bytes: u64) -> io::Result<
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<Lent> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o600);
     with_reserve(|| regular::open(path, &mut options))
