@@ -220,10 +220,15 @@ pub(super) fn far(all: &All, agent: &Agent, name: &str) -> Result<Far, String> {
             folder: agent.working_dir.clone(),
             branch: branch_of(agent),
             is_new: agent.turns == 0 && agent.session_id.is_none(),
-            lent: runners::lent(all, runner, &agent.provider).into_iter().map(|one| one.variable).collect(),
+            lent: names_of(&runners::lent(all, runner, &agent.provider)),
             work,
         })
     })
+}
+
+/// The variables that these may set.
+fn names_of(lent: &[SecretVariable]) -> Vec<String> {
+    lent.iter().flat_map(SecretVariable::names).map(str::to_owned).collect()
 }
 
 /// What its processes get of the vault where it works: what its runner is granted, and else nothing.

@@ -176,7 +176,7 @@ fn of_team(all: &All, team: &str) -> Option<SecretVariable> {
     let toy = toys::find(team.toy_id.as_deref()?)?;
     let (name, variable) = (toy.credential(), toy.variable());
     let sealed = all.credentials.get(&name)?.sealed.clone();
-    Some(SecretVariable { variable, name, sealed })
+    Some(SecretVariable { variable, token: None, name, sealed })
 }
 
 /// The key of a provider, for a process that runs it.
@@ -188,6 +188,7 @@ fn key_of(all: &All, info: &providers::Info, name: &str) -> Vec<SecretVariable> 
     let entry = all.credentials.get(name).filter(|_| !info.env_key.is_empty());
     let variable = |entry: &Arc<Entry>| SecretVariable {
         variable: info.env_key.to_owned(),
+        token: info.env_token,
         name: name.to_owned(),
         sealed: entry.sealed.clone(),
     };

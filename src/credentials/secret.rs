@@ -1,5 +1,6 @@
 //! Secrets that do not print, and their sealed form.
 
+use crate::providers::EnvToken;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use svc_base::hex;
@@ -50,7 +51,28 @@ impl<'de> Deserialize<'de> for Sealed {
 pub struct SecretVariable {
     /// For example `ANTHROPIC_API_KEY`.
     pub variable: String,
+    /// What its secret may be instead of a key, which goes into another variable.
+    pub token: Option<EnvToken>,
     /// The entry it comes from.
     pub name: String,
     pub sealed: Sealed,
+}
+
+impl SecretVariable {
+    /// The variables that it may set.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let token = self.token.map(|token| token.variable);
+        std::iter::once(self.variable.as_str()).chain(token)
+    }
+
+    /// What it sets, once it is open. A token comes with an empty key: a program that is given both takes the
+    /// key, which may stand in the daemon's environment.
+    pub fn set(&self, secret: &str) -> Vec<(String, String)> {
+        match self.token {
+            Some(token) if secret.starts_with(token.beginning) => {
+                vec![(token.variable.to_owned(), secret.to_owned()), (self.variable.clone(), String::new())]
+            }
+            _ => vec![(self.variable.clone(), secret.to_owned())],
+        }
+    }
 }

@@ -141,6 +141,27 @@ fn a_providers_key_reaches_its_agents_and_no_others() {
 }
 
 #[test]
+fn a_token_of_a_login_goes_into_the_variable_that_it_is_for() {
+    let folder = Folder::new("token");
+    let vault = Vault::open_in(&folder.0, None).unwrap();
+    let mut bench = Bench::new();
+    let mut set = |name: &str, secret: &str| {
+        let sealed = vault.seal(name, &Secret::new(secret)).unwrap();
+        bench.with(|all, cx| put(all, cx, name, sealed)).unwrap();
+        vault.variables(&variables(&bench.state, name, None, None)).unwrap()
+    };
+    let key = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let token = "sk-ant-oat01-0123456789";
+    assert_eq!(
+        set("claude-code", token),
+        [key("CLAUDE_CODE_OAUTH_TOKEN", token), key("ANTHROPIC_API_KEY", "")],
+        "a key of the daemon's environment would come first"
+    );
+    assert_eq!(set("claude-code", "sk-ant-api03-1"), [key("ANTHROPIC_API_KEY", "sk-ant-api03-1")]);
+    assert_eq!(set("codex", token), [key("OPENAI_API_KEY", token)], "it is a token of one program alone");
+}
+
+#[test]
 fn everything_below_a_prefix_goes_at_once() {
     let mut bench = Bench::new();
     for name in

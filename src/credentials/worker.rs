@@ -112,10 +112,11 @@ impl Vault {
 
     /// Opens variables for a child's environment.
     pub fn variables(&self, sealed: &[SecretVariable]) -> Result<Vec<(String, String)>, String> {
-        let open = |one: &SecretVariable| {
-            self.open(&one.name, &one.sealed).map(|secret| (one.variable.clone(), secret.expose().to_owned()))
-        };
-        sealed.iter().map(open).collect()
+        let mut set = Vec::new();
+        for one in sealed {
+            set.extend(one.set(self.open(&one.name, &one.sealed)?.expose()));
+        }
+        Ok(set)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Aes256Gcm>> {

@@ -26,7 +26,7 @@ pub fn is_configured(all: &All, definition: &Definition) -> bool {
 pub fn variable(all: &All, id: &str, key: &str) -> Option<SecretVariable> {
     let name = name(id, key);
     let sealed = all.credentials.get(&name)?.sealed.clone();
-    Some(SecretVariable { variable: key.to_owned(), name, sealed })
+    Some(SecretVariable { variable: key.to_owned(), token: None, name, sealed })
 }
 
 /// The variables of a server, still sealed.

@@ -83,10 +83,12 @@ pub(super) fn grant(
     }
     let grant = Grant { provider, account, by: cx.actor.to_string(), at: cx.now };
     if !all.credentials.has(&grant.entry()) {
+        let token = info.env_token.map(|token| format!(" (it takes what '{}' prints, too)", token.command));
         let text = format!(
-            "there is no key {} in the vault, and only keys can be lent: svc credentials set {0}, or log in on \
+            "there is no key {} in the vault, and only keys can be lent: svc credentials set {0}{}, or log in on \
              that machine yourself",
-            grant.entry()
+            grant.entry(),
+            token.unwrap_or_default()
         );
         return Err(Problem::new(409, "no_key", text));
     }

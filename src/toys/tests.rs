@@ -96,6 +96,7 @@ fn the_key_goes_to_the_vault_and_the_agents_environment_never_into_a_prompt() {
     let order = starts.next_back().unwrap();
     let expected = credentials::SecretVariable {
         variable: "NASA_APOD_API_KEY".into(),
+        token: None,
         name: "toy/nasa-apod".into(),
         sealed: sealed(),
     };

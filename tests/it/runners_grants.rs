@@ -11,6 +11,8 @@ use std::process::Command;
 use std::time::Duration;
 
 const KEY: &str = "sk-ant-0granted0granted0granted0granted0";
+/// As `claude setup-token` prints one.
+const LOGIN: &str = "sk-ant-oat01-0granted0granted0granted";
 
 /// Stands in for Claude Code: says how its key ends, and stays until there is a file.
 const CLAUDE: &str = r#"#!/usr/bin/env python3
@@ -19,7 +21,9 @@ def say(**what): print(json.dumps(what), flush=True)
 for line in sys.stdin:
     if json.loads(line).get("type") != "user": continue
     say(type="system", subtype="init", session_id="s1", model="m", tools=[])
-    text = "key: " + os.environ.get("ANTHROPIC_API_KEY", "none")[-4:] + " " + str(len(os.environ.get("ANTHROPIC_API_KEY", "")))
+    name, value = "key", os.environ.get("ANTHROPIC_API_KEY", "")
+    if not value and "CLAUDE_CODE_OAUTH_TOKEN" in os.environ: name, value = "login", os.environ["CLAUDE_CODE_OAUTH_TOKEN"]
+    text = name + ": " + (value[-4:] or "none") + " " + str(len(value))
     say(type="assistant", session_id="s1", message={"id": "m1", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 1, "output_tokens": 1}})
     while not os.path.exists(os.environ["HOME"] + "/go"): time.sleep(0.02)
@@ -115,6 +119,11 @@ fn a_key_goes_where_it_is_granted_into_the_programs_environment_and_nowhere_else
     let told =
         [daemon.get("/api/audit?event=runner").to_string(), agent(&daemon, "with").to_string(), daemon.log()];
     assert!(told[0].contains("runner.grant") && told.iter().all(|text| !text.contains(KEY)), "{}", told[0]);
+    // The token of a login goes as a key does, by the same grant.
+    daemon.post("/api/credentials", &json!({"provider": "claude-code", "key": LOGIN}));
+    spawn(&daemon, "login");
+    assert_eq!(said(&daemon, "login"), format!("login: {} {}", &LOGIN[LOGIN.len() - 4..], LOGIN.len()));
+    wait_finished(&daemon, "login");
     // Taken back, and without the key in the vault: nothing goes.
     let path = format!("{grants}/claude-code");
     assert_eq!(daemon.send("DELETE", &path, &Value::Null).1["grants"], json!([]));

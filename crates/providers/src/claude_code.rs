@@ -13,9 +13,9 @@ pub(super) use stream::{is_subagent, tool_results};
 use super::login::{self, LoginFacts, Source};
 use super::terminal::{self, AtTerminal, Reads};
 use super::{
-    Capabilities, Carried, Conversation, Cut, Effort, Info, Launch, LaunchProgram, LaunchRequest, Model,
-    Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, carried, cut, outside,
-    saved, wire,
+    Capabilities, Carried, Conversation, Cut, Effort, EnvToken, Info, Launch, LaunchProgram, LaunchRequest,
+    Model, Permission, Program, Provider, Purpose, RecordPlace, SessionStart, Tier, Tokens, carried, cut,
+    outside, saved, wire,
 };
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,12 @@ static INFO: Info = Info {
     program: Program::OnPath("claude", &["--version"]),
     auth_type: "api-key",
     env_key: "ANTHROPIC_API_KEY",
+    // As its documentation says (authentication), and what claude 2.1.329 sends with it.
+    env_token: Some(EnvToken {
+        beginning: "sk-ant-oat",
+        variable: "CLAUDE_CODE_OAUTH_TOKEN",
+        command: "claude setup-token",
+    }),
     install_command: "npm install -g @anthropic-ai/claude-code",
     state_places: &[".claude/", ".claude.json", ".local/share/claude/", ".local/state/claude/"],
     account_homes: &[("CLAUDE_CONFIG_DIR", "")],

@@ -103,6 +103,8 @@ pub struct Info {
     pub auth_type: &'static str,
     /// The variable that holds its API key; empty when it needs none.
     pub env_key: &'static str,
+    /// What may stand in a key's place, if anything.
+    pub env_token: Option<EnvToken>,
     /// How a person installs it; empty when it is part of `svc`.
     pub install_command: &'static str,
     /// Variables of the daemon's environment that its children get, beyond the common ones. A trailing
@@ -153,6 +155,17 @@ pub struct Info {
     pub capabilities: Capabilities,
 }
 
+/// The token of a login that a vendor makes for machines without a browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EnvToken {
+    /// How it begins, unlike any key.
+    pub beginning: &'static str,
+    /// The variable that it goes into, instead of the key's.
+    pub variable: &'static str,
+    /// What a person runs to get one.
+    pub command: &'static str,
+}
+
 impl Info {
     /// What most programs have in common, for the rest of a literal.
     pub const PLAIN: Self = Self {
@@ -161,6 +174,7 @@ impl Info {
         program: Program::Itself,
         auth_type: "none",
         env_key: "",
+        env_token: None,
         install_command: "",
         pass_env: &[],
         pass_env_when: &[],
