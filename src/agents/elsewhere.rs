@@ -19,6 +19,7 @@ use crate::runners::{self, dialogue};
 use crate::settings::{Cage, Enforcement};
 use serde_json::json;
 use std::sync::Arc;
+use svc_base::folders::WORKTREES;
 use svc_base::untrusted::untrusted_prose;
 
 #[cfg(test)]
@@ -27,8 +28,6 @@ pub(super) mod tests;
 
 /// Characters of why a line is cut.
 const WHY_CHARS: usize = 200;
-/// Where the worktrees of agents are, below the project.
-const WORKTREES: &str = ".svc/worktrees";
 
 /// Who may say that work is done elsewhere, now or by the clock and in a plan later: persons.
 ///

@@ -23,10 +23,8 @@ use std::fs::File;
 use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
+use svc_base::folders::RUNS;
 use svc_sys::process::Processes;
-
-/// Where what is to be sent lies, below the project: no room shows it.
-const FOLDER: &str = ".svc/run";
 
 /// The record of a session on its way.
 enum Bytes {
@@ -160,7 +158,8 @@ fn send(
     let plan = far
         .parcel(processes, project, agent, program, Parcel { session })
         .map_err(|why| format!("{}: {why}", name_of(&far.runner)))?;
-    let folder = project.join(FOLDER).join(format!("move-{}", agent.lineage_id));
+    // No room shows it.
+    let folder = project.join(RUNS).join(format!("move-{}", agent.lineage_id));
     let bytes = bytes.as_mut().map(|bytes| bytes as &mut dyn Read);
     dispatch(processes, &folder, own_program(), &plan, bytes)
         .map_err(|why| format!("{}: {why}", name_of(&far.runner)))

@@ -11,6 +11,7 @@ use crate::endpoint::Ask;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use svc_base::folders::WORKTREES;
 use svc_sys::process::{Captured, Processes};
 
 /// What belongs to svc in a worktree, and never to the agent's work.
@@ -34,7 +35,7 @@ pub fn prepare(host: &Host, ask: &Ask, request: &mut SpawnRequest) -> Result<(),
 ///
 /// Errors: 400 `worktree_failed`.
 fn make(host: &Host, request: &SpawnRequest) -> Result<String, Problem> {
-    let path = format!(".svc/worktrees/{}-{:08x}", request.role, svc_sys::clock::random() >> 32);
+    let path = format!("{WORKTREES}/{}-{:08x}", request.role, svc_sys::clock::random() >> 32);
     make_at(&host.processes, &host.project, &path)?;
     Ok(path)
 }

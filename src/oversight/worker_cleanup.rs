@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
+use svc_base::folders::WORKTREES;
 use svc_sys::process::Processes;
 use svc_sys::threads::Thread;
 
@@ -18,8 +19,6 @@ use svc_sys::threads::Thread;
 const MAX_WORKTREES: usize = 100;
 /// How names of plan artifacts begin.
 const PLAN: &str = "recommended-team";
-/// Where worktrees of agents are, below the project.
-const WORKTREES: &str = ".svc/worktrees";
 
 /// The running thread; it ends when this is dropped, after the step under way.
 pub struct Cleaner {

@@ -13,6 +13,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use svc_base::folders::RUNS;
 use svc_sys::clock;
 use svc_sys::process::{Exit, Processes};
 
@@ -23,8 +24,6 @@ const AGAIN: Duration = Duration::from_secs(30);
 
 /// By the runners' places.
 static STANDING: Mutex<BTreeMap<String, Standing>> = Mutex::new(BTreeMap::new());
-/// Where their sockets are, beside the folders of runs, which no room shows.
-const FOLDER: &str = ".svc/run";
 
 struct Standing {
     socket: PathBuf,
@@ -68,7 +67,8 @@ pub fn standing(
             return None;
         }
     }
-    let folder = project.join(FOLDER);
+    // No room shows it.
+    let folder = project.join(RUNS);
     let number = format!("{:08x}", clock::random() >> 32);
     let socket = folder.join(format!("ssh-{number}"));
     let shown = socket.to_str()?;

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::sync::Arc;
+use svc_base::folders::WORKTREES;
 use svc_sys::files::missing_is_fine;
 use svc_sys::threads::Thread;
 
@@ -101,7 +102,7 @@ impl Snapshots {
         for file in files.flatten() {
             let key = file.file_name().to_string_lossy().into_owned();
             let Some(name) = key.strip_prefix(".svc_worktrees_") else { continue };
-            if !self.project.join(".svc/worktrees").join(name).exists() {
+            if !self.project.join(WORKTREES).join(name).exists() {
                 fs::remove_file(file.path()).or_else(missing_is_fine)?;
                 self.store.forget(&format!("seen/{key}"))?;
                 has_gone = true;

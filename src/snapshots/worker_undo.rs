@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use svc_base::folders::WORKTREES;
 use svc_base::scopes;
 use svc_snapshots::{Change, Left, Plan, Spans, apply, changes, plan, spans, taken_back, view};
 use svc_sys::beneath::Root;
@@ -298,7 +299,8 @@ fn go_on(all: &Snapshots, lineage: LineageId, n: u64) -> io::Result<Vec<Left>> {
     let begun = all.read_plan(lineage, n)?;
     let folder = &begun.line.folder;
     // Whoever could write this file may not lead us elsewhere.
-    let is_ours = folder.is_empty() || folder.starts_with(".svc/worktrees/");
+    let is_ours =
+        folder.is_empty() || folder.strip_prefix(WORKTREES).is_some_and(|name| name.starts_with('/'));
     if !is_ours || folder.split('/').any(|part| part == "..") || begun.line.n != n || begun.lineage != lineage
     {
         return Err(io::Error::other("it is none of ours"));

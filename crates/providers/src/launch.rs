@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
+use svc_base::folders::WORKTREES;
 
 /// The program of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +156,7 @@ impl Room {
 impl LaunchRequest {
     /// What a scope's globs are relative to: the agent's own worktree, or the project.
     pub fn base_dir(&self) -> PathBuf {
-        let worktrees = self.project_dir.join(".svc/worktrees");
+        let worktrees = self.project_dir.join(WORKTREES);
         let own = self.working_dir.strip_prefix(&worktrees).ok().and_then(|rest| rest.components().next());
         own.map_or_else(|| self.project_dir.clone(), |name| worktrees.join(name))
     }

@@ -17,12 +17,11 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use svc_base::folders::RUNS;
 use svc_base::sorted;
 use svc_sys::files::{missing_is_fine, replace_soon};
 use svc_sys::regular;
 
-/// Where the folders of runs are, below the project.
-pub const RUNS: &str = ".svc/run";
 /// The file that says why a run was told to end.
 const REPLACED: &str = "replaced";
 /// Bytes of a file of ours at most; a larger one is none of ours.
