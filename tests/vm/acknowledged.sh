@@ -7,8 +7,7 @@ cat >/home/alice/try <<'TRY'
 set -eu
 svc() { /bin/svc "$@" </dev/null; }
 cd /disk/project
-svc start --port 0 >/tmp/said 2>&1 &
-until grep -q '^next:' /tmp/said; do kill -0 $! || { cat /tmp/said; exit 1; }; done
+svc start --background --port 0 || { cat .svc/daemon.log; exit 1; }
 if [ ! -e .svc/rehearsals/waits.json ]; then
     mkdir -p .svc/rehearsals
     echo '{"steps": [{"ask": "Which colour?"}, {"answer": "done"}]}' >.svc/rehearsals/waits.json

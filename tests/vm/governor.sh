@@ -8,17 +8,14 @@ fail() { echo "FAILED: $*"; svc agents --json || true; tail -n 20 eaten /tmp/sai
 cd /home/alice/project
 state() { svc agents --json | awk -F '"' -v name="$1" '$2 == "name" { own = $4 } $2 == "state" && own == name { print $4 }'; }
 until_state() {
-    until [ "$(state "$1")" = "$2" ]; do
-        [ "$(cut -d . -f 1 /proc/uptime)" -lt "$3" ] || fail "$1 is $(state "$1"), not $2"
-        sleep 1
-    done
+    svc wait "$1" --timeout 130s >said || true
+    [ "$(state "$1")" = "$2" ] || fail "$1 is $(state "$1"), not $2"
 }
-limit=$(($(cut -d . -f 1 /proc/uptime) + 130))
 rm -f eaten go
 svc spawn dev --name modest --provider script --model modest go
 until [ -e held ]; do sleep 1; done
 svc spawn dev --name greedy --provider script --model greedy go
-until_state greedy killed "$limit"
+until_state greedy killed
 svc agents --json >said
 grep -q '"statusCode": "memory-ceiling"' said || fail "not for its memory"
 grep '"statusReason": "ended alone' said
@@ -30,7 +27,7 @@ over=${over:-$last}
 echo "$1: took $(tail -n 1 eaten | cut -d ' ' -f 2) MB, the last of it $(echo "$over $last" | awk '{ print $2 - $1 }') s above 64 MB"
 echo "$over $last" | awk '{ exit !($2 - $1 <= 2) }' || fail "it took more for too long"
 touch go
-until_state modest completed "$limit"
+until_state modest completed
 rm held
 svc stop
 TRY

@@ -7,10 +7,7 @@ svc() { /bin/svc "$@" </dev/null; }
 fail() { echo "FAILED: $*"; svc agents --json || true; exit 1; }
 # Whether what was printed last has these words.
 has() { grep -qF -- "$1" said || { cat said; fail "no '$1'"; }; }
-start() {
-    svc start --port 0 >said 2>&1 &
-    until grep -q '^next:' said; do kill -0 $! || { cat said; fail "no daemon"; }; done
-}
+start() { svc start --background --port 0 >said 2>&1 || { cat said .svc/daemon.log; fail "no daemon"; }; }
 # An agent that may write below src and tries to write beside it.
 writes() {
     rm -f src/in out.txt

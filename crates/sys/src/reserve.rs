@@ -1,8 +1,9 @@
 //! File descriptors kept back for what must not fail: with the last one taken by an agent or a client, state
 //! could not be written any more, for every write opens a file.
 //!
-//! **Invariant:** what was lent comes back. Its number passes from the file to the reserve without being free in
-//! between, for then whoever waits for one would take it: a client, and the next write would have one less.
+//! **Invariant:** what was lent comes back. Its number passes from the file to the reserve without being
+//! free in between, for then whoever waits for one would take it: a client, and the next write would have one
+//! less.
 #![allow(
     unsafe_code,
     reason = "dup3, which std does not offer, and a file that is taken out of what is dropped"
