@@ -110,7 +110,7 @@ impl Provider for Acp {
         Ok(Launch {
             program: LaunchProgram::Named(program.clone()),
             args: args.to_vec(),
-            env: Vec::new(),
+            env: (program == "gemini").then(gemini::stays).into_iter().collect(),
             stdin: true,
             conversation: Box::new(client::Client::new(request, model)),
         })

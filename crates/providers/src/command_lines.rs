@@ -119,7 +119,7 @@ fn facts_1_1_codex() {
 
 #[test]
 fn facts_1_1_gemini() {
-    let base = "gemini --output-format stream-json --skip-trust --approval-mode";
+    let base = "GEMINI_CLI_NO_RELAUNCH=true gemini --output-format stream-json --skip-trust --approval-mode";
     let check = |case, rest: &str| check("gemini", case, &format!("{base} {rest} --prompt=do it"));
     check(Case::Auto, "auto_edit");
     check(Case::Fenced, "yolo");
@@ -222,7 +222,7 @@ fn facts_1_5_acp_presets_and_commands() {
         ("copilot/gpt-5", "copilot --acp"),
         ("cline", "cline --acp"),
         ("goose", "goose acp"),
-        ("gemini/gemini-2.5-pro", "gemini --acp"),
+        ("gemini/gemini-2.5-pro", "GEMINI_CLI_NO_RELAUNCH=true gemini --acp"),
         ("opencode/anthropic/claude-sonnet-4-5", "opencode acp"),
         ("claude", "claude-code-acp "),
         ("codex", "codex-acp "),

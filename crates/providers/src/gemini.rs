@@ -117,7 +117,9 @@ impl Provider for Gemini {
             args.push(format!("--prompt={}", request.prompt));
         }
         let prompt = long.then(|| request.prompt.clone());
-        Ok(Launch::once("gemini", args, prompt, Stream::default()))
+        let mut launch = Launch::once("gemini", args, prompt, Stream::default());
+        launch.env.push(stays());
+        Ok(launch)
     }
 
     fn restore(&self, saved: &str) -> Result<Box<dyn Conversation>, String> {
@@ -140,6 +142,12 @@ struct Stream {
 }
 
 /// Where a session's record is. Of an id in another form there is none.
+/// Has it work in the process that was started. By itself it starts another one of the same program, to let
+/// that have half of the machine's memory, and waits beside it with 100 MB of its own (gemini 0.61.0).
+pub(super) fn stays() -> (String, String) {
+    ("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned())
+}
+
 pub(super) fn record_place(session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
     let home = env("GEMINI_CLI_HOME").or_else(|| env("HOME"))?;
     let short = session.get(..8).filter(|short| short.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
