@@ -2,7 +2,7 @@
 //! and deeds stands in the table of all features.
 
 use crate::agents::JobReport;
-use crate::core::{Command, Context, State};
+use crate::core::{Command, Context, Moment, State};
 use crate::oversight::questions;
 use crate::workspace;
 
@@ -38,4 +38,6 @@ pub fn started(state: &mut State, cx: &mut Context) {
     crate::teams::phases::settle(state, cx);
     crate::schedules::started(state, cx);
     crate::runners::go_on(state, cx);
+    // What was read at the start is heard once more when it has changed, and not before.
+    cx.moment(Moment::OthersTold);
 }

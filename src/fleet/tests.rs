@@ -225,6 +225,29 @@ fn what_a_provider_told_in_another_project_is_heeded_here_until_something_newer_
     assert_eq!(room(&bench), 300);
 }
 
+/// What it hears next may be what it has read at its start: nothing has changed meanwhile.
+#[test]
+fn what_a_provider_told_elsewhere_before_a_daemon_has_started_is_heeded_as_well() {
+    let mut bench = Bench::new();
+    let window = Window {
+        provider: "claude-code".into(),
+        login: "default".into(),
+        name: "five_hour".into(),
+        used_percent: Some(100.0),
+        resets_at: Some(bench.now.0 + 3_600_000),
+        closed: true,
+        heard_at: bench.now.0,
+    };
+    let told = Told { version: VERSION, windows: vec![window], ..Told::default() };
+    let shop = Project { name: "shop".into(), is_running: false, told: Some(told) };
+    let others = Others { projects: vec![shop], ..Others::default() };
+    bench.state.fleet = Arc::new(State::new(others, bench.now));
+    bench.state.providers = Arc::default();
+    bench.apply(Event::Detected(vec![]));
+    bench.apply(Event::Fleet(Report::Same));
+    assert_eq!(usage::quota::room(&bench.state, bench.now, "claude-code", "default"), 0);
+}
+
 #[test]
 fn a_schedule_starts_nothing_by_what_others_told_long_ago() {
     let mut bench = Bench::new();
