@@ -46,7 +46,7 @@ static INFO: Info = Info {
     program: Program::OnPath("claude", &["--version"]),
     auth_type: "api-key",
     env_key: "ANTHROPIC_API_KEY",
-    // As its documentation says (authentication), and what claude 2.1.329 sends with it.
+    // Seen with claude 2.1.329: it sends it as a bearer token, unless a key is set as well.
     env_token: Some(EnvToken {
         beginning: "sk-ant-oat",
         variable: "CLAUDE_CODE_OAUTH_TOKEN",

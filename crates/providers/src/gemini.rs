@@ -141,13 +141,13 @@ struct Stream {
     model: String,
 }
 
-/// Where a session's record is. Of an id in another form there is none.
 /// Has it work in the process that was started. By itself it starts another one of the same program, to let
 /// that have half of the machine's memory, and waits beside it with 100 MB of its own (gemini 0.61.0).
 pub(super) fn stays() -> (String, String) {
     ("GEMINI_CLI_NO_RELAUNCH".to_owned(), "true".to_owned())
 }
 
+/// Where a session's record is. Of an id in another form there is none.
 pub(super) fn record_place(session: &str, env: &dyn Fn(&str) -> Option<PathBuf>) -> Option<RecordPlace> {
     let home = env("GEMINI_CLI_HOME").or_else(|| env("HOME"))?;
     let short = session.get(..8).filter(|short| short.bytes().all(|byte| byte.is_ascii_hexdigit()))?;

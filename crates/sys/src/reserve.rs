@@ -31,10 +31,7 @@ fn reserve() -> MutexGuard<'static, Vec<File>> {
 
 /// Takes the descriptors. To be called once at the start; without it, [`with_reserve`] just tries.
 pub fn fill() {
-    fill_up(&mut reserve());
-}
-
-fn fill_up(reserve: &mut Vec<File>) {
+    let mut reserve = reserve();
     while reserve.len() < KEPT {
         let Ok(file) = File::open("/dev/null") else { return };
         reserve.push(file);
