@@ -97,19 +97,9 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
             Found::NotTold => return Ok(Holder::Untold),
         };
         let wanted = format!("socket:[{inode}]");
-        match holder_of(wanted.as_bytes()) {
-            Ok(pid) => {
-                let found = judge(state, pid);
-                if matches!(found, Holder::Agent(agent) if agent != UNKNOWN_AGENT) {
-                    return Ok(found);
-                }
-                // Who was judged need not be who holds the connection: its number may have been given to
-                // another process, and what a caller starts holds all that is the caller's until it is the
-                // program that it is to be, or has ended.
-                if still_holds(pid, wanted.as_bytes()) {
-                    return Ok(if is_usual(peer, local) { found } else { Holder::Unseen });
-                }
-            }
+        match holder_of(wanted.as_bytes(), |pid| seen(state, pid, wanted.as_bytes())) {
+            Ok(found) if is_known_agent(&found) || is_usual(peer, local) => return Ok(found),
+            Ok(_) => return Ok(Holder::Unseen),
             Err(why) => missed = why,
         }
     }
@@ -191,34 +181,54 @@ fn judge(state: &State, pid: u32) -> Holder {
     }
 }
 
+/// Who a process that was seen to hold the connection is; `None` where it does not hold it any more: then it
+/// need not be who was judged, for its number may have been given to another process.
+fn seen(state: &State, pid: u32, wanted: &[u8]) -> Option<Holder> {
+    let found = judge(state, pid);
+    (is_known_agent(&found) || still_holds(pid, wanted)).then_some(found)
+}
+
+fn is_known_agent(found: &Holder) -> bool {
+    matches!(found, Holder::Agent(agent) if *agent != UNKNOWN_AGENT)
+}
+
 fn still_holds(pid: u32, wanted: &[u8]) -> bool {
     let until = Instant::now() + THREADS_LOOK;
     holds(pid, wanted).is_ok_and(|found| found) || threads_hold(pid, wanted, until).is_ok_and(|found| found)
 }
 
-/// A process that holds the socket, in a table that any of its threads uses.
-fn holder_of(wanted: &[u8]) -> Result<u32, Missed> {
+/// What `judged` says of the first process that holds the socket, in a table that any of its threads uses, and
+/// of which it says something. What a caller starts holds all that is the caller's until it is the program that
+/// it is to be, or has ended; the caller itself comes later in the same look, however many it starts.
+fn holder_of<T>(wanted: &[u8], judged: impl Fn(u32) -> Option<T>) -> Result<T, Missed> {
     let entries = fs::read_dir("/proc").map_err(|error| missed(&error))?;
     let mut pids: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     let recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     order(&mut pids, &recent, std::process::id());
-    let until = || Instant::now() + THREADS_LOOK;
-    let found = match first(&pids, |pid| holds(pid, wanted)) {
+    let judged = |pid| judged(pid).inspect(|_| remember(pid));
+    match first(&pids, |pid| holds(pid, wanted), judged) {
         Err(Missed::NotThere) => {
-            let until = until();
-            first(&pids, |pid| threads_hold(pid, wanted, until))
+            let until = Instant::now() + THREADS_LOOK;
+            first(&pids, |pid| threads_hold(pid, wanted, until), judged)
         }
         found => found,
-    };
-    found.inspect(|pid| remember(*pid))
+    }
 }
 
-/// The first process of which `holds` is true.
-fn first(pids: &[u32], holds: impl Fn(u32) -> io::Result<bool>) -> Result<u32, Missed> {
+/// What `judged` says of the first process of which `holds` is true and it says something.
+fn first<T>(
+    pids: &[u32],
+    holds: impl Fn(u32) -> io::Result<bool>,
+    judged: impl Fn(u32) -> Option<T>,
+) -> Result<T, Missed> {
     for pid in pids {
         match holds(*pid) {
-            Ok(true) => return Ok(*pid),
+            Ok(true) => {
+                if let Some(found) = judged(*pid) {
+                    return Ok(found);
+                }
+            }
             Err(error) if is_want_of_descriptors(&error) => return Err(Missed::NoDescriptor),
             Err(error) if error.kind() == ErrorKind::TimedOut => return Err(Missed::NotThere),
             // It is gone, or may not be looked at.

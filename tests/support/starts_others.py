@@ -5,6 +5,9 @@ Usage: starts_others.py PORT PROGRAM COUNT: PROGRAM is run with the word `start`
 
 import http.client, os, subprocess, sys, threading
 
+# Threads of one caller that start programs without a pause: at each moment some hold what is the caller's.
+OTHERS = 8
+
 port, program, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 
 
@@ -16,7 +19,7 @@ def start_others(is_over):
 def call():
     """One call, from a program that the daemon has not seen before."""
     is_over = threading.Event()
-    for _ in range(2):
+    for _ in range(OTHERS):
         threading.Thread(target=start_others, args=[is_over], daemon=True).start()
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", "/api/credentials")
