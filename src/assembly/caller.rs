@@ -197,9 +197,10 @@ fn still_holds(pid: u32, wanted: &[u8]) -> bool {
     holds(pid, wanted).is_ok_and(|found| found) || threads_hold(pid, wanted, until).is_ok_and(|found| found)
 }
 
-/// What `judged` says of the first process that holds the socket, in a table that any of its threads uses, and
-/// of which it says something. What a caller starts holds all that is the caller's until it is the program that
-/// it is to be, or has ended; the caller itself comes later in the same look, however many it starts.
+/// What `judged` says of the first process that holds the socket, in a table that any of its threads uses,
+/// and of which it says something. What a caller starts holds all that is the caller's until it is the
+/// program that it is to be, or has ended; the caller itself comes later in the same look, however many it
+/// starts.
 fn holder_of<T>(wanted: &[u8], judged: impl Fn(u32) -> Option<T>) -> Result<T, Missed> {
     let entries = fs::read_dir("/proc").map_err(|error| missed(&error))?;
     let mut pids: Vec<u32> =
