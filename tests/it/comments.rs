@@ -50,11 +50,11 @@ fn a_comment_reaches_the_agent_and_is_done_when_it_has_changed_the_lines() {
     assert_eq!((&sent["agentId"], states(&id)), (&json!(id), vec!["sent".to_owned(), "sent".to_owned()]));
     folder.write("go", "");
     wait_for("its answer to tick the first off", || (states(&id) == ["done", "sent"]).then_some(()));
-    let told = daemon.log_of(&id).iter().any(|entry| {
-        entry["type"] == "user"
-            && entry["text"].as_str().unwrap_or_default().contains("> fn two() {}\ncall it second")
-    });
-    assert!(told, "{:?}", daemon.log_of(&id));
+    let is_told = |entry: &Value| {
+        let text = entry["text"].as_str().unwrap_or_default();
+        entry["type"] == "user" && text.contains("> fn two() {}\ncall it second")
+    };
+    wait_for("the message in its log", || daemon.log_of(&id).iter().any(is_told).then_some(()));
     daemon.stop();
 }
 

@@ -96,7 +96,7 @@ mod tests {
 
     /// A shell that has a shell of its own, which holds so many megabytes and says when it does.
     fn holder(megabytes: usize) -> std::process::Child {
-        let hold = format!("x=$(head -c {} /dev/zero | tr '\\0' x); echo held; cat", megabytes << 20);
+        let hold = format!("x=$(head -c {} /dev/zero | tr '\\0' x); echo held; read y", megabytes << 20);
         let mut child = Command::new("sh")
             .args(["-c", "sh -c \"$1\"; :", "sh", &hold])
             .stdin(Stdio::piped())
