@@ -17,7 +17,8 @@ const SHELL = "/usr/bin/chromium-headless-shell";
 const bare = process.env.SVC_CHROMIUM || !fs.existsSync(SHELL) ? chromium : SHELL;
 /** While one works on the pages they are taken from the folder instead of from the binary. */
 const fromDisk = Boolean(process.env.SVC_CONSOLE_FROM_DISK);
-const POLL_MS = 20;
+/** Between two looks passes a tenth of what has passed, within these bounds. */
+const POLL_MS = { least: 20, most: 250 };
 const WAIT_MS = 20_000;
 const QUIET_MS = 150;
 const KINDS = { css: "text/css", svg: "image/svg+xml" };
@@ -33,12 +34,14 @@ export const text = (page, selector) => page.locator(selector).first().innerText
 
 /** Waits until `look` answers something true; fails after `limit` ms. */
 export async function until(what, look, limit = WAIT_MS) {
-  const end = Date.now() + limit;
+  const began = Date.now();
   for (;;) {
     const value = await look();
     if (value) return value;
-    if (Date.now() > end) throw new Error(`waited ${limit} ms for ${what}`);
-    await new Promise((done) => setTimeout(done, POLL_MS));
+    const waited = Date.now() - began;
+    if (waited > limit) throw new Error(`waited ${limit} ms for ${what}`);
+    const pause = Math.min(Math.max(waited / 10, POLL_MS.least), POLL_MS.most);
+    await new Promise((done) => setTimeout(done, pause));
   }
 }
 

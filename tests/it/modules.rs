@@ -19,6 +19,9 @@ type Graph = BTreeMap<String, BTreeSet<String>>;
 /// A path from the crate's root: `["agents", "report", "RunReport"]`.
 type Path = Vec<String>;
 
+/// A file by its path below `src/`, in parts, and what it names.
+type Named = (Path, BTreeSet<Path>);
+
 /// What of the crate a file names.
 #[derive(Default)]
 struct Names {
@@ -114,8 +117,8 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-/// What each file of the daemon names, tests apart: by the file's path below `src/`, in parts.
-fn named() -> Vec<(Path, BTreeSet<Path>)> {
+/// What each file of the daemon names, tests apart.
+fn named() -> Vec<Named> {
     let read = |(name, text): &(String, String)| {
         let inside = name.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
         let place: Path = inside.split('/').map(str::to_owned).collect();
@@ -127,14 +130,13 @@ fn named() -> Vec<(Path, BTreeSet<Path>)> {
 }
 
 /// The features: the folders that are no floors.
-fn features(named: &[(Path, BTreeSet<Path>)]) -> BTreeSet<String> {
+fn features(named: &[Named]) -> BTreeSet<String> {
     let folders = named.iter().filter(|(place, _)| place.len() > 1).map(|(place, _)| place[0].clone());
     folders.filter(|name| !FLOORS.contains(&name.as_str())).collect()
 }
 
 /// Which feature uses which, tests apart.
-fn graph() -> Graph {
-    let named = named();
+fn graph(named: Vec<Named>) -> Graph {
     let features = features(&named);
     let mut graph: Graph = features.iter().map(|name| (name.clone(), BTreeSet::new())).collect();
     for (place, found) in named {
@@ -196,10 +198,20 @@ fn floors(graph: &Graph) -> Vec<Vec<String>> {
     floors
 }
 
+/// In one test, for the whole source is read for it, which takes two seconds.
 #[test]
-fn features_use_each_other_in_one_direction_but_for_the_life_of_an_agent() {
+fn the_walls_inside_of_the_daemon_stand_and_their_drawing_is_true() {
+    let named = named();
+    the_model_names_types_of_features_and_no_rule(&named);
+    features_name_nothing_of_the_assembly_but_the_means_of_handlers(&named);
+    let graph = graph(named);
+    features_use_each_other_in_one_direction_but_for_the_life_of_an_agent(&graph);
+    the_drawing_of_the_features_is_true(&graph);
+}
+
+fn features_use_each_other_in_one_direction_but_for_the_life_of_an_agent(graph: &Graph) {
     let life: BTreeSet<String> = LIFE.map(str::to_owned).into();
-    assert_eq!(circles(&graph()), BTreeSet::from([life]), "a circle between features");
+    assert_eq!(circles(graph), BTreeSet::from([life]), "a circle between features");
 }
 
 #[test]
@@ -223,10 +235,8 @@ fn a_circle_would_be_seen() {
     assert_eq!(firsts.into_iter().collect::<Vec<_>>(), ["market", "memory", "teams", "usage"]);
 }
 
-#[test]
-fn the_model_names_types_of_features_and_no_rule() {
-    let named = named();
-    let (features, modules) = (features(&named), named.iter().map(|(place, _)| place.clone()).collect());
+fn the_model_names_types_of_features_and_no_rule(named: &[Named]) {
+    let (features, modules) = (features(named), named.iter().map(|(place, _)| place.clone()).collect());
     let model = named.iter().filter(|(place, _)| MODEL.contains(&place[0].as_str()));
     let rules: Vec<String> = model
         .flat_map(|(place, found)| found.iter().map(move |path| (place, path)))
@@ -241,9 +251,7 @@ fn the_model_names_types_of_features_and_no_rule() {
     );
 }
 
-#[test]
-fn features_name_nothing_of_the_assembly_but_the_means_of_handlers() {
-    let named = named();
+fn features_name_nothing_of_the_assembly_but_the_means_of_handlers(named: &[Named]) {
     let below = named.iter().filter(|(place, _)| place[0] != "assembly" && place[0] != "main");
     let found: Vec<String> = below
         .flat_map(|(place, found)| found.iter().map(move |path| (place, path)))
@@ -297,9 +305,7 @@ fn a_feature_with_all_there_is_takes_nine_lines_in_five_files_outside_of_its_fol
     assert!(std::fs::read_to_string(page).unwrap().contains(told));
 }
 
-#[test]
-fn the_drawing_of_the_features_is_true() {
-    let graph = graph();
+fn the_drawing_of_the_features_is_true(graph: &Graph) {
     let mut text = String::from(
         "# Which feature uses which\n\n\
          Drawn by `UPDATE_EXPECT=1 cargo nextest run -p svc --test it modules::` from the syntax trees of `src/`, tests \
@@ -318,11 +324,11 @@ fn the_drawing_of_the_features_is_true() {
          agent\n(`agents`, `context`, `memory`, `usage`): a life begins with a context that is made of what was \
          learned and may be used.\n\n",
     );
-    for (at, floor) in floors(&graph).iter().enumerate() {
+    for (at, floor) in floors(graph).iter().enumerate() {
         let _ = writeln!(text, "{}. {}", at + 1, floor.join(", "));
     }
     text.push_str("\n```mermaid\nflowchart BT\n");
-    for (from, uses) in &graph {
+    for (from, uses) in graph {
         for to in uses {
             let _ = writeln!(text, "    {from} --> {to}");
         }

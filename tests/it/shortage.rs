@@ -35,6 +35,8 @@ fn limit_descriptors(pid: u32, count: u64) -> u64 {
 
 /// Clients that wait to be accepted, and changes that are stored all the same: more than are kept for them.
 const WAITING: usize = 64;
+/// Clients that connect between two looks whether all descriptors are taken.
+const AT_ONCE: usize = 8;
 const CHANGES: u32 = 40;
 
 #[test]
@@ -58,7 +60,8 @@ fn without_a_descriptor_a_spawn_is_refused_as_our_fault_and_a_change_is_stored()
     let mut clients = Vec::new();
     let fill = |clients: &mut Vec<TcpStream>| {
         wait_for("all descriptors to be taken", || {
-            clients.push(TcpStream::connect(&address).unwrap());
+            // Several, for one that asks nothing is let go of after some seconds.
+            clients.extend((0..AT_ONCE).map(|_| TcpStream::connect(&address).unwrap()));
             (descriptors(daemon.pid()).unwrap().len() as u64 == highest + 1).then_some(())
         });
     };

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 /// The deadline of a condition that should hold within moments; generous for a loaded machine.
 pub const SOON: Duration = Duration::from_secs(30);
 
-/// Between two looks passes a tenth of what has passed, at least this and at most that: a look is a call of the
-/// daemon, and all that wait long share two cores with what they wait for.
+/// Between two looks passes a tenth of what has passed, at least this and at most that: a look is a call of
+/// the daemon, and all that wait long share two cores with what they wait for.
 const BREATH: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
 
 /// Waits until `look` finds something; panics with `what` after [`SOON`].

@@ -34,7 +34,7 @@ TRY
 mkdir -p /home/alice/project/.svc/rehearsals
 cd /home/alice/project
 cat >.svc/rehearsals/greedy.json <<'STEPS'
-{"steps": [{"run": {"command": "c=$(head -c 1048576 /dev/zero | tr '\\0' x); while :; do x=$x$c; read up rest </proc/uptime; read all own rest </proc/self/statm; echo $up $((own / 256)) >>eaten; done", "timeoutMs": 600000}}, {"answer": "done"}]}
+{"steps": [{"run": {"command": "c=$(head -c 1048576 /dev/zero | tr '\\0' x); n=0; while :; do n=$((n + 1)); eval x$n=\\$c; read up rest </proc/uptime; read all own rest </proc/self/statm; echo $up $((own / 256)) >>eaten; done", "timeoutMs": 600000}}, {"answer": "done"}]}
 STEPS
 cat >.svc/rehearsals/modest.json <<'STEPS'
 {"steps": [{"run": {"command": "dd if=/dev/zero bs=20M count=1 2>/dev/null | { touch held; until [ -e go ]; do sleep 1; done; }", "timeoutMs": 600000}}, {"answer": "done"}]}
