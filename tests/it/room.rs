@@ -509,3 +509,26 @@ fn the_state_of_other_projects_of_the_same_person_is_not_there() {
     assert_eq!((log.contains("looked"), log.contains("of the other project")), (true, is_there), "{log}");
     assert!(!log.contains(token.trim()) && !log.contains("daemon.lock"), "{log}");
 }
+
+/// People who spare their disk work in memory: what processes share by files there is the room's own, but for
+/// the project.
+#[test]
+fn a_project_in_shared_memory_is_there_and_nothing_else_of_it() {
+    let memory = Path::new("/dev/shm");
+    if !has_rooms() || !memory.is_dir() {
+        return;
+    }
+    let (folder, other) = (Folder::below(memory, "project"), Folder::below(memory, "other"));
+    other.write("secret", "of somebody else");
+    let (all, secret) = (memory.display(), other.path().join("secret"));
+    let command = format!("ls -A {all} >seen.txt; cat {}; echo looked", secret.display());
+    let steps = json!({"steps": [{"run": {"command": command}}, {"answer": "done"}]});
+    folder.write(".svc/rehearsals/look.json", &steps.to_string());
+    let daemon = Daemon::start_in(Arc::new(folder), &[]);
+    let id = daemon.spawn("look");
+    daemon.wait_state(&id, &["completed"]);
+    let log = daemon.get(&format!("/api/agents/{id}/log?tail=100")).to_string();
+    assert!(log.contains("looked") && !log.contains("of somebody else"), "{log}");
+    let own = daemon.project.file_name().unwrap().to_str().unwrap();
+    assert_eq!(fs::read_to_string(daemon.project.join("seen.txt")).unwrap().trim(), own, "it alone");
+}

@@ -22,7 +22,8 @@ impl Folder {
         Self::below(Path::new(env!("CARGO_TARGET_TMPDIR")), name)
     }
 
-    fn below(parent: &Path, name: &str) -> Self {
+    /// A new one in a place of the test's choice.
+    pub fn below(parent: &Path, name: &str) -> Self {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("svc-{name}-{}-{n}", std::process::id()));
         fs::create_dir_all(&path).unwrap();

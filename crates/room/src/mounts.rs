@@ -23,7 +23,9 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 /// Room for the folder of the devices itself: names only.
 const DEVICES_SIZE: &str = "64k";
-/// Memory that processes of a room share by files in `/dev/shm`, at most.
+/// Where processes share memory by files.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// What those of a room may share in its own, at most.
 const SHARED_MEMORY_SIZE: &str = "1g";
 
 const READ_ONLY: Attributes = Attributes { read_only: true, plain: false };
@@ -47,7 +49,10 @@ pub(crate) fn put_together(plan: &Plan) -> Result<(), String> {
     let devices = devices()?;
     named("made read-only", Path::new("/"), kernel::seal_machine())?;
     fill_dev(&devices)?;
-    let mut covers = Covers::default();
+    // A project may lie in the memory that is shared by files: it is shown in the room's own.
+    let shared =
+        Cover { path: Path::new(SHARED_MEMORY), mount: devices.shared_memory, is_own: true, hides: false };
+    let mut covers = Covers(vec![shared]);
     for (step, held) in plan.steps.iter().zip(held) {
         match (step, held) {
             (Step::Hide { path }, _) => covers.hide(path)?,
@@ -77,7 +82,6 @@ struct Cover<'a> {
 
 /// What has been put in place so far. Names below it are looked up in it and nowhere else: others work in the
 /// shared folders at the same time, and may move them.
-#[derive(Default)]
 struct Covers<'a>(Vec<Cover<'a>>);
 
 impl<'a> Covers<'a> {
@@ -230,7 +234,7 @@ fn devices() -> Result<Devices, String> {
         folder: named("made", dev, tmpfs(DEVICES_SIZE, "0755"))?,
         nodes,
         terminals: named("made", &dev.join("pts"), kernel::new_mount("devpts", &terminals))?,
-        shared_memory: named("made", &dev.join("shm"), tmpfs(SHARED_MEMORY_SIZE, "1777"))?,
+        shared_memory: named("made", Path::new(SHARED_MEMORY), tmpfs(SHARED_MEMORY_SIZE, "1777"))?,
     })
 }
 
