@@ -98,7 +98,7 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
         };
         let wanted = format!("socket:[{inode}]");
         match holder_of(wanted.as_bytes(), |pid| seen(state, pid, wanted.as_bytes())) {
-            Ok(found) if is_known_agent(&found) || is_usual(peer, local) => return Ok(found),
+            Ok(found) if is_known_agent(found) || is_usual(peer, local) => return Ok(found),
             Ok(_) => return Ok(Holder::Unseen),
             Err(why) => missed = why,
         }
@@ -185,11 +185,11 @@ fn judge(state: &State, pid: u32) -> Holder {
 /// need not be who was judged, for its number may have been given to another process.
 fn seen(state: &State, pid: u32, wanted: &[u8]) -> Option<Holder> {
     let found = judge(state, pid);
-    (is_known_agent(&found) || still_holds(pid, wanted)).then_some(found)
+    (is_known_agent(found) || still_holds(pid, wanted)).then_some(found)
 }
 
-fn is_known_agent(found: &Holder) -> bool {
-    matches!(found, Holder::Agent(agent) if *agent != UNKNOWN_AGENT)
+fn is_known_agent(found: Holder) -> bool {
+    matches!(found, Holder::Agent(agent) if agent != UNKNOWN_AGENT)
 }
 
 fn still_holds(pid: u32, wanted: &[u8]) -> bool {
