@@ -201,9 +201,12 @@ pub fn compared(wanted: &[String], seen: &[String]) -> Result<Vec<(String, Strin
         if wish.is_empty() {
             continue;
         }
-        let fits = |seen: &(String, Vec<String>)| match wish.strip_suffix('…') {
-            Some(start) => seen.0.starts_with(start.trim_end()),
-            None => seen.0 == wish,
+        let fits = |(seen, _): &(String, Vec<String>)| match wish.split_once('…') {
+            Some((start, end)) => {
+                let rest = seen.strip_prefix(start.trim_end());
+                rest.is_some_and(|rest| rest.ends_with(end.trim_start()))
+            }
+            None => *seen == wish,
         };
         let found = if may_skip { left.find(fits) } else { left.next().filter(fits) };
         let Some((_, seen_ids)) = found else { return Err(format!("it shows\n{line}")) };
