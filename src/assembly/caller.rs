@@ -97,7 +97,7 @@ fn look(state: &State, peer: SocketAddr, local: SocketAddr) -> Result<Holder, Mi
             Found::NotTold => return Ok(Holder::Untold),
         };
         let wanted = format!("socket:[{inode}]");
-        match holder_of(wanted.as_bytes(), |pid| seen(state, pid, wanted.as_bytes())) {
+        match holder_of(wanted.as_bytes(), |pid, until| seen(state, pid, wanted.as_bytes(), until)) {
             Ok(found) if is_known_agent(found) || is_usual(peer, local) => return Ok(found),
             Ok(_) => return Ok(Holder::Unseen),
             Err(why) => missed = why,
@@ -183,35 +183,36 @@ fn judge(state: &State, pid: u32) -> Holder {
 
 /// Who a process that was seen to hold the connection is; `None` where it does not hold it any more: then it
 /// need not be who was judged, for its number may have been given to another process.
-fn seen(state: &State, pid: u32, wanted: &[u8]) -> Option<Holder> {
+fn seen(state: &State, pid: u32, wanted: &[u8], until: Instant) -> Option<Holder> {
     let found = judge(state, pid);
-    (is_known_agent(found) || still_holds(pid, wanted)).then_some(found)
+    (is_known_agent(found) || still_holds(pid, wanted, until)).then_some(found)
 }
 
 fn is_known_agent(found: Holder) -> bool {
     matches!(found, Holder::Agent(agent) if agent != UNKNOWN_AGENT)
 }
 
-fn still_holds(pid: u32, wanted: &[u8]) -> bool {
-    let until = Instant::now() + THREADS_LOOK;
+fn still_holds(pid: u32, wanted: &[u8], until: Instant) -> bool {
     holds(pid, wanted).is_ok_and(|found| found) || threads_hold(pid, wanted, until).is_ok_and(|found| found)
 }
 
 /// What `judged` says of the first process that holds the socket, in a table that any of its threads uses,
 /// and of which it says something. What a caller starts holds all that is the caller's until it is the
 /// program that it is to be, or has ended; the caller itself comes later in the same look, however many it
-/// starts.
-fn holder_of<T>(wanted: &[u8], judged: impl Fn(u32) -> Option<T>) -> Result<T, Missed> {
+/// starts. All that are judged share the time for their threads.
+fn holder_of<T>(wanted: &[u8], judged: impl Fn(u32, Instant) -> Option<T>) -> Result<T, Missed> {
     let entries = fs::read_dir("/proc").map_err(|error| missed(&error))?;
     let mut pids: Vec<u32> =
         entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     let recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     order(&mut pids, &recent, std::process::id());
-    let judged = |pid| judged(pid).inspect(|_| remember(pid));
-    match first(&pids, |pid| holds(pid, wanted), judged) {
+    let until = || Instant::now() + THREADS_LOOK;
+    let judged = |pid, until| judged(pid, until).inspect(|_| remember(pid));
+    let shared = until();
+    match first(&pids, |pid| holds(pid, wanted), |pid| judged(pid, shared)) {
         Err(Missed::NotThere) => {
-            let until = Instant::now() + THREADS_LOOK;
-            first(&pids, |pid| threads_hold(pid, wanted, until), judged)
+            let shared = until();
+            first(&pids, |pid| threads_hold(pid, wanted, shared), |pid| judged(pid, shared))
         }
         found => found,
     }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/attacks.py");
 const STARTS_OTHERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/starts_others.py");
 /// Programs that call and start others meanwhile: some in a hundred were not seen before that was mended.
-const MEANWHILE: &str = "100";
+const MEANWHILE: &str = "200";
 pub const TOKEN: &str = "a-token-that-no-agent-gets";
 
 /// Starts an agent that runs this command line and then hangs.

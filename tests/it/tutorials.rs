@@ -202,6 +202,8 @@ fn what_is_shown_is_held_against_what_was_seen() {
     assert!(fits("NAME ID TOKENS\n…\ndone after 0s") && fits("NAME…\n…") && fits("…\nb-1 1234567 1k\n…"));
     assert!(!fits("NAME ID TOKENS\na-2 1f2e3d4c 3k"), "more was seen");
     assert!(!fits("…\ndone after all") && !fits("…\nc-1 1234567 1k\n…") && !fits("NAME ID COST…\n…"));
+    assert!(fits("…\nb-1 … 1k\n…\ndone … after 0s") && fits("NAME … TOKENS\n…"), "words, or none");
+    assert!(!fits("NAME … COST\n…") && !fits("ID … TOKENS\n…") && !fits("…\ndone after … after 0s"));
     assert!(!fits("…\nb-1 1234567 1k\na-1 1234567 1k\n…"), "in another order");
     let ids = compared(&lines("…\nb-1 1234567 1k\n…"), &seen).unwrap();
     assert_eq!(ids, [("1234567".to_owned(), "0a0b0c0d".to_owned())]);

@@ -86,7 +86,7 @@ fn agents_that_want_300_mb_each_go_on_one_after_another_in_512_mb() {
     let disk = folder.path().join("disk.img").to_str().unwrap().to_owned();
     // The modules tell who holds a connection; a whole system loads them by itself.
     let modules = ["-i", "inet_diag", "-i", "tcp_diag"];
-    let small = ["-n", "-k", "6.1", "-m", "512", "-d", &disk, "-a", "agents=2 hold=1 ways=with"];
+    let small = ["-n", "-k", "6.1", "-m", "512", "-d", &disk, "-a", "agents=3 hold=1 ways=with"];
     let options = [&modules[..], &small[..]].concat();
     let Some(said) = machine(&options, "small.sh", Some(&disk)) else { return };
     eprintln!("{said}");
@@ -94,7 +94,7 @@ fn agents_that_want_300_mb_each_go_on_one_after_another_in_512_mb() {
         let behind = said.split_once(words).unwrap_or_else(|| panic!("no {words:?}\n{said}")).1;
         behind.split([' ', ',', '\n']).next().unwrap().parse().unwrap_or_else(|_| panic!("{words:?}\n{said}"))
     };
-    assert!(said.contains("2 agents of 300 MB completed"), "{said}");
+    assert!(said.contains("3 agents of 300 MB completed"), "{said}");
     assert_eq!((figure("at once: "), figure("ended by the kernel: ")), (1.0, 0.0), "{said}");
     assert!(figure("full avg10 at most: ") < MOST_PRESSURE, "{said}");
     assert!(figure("answered at most in ms: ") <= LATEST_HEALTH_MS, "{said}");

@@ -3,8 +3,8 @@
 //! - A line of an `sh` block is a command; one that ends with `\` goes on in the next line.
 //! - A `text` block right behind an `sh` block is what the last command of that block prints. Numbers, ids in
 //!   hexadecimal digits, the project's folder and the width of gaps may be others each time; a line that is
-//!   `…` stands for any lines, and `…` at the end of a line for the rest of it. An id that was shown there
-//!   may be used in later commands: it stands for the one that was seen in its place.
+//!   `…` stands for any lines, and `…` within a line for any words or none. An id that was shown in front of
+//!   it may be used in later commands: it stands for the one that was seen in its place.
 //! - A block behind a line that ends with `` `PATH`: `` is written to that file.
 
 use super::folder::Folder;

@@ -77,7 +77,5 @@ if ! grep -q landlock /sys/kernel/security/lsm; then
 fi
 landlock=$(uname -r | grep -q '^6\.1\.' && echo 2 || echo 6)
 su alice -c "sh /home/alice/try with-rooms $landlock"
-# What is refused without rooms is not the kernel's to say: seen on one of them.
-[ "$landlock" = 2 ] || exit 0
 sysctl -w kernel.unprivileged_userns_clone=0
 su alice -c "sh /home/alice/try without-rooms"
