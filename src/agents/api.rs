@@ -5,7 +5,7 @@ use super::record::View;
 use super::{
     Agent, Command, Deliver, Isolation, Patch, SpawnRequest, Wish, moving, scope, spawn, worker_api,
 };
-use crate::api::{FieldError, Fields, Method, Problem, Reply, Request, Route, schema_of};
+use crate::api::{FieldError, Fields, Method, Problem, Reply, Route, schema_of};
 use crate::core::State;
 use crate::endpoint::{Access, Ask, Handler, Worker};
 use crate::providers::environment::Extra;
@@ -209,11 +209,6 @@ fn files(ask: &Ask) -> Result<Reply, Problem> {
         .map(|(path, touched)| json!({"path": path, "reads": touched.reads, "writes": touched.writes}))
         .collect();
     Ok(Reply::ok(&json!({"agentId": agent.id, "files": files})))
-}
-
-/// Reads the body of `POST /api/agents`. The working directory is still to be looked at.
-pub fn parse_spawn(request: &Request) -> Result<SpawnRequest, Problem> {
-    spawn_body(&request.object()?)
 }
 
 /// Reads a wish for an agent, wherever it comes from, by the rules of `POST /api/agents`.

@@ -358,13 +358,6 @@ pub fn book(
     cx.push(Effect::Put(Document::Usage, Durability::Soon));
 }
 
-/// Counts tokens that a prevented conflict has saved, as its feature has counted them.
-pub fn save_conflict(all: &mut All, cx: &mut Context, tokens: u64) {
-    let saved = &mut Arc::make_mut(&mut all.usage).saved;
-    saved.conflict = saved.conflict.saturating_add(tokens);
-    cx.push(Effect::Put(Document::Usage, Durability::Soon));
-}
-
 /// Something happened to an agent.
 pub fn moment(all: &mut All, cx: &mut Context, moment: &Moment) {
     match *moment {

@@ -31,8 +31,6 @@ pub struct Saved {
     unpriced: u64,
     /// By resumes: context of the first call that came from the cache, less what that cost.
     resumed: f64,
-    /// What other features booked with [`super::save_conflict`].
-    pub(super) conflict: u64,
 }
 
 /// A life whose saving is looked at later.
@@ -72,14 +70,9 @@ impl Saved {
         whole(self.resumed)
     }
 
-    /// By preventing conflicts.
-    pub fn conflict(self) -> u64 {
-        self.conflict
-    }
-
     /// All together.
     pub fn total(self) -> u64 {
-        self.rotation().saturating_add(self.cold_start()).saturating_add(self.conflict)
+        self.rotation().saturating_add(self.cold_start())
     }
 
     /// The range of what rotations have saved; `open` of them were not looked at yet.
