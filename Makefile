@@ -37,8 +37,8 @@ run-skills: ## start the skills marketplace with its seeds; SKILLS_API_KEY is "c
 	@mkdir -p demo
 	SKILLS_API_KEY=$${SKILLS_API_KEY:-change-me} ./target/release/svc-skills serve --addr 127.0.0.1:31416 --db demo/skills.db
 
-# Four tests for each core, as most of them wait for programs most of the time.
-test: export NEXTEST_TEST_THREADS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 4)))
+# Three tests for each core, as most of them wait for programs most of the time.
+test: export NEXTEST_TEST_THREADS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) * 3)))
 test: ## all tests
 	cargo nextest run --locked || { cargo nextest --version >/dev/null 2>&1 && exit 1 || cargo test --locked; }
 

@@ -88,7 +88,8 @@ fn what_an_agent_and_its_tools_hold_is_measured_and_expected_of_the_next() {
     let held = wait_for("its memory to be seen", || {
         let told = capacity(&daemon);
         let held = told["agents"][0]["megabytes"].as_u64()?;
-        (held >= 120).then_some(held)
+        // What differs by less than a tenth from what was seen last is not looked at again.
+        (held >= 120 - 12).then_some(held)
     });
     // The shell doubles its buffer while it reads; twice that would be counting somebody else's.
     assert!(held < 600, "{held} MB");
